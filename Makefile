@@ -1,0 +1,48 @@
+# make demo, make test: everything else follows from these.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3
+# More arguments for pip. Without a GPU, PyTorch's own index has wheels a tenth of the size:
+#   make demo PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu"
+PIP_ARGS ?=
+RUN ?= runs/demo
+
+VENV := .venv
+INSTALLED := $(VENV)/.installed
+BIN := $(VENV)/bin
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed: $(PYTHON) is $$($(PYTHON) -V); try make PYTHON=python3.12" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --editable '.[dev]'
+	@touch $@
+
+.PHONY: help demo test check clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED) ## real sentences: download, train, evaluate, translate, draw attention
+	@if grep -qs '"status": "finished"' $(RUN)/provenance.json; \
+	then echo "$(RUN) is trained already; remove the folder to train again"; \
+	else set -x; $(BIN)/translate train experiment=demo run=$(RUN); fi
+	$(BIN)/translate evaluate run=$(RUN)
+	$(BIN)/translate text run=$(RUN) "¿Dónde está el tren?" "No sé qué decirte." "Mi hermana vive en una casa grande."
+	$(BIN)/translate attend run=$(RUN) "¿Dónde está el tren?"
+	@echo
+	@echo "Model:          $(RUN)/bundle"
+	@echo "Scores:         $(RUN)/evaluation"
+	@echo "Pictures:       $(RUN)/plots"
+	@echo "Translate more: $(BIN)/translate text run=$(RUN) \"...\""
+
+test: $(INSTALLED) ## run the tests, two at a time
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 $(PYTEST_ARGS)
+
+check: $(INSTALLED) ## formatting, lint, types, the direction of imports
+	scripts/check
+
+clean: ## remove the environment and caches; runs and data stay
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,113 @@
+"""What goes to Hydra, what is taken verbatim, what is a sentence."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from translate.cli.arguments import OVERRIDE, split, wants_debug
+from translate.cli.commands import COMMANDS
+from translate.cli.errors import UsageError
+
+TEXT, TRAIN, ATTEND = COMMANDS["text"], COMMANDS["train"], COMMANDS["attend"]
+
+ODD = [
+    "¿Dónde está el tren?",
+    "é=3",
+    "~",
+    "~/runs, a 'b' \"c\"",
+    "x = y",
+    "${oc.env:HOME}",
+    "{a: b}",
+    "[1,2]",
+    "(a|b)",
+    "two\nlines",
+    "- ¿Quién es?",
+    "-",
+    "",
+    "a\\b",
+    "¡Sí!",
+    "#1",
+    "\udcff",
+]
+
+
+@pytest.mark.parametrize("sentence", ODD)
+def test_sentences_are_taken_as_they_stand(sentence: str) -> None:
+    assert split(TEXT, ["run=r", sentence]).sentences == (sentence,)
+
+
+@pytest.mark.parametrize("value", [v for v in ODD if v] + ["a=b", "--", "-c", "x,y", "1e3", "null"])
+@pytest.mark.parametrize("key", ["run", "input", "output"])
+def test_paths_are_taken_as_they_stand(key: str, value: str) -> None:
+    parsed = split(TEXT, [f"{key}={value}", "search=beam"])
+    assert parsed.verbatim == {key: value}
+    assert parsed.overrides == ("search=beam",)
+
+
+def test_a_reference_is_text_too() -> None:
+    assert split(ATTEND, ["reference=a=b, ${c}", "x"]).verbatim == {"reference": "a=b, ${c}"}
+
+
+@given(st.text())
+def test_any_text_is_a_sentence_after_two_dashes(sentence: str) -> None:
+    assert split(TEXT, ["scores=true", "--", sentence, "a=b"]).sentences == (sentence, "a=b")
+
+
+@given(st.text())
+def test_no_argument_is_lost_or_changed(argument: str) -> None:
+    try:
+        parsed = split(TEXT, [argument])
+    except UsageError:
+        assert argument.startswith(("-", "+", "~", "debug=")) or argument.endswith("=")
+    else:
+        expected = () if argument == "--" else (argument,)
+        assert parsed.sentences + parsed.overrides + parsed.flags == expected
+
+
+@pytest.mark.parametrize("argument", ["a=b", "search.beem_size=3", "E=mc² is known", "a.b=c d"])
+def test_what_looks_like_a_key_is_never_a_sentence(argument: str) -> None:
+    parsed = split(TEXT, [argument])
+    assert (parsed.overrides, parsed.sentences) == ((argument,), ())
+
+
+@pytest.mark.parametrize("argument", ["data/x=y", "a@b=c", "model.d_model=", "x_1.y=[1,2]"])
+def test_overrides_of_all_kinds_reach_hydra(argument: str) -> None:
+    assert OVERRIDE.match(argument)
+    assert split(TRAIN, [argument]).overrides == (argument,)
+
+
+def test_flags_come_with_their_values() -> None:
+    parsed = split(TRAIN, ["seed=1,2", "-c", "job", "--multirun", "--package=model", "--info"])
+    assert parsed.flags == ("-c", "job", "--multirun", "--package=model", "--info")
+    assert parsed.overrides == ("seed=1,2",)
+    assert parsed.multirun
+    assert parsed.inspects
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["+model.x=1"], "write model.x=VALUE"),
+        (["++model.x=1"], "neither added"),
+        (["~model=rnn"], "neither added"),
+        (["~model"], "keys cannot be removed"),
+        (["--multirum"], "did you mean --multirun?"),
+        (["-c"], "-c needs a value"),
+        (["hello"], "'hello' is no key=value, and train takes no sentences"),
+        (["run="], "run= has no value"),
+        (["debug=yes"], "must be true or false"),
+        (["--", "hello"], "takes no sentences"),
+    ],
+)
+def test_wrong_usage_is_told(arguments: list[str], message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        split(TRAIN, arguments)
+    assert message in str(raised.value)
+
+
+def test_debug_is_an_option_and_not_a_sentence() -> None:
+    assert wants_debug(["text", "debug=true"])
+    assert not wants_debug(["text", "--", "debug=true"])
+    assert split(TEXT, ["debug=true", "x"]).sentences == ("x",)

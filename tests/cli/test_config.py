@@ -1,0 +1,209 @@
+"""Every option composes and is valid; every slip is found before anything starts, and told at once."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+import yaml
+from hydra.core.hydra_config import HydraConfig
+
+from translate.cli.arguments import split
+from translate.cli.commands import COMMANDS, Job
+from translate.cli.compose import launch
+from translate.cli.config_dir import config_dir, groups, options
+from translate.cli.errors import JobFailedError, UsageError
+from translate.cli.validation import training_problems
+from translate.errors import UserError
+
+CHOICES = [f"{group}={option}" for group in groups() for option in options(group)]
+
+
+def composed(*arguments: str, command: str = "train") -> list[Job]:
+    """The jobs that a command line comes to."""
+    jobs: list[Job] = []
+    launch(COMMANDS[command], split(COMMANDS[command], arguments), jobs.append)
+    return jobs
+
+
+@pytest.fixture(scope="module")
+def default() -> dict[str, Any]:
+    (job,) = composed("data=toy")
+    return dict(job.config)
+
+
+def test_there_is_something_to_choose_in_every_group() -> None:
+    assert {"model", "data", "tokenizer", "optimizer", "schedule", "trainer", "search"} <= set(
+        groups()
+    )
+    assert all(options(group) for group in groups())
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_option_describes_itself_in_a_line(choice: str) -> None:
+    group, option = choice.split("=")
+    assert 10 < len(options(group)[option]) < 200
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_option_is_valid(choice: str) -> None:
+    """Keys that only a person can fill in (`data.dir=`) are asked for by name."""
+    try:
+        (job,) = composed(choice)
+    except JobFailedError as failed:
+        assert isinstance(failed.__cause__, UsageError)
+        assert choice.startswith("data=")
+        assert " is missing: write data." in str(failed.__cause__)
+    else:
+        assert training_problems(job.config) == []
+
+
+def nodes(config: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (group, key)
+        for group, node in sorted(config.items())
+        if isinstance(node, dict)
+        for key in node
+    ]
+
+
+def test_every_misspelt_key_is_found_in_every_node(default) -> None:
+    assert len(nodes(default)) > 60
+    for group, key in nodes(default):
+        changed = {name: value for name, value in default[group].items() if name != key}
+        changed[f"{key}x"] = default[group][key]
+        found = "\n".join(training_problems({**default, group: changed}))
+        if key in ("kind", "family"):
+            assert f"{group}.{key}" in found
+        else:
+            assert f"{group}.{key}x is not a key; did you mean {group}." in found
+            assert f"{group}.{key} is missing" in found
+
+
+def test_every_value_of_another_type_is_found(default) -> None:
+    for group, key in nodes(default):
+        changed = {**default[group], key: [["no such value"]]}
+        found = training_problems({**default, group: changed})
+        assert any(line.startswith(f"{group}.{key}") for line in found), (group, key)
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("model.d_modle=3", "model.d_modle is not a key; did you mean model.d_model?"),
+        ("modle=rnn_none", "modle is not a key; did you mean model?"),
+        ("model=transformr", "model=transformr: no such option; did you mean transformer?"),
+        ("experimnt=demo", "experimnt is not a key; did you mean experiment?"),
+        ("sed=3", "sed is not a key; did you mean seed?"),
+        (
+            "model.hidden_size=3",
+            "model.hidden_size is not a key of this model, but one of "
+            "model=rnn_bahdanau or rnn_luong or rnn_none",
+        ),
+        ("model.d_model.x=3", "model.d_model.x is not a key: model.d_model is a value"),
+        ("seed=[", "seed=[: cannot be read"),
+        ("seed=a=b", "seed=a=b: cannot be read"),
+        ("seed=1,2", "seed=1,2: several values need --multirun"),
+        ("seed=${nothing}", "nothing"),
+    ],
+)
+def test_what_hydra_refuses_is_told_in_a_line(program, override, line) -> None:
+    done = program("train", override)
+    assert done.status == 2
+    assert done.out == ""
+    assert line in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_all_slips_are_told_at_once(program) -> None:
+    slips = ["model.d_modle=3", "data=toi", "trainer.max_stepz=3", "seed=["]
+    done = program("train", *slips, "model.d_model=8")
+    assert done.status == 2
+    assert done.err.startswith("translate: error: 4 problems\n")
+    for slip in slips:
+        assert slip.split("=")[0] in done.err
+
+
+def test_all_wrong_values_are_told_at_once(program, tmp_path) -> None:
+    done = program("train", "data=toy", "model.dropout=2", "optimizer.beta1=x", "trainer.devices=0")
+    assert done.status == 2
+    assert "model.dropout = 2: must be less than 1" in done.err
+    assert "optimizer.beta1 = 'x': must be a valid number" in done.err
+    assert "trainer.devices = 0: must be greater than 0 or must be 'auto'" in done.err
+    assert not list(tmp_path.iterdir())  # refused before a run was begun
+
+
+def test_what_a_model_says_of_a_combination_is_heard(program) -> None:
+    done = program("train", "data=toy", "model.d_model=10", "model.num_heads=4")
+    assert done.status == 2
+    assert "(model.d_model, model.num_heads)" in done.err
+
+
+def test_a_training_without_an_end_is_refused(program) -> None:
+    done = program("train", "data=toy", "trainer.max_steps=null")
+    assert done.status == 2
+    assert done.err == "translate: error: trainer: has no end: set max_steps or max_epochs\n"
+
+
+def test_showing_the_configuration_starts_nothing(program, tmp_path) -> None:
+    done = program("train", "data=toy", "-c", "job", "seed=7")
+    assert done.status == 0
+    assert yaml.safe_load(done.out)["seed"] == 7
+    assert not list(tmp_path.iterdir())
+
+
+def test_flags_may_stand_anywhere(program) -> None:
+    last = program("train", "data=toy", "--package", "search", "-c", "job")
+    first = program("train", "-c", "job", "--package", "search", "data=toy")
+    assert last.out == first.out != ""
+
+
+def test_hydra_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert len(composed("data=toy", "--multirun", "seed=1,2")) == 2
+    assert not list(tmp_path.iterdir())
+    assert not HydraConfig.initialized()
+
+
+def test_a_job_sees_the_command_line_of_the_program(monkeypatch) -> None:
+    """Lightning starts the other processes of a distributed run from it."""
+    monkeypatch.setattr(sys, "argv", ["/bin/translate", "train", "run=a b", "data=toy"])
+    seen: list[tuple[list[str], bool]] = []
+
+    def job(job: Job) -> None:
+        seen.append((list(sys.argv), HydraConfig.initialized()))
+
+    launch(COMMANDS["train"], split(COMMANDS["train"], sys.argv[2:]), job)
+    assert seen == [(["/bin/translate", "train", "run=a b", "data=toy"], False)]
+    assert sys.argv == ["/bin/translate", "train", "run=a b", "data=toy"]
+
+
+def test_a_sweep_tells_what_differs() -> None:
+    first, second = composed("data=toy", "--multirun", "seed=1,2", "model=rnn_none")
+    assert (first.swept, second.swept) == (("seed=1",), ("seed=2",))
+    assert first.overrides == ("data=toy", "seed=1", "model=rnn_none")
+    assert second.config["seed"] == 2
+
+
+def test_an_error_of_the_job_is_not_one_of_the_configuration() -> None:
+    def job(job: Job) -> None:
+        raise UserError("the job's own")
+
+    with pytest.raises(JobFailedError) as raised:
+        launch(COMMANDS["models"], split(COMMANDS["models"], []), job)
+    assert str(raised.value.__cause__) == "the job's own"
+
+
+def test_an_experiment_has_the_last_word() -> None:
+    """`_self_` stands first in train.yaml; last, it would silently undo the experiment."""
+    defaults = yaml.safe_load((config_dir() / "train.yaml").read_text(encoding="utf-8"))["defaults"]
+    assert defaults[0] == "_self_"
+    for option in options("experiment"):
+        raw = yaml.safe_load((config_dir() / "experiment" / f"{option}.yaml").read_text("utf-8"))
+        (job,) = composed(f"experiment={option}")
+        for group, values in raw.items():
+            if isinstance(values, dict):
+                for key, value in values.items():
+                    if not isinstance(value, dict):
+                        assert job.config[group][key] == value or f"{value}".startswith("${")

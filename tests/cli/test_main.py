@@ -1,0 +1,164 @@
+"""The program as a whole: finding commands, help, and how failures end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from translate.cli.commands import COMMANDS
+from translate.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_help_names_every_command(program) -> None:
+    done = program("--help")
+    assert done.status == 0
+    for name, command in COMMANDS.items():
+        assert f"  {name}" in done.out
+        assert command.summary in done.out
+    assert program().status == 2
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=lambda command: command.name)
+def test_every_command_explains_itself(program, command) -> None:
+    done = program(command.name, "--help")
+    assert done.status == 0
+    assert done.err == ""
+    assert f"  translate {command.name}" in done.out  # an example
+    for key in command.verbatim:
+        assert key in done.out
+    assert "--multirun" in done.out
+    assert "-c job" in done.out
+    assert max(map(len, done.out.splitlines())) <= 100
+
+
+def test_help_of_a_command_explains_every_key_of_its_configuration(program) -> None:
+    for name in COMMANDS:
+        config = program(name, "-c", "job").out
+        explained = program(name, "--help").out
+        for line in config.splitlines():
+            if line and not line.startswith((" ", "-")):
+                assert line.split(":")[0] in explained, (name, line)
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from translate.cli.main import main; main(['--help']); "
+        "print([m for m in ('torch', 'hydra', 'pydantic', 'lightning') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_listing_the_choices_does_not_load_torch() -> None:
+    code = (
+        "import sys; from translate.cli.main import main; sys.argv = ['translate', 'models']; "
+        "main(); print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+@pytest.mark.parametrize(("given", "meant"), [("trian", "train"), ("Text", "text"), ("eval", None)])
+def test_an_unknown_command_names_the_nearest(program, given, meant) -> None:
+    done = program(given)
+    assert done.status == 2
+    assert done.out == ""
+    assert f"unknown command '{given}'" in done.err
+    if meant:
+        assert f"did you mean {meant}?" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_the_version(program) -> None:
+    assert program("--version").out.startswith("translate 0.")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (UserError("mend this"), 1, "translate: error: mend this\n"),
+        (
+            FileNotFoundError(2, "No such file", "x.txt"),
+            1,
+            "translate: error: x.txt: No such file\n",
+        ),
+        (KeyboardInterrupt(), 130, "translate: error: interrupted\n"),
+        (BrokenPipeError(), 141, ""),
+        (
+            ZeroDivisionError("two\nlines"),
+            1,
+            "translate: error: ZeroDivisionError: two lines; "
+            "run again with debug=true for the traceback\n",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_failure_is_one_line_and_a_status(program, monkeypatch, error, status, line) -> None:
+    def fail(job: object) -> None:
+        raise error
+
+    monkeypatch.setattr("translate.cli.models.job", fail)
+    done = program("models")
+    assert (done.status, done.out, done.err) == (status, "", line)
+
+
+def test_a_traceback_only_when_asked_for(program, monkeypatch) -> None:
+    def fail(job: object) -> None:
+        raise UserError("mend this")
+
+    monkeypatch.setattr("translate.cli.models.job", fail)
+    assert "Traceback" not in program("models").err
+    shown = program("models", "debug=true").err
+    assert "Traceback" in shown
+    assert shown.endswith("translate: error: mend this\n")
+
+
+def test_a_run_ended_by_a_signal_keeps_its_status(program, monkeypatch) -> None:
+    class Stopped(Exception):
+        exit_code = 143
+
+    def fail(job: object) -> None:
+        raise Stopped("stopped by SIGTERM")
+
+    monkeypatch.setattr("translate.cli.models.job", fail)
+    done = program("models")
+    assert (done.status, done.err) == (143, "translate: stopped by SIGTERM\n")
+
+
+def start(*arguments: str, stdout: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "translate", *arguments],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_a_reader_that_leaves_ends_it_quietly() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = start("models", stdout=writer)
+        assert done.communicate()[1] == b""
+        assert done.returncode == 141
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has /dev/full")
+def test_a_full_disk_under_stdout_is_a_line() -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123  # a device
+        done = start("models", stdout=full.fileno())
+        assert done.communicate()[1] == b"translate: error: output: No space left on device\n"
+    assert done.returncode == 1

@@ -1,0 +1,65 @@
+"""What every test stands on: checked shapes, one thread, no cache but its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from beartype import beartype
+from beartype.roar import BeartypeDecorHintException
+from jaxtyping import install_import_hook
+
+
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Check a function's types at every call; `Self` and plain Protocols cannot be checked."""
+    try:
+        return beartype(function)
+    except BeartypeDecorHintException:
+        return function
+
+
+# Before anything of ours is imported: annotated shapes are checked too. The hook takes a name.
+sys.modules["shape_checker"] = ModuleType("shape_checker")
+sys.modules["shape_checker"].checked = checked  # type: ignore[attr-defined]
+install_import_hook(
+    ["translate.attention", "translate.models", "translate.search"], "shape_checker.checked"
+)
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Two test processes on two cores: more threads would only wait for each other."""
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = "1"
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _own_caches(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is read from, or left in, the caches of whoever runs the tests."""
+    cache = tmp_path_factory.getbasetemp() / "cache"
+    monkeypatch.setenv("TRANSLATE_CACHE", str(cache))
+    monkeypatch.setenv("HF_HOME", str(cache / "huggingface"))
+    monkeypatch.setenv("MPLCONFIGDIR", str(cache / "matplotlib"))
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Corpora that may not be shipped with the project; without them a test is skipped."""
+    folder = Path(os.environ.get("TRANSLATE_SHARED_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no corpora in {folder} (TRANSLATE_SHARED_DATA names another place)")
+    return folder

@@ -1,0 +1,84 @@
+"""Token-budget batches: complete, within the budget, reproducible, and resumable anywhere."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from translate.data.batching import TokenBatches, collate
+from translate.errors import UserError
+from translate.vocabulary import BOS, EOS, PAD
+
+lengths = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=60)
+
+
+def stream(pairs: list[tuple[int, int]], **changes: int | None) -> TokenBatches:
+    source, target = np.array(pairs, dtype=np.int64).T
+    options = {"tokens_per_batch": 40, "pool_batches": 3, "seed": 5} | changes
+    return TokenBatches(source, target, **options)  # type: ignore[arg-type]
+
+
+@given(pairs=lengths, epoch=st.integers(0, 5))
+def test_an_epoch_is_a_permutation_within_the_budget(
+    pairs: list[tuple[int, int]], epoch: int
+) -> None:
+    batches = stream(pairs).epoch(epoch)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(pairs)))
+    for batch in batches:
+        widest = [max(pairs[i][side] for i in batch) for side in (0, 1)]
+        assert len(batch) * max(widest) <= 40
+
+
+@given(pairs=lengths, skip=st.integers(0, 12), world=st.integers(1, 3))
+def test_shards_are_disjoint_and_resuming_gives_the_suffix(
+    pairs: list[tuple[int, int]], skip: int, world: int
+) -> None:
+    whole = list(islice(stream(pairs), 12 * world))
+    for rank in range(world):
+        own = stream(pairs, rank=rank, world_size=world)
+        assert list(islice(own, 12)) == whole[rank::world]
+        resumed = stream(pairs, rank=rank, world_size=world, skip=skip)
+        assert list(islice(resumed, 12 - skip)) == whole[rank::world][skip:]
+
+
+def test_epochs_differ_and_repeat_with_the_seed() -> None:
+    pairs = [(i % 9 + 1, i % 7 + 1) for i in range(100)]
+    first, again, second = (
+        [batch.tolist() for batch in stream(pairs).epoch(epoch)] for epoch in (0, 0, 1)
+    )
+    assert first == again != second
+
+
+def test_padding_is_small_on_lengths_of_real_sentences() -> None:
+    generator = np.random.default_rng(0)
+    source = generator.gamma(9, 1.5, 20_000).astype(np.int64) + 3
+    target = np.maximum(3, source + generator.normal(0, 2, 20_000)).astype(np.int64)
+    sampler = TokenBatches(source, target, tokens_per_batch=4096, pool_batches=100, seed=0)
+    batches = sampler.epoch(0)
+    padded = sum(len(b) * (source[b].max() + target[b].max()) for b in batches)
+    assert 1 - (source.sum() + target.sum()) / padded < 0.05
+
+
+def test_a_pair_larger_than_a_batch_is_refused() -> None:
+    with pytest.raises(UserError, match=r"41 tokens.*batch of 40.*data\.tokens_per_batch"):
+        stream([(41, 3)])
+
+
+def test_no_pairs_are_refused() -> None:
+    with pytest.raises(UserError, match="no training pairs"):
+        TokenBatches(np.zeros(0), np.zeros(0), tokens_per_batch=9, pool_batches=1, seed=0)
+
+
+def test_collate_adds_the_special_tokens() -> None:
+    ids = [np.array([7, 8], dtype=np.int32), np.array([9], dtype=np.int32)]
+    batch = collate([3, 4], ids, ids[::-1])
+    assert batch.source.tolist() == [[7, 8, EOS], [9, EOS, PAD]]
+    assert batch.target_in.tolist() == [[BOS, 9, PAD], [BOS, 7, 8]]
+    assert batch.target_out.tolist() == [[9, EOS, PAD], [7, 8, EOS]]
+    assert batch.source_lengths.tolist() == [3, 2]
+    assert batch.target_lengths.tolist() == [2, 3]
+    assert batch.ids.tolist() == [3, 4]

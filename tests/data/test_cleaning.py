@@ -1,0 +1,90 @@
+"""Cleaning drops what its rules say and accounts for every pair."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from translate import schema
+from translate.data.cleaning import RULES, Cleaning, clean, drop_overlap, tidy
+from translate.data.pair import Pair
+
+
+@pytest.fixture
+def rules():
+    return Cleaning(
+        replace=[],
+        max_characters=40,
+        length_ratio=3.0,
+        ratio_slack=10,
+        drop_identical=True,
+        drop_duplicates=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("pair", "rule"),
+    [
+        (("", "x"), "empty"),
+        (("x", ""), "empty"),
+        (("a" * 41, "a" * 40), "too_long"),
+        (("a" * 20 + "b", "."), None),
+        (("a" * 24, "."), "length_ratio"),
+        (("OK!", "ok!"), "identical"),
+        (("Go.", "Ve."), None),
+    ],
+)
+def test_each_rule(rules, pair, rule):
+    kept, dropped = clean([Pair(*pair)], rules)
+    assert (len(kept), dict(dropped)) == ((0, {rule: 1}) if rule else (1, {}))
+
+
+def test_duplicates_go_but_other_translations_stay(rules):
+    pairs = [Pair("a b", "x"), Pair("a b", "y"), Pair("a b", "x")]
+    kept, dropped = clean(pairs, rules)
+    assert kept == pairs[:2]
+    assert dropped == {"duplicate": 1}
+
+
+def test_null_switches_a_rule_off(rules):
+    off = rules.model_copy(
+        update={"max_characters": None, "length_ratio": None, "drop_identical": False}
+    )
+    pairs = [Pair("a" * 500, "b"), Pair("same", "same")]
+    assert clean(pairs, off)[0] == pairs
+
+
+texts = st.text("ab \n", max_size=60)
+
+
+@given(pairs=st.lists(st.builds(Pair, texts, texts)))
+def test_every_pair_is_kept_or_counted_and_kept_pairs_are_clean(pairs):
+    rules = Cleaning(
+        replace=[], max_characters=40, length_ratio=3.0, ratio_slack=1, drop_identical=True,
+        drop_duplicates=True,
+    )  # fmt: skip
+    kept, dropped = clean(tidy(pairs, rules), rules)
+    assert len(kept) + dropped.total() == len(pairs)
+    assert set(dropped) <= set(RULES)
+    assert clean(tidy(kept, rules), rules) == (kept, {})
+
+
+def test_tidy_replaces_in_order_and_joins_spaces(rules):
+    replace = [(r"\(\d+:\d+\)", ""), (r"-?\[([^\]]*)\]", r"\1"), ("`", "'")]
+    rules = rules.model_copy(update={"replace": replace})
+    assert tidy([Pair("(7:26) of  -[fruits]\t", "God`s\u00a0son")], rules) == [
+        Pair("of fruits", "God's son")
+    ]
+
+
+def test_a_bad_expression_is_a_problem_of_the_configuration(rules):
+    node = rules.model_dump() | {"replace": [["(", ""]]}
+    (problem,) = schema.problems(Cleaning, node, "data.cleaning")
+    assert "is no regular expression" in problem
+
+
+def test_overlap_counts_either_side_after_normalising():
+    train = [Pair("Guten Tag", "Hi"), Pair("Hallo", "hello  there"), Pair("Ja", "Yes")]
+    held_out = [Pair("guten  tag", "Good day"), Pair("Servus", "Hello there")]
+    assert drop_overlap(train, held_out) == ([Pair("Ja", "Yes")], 2)

@@ -1,0 +1,331 @@
+"""From a configuration to memory-mapped tables, once, whole and reproducibly."""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from translate.data import corpus as corpus_module
+from translate.data.account import render
+from translate.data.corpus import FORMAT, check_data, load, prepare
+from translate.data.text import normalise
+from translate.data.tokenizer import check_tokenizer
+from translate.errors import UserError
+from translate.vocabulary import BOS, EOS
+
+CONF = Path(__file__).parents[2] / "conf"
+NUMBERS = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]
+TENS = ["zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig"]
+WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+
+
+def node(group, name, **changes):
+    """A configuration as Hydra composes it: the defaults list merged, then the changes."""
+    raw = yaml.safe_load((CONF / group / f"{name}.yaml").read_text(encoding="utf-8"))
+    merged = {}
+    for default in raw.pop("defaults", []):
+        merged = overlay(merged, raw if default == "_self_" else node(group, default))
+    return overlay(merged or raw, changes)
+
+
+def overlay(base, top):
+    both = {k for k in base.keys() & top.keys() if isinstance(base[k], dict) and top[k]}
+    return base | top | {k: overlay(base[k], top[k]) for k in both}
+
+
+def count(numbers, tens, word):
+    return [f"{word} {a} {b}." for b in tens for a in numbers]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """80 pairs, of which every tenth has a second translation."""
+    path = tmp_path / "text"
+    path.mkdir()
+    source, target = count(NUMBERS, TENS, "die Zahl"), count(WORDS, TENS, "the number")
+    source += source[::10]
+    target += [line.replace("the", "that") for line in target[::10]]
+    (path / "train.de").write_text("".join(f"{x}\n" for x in source), encoding="utf-8")
+    (path / "train.en").write_text("".join(f"{x}\n" for x in target), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def data(folder):
+    return node("data", "files", dir=str(folder), source="de", target="en",
+                hold_out={"dev": 10, "test": 12}, attribution="counted [by us]")  # fmt: skip
+
+
+@pytest.fixture
+def tokenizer():
+    return node("tokenizer", "bpe", vocab_size=320)
+
+
+def test_columns_and_lengths(data, tokenizer, tmp_path):
+    corpus = prepare(data, tokenizer, cache=tmp_path / "cache")
+    assert (corpus.source_language, corpus.target_language) == ("de", "en")
+    assert (len(corpus.dev), len(corpus.test)) == (10, 12)
+    for row in corpus.train:
+        assert row["source_ids"] == corpus.tokenizers.source.encode(row["source"])
+        assert row["target_ids"] == corpus.tokenizers.target.encode(row["target"])
+        assert row["source_length"] == len(row["source_ids"])
+        assert row["target_length"] == len(row["target_ids"])
+        assert not {BOS, EOS} & set(row["source_ids"])
+    for row in corpus.test:
+        assert row["target_ids"] == corpus.tokenizers.target.encode(row["references"][0])
+    assert "alignment" not in corpus.train.column_names
+    assert corpus.tokenizers.joint
+    assert str(corpus.train.features["source_ids"].feature.dtype) == "int32"
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_no_sentence_of_either_side_is_in_two_splits(data, tokenizer, tmp_path, turned):
+    if turned:
+        data |= {"source": "en", "target": "de"}
+    corpus = prepare(data, tokenizer, cache=tmp_path)
+    sides = [
+        {normalise(text) for text in corpus.train["source"]}
+        | {normalise(text) for text in corpus.train["target"]}
+    ]
+    for table in (corpus.dev, corpus.test):
+        references = {normalise(text) for texts in table["references"] for text in texts}
+        sides.append({normalise(text) for text in table["source"]} | references)
+    assert not sides[0] & sides[1]
+    assert not sides[0] & sides[2]
+    assert not sides[1] & sides[2]
+    assert (len(corpus.dev), len(corpus.test)) == (10, 12)
+    pairs = sum(split["pairs"] for split in corpus.report["splits"].values())
+    assert pairs == 88
+
+
+def test_the_second_time_nothing_is_made(data, tokenizer, tmp_path, monkeypatch):
+    first = prepare(data, tokenizer, cache=tmp_path)
+    monkeypatch.setattr(corpus_module, "_build", None)
+    second = prepare(data | {"tokens_per_batch": 77, "workers": 3}, tokenizer, cache=tmp_path)
+    assert second.folder == first.folder
+    assert second.train[:] == first.train[:]
+    wild = tokenizer | {"sampling": {"alpha": 0.0, "dropout": 0.1}}
+    third = prepare(data, wild, cache=tmp_path)
+    assert third.folder == first.folder
+    assert third.tokenizers.source.sampling.dropout == 0.1
+
+
+def test_whatever_shapes_the_corpus_makes_another(data, tokenizer, tmp_path, folder, monkeypatch):
+    folders = {prepare(data, tokenizer, cache=tmp_path).folder}
+    for changed_data, changed_tokenizer, seed in (
+        (data, tokenizer, 2),
+        (data | {"hold_out": {"dev": 9, "test": 0}}, tokenizer, 1),
+        (data, tokenizer | {"joint": False, "vocab_size": 300}, 1),
+        (data | {"source": "en", "target": "de"}, tokenizer, 1),
+    ):
+        folders.add(
+            prepare(changed_data | {"seed": seed}, changed_tokenizer, cache=tmp_path).folder
+        )
+    with (folder / "train.de").open("a") as file:
+        file.write("noch eine\n")
+    with (folder / "train.en").open("a") as file:
+        file.write("one more\n")
+    folders.add(prepare(data, tokenizer, cache=tmp_path).folder)
+    monkeypatch.setattr(corpus_module, "FORMAT", FORMAT + 1)
+    folders.add(prepare(data, tokenizer, cache=tmp_path).folder)
+    assert len(folders) == 7
+
+
+def test_the_same_corpus_is_made_again_byte_for_byte(data, tokenizer, tmp_path):
+    one = prepare(data, tokenizer, cache=tmp_path / "a").folder
+    two = prepare(data, tokenizer, cache=tmp_path / "b").folder
+    names = sorted(path.name for path in one.iterdir())
+    assert names == sorted(path.name for path in two.iterdir())
+    assert names == [
+        "dev.arrow",
+        "report.json",
+        "source.spm",
+        "target.spm",
+        "test.arrow",
+        "train.arrow",
+    ]
+    for name in names:
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+
+
+@pytest.mark.parametrize("step", ["_train_tokenizers", "_train_columns", "_write", "account"])
+def test_a_half_written_corpus_is_never_taken(data, tokenizer, tmp_path, monkeypatch, step):
+    def die(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(corpus_module, step, die)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(data, tokenizer, cache=tmp_path)
+    assert not [path for path in (tmp_path / "corpora").iterdir() if path.is_dir()]
+    assert len(prepare(data, tokenizer, cache=tmp_path).dev) == 10
+
+
+def test_what_a_killed_process_left_is_swept_away(data, tokenizer, tmp_path):
+    folder = prepare(data, tokenizer, cache=tmp_path).folder
+    stale = folder.with_name(f"{folder.name}.tmp-dead")
+    folder.rename(stale)  # as after kill -9 just before the renaming
+    assert prepare(data, tokenizer, cache=tmp_path).folder == folder
+    assert not stale.exists()
+
+
+def _prepare(data, tokenizer, cache, barrier, queue):
+    barrier.wait()
+    queue.put(len(prepare(data, tokenizer, cache=cache).train))
+
+
+def test_two_processes_at_once_make_one_corpus(data, tokenizer, tmp_path):
+    context = multiprocessing.get_context("forkserver")
+    barrier, queue = context.Barrier(2), context.Queue()
+    workers = [
+        context.Process(target=_prepare, args=(data, tokenizer, tmp_path, barrier, queue))
+        for _ in range(2)
+    ]
+    for worker in workers:
+        worker.start()
+    lengths = [queue.get(timeout=60) for _ in workers]
+    for worker in workers:
+        worker.join()
+    assert lengths[0] == lengths[1] > 0
+    assert len([path for path in (tmp_path / "corpora").iterdir() if path.is_dir()]) == 1
+
+
+def test_the_report_adds_up_and_is_worth_reading(data, tokenizer, tmp_path, folder):
+    with (folder / "train.de").open("a") as file:
+        file.write("die Zahl eins zwanzig.\n\ngleich\nSehr lang\n")
+    with (folder / "train.en").open("a") as file:
+        file.write(f"the number one zwanzig.\nx\nGleich\n{'very ' * 300}\n")
+    corpus = prepare(data, tokenizer, cache=tmp_path)
+    dropped = {
+        "duplicate": 1,
+        "empty": 1,
+        "identical": 1,
+        "too_long": 1,
+        "length_ratio": 0,
+        "overlap": 0,
+    }
+    assert corpus.report["dropped"] == dropped
+    assert json.loads(json.dumps(corpus.report)) == corpus.report
+    text = render(corpus.report)
+    for shown in ("dropped: too long", "counted [by us]", "320", "pieces a word", "dev"):
+        assert shown in text
+
+
+def test_given_splits_stay_line_by_line_and_overlap_leaves_training(
+    data, tokenizer, tmp_path, folder, caplog
+):
+    test = [
+        ("Die Zahl  eins zwanzig.", "new"),
+        ("neu", "THE number two zwanzig."),
+        ("neu", "newer"),
+    ]
+    (folder / "test.de").write_text("".join(f"{s}\n" for s, _ in test), encoding="utf-8")
+    (folder / "test.en").write_text("".join(f"{t}\n" for _, t in test), encoding="utf-8")
+    data |= {"test": "test"}
+    with caplog.at_level(logging.WARNING):
+        corpus = prepare(data, tokenizer, cache=tmp_path)
+    assert [(row["source"], *row["references"]) for row in corpus.test] == test
+    planted = 2 + 1  # "eins zwanzig" has two translations
+    left = corpus.report["splits"]["dev"]["pairs"] + len(corpus.train)
+    assert left == 88 - corpus.report["dropped"]["overlap"]
+    assert corpus.report["dropped"]["overlap"] in range(1, planted + 1)
+    assert "share a sentence with dev or test and were dropped" in caplog.text
+    allowed = prepare(data | {"allow_overlap": True}, tokenizer, cache=tmp_path)
+    assert allowed.report["dropped"]["overlap"] == 0
+    assert "and stay" in caplog.text
+
+
+def test_no_test_split_is_none(data, tokenizer, tmp_path):
+    data |= {"hold_out": {"dev": 5, "test": 0}}
+    assert prepare(data, tokenizer, cache=tmp_path).test is None
+
+
+def test_one_pair_is_enough_to_train(tokenizer, tmp_path):
+    for split, pair in (("train", ("ja", "yes")), ("dev", ("nein", "no"))):
+        for language, text in zip(("de", "en"), pair, strict=True):
+            (tmp_path / f"{split}.{language}").write_text(f"{text}\n")
+    data = node("data", "files", dir=str(tmp_path), source="de", target="en", dev="dev",
+                hold_out={"test": 0})  # fmt: skip
+    tokenizer |= {"hard_vocab_limit": False}
+    corpus = prepare(data, tokenizer, cache=tmp_path / "cache")
+    assert (len(corpus.train), len(corpus.dev)) == (1, 1)
+
+
+def test_nothing_to_train_on_is_an_error(data, tokenizer, tmp_path, folder):
+    (folder / "train.de").write_text("a\nb\n")
+    (folder / "train.en").write_text("a\n\n")
+    with pytest.raises(
+        UserError, match=r"none of 2 training pairs are left \(identical 1, empty 1\)"
+    ):
+        prepare(data, tokenizer, cache=tmp_path)
+    (folder / "train.de").write_text("")
+    (folder / "train.en").write_text("")
+    with pytest.raises(UserError, match="the training text is empty"):
+        prepare(data, tokenizer, cache=tmp_path)
+
+
+def test_all_problems_of_both_nodes_are_listed_at_once(data, tokenizer, tmp_path):
+    with pytest.raises(UserError) as refusal:
+        prepare(data | {"workers": -1}, tokenizer | {"kind": "bpee"}, cache=tmp_path)
+    assert "data.workers = -1" in str(refusal.value)
+    assert "tokenizer.kind = 'bpee'" in str(refusal.value)
+
+
+def test_a_cache_that_cannot_be_written_is_an_error(data, tokenizer, tmp_path):
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(UserError, match=r"cannot be written to the cache .* cache=PATH"):
+        prepare(data, tokenizer, cache=tmp_path / "cache")
+
+
+def test_an_interrupted_disk_leaves_no_corpus(data, tokenizer, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(corpus_module, "_write", full)
+    with pytest.raises(UserError, match=r"No space left on device.*free space"):
+        prepare(data, tokenizer, cache=tmp_path)
+
+
+def test_toy_carries_gold_alignments(tmp_path):
+    data = node("data", "toy", train=60, dev=5, test=5, min_words=4, max_words=8)
+    tokenizer = node("tokenizer", "word", hard_vocab_limit=False)
+    corpus = prepare(data, tokenizer, cache=tmp_path)
+    for table in (corpus.train, corpus.dev, corpus.test):
+        for row in table:
+            target = row["target"] if "target" in row else row["references"][0]
+            assert row["alignment"]
+            for s, t in row["alignment"]:
+                assert s < len(row["source"].split())
+                assert t < len(target.split())
+
+
+CONFIGS = sorted(path.stem for path in (CONF / "data").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIGS if not name.endswith("base")])
+def test_every_data_configuration_is_valid(name):
+    blanks = {key: "x" for key, value in node("data", name).items() if value == "???"}
+    assert check_data(node("data", name, **blanks)) == []
+
+
+@pytest.mark.parametrize("name", ["unigram", "bpe", "char", "word"])
+def test_every_tokenizer_configuration_is_valid(name):
+    assert check_tokenizer(node("tokenizer", name)) == []
+
+
+SHARED_DATA = Path(os.environ.get("TRANSLATE_SHARED_DATA", CONF.parents[1] / "shared" / "data"))
+
+
+@pytest.mark.skipif(not (SHARED_DATA / "multi30k").is_dir(), reason="no local Multi30k")
+def test_multi30k_from_a_folder(tmp_path):
+    data = node("data", "multi30k_de_en", dir=str(SHARED_DATA / "multi30k"))
+    corpus = prepare(data, node("tokenizer", "bpe"), cache=tmp_path)
+    assert (len(corpus.dev), len(corpus.test)) == (1014, 1000)
+    assert 28_950 < len(corpus.train) <= 29_000
+    assert len(load(corpus.folder).train) == len(corpus.train)

@@ -1,0 +1,371 @@
+"""Every kind of source gives the same pairs, and says what is wrong in one line."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import sqlite3
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from translate import schema
+from translate.data.pair import Pair
+from translate.data.sources import KINDS
+from translate.data.sources.pypi import fetch
+from translate.errors import UserError
+
+PAIRS = [
+    Pair("ein Haus", "a house"),
+    Pair("zwei Bäume", "two trees"),
+    Pair("«drei»", "three\u2028"),
+]
+SHARED = {
+    "source": "de",
+    "target": "en",
+    "attribution": None,
+    "cleaning": {
+        "replace": [], "max_characters": None, "length_ratio": None, "ratio_slack": 10,
+        "drop_identical": True, "drop_duplicates": True,
+    },
+    "hold_out": {"dev": 1, "test": 0},
+    "allow_overlap": False,
+    "max_length": 100,
+    "tokens_per_batch": 1000,
+    "pool_batches": 10,
+    "workers": 0,
+    "seed": 1,
+}  # fmt: skip
+
+
+def make(kind, **keys):
+    node = SHARED | {"kind": kind} | keys
+    assert schema.problems(KINDS[kind], node, "data") == []
+    return KINDS[kind].model_validate(node)
+
+
+def read(kind, tmp_path, **keys):
+    return make(kind, **keys).read(tmp_path / "cache", 1)
+
+
+def lines(texts, end="\n"):
+    return "".join(text + end for text in texts).encode()
+
+
+def write_files(folder, name, pairs, compress=False):
+    for ending, texts in (("de", [p.source for p in pairs]), ("en", [p.target for p in pairs])):
+        data = lines(texts)
+        path = folder / f"{name}.{ending}{'.gz' if compress else ''}"
+        path.write_bytes(gzip.compress(data) if compress else data)
+
+
+# --- files
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_files_by_prefix(tmp_path, compress):
+    write_files(tmp_path, "train", PAIRS, compress)
+    write_files(tmp_path, "val", PAIRS[:1], compress)
+    keys = {"dir": str(tmp_path), "train": "train", "dev": "val", "test": None}
+    assert read("files", tmp_path, **keys) == {"train": PAIRS, "dev": PAIRS[:1]}
+    turned = read("files", tmp_path, **keys, source="en", target="de")
+    assert turned["train"] == [Pair(p.target, p.source) for p in PAIRS]
+
+
+def test_files_by_name(tmp_path):
+    (tmp_path / "german.txt").write_bytes(lines(p.source for p in PAIRS))
+    (tmp_path / "english.txt").write_bytes(lines(p.target for p in PAIRS))
+    names = ["german.txt", "english.txt"]
+    found = read("files", tmp_path, dir=str(tmp_path), train=names, dev=None, test=None)
+    assert found == {"train": PAIRS}
+
+
+def test_unequal_line_counts_name_both_files_and_counts(tmp_path):
+    write_files(tmp_path, "train", PAIRS)
+    (tmp_path / "train.en").write_bytes(lines(["one", "two"]))
+    with pytest.raises(UserError, match=r"train.de has 3 lines, but .*train.en has 2"):
+        read("files", tmp_path, dir=str(tmp_path), train="train", dev=None, test=None)
+
+
+def test_missing_files_say_what_was_looked_for(tmp_path):
+    with pytest.raises(UserError, match=r"neither .*train.de nor train.de.gz exists; set data.dir"):
+        read("files", tmp_path, dir=str(tmp_path), train="train", dev=None, test=None)
+    with pytest.raises(UserError, match=r"data.dir = .*nowhere is not a folder"):
+        read("files", tmp_path, dir=str(tmp_path / "nowhere"), train="a", dev=None, test=None)
+
+
+def test_a_fingerprint_follows_the_text_and_not_its_place(tmp_path):
+    prints = []
+    for name, pairs in (("a", PAIRS), ("b", PAIRS), ("c", PAIRS[:2])):
+        (tmp_path / name).mkdir()
+        write_files(tmp_path / name, "train", pairs)
+        files = make("files", dir=str(tmp_path / name), train="train", dev=None, test=None)
+        prints.append(files.fingerprint(tmp_path, 1))
+    assert prints[0] == prints[1] != prints[2]
+
+
+# --- tables
+
+
+def test_tsv_by_number_and_by_header(tmp_path):
+    rows = [f"{p.target}\t{p.source}\tsomeone" for p in PAIRS]
+    plain, headed = tmp_path / "plain.tsv", tmp_path / "headed.tsv"
+    plain.write_bytes(lines(rows))
+    headed.write_bytes(lines(["en\tde\tby", *rows], end="\r\n"))
+    files = {"dev": None, "test": None}
+    columns = {"de": 2, "en": 1}
+    by_number = read("tsv", tmp_path, train=str(plain), header=False, columns=columns, **files)
+    by_name = read("tsv", tmp_path, train=str(headed), header=True, columns=None, **files)
+    assert by_number == by_name == {"train": PAIRS}
+
+
+def test_tsv_problems_name_line_and_column(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_bytes(lines(["a\tb", "c"]))
+    keys = {"train": str(path), "dev": None, "test": None, "header": False}
+    with pytest.raises(UserError, match=r"pairs.tsv, line 2 has 1 tab-separated columns"):
+        read("tsv", tmp_path, columns={"de": 1, "en": 2}, **keys)
+    with pytest.raises(UserError, match=r"no column de; without a header line columns are numbers"):
+        read("tsv", tmp_path, columns=None, **keys)
+    with pytest.raises(UserError, match=r"data.source = de is no language .* has fr, en"):
+        read("tsv", tmp_path, columns={"fr": 1, "en": 2}, **keys)
+    with pytest.raises(UserError, match=r"no column deutsch; its header line has a, b"):
+        read("tsv", tmp_path, **keys | {"header": True}, columns={"de": "deutsch", "en": "b"})
+
+
+def test_jsonl_by_path(tmp_path):
+    path = tmp_path / "pairs.jsonl.gz"
+    rows = [json.dumps({"translation": {"de": p.source, "en": p.target}}) for p in PAIRS]
+    path.write_bytes(gzip.compress(lines([*rows, ""])))
+    columns = {"de": "translation.de", "en": "translation.en"}
+    keys = {"train": str(path), "dev": None, "test": None}
+    assert read("jsonl", tmp_path, columns=columns, **keys) == {"train": PAIRS}
+    with pytest.raises(UserError, match=r"line 1 has no column translation.fr .*there are de, en"):
+        read("jsonl", tmp_path, columns=columns | {"de": "translation.fr"}, **keys)
+    with pytest.raises(UserError, match=r"column translation .* which is not text"):
+        read("jsonl", tmp_path, columns=columns | {"de": "translation"}, **keys)
+
+
+def test_a_line_that_is_no_json_is_named(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_bytes(lines(['{"de": "a", "en": "b"}', "{"]))
+    with pytest.raises(UserError, match=r"pairs.jsonl, line 2 is not JSON"):
+        read("jsonl", tmp_path, train=str(path), dev=None, test=None, columns=None)
+
+
+# --- hub
+
+
+@pytest.fixture
+def hub_keys():
+    names = {"train": "train", "dev": "dev", "test": None}
+    return {
+        "id": None, "config": None, "revision": None, "splits": names, "columns": None,
+        "streaming": False, "limit": None, "dir": None, "files": names,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_hub_reads_what_datasets_loads(tmp_path, hub_keys, streaming, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    folder = tmp_path / "somebody" / "pairs"
+    folder.mkdir(parents=True)
+    rows = [json.dumps({"translation": {"de": p.source, "en": p.target}}) for p in PAIRS]
+    (folder / "train.jsonl").write_bytes(lines(rows))
+    keys = hub_keys | {
+        "id": str(folder),
+        "splits": {"train": "train", "dev": None, "test": None},
+        "columns": {"de": "translation.de", "en": "translation.en"},
+        "streaming": streaming,
+    }
+    assert read("hub", tmp_path, **keys) == {"train": PAIRS}
+    assert read("hub", tmp_path, **keys | {"limit": 2}) == {"train": PAIRS[:2]}
+    with pytest.raises(UserError, match=r"split train has no column de .*there are translation"):
+        read("hub", tmp_path, **keys | {"columns": None})
+    with pytest.raises(UserError, match=r"cannot be loaded: .*check the id"):
+        read("hub", tmp_path, **keys | {"splits": {"train": "no", "dev": None, "test": None}})
+
+
+def test_a_local_folder_goes_before_the_hub(tmp_path, hub_keys):
+    write_files(tmp_path, "train", PAIRS, compress=True)
+    write_files(tmp_path, "dev", PAIRS[1:])
+    keys = hub_keys | {"id": "nobody/nothing", "dir": str(tmp_path), "limit": 2}
+    assert read("hub", tmp_path, **keys) == {"train": PAIRS[:2], "dev": PAIRS[1:]}
+
+
+def test_a_corpus_that_is_not_on_the_hub_asks_for_its_folder(tmp_path, hub_keys):
+    with pytest.raises(UserError, match=r"data.dir is missing: .* train.de, train.en"):
+        read("hub", tmp_path, **hub_keys)
+
+
+# --- pypi
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """A folder that stands in for the package index."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+MEMBER = "words/data/pairs.tsv"
+TABLE = lines(f"{p.target}\t{p.source}" for p in PAIRS)
+
+
+def wheel(folder, members):
+    path = folder / "words-1.0-py3-none-any.whl"
+    info = {
+        "words-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: words\nVersion: 1.0\n",
+        "words-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-any\n",
+        "words-1.0.dist-info/RECORD": b"",
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in (members | info).items():
+            archive.writestr(name, data)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_pypi_fetches_checks_and_unpacks_one_member_once(tmp_path, index):
+    sha256 = wheel(index, {MEMBER: TABLE, "words/__init__.py": b"1/0"})
+    keys = {
+        "name": "words", "version": "1.0", "sha256": sha256, "member": MEMBER, "format": "tsv",
+        "header": False, "query": None, "columns": {"en": 1, "de": 2},
+    }  # fmt: skip
+    assert read("pypi", tmp_path, **keys) == {"train": PAIRS}
+    for archive in index.iterdir():
+        archive.unlink()
+    assert read("pypi", tmp_path, **keys) == {"train": PAIRS}  # from the cache
+    kept = [p.name for p in (tmp_path / "cache").rglob("*") if p.is_file() and p.name != "lock"]
+    assert kept == ["pairs.tsv"]
+
+
+def test_another_hash_is_refused_and_nothing_is_unpacked(tmp_path, index):
+    sha256 = wheel(index, {MEMBER: TABLE})
+    with pytest.raises(UserError, match=f"has the SHA-256 {sha256}, but data.sha256 = 0000"):
+        fetch("words", "1.0", "0" * 64, MEMBER, tmp_path / "cache")
+    assert not list((tmp_path / "cache").rglob("pairs.tsv"))
+
+
+def test_our_own_check_does_not_trust_pip(tmp_path, monkeypatch):
+    def pip_that_checks_nothing(command, **_):
+        folder = Path(command[command.index("--dest") + 1])
+        folder.mkdir()
+        wheel(folder, {MEMBER: TABLE})
+        return type("Done", (), {"returncode": 0, "stderr": ""})
+
+    monkeypatch.setattr("subprocess.run", pip_that_checks_nothing)
+    with pytest.raises(UserError, match="nothing was unpacked"):
+        fetch("words", "1.0", "0" * 64, MEMBER, tmp_path / "cache")
+
+
+def test_a_missing_package_and_a_missing_member_are_one_line_errors(tmp_path, index):
+    with pytest.raises(UserError, match=r"pip could not fetch words==1.0: Could not find"):
+        fetch("words", "1.0", "0" * 64, MEMBER, tmp_path / "cache")
+    sha256 = wheel(index, {MEMBER: TABLE})
+    with pytest.raises(UserError, match=r"data.member = other.tsv is not in words-1.0"):
+        fetch("words", "1.0", sha256, "other.tsv", tmp_path / "cache")
+
+
+def test_offline_says_so(tmp_path, index, monkeypatch):
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    with pytest.raises(UserError, match=r"the package index cannot be reached; check the network"):
+        fetch("words", "1.0", "0" * 64, MEMBER, tmp_path / "cache")
+
+
+def test_source_archives_are_read_below_their_folder(tmp_path):
+    from translate.data.sources.pypi import _open_member
+
+    path = tmp_path / "words-1.0.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        entry = tarfile.TarInfo(f"words-1.0/{MEMBER}")
+        entry.size = len(TABLE)
+        archive.addfile(entry, io.BytesIO(TABLE))
+    with _open_member(path, MEMBER) as file:
+        assert file.read() == TABLE
+
+
+def test_sqlite_by_query(tmp_path, index):
+    database = tmp_path / "verses.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute("CREATE TABLE verses (name, book, verse, text)")
+        rows = [("e", 7, n, p.source) for n, p in enumerate(PAIRS)]
+        rows += [("4", 7, n, p.target) for n, p in enumerate(PAIRS)]
+        connection.executemany("INSERT INTO verses VALUES (?, ?, ?, ?)", rows)
+    connection.close()
+    query = (
+        "SELECT s.text, t.text, s.book FROM verses s JOIN verses t USING (book, verse) "
+        "WHERE s.name = :source AND t.name = :target ORDER BY verse"
+    )
+    keys = {
+        "name": "words", "version": "1.0", "member": "verses.db", "format": "sqlite",
+        "header": False, "query": query, "columns": {"de": "e", "en": "4"},
+        "sha256": wheel(index, {"verses.db": database.read_bytes()}),
+    }  # fmt: skip
+    expected = [Pair(p.source, p.target, group="7") for p in PAIRS]
+    assert read("pypi", tmp_path, **keys) == {"train": expected}
+    with pytest.raises(UserError, match=r"data.query fails .*no such table: missing"):
+        read("pypi", tmp_path, **keys | {"query": "SELECT * FROM missing"})
+    with pytest.raises(UserError, match=r"data.query is missing"):
+        read("pypi", tmp_path, **keys | {"query": None})
+
+
+# --- toy
+
+
+def test_toy_turns_with_its_alignment(tmp_path):
+    keys = {"train": 20, "dev": 2, "test": 2, "min_words": 4, "max_words": 9}
+    there = read("toy", tmp_path, **keys)
+    back = read("toy", tmp_path, **keys, source="en", target="de")
+    assert {name: len(pairs) for name, pairs in there.items()} == {"train": 20, "dev": 2, "test": 2}
+    for forth, turned in zip(there["train"], back["train"], strict=True):
+        assert (forth.source, forth.target) == (turned.target, turned.source)
+        assert {(s, t) for s, t in forth.alignment} == {(s, t) for t, s in turned.alignment}
+        for s, t in forth.alignment:
+            assert forth.source.split()[s]
+            assert forth.target.split()[t]
+    with pytest.raises(UserError, match="data=toy is German-English"):
+        read("toy", tmp_path, **keys, source="fr")
+
+
+def test_toy_is_told_apart_by_numbers_and_seed(tmp_path):
+    keys = {"train": 20, "dev": 2, "test": 2, "min_words": 4, "max_words": 9}
+    prints = {
+        make("toy", **keys).fingerprint(tmp_path, 1),
+        make("toy", **keys).fingerprint(tmp_path, 2),
+        make("toy", **keys | {"train": 21}).fingerprint(tmp_path, 1),
+    }
+    assert len(prints) == 3
+
+
+# --- the configuration
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"kind": "file"}, "did you mean files?"),
+        ({"trian": "x"}, "did you mean data.train?"),
+        ({"hold_out": {"dev": 0, "test": 0}}, "data.hold_out.dev"),
+        ({"tokens_per_batch": -1}, "data.tokens_per_batch = -1"),
+        ({"train": 3}, "data.train = 3"),
+    ],
+)
+def test_problems_of_the_node_are_named(changes, problem):
+    from translate.data.corpus import check_data
+
+    node = SHARED | {"kind": "files", "dir": None, "train": "train", "dev": None, "test": None}
+    assert check_data(node) == []
+    assert any(problem in line for line in check_data(node | changes))

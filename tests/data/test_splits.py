@@ -1,0 +1,100 @@
+"""Held-out sentences are held out on both sides, whatever the graph of translations looks like."""
+
+from __future__ import annotations
+
+import random
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from translate.data.pair import Item, Pair, items
+from translate.data.splits import components, hold_out, take_components
+from translate.data.text import normalise
+from translate.errors import UserError
+
+sentences = st.sampled_from([f"{word}{n}" for word in ("a ", "A  ", "b") for n in range(12)])
+graphs = st.lists(st.builds(Pair, sentences, sentences), min_size=1, max_size=30)
+
+
+def sides(pairs):
+    return {normalise(text) for pair in pairs for text in (pair.source, pair.target)}
+
+
+@given(graphs, st.integers(0, 3), st.integers(1, 3), st.integers(1, 3))
+def test_no_sentence_is_in_two_splits_and_no_pair_is_lost(pairs, seed, dev, test):
+    try:
+        train, taken = take_components(pairs, {"dev": dev, "test": test}, seed)
+    except UserError:
+        return
+    parts = [train, taken["dev"], taken["test"]]
+    for index, part in enumerate(parts):
+        for other in parts[index + 1 :]:
+            assert not sides(part) & sides(other)
+    assert sorted(chain(*parts)) == sorted(pairs)
+    assert train
+    assert (len(items(taken["dev"])), len(items(taken["test"]))) == (dev, test)
+
+
+def slow_components(pairs):
+    """Merge sets until nothing changes."""
+    groups = [{normalise(pair.source), normalise(pair.target)} for pair in pairs]
+    while True:
+        for a in groups:
+            b = next((b for b in groups if b is not a and a & b), None)
+            if b is not None:
+                a |= b
+                groups.remove(b)
+                break
+        else:
+            return [min(next(g for g in groups if normalise(p.source) in g)) for p in pairs]
+
+
+@given(graphs)
+def test_components_equal_the_slow_twin_in_both_directions(pairs):
+    expected = slow_components(pairs)
+    assert components(pairs) == expected
+    assert components([Pair(pair.target, pair.source) for pair in pairs]) == expected
+
+
+def grid(count):
+    return [Pair(f"quelle {n}", f"source {n}") for n in range(count)]
+
+
+def test_the_split_depends_on_the_seed_and_not_on_the_order_of_the_file():
+    pairs = grid(50)
+    shuffled = random.Random(0).sample(pairs, len(pairs))
+    first, again, other = (
+        set(take_components(p, {"dev": 5}, seed)[1]["dev"])
+        for p, seed in ((pairs, 1), (shuffled, 1), (pairs, 2))
+    )
+    assert first == again != other
+
+
+def test_more_than_there_is_names_key_and_count():
+    with pytest.raises(UserError, match=r"data.hold_out.dev = 10 items cannot be held out of 10"):
+        take_components(grid(10), {"dev": 10}, 0)
+    with pytest.raises(UserError, match=r"data.hold_out.test = 4 items"):
+        take_components(grid(10), {"dev": 8, "test": 4}, 0)
+
+
+def test_groups_are_taken_whole_and_by_name():
+    pairs = [Pair(f"s{n}", f"t{n}", group=str(n % 3)) for n in range(9)]
+    train, taken = hold_out(pairs, {"dev": [0], "test": ["2"]}, 0)
+    assert {pair.group for pair in train} == {"1"}
+    assert [pair.source for pair in taken["dev"]] == ["s0", "s3", "s6"]
+    assert {pair.group for pair in taken["test"]} == {"2"}
+    with pytest.raises(
+        UserError, match=r"data.hold_out.dev: .* no group 7; its groups are 0, 1, 2"
+    ):
+        hold_out(pairs, {"dev": [7]}, 0)
+
+
+def test_zero_holds_nothing_out():
+    assert hold_out(grid(3), {"test": 0}, 0) == (grid(3), {})
+
+
+def test_items_collect_references_in_order():
+    pairs = [Pair("a", "x", "", ((0, 0),)), Pair("b", "y"), Pair("a", "z"), Pair("a", "x")]
+    assert items(pairs) == [Item("a", ("x", "z"), ((0, 0),)), Item("b", ("y",))]

@@ -1,0 +1,95 @@
+r"""Lines of files: nothing but \n ends one, and nothing in them stops the reader."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from translate.data.text import normalise, one_line, read_lines, without_surrogates
+from translate.errors import UserError
+
+lines_of_text = st.lists(
+    st.text(st.characters(codec="utf-8", exclude_characters="\n")).filter(
+        lambda line: not line.endswith("\r") and not line.startswith("\ufeff")
+    )
+)
+
+
+@given(lines_of_text, st.booleans(), st.sampled_from(["\n", "\r\n"]), st.booleans())
+def test_lines_come_back_as_they_were_written(lines, compressed, ending, ended):
+    last_is_visible = bool(lines) and lines[-1] != ""
+    text = ending.join(lines) + (ending if lines and (ended or not last_is_visible) else "")
+    data = text.encode()
+    stream = io.BytesIO(gzip.compress(data) if compressed else data)
+    assert list(read_lines(stream)) == lines
+
+
+@given(st.binary())
+def test_any_bytes_give_as_many_lines_as_they_have_newlines(data):
+    data = data.removeprefix(b"\x1f\x8b")
+    expected = data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
+    lines = list(read_lines(io.BytesIO(data)))
+    assert len(lines) == expected
+    for line in lines:
+        line.encode()  # no lone surrogates
+
+
+def test_only_newline_ends_a_line(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes("a\u2028b\x0bc\u0085d\r\ne\rf\n\ng".encode())
+    assert list(read_lines(path)) == ["a\u2028b\x0bc\u0085d", "e\rf", "", "g"]
+
+
+def test_a_byte_order_mark_is_dropped_at_the_start_only():
+    stream = io.BytesIO(b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n")
+    assert list(read_lines(stream)) == ["a", "\ufeffb"]
+
+
+def test_gzip_is_told_by_its_first_bytes_not_its_name(tmp_path):
+    path = tmp_path / "corpus.de"
+    path.write_bytes(gzip.compress("grün\nrot\n".encode()))
+    assert list(read_lines(str(path))) == ["grün", "rot"]
+
+
+def test_invalid_utf8_is_replaced_with_a_warning_that_names_the_line(tmp_path, caplog):
+    path = tmp_path / "latin1.txt"
+    path.write_bytes(b"ok\ngr\xfcn\n")
+    with caplog.at_level(logging.WARNING):
+        assert list(read_lines(path)) == ["ok", "gr\ufffdn"]
+    assert "latin1.txt, line 2: byte 0xfc is not UTF-8" in caplog.text
+
+
+def test_many_invalid_lines_are_summed_up(caplog):
+    assert len(list(read_lines(io.BytesIO(b"\xff\n" * 20)))) == 20
+    assert len(caplog.records) == 6
+    assert "20 lines" in caplog.records[-1].getMessage()
+
+
+def test_strict_refuses_invalid_utf8():
+    with pytest.raises(UserError, match=r"line 1: byte 0xff is not UTF-8; convert the file"):
+        list(read_lines(io.BytesIO(b"\xff"), strict=True))
+
+
+def test_a_missing_file_and_a_damaged_archive_are_one_line_errors(tmp_path):
+    with pytest.raises(UserError, match=r"nowhere cannot be read"):
+        list(read_lines(tmp_path / "nowhere"))
+    damaged = tmp_path / "damaged.gz"
+    damaged.write_bytes(gzip.compress(b"a line\n" * 1000)[:30])
+    with pytest.raises(UserError, match=r"damaged.gz is a damaged gzip file"):
+        list(read_lines(damaged))
+
+
+@given(st.text(st.characters()))
+def test_one_line_never_breaks_and_surrogates_go(text):
+    assert len(one_line(text).splitlines()) <= 1
+    without_surrogates(text).encode()
+
+
+def test_normalise_ignores_case_and_spaces():
+    assert normalise(" Ein\u00a0 HAUS ") == normalise("ein haus")
+    assert normalise("a b") != normalise("ab")

@@ -1,0 +1,424 @@
+"""Text to ids and back, sampling that is a function of the seed, and refusals with their reason."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import pickle
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from random import Random
+
+import pytest
+import sentencepiece
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from translate.data.sampling import BPESampler, Sampling
+from translate.data.tokenizer import (
+    Tokenizer,
+    Tokenizers,
+    check_tokenizer,
+    train_tokenizer,
+)
+from translate.errors import UserError
+from translate.vocabulary import BOS, EOS, PAD, UNK
+
+NOUNS = ["cat", "dog", "house", "mouse", "garden", "gardener", "cathouse", "doghouse"]
+SENTENCES = [f"the {a} sees {n} {b}s." for n, a in enumerate(NOUNS * 3) for b in NOUNS]
+OPTIONS = {
+    "hard_vocab_limit": False,
+    "character_coverage": 1.0,
+    "normalization": "nmt_nfkc",
+    "train_sentences": 1000,
+    "seed": 1,
+}
+KINDS = ["unigram", "bpe", "char", "word"]
+
+
+def trained(kind, vocab_size=400, byte_fallback=False, **options):
+    options = OPTIONS | options
+    return train_tokenizer(
+        SENTENCES, kind=kind, vocab_size=vocab_size, byte_fallback=byte_fallback, **options
+    )
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(request):
+    return trained(request.param)
+
+
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def with_bytes(request):
+    return trained(request.param, byte_fallback=True)
+
+
+def test_known_text_comes_back(tokenizer):
+    for sentence in SENTENCES[:20]:
+        ids = tokenizer.encode(sentence)
+        assert tokenizer.decode(ids) == sentence
+        assert not {PAD, UNK, BOS, EOS} & set(ids)
+        assert "".join(tokenizer.pieces(ids)).replace("▁", " ").strip() == sentence
+
+
+def test_special_tokens_have_the_ids_of_the_vocabulary_and_leave_no_trace(tokenizer):
+    assert tokenizer.pieces([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
+    ids = tokenizer.encode("the cat")
+    assert tokenizer.decode([BOS, *ids, EOS, PAD, PAD]) == "the cat"
+
+
+def test_special_tokens_cannot_be_written(tokenizer):
+    assert not {PAD, BOS, EOS} & set(tokenizer.encode("<s> <pad> </s> the cat"))
+
+
+def test_nothing_visible_is_no_pieces(tokenizer):
+    assert [tokenizer.encode(text) for text in ("", " ", "\t \u00a0", "\u200b")] == [[]] * 4
+    assert tokenizer.decode([]) == ""
+
+
+# Cs, too: what `json.loads` or `os.fsdecode` hand over may hold lone surrogates
+any_text = st.text(st.characters(), max_size=30)
+
+
+@settings(max_examples=50)
+@given(text=any_text)
+def test_any_text_is_encoded_in_one_line_of_valid_unicode(tokenizer, text):
+    ids = tokenizer.encode(text)
+    assert all(0 <= i < len(tokenizer) for i in ids)
+    assert tokenizer.encode_all([text, text], threads=2) == [ids, ids]
+    decoded = tokenizer.decode(ids)
+    assert len(decoded.splitlines()) <= 1
+    decoded.encode()
+
+
+@settings(max_examples=50)
+@given(ids=st.lists(st.integers(0, 299), max_size=20))
+def test_any_ids_decode_to_one_line_of_valid_unicode(with_bytes, ids):
+    decoded = with_bytes.decode([i % len(with_bytes) for i in ids])
+    assert len(decoded.splitlines()) <= 1
+    decoded.encode()
+
+
+def test_bytes_cannot_smuggle_a_newline_into_the_output(with_bytes):
+    names = with_bytes.pieces(range(len(with_bytes)))
+    assert with_bytes.decode([names.index("<0x0A>"), names.index("<0xFF>")]) == " \ufffd"
+
+
+@settings(max_examples=50)
+@given(text=st.text(st.characters(codec="utf-8", categories=["L", "N", "S", "M"]), max_size=20))
+def test_byte_fallback_loses_nothing_under_identity(text):
+    tokenizer = identity_model()
+    assert tokenizer.decode(tokenizer.encode(text)) == text.replace("▁", " ").strip()
+    assert UNK not in tokenizer.encode(text)
+
+
+def identity_model(_made=[]):  # noqa: B006  # trained once, not at each of hypothesis' examples
+    if not _made:
+        _made.append(trained("unigram", byte_fallback=True, normalization="identity"))
+    return _made[0]
+
+
+def test_normalization_is_a_choice():
+    folded = trained("unigram", normalization="nmt_nfkc_cf")
+    assert folded.encode("THE CAT") == folded.encode("the cat")
+    assert trained("unigram").encode("THE") != trained("unigram").encode("the")
+
+
+def test_unknown_pieces_are_told_apart(with_bytes):
+    assert all(map(with_bytes.is_unknown, with_bytes.encode("ß")[1:]))
+    assert not any(map(with_bytes.is_unknown, with_bytes.encode("the cat")))
+    assert trained("char").is_unknown(UNK)
+
+
+# --- training
+
+
+def test_training_is_deterministic_even_from_a_sample():
+    models = {trained("unigram", train_sentences=100).sha256 for _ in range(2)}
+    assert len(models) == 1
+    assert trained("unigram", train_sentences=100, seed=2).sha256 not in models
+
+
+def test_training_is_silent(capfd):
+    trained("unigram")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_vocabulary_the_text_cannot_fill_names_the_largest(kind):
+    with pytest.raises(UserError, match=r"set tokenizer.vocab_size=(\d+) or less") as refusal:
+        trained(kind, vocab_size=5000, hard_vocab_limit=True)
+    largest = int(str(refusal.value).split("vocab_size=")[1].split()[0])
+    assert len(trained(kind, vocab_size=largest, hard_vocab_limit=True)) == largest
+    assert len(trained(kind, vocab_size=5000)) == largest
+
+
+def test_a_vocabulary_smaller_than_the_alphabet_is_refused():
+    with pytest.raises(UserError, match=r"tokenizer.vocab_size = 10 is too small"):
+        trained("unigram", vocab_size=10)
+    with pytest.raises(UserError, match=r"no room for the 256 bytes"):
+        trained("char", vocab_size=100, byte_fallback=True)
+
+
+@pytest.mark.parametrize("sentences", [[], [""], ["  ", "\t"]])
+def test_no_text_is_an_error(sentences):
+    with pytest.raises(UserError, match="the text has no visible character"):
+        train_tokenizer(sentences, kind="bpe", vocab_size=50, byte_fallback=False, **OPTIONS)
+
+
+# --- storage
+
+
+def test_bytes_files_and_pickles_hold_the_same_model(tokenizer, tmp_path):
+    path = tmp_path / "model.spm"
+    path.write_bytes(tokenizer.to_bytes())
+    for copy in (
+        Tokenizer.from_bytes(tokenizer.to_bytes()),
+        Tokenizer.load(path),
+        pickle.loads(pickle.dumps(tokenizer)),
+    ):
+        assert copy.sha256 == tokenizer.sha256
+        assert copy.encode(SENTENCES[0]) == tokenizer.encode(SENTENCES[0])
+
+
+def test_sampling_survives_pickling_for_the_loaders_workers():
+    tokenizer = Tokenizer(trained("bpe").to_bytes(), sampling=Sampling(alpha=0.0, dropout=0.3))
+    copy = pickle.loads(pickle.dumps(tokenizer))
+    assert copy.sample(SENTENCES[0], 5) == tokenizer.sample(SENTENCES[0], 5)
+    assert copy.sampling.dropout == 0.3
+
+
+def test_a_folder_of_two_equal_files_is_one_joint_vocabulary(tmp_path):
+    one, other = trained("char"), trained("word")
+    Tokenizers(one, one).save(tmp_path)
+    assert Tokenizers.load(tmp_path).joint
+    Tokenizers(one, other).save(tmp_path)
+    sampling = Sampling(alpha=0.5, dropout=0.0)
+    loaded = Tokenizers.load(tmp_path, sampling=sampling)
+    assert not loaded.joint
+    assert (loaded.source.sha256, loaded.target.sha256) == (one.sha256, other.sha256)
+    assert (loaded.source.sampling, loaded.target.sampling) == (sampling, sampling)
+
+
+def test_other_files_are_refused(tmp_path):
+    with pytest.raises(UserError, match=r"missing.spm cannot be read"):
+        Tokenizer.load(tmp_path / "missing.spm")
+    (tmp_path / "text.spm").write_text("not a model")
+    with pytest.raises(UserError, match=r"text.spm: .* no SentencePiece model"):
+        Tokenizer.load(tmp_path / "text.spm")
+
+
+def test_a_model_with_other_special_ids_is_refused():
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES), model_writer=model, vocab_size=30, minloglevel=2
+    )
+    with pytest.raises(UserError, match="special ids"):
+        Tokenizer.from_bytes(model.getvalue())
+
+
+# --- subword sampling
+
+
+STRENGTHS = {
+    "unigram": Sampling(alpha=0.2, dropout=0.0),
+    "bpe": Sampling(alpha=0.0, dropout=0.3),
+}
+
+
+@pytest.fixture(scope="module", params=STRENGTHS)
+def sampler(request):
+    model = trained(request.param, vocab_size=120)
+    return Tokenizer(model.to_bytes(), sampling=STRENGTHS[request.param])
+
+
+SENTENCE = "the gardener sees 7 doghouses."
+
+
+def test_a_sample_depends_on_text_and_seed_alone(sampler):
+    seeds = range(200)
+    drawn = [sampler.sample(SENTENCE, seed) for seed in seeds]
+    assert drawn == [sampler.sample(SENTENCE, seed) for seed in reversed(seeds)][::-1]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda seed: sampler.sample(SENTENCE, seed), seeds)) == drawn
+    assert len(set(map(tuple, drawn))) > 5
+    assert {sampler.decode(ids) for ids in drawn} == {SENTENCE}
+
+
+def test_a_sample_is_the_same_in_another_process(sampler, tmp_path):
+    path = tmp_path / "model.spm"
+    path.write_bytes(sampler.to_bytes())
+    code = (
+        "from pathlib import Path; from translate.data.tokenizer import Sampling, Tokenizer\n"
+        f"t = Tokenizer.load(Path({str(path)!r}), sampling={sampler.sampling!r})\n"
+        f"t.sample('the cat', 1); print([t.sample({SENTENCE!r}, seed) for seed in range(20)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [sampler.sample(SENTENCE, seed) for seed in range(20)]
+
+
+def test_sampling_keeps_unknown_characters_as_encoding_does(sampler, with_bytes):
+    text = "the ßüß cat"
+    best = sampler.encode(text)
+    assert {sampler.sample(text, seed).count(UNK) for seed in range(20)} == {best.count(UNK)} == {1}
+    kind = "unigram" if sampler.sampling.alpha else "bpe"
+    spelling = Tokenizer(trained(kind, byte_fallback=True).to_bytes(), sampling=sampler.sampling)
+    drawn = {tuple(spelling.sample(text, seed)) for seed in range(20)}
+    assert {spelling.decode(ids) for ids in drawn} == {text}
+
+
+@settings(max_examples=50)
+@given(text=any_text, seed=st.integers())
+def test_a_sample_decodes_to_what_encoding_decodes_to(sampler, text, seed):
+    assert sampler.decode(sampler.sample(text, seed)) == sampler.decode(sampler.encode(text))
+
+
+def test_without_dropout_the_best_merge_comes_first():
+    scores = {"▁": -1.0, "▁c": -2.0, "c": -2.5, "a": -2.0, "at": -2.2, "t": -3.0, "cat": -4.0}
+    assert BPESampler(scores, dropout=0.0)("▁cat", Random(0)) == ["▁c", "at"]
+
+
+def test_seeds_of_any_size_are_taken(sampler):
+    for seed in (-1, 0, 2**31, 2**32 - 1, 2**32, 2**70):
+        assert sampler.sample(SENTENCE, seed) == sampler.sample(SENTENCE, seed)
+
+
+def test_no_sample_is_longer_than_its_bound():
+    wild = Tokenizer(
+        trained("bpe", vocab_size=400).to_bytes(), sampling=Sampling(alpha=0.0, dropout=0.99)
+    )
+    text = "the gardener sees the doghouses and the cathouses"
+    lengths = {len(wild.sample(text, seed)) for seed in range(50)}
+    best = wild.encode(text)
+    assert max(lengths) <= wild.bound(len(best))
+    assert wild.bound(len(best)) < len(text)  # else nothing is put to the test
+
+
+def test_without_sampling_a_sample_is_the_best_segmentation(tokenizer):
+    assert tokenizer.sample(SENTENCE, 3) == tokenizer.encode(SENTENCE)
+    assert tokenizer.bound(7) == 7
+
+
+def segmentations(text, scores):
+    """Every way to write `text` as pieces, with its log-probability."""
+    if not text:
+        return {(): 0.0}
+    return {
+        (piece, *rest): score + tail
+        for piece, score in scores.items()
+        if text.startswith(piece)
+        for rest, tail in segmentations(text.removeprefix(piece), scores).items()
+    }
+
+
+def distance(expected, counts):
+    """Total variation between a distribution and counts."""
+    total = counts.total()
+    keys = set(expected) | set(counts)
+    return sum(abs(expected.get(k, 0.0) - counts[k] / total) for k in keys) / 2
+
+
+def test_unigram_sampling_follows_the_model_to_the_power_alpha():
+    alpha, draws = 0.4, 4000
+    tokenizer = Tokenizer(
+        trained("unigram", vocab_size=60).to_bytes(), sampling=Sampling(alpha=alpha, dropout=0.0)
+    )
+    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.to_bytes())
+    scores = {processor.id_to_piece(i): processor.get_score(i) for i in range(4, len(tokenizer))}
+    every = segmentations("▁cathouse", scores)
+    assert len(every) > 3
+    total = math.fsum(math.exp(alpha * score) for score in every.values())
+    expected = {pieces: math.exp(alpha * score) / total for pieces, score in every.items()}
+    drawn = Counter(
+        tuple(tokenizer.pieces(tokenizer.sample("cathouse", seed))) for seed in range(draws)
+    )
+    # the mean of the distance is about sqrt(outcomes / (2 pi draws))
+    assert distance(expected, drawn) < 3 * math.sqrt(len(every) / (2 * math.pi * draws))
+
+
+def merges_with_dropout(text, scores, dropout):
+    """The exact distribution of BPE-dropout (Provilkov et al. 2020, algorithm 1) by enumeration.
+
+    In every round each possible merge is struck out with probability `dropout` and the best of
+    the others is made; it ends when none is left.
+    """
+    done: Counter[tuple[str, ...]] = Counter()
+
+    def go(pieces, probability):
+        merges = [
+            (-scores[a + b], i) for i, (a, b) in enumerate(pairwise(pieces)) if a + b in scores
+        ]
+        for rank, (_, i) in enumerate(sorted(merges)):
+            merged = (*pieces[:i], pieces[i] + pieces[i + 1], *pieces[i + 2 :])
+            go(merged, probability * (1 - dropout) * dropout**rank)
+        done[pieces] += probability * dropout ** len(merges)
+
+    go(tuple(text), 1.0)
+    return done
+
+
+def test_bpe_sampling_drops_merges_with_the_given_probability():
+    dropout, draws = 0.3, 4000
+    tokenizer = Tokenizer(
+        trained("bpe", vocab_size=60).to_bytes(), sampling=Sampling(alpha=0.0, dropout=dropout)
+    )
+    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.to_bytes())
+    scores = {processor.id_to_piece(i): processor.get_score(i) for i in range(4, len(tokenizer))}
+    drawn = Counter(tuple(tokenizer.pieces(tokenizer.sample("cat", seed))) for seed in range(draws))
+    expected = merges_with_dropout("▁cat", scores, dropout)
+    assert distance(expected, drawn) < 3 * math.sqrt(len(expected) / (2 * math.pi * draws))
+
+
+# --- configuration
+
+
+@pytest.fixture
+def node():
+    return {
+        "kind": "unigram",
+        "joint": True,
+        "vocab_size": 8000,
+        "hard_vocab_limit": True,
+        "character_coverage": 1.0,
+        "byte_fallback": False,
+        "normalization": "nmt_nfkc",
+        "train_sentences": 1000,
+        "sampling": {"alpha": 0.0, "dropout": 0.0},
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_plain_configuration_is_in_order(node, kind):
+    assert check_tokenizer(node | {"kind": kind}) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"kind": "char", "sampling": {"alpha": 0.2, "dropout": 0.0}}, "one way to split"),
+        ({"kind": "word", "sampling": {"alpha": 0.0, "dropout": 0.1}}, "one way to split"),
+        ({"kind": "bpe", "sampling": {"alpha": 0.2, "dropout": 0.0}}, "sampling.dropout instead"),
+        ({"sampling": {"alpha": 0.0, "dropout": 0.1}}, "sampling.alpha instead"),
+        ({"kind": "word", "byte_fallback": True}, "out in bytes"),
+        ({"kind": "unigramm"}, "tokenizer.kind"),
+        ({"normalization": "nfc"}, "tokenizer.normalization"),
+        ({"vocab_size": 0}, "tokenizer.vocab_size"),
+        ({"vocabsize": 100}, "did you mean tokenizer.vocab_size?"),
+    ],
+)
+def test_impossible_combinations_are_refused_with_the_reason(node, changes, reason):
+    (problem,) = check_tokenizer(node | changes)
+    assert reason in problem
+    assert "\n" not in problem
+
+
+def test_all_problems_are_listed_at_once(node):
+    sampling = {"alpha": 0.2, "dropout": 0.2}
+    assert (
+        len(check_tokenizer(node | {"kind": "word", "byte_fallback": True, "sampling": sampling}))
+        == 3
+    )

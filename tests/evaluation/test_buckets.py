@@ -1,0 +1,81 @@
+"""Every item is in the one bucket that its length belongs to."""
+
+from __future__ import annotations
+
+import io
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from translate.errors import UserError
+from translate.evaluation.buckets import EDGES, assign, by_length, table
+from translate.evaluation.metrics import bleu, words
+
+edges = st.lists(st.integers(0, 60), max_size=6, unique=True).map(sorted)
+lengths = st.lists(st.integers(0, 80), min_size=1, max_size=12)
+
+
+@given(lengths=lengths, edges=edges)
+def test_the_bucket_of_a_length_is_bounded_by_its_edges(
+    lengths: list[int], edges: list[int]
+) -> None:
+    bounds = [-1, *edges, 10**9]
+    for length, bucket in zip(lengths, assign(lengths, edges), strict=True):
+        assert bounds[bucket] < length <= bounds[bucket + 1]
+
+
+@given(lengths=lengths, edges=edges)
+def test_buckets_part_the_items_and_keep_the_mean_length(
+    lengths: list[int], edges: list[int]
+) -> None:
+    sources = [" ".join(["w"] * length) for length in lengths]
+    buckets = by_length(sources, ["a b"] * len(sources), [["a", "a b c"]] * len(sources), edges)
+    assert sum(bucket.items for bucket in buckets) == len(lengths)
+    total = sum(bucket.items * bucket.source_words for bucket in buckets)
+    assert total == pytest.approx(sum(lengths))
+    for bucket in buckets:
+        assert bucket.shortest <= bucket.source_words
+        assert bucket.longest is None or bucket.source_words <= bucket.longest
+        assert (bucket.hypothesis_words, bucket.reference_words) == (2, 2)
+    for earlier, later in pairwise(buckets):
+        assert earlier.longest is not None
+        assert earlier.longest < later.shortest
+
+
+def test_a_bucket_scores_its_own_items() -> None:
+    short, long = "one two three four", " ".join(["word"] * 25)
+    sources = [short, long, short]
+    hypotheses = ["a b c d", "x y", "a b c e"]
+    references = [["a b c d"], ["l m n o p"], ["a b c d", "e"]]
+    low, high = by_length(sources, hypotheses, references)
+    assert low.items, high.items == (2, 1)
+    assert low.bleu == bleu([hypotheses[0], hypotheses[2]], [references[0], references[2]])
+    assert (low.label, high.label, high.bleu) == ("0–5", "21–30", 0)
+    assert high.source_words == words(long) == 25
+
+
+def test_one_bucket_of_everything_is_the_corpus_score() -> None:
+    hypotheses, references = ["a b c d", "e f g"], [["a b c e"], ["e f g h"]]
+    (only,) = by_length(["s", "s s s"], hypotheses, references, edges=())
+    assert only.bleu == bleu(hypotheses, references)
+    assert only.longest is None
+
+
+def test_the_table_shows_every_bucket() -> None:
+    sources = ["w", " ".join(["w"] * 99)]
+    console = Console(width=100, file=io.StringIO(), record=True)
+    console.print(table(by_length(sources, ["a", "b"], [["a"], ["b"]])))
+    shown = console.export_text()
+    assert "0–5" in shown
+    assert f">{EDGES[-1]}" in shown
+    assert "99.0" in shown
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(UserError, match=r"\[5, 5\] do not rise"):
+        by_length(["a"], ["a"], [["a"]], edges=[5, 5])
+    with pytest.raises(UserError, match="2 sources, 1 hypotheses and references for 1 items"):
+        by_length(["a", "b"], ["a"], [["a"]])

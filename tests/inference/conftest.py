@@ -1,0 +1,102 @@
+"""Tiny untrained models of every family with a real tokenizer: fixed nonsense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
+from translate.inference.translator import Translator
+from translate.models import registry
+from translate.search import build
+
+SOURCE = ["el", "la", "tren", "casa", "perro", "gato", "come", "duerme", "azul", "rojo", "está"]
+TARGET = ["the", "a", "train", "house", "dog", "cat", "eats", "sleeps", "blue", "red", "is"]
+
+
+def sentences(words: list[str]) -> list[str]:
+    return [f"{a} {b} {c}." for a in words for b in words for c in words]
+
+
+RNN = {
+    "family": "rnn", "cell": "gru", "embedding_size": 8, "hidden_size": 8, "encoder_layers": 1,
+    "decoder_layers": 1, "attention_size": 8, "query": "current", "input_feeding": False,
+    "bridge": "linear", "tied_embeddings": "all", "dropout": 0.1,
+}  # fmt: skip
+OPTIONS: dict[str, dict[str, Any]] = {
+    "rnn_none": {**RNN, "attention": "none"},
+    "rnn_general": {**RNN, "attention": "general"},
+    "transformer": {
+        "family": "transformer", "d_model": 8, "num_heads": 2, "num_kv_heads": 2,
+        "encoder_layers": 1, "decoder_layers": 2, "d_ff": 16, "activation": "relu", "norm": "pre",
+        "positions": "sinusoidal", "max_positions": 64, "tied_embeddings": "all", "dropout": 0.1,
+        "attention_dropout": 0.1, "feed_forward_dropout": 0.1,
+    },
+}  # fmt: skip
+
+
+def tokenizer(words: list[str], vocab_size: int) -> Tokenizer:
+    return train_tokenizer(
+        sentences(words), kind="unigram", vocab_size=vocab_size, hard_vocab_limit=False,
+        byte_fallback=False, character_coverage=1.0, normalization="nmt_nfkc",
+        train_sentences=10_000, seed=1,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def joint() -> Tokenizers:
+    both = tokenizer(SOURCE + TARGET, 60)
+    return Tokenizers(both, both)
+
+
+@pytest.fixture(scope="session")
+def separate() -> Tokenizers:
+    return Tokenizers(tokenizer(SOURCE, 40), tokenizer(TARGET, 35))
+
+
+@pytest.fixture(params=list(OPTIONS))
+def name(request: pytest.FixtureRequest) -> str:
+    """Every kind of model in turn."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def options() -> dict[str, dict[str, Any]]:
+    """What each kind of model is built from, its family included."""
+    return OPTIONS
+
+
+@pytest.fixture
+def make_model(joint):
+    """`make_model(name, tokenizers=joint, **changes)`: float64, peaked, so without ties."""
+
+    def make(name: str, tokenizers: Tokenizers = joint, **changes: Any):
+        torch.manual_seed(7)
+        model = registry.build(
+            **{**OPTIONS[name], **changes},
+            source_vocab_size=len(tokenizers.source),
+            target_vocab_size=len(tokenizers.target),
+        ).double()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(2)
+        return model
+
+    return make
+
+
+@pytest.fixture
+def make_translator(joint, make_model):
+    """`make_translator(name, search options, **translator options)`."""
+
+    def make(name: str = "transformer", search: dict[str, Any] | None = None, **options: Any):
+        chosen = {
+            "kind": "beam", "beam_size": 3, "length_penalty": "gnmt", "alpha": 0.6, "n_best": 2,
+            "max_length_ratio": 1.0, "max_length_offset": 4, **(search or {}),
+        }  # fmt: skip
+        options = {"tokens_per_batch": 30, **options}
+        return Translator(make_model(name), joint, build(**chosen), **options)
+
+    return make

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+import translate
+from translate.errors import UserError
+from translate.inference import bundle
+
+SEARCH = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 5}
+CHECKED = ["config.json", "model.safetensors", "source.spm", "target.spm"]
+
+
+def write(folder: Path, model, tokenizers, options, **changes) -> None:
+    arguments = {
+        "family": options["family"],
+        "options": {key: value for key, value in options.items() if key != "family"},
+        "model": model,
+        "tokenizers": tokenizers,
+        "languages": ("es", "en"),
+        "search": SEARCH,
+        "extra": {"dev_bleu": 41.5, "corpus": {"kind": "toy", "pairs": 3}},
+        **changes,
+    }
+    bundle.save(folder, **arguments)
+
+
+@pytest.fixture
+def saved(tmp_path, make_model, joint, options) -> Path:
+    """A bundle in a run's folder."""
+    write(tmp_path / "run" / "bundle", make_model("transformer"), joint, options["transformer"])
+    return tmp_path / "run" / "bundle"
+
+
+def forge(folder: Path, name: str, content: bytes) -> None:
+    """Change a file and its checksum: damage is not all that can be wrong."""
+    (folder / name).write_bytes(content)
+    checksums = json.loads((folder / "checksums.json").read_text())
+    checksums[name] = hashlib.sha256(content).hexdigest()
+    (folder / "checksums.json").write_text(json.dumps(checksums))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_what_is_loaded_is_bit_for_bit_what_was_saved(
+    tmp_path, make_model, joint, options, name, dtype
+) -> None:
+    model = make_model(name).to(dtype)
+    write(tmp_path / "b", model, joint, options[name])
+    loaded = bundle.load(tmp_path / "b")
+    assert loaded.model.state_dict().keys() == model.state_dict().keys()
+    for key, tensor in model.state_dict().items():
+        assert torch.equal(loaded.model.state_dict()[key], tensor)
+        assert loaded.model.state_dict()[key].dtype == tensor.dtype
+    assert not loaded.model.training
+    assert loaded.tokenizers.joint
+    assert loaded.config.search == SEARCH
+    assert (loaded.config.source_language, loaded.config.target_language) == ("es", "en")
+
+
+@pytest.mark.parametrize("tied", ["all", "decoder", "none"])
+def test_tied_weights_are_stored_once_and_tied_again(
+    tmp_path, make_model, joint, options, tied
+) -> None:
+    model = make_model("transformer", tied_embeddings=tied)
+    options = {**options["transformer"], "tied_embeddings": tied}
+    write(tmp_path / "b", model, joint, options)
+    stored = safetensors.torch.load_file(tmp_path / "b" / "model.safetensors")
+    names = {"source_embedding.weight", "target_embedding.weight", "output.weight"}
+    assert len(names & stored.keys()) == {"all": 1, "decoder": 2, "none": 3}[tied]
+    loaded = bundle.load(tmp_path / "b").model
+    assert (loaded.output.weight is loaded.target_embedding.weight) == (tied != "none")
+    assert (loaded.source_embedding.weight is loaded.target_embedding.weight) == (tied == "all")
+
+
+def test_separate_tokenizers_come_back_separate(tmp_path, make_model, separate, options) -> None:
+    options = {**options["transformer"], "tied_embeddings": "decoder"}
+    model = make_model("transformer", separate, tied_embeddings="decoder")
+    write(tmp_path / "b", model, separate, options)
+    found = bundle.load(tmp_path / "b").tokenizers
+    assert found.source.sha256 == separate.source.sha256
+    assert found.target.sha256 == separate.target.sha256
+
+
+def test_the_same_model_makes_the_same_bytes(tmp_path, make_model, joint, options) -> None:
+    for folder in ("a", "b"):
+        write(tmp_path / folder, make_model("transformer"), joint, options["transformer"])
+    for file in (tmp_path / "a").iterdir():
+        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes()
+
+
+def test_a_run_translates_after_loading(saved, make_model) -> None:
+    for path in (saved, saved.parent):
+        assert len(translate.load(path, device="cpu").translate(["el perro", ""])) == 2
+    greedy = translate.load(saved)
+    beam = translate.load(
+        saved,
+        search={
+            "kind": "beam", "beam_size": 2, "n_best": 2, "length_penalty": "none", "alpha": 0.0,
+            "max_length_ratio": 1.0, "max_length_offset": 5,
+        },
+    )  # fmt: skip
+    assert len(next(greedy.stream(["el perro"]))) == 1
+    assert len(next(beam.stream(["el perro"]))) == 2
+
+
+@pytest.mark.parametrize("name", [*CHECKED, "checksums.json"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "half", "flipped"])
+def test_a_damaged_file_is_named(saved, name, damage) -> None:
+    path = saved / name
+    content = bytearray(path.read_bytes())
+    if damage == "missing":
+        path.unlink()
+    else:
+        content[len(content) // 2] ^= 0x10
+        path.write_bytes({"empty": b"", "half": content[: len(content) // 2]}.get(damage, content))
+    with pytest.raises(UserError) as error:
+        bundle.load(saved)
+    if (name, damage) != ("checksums.json", "flipped"):  # which of the others it belies, is open
+        assert name in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_model_card_may_be_edited(saved) -> None:
+    card = saved / "README.md"
+    assert "# es → en" in card.read_text(encoding="utf-8")
+    assert "- **dev bleu**: 41.5" in card.read_text(encoding="utf-8")
+    assert "kind toy, pairs 3" in card.read_text(encoding="utf-8")
+    card.write_text("mine")
+    bundle.load(saved)
+
+
+def test_another_tokenizer_is_refused_even_with_a_right_checksum(saved, separate) -> None:
+    forge(saved, "target.spm", separate.target.to_bytes())
+    with pytest.raises(UserError, match=r"target.spm is not the tokenizer .* trained with"):
+        bundle.load(saved)
+
+
+def test_a_newer_format_is_refused(saved) -> None:
+    config = json.loads((saved / "config.json").read_text())
+    config |= {"format": bundle.FORMAT + 1, "version": "9.9", "unheard_of": 1}
+    forge(saved, "config.json", json.dumps(config).encode())
+    with pytest.raises(UserError, match=r"format 2 comes from a newer version \(9.9\)"):
+        bundle.load(saved)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"family": "transfomer"}, "did you mean transformer"),
+        ({"family": "os"}, "unknown model family"),
+        ({"source_vocab_size": "many"}, "source_vocab_size = 'many'"),
+        ({"options": {"d_model": 8}}, "num_heads is missing"),
+    ],
+)
+def test_a_configuration_that_builds_nothing_is_told(saved, change, message) -> None:
+    config = json.loads((saved / "config.json").read_text()) | change
+    forge(saved, "config.json", json.dumps(config).encode())
+    with pytest.raises(UserError, match=message):
+        bundle.load(saved)
+
+
+def test_weights_of_another_model_are_refused(saved) -> None:
+    config = json.loads((saved / "config.json").read_text())
+    config["options"]["d_ff"] = 24
+    forge(saved, "config.json", json.dumps(config).encode())
+    with pytest.raises(UserError, match=r"feed_forward.* do not belong together"):
+        bundle.load(saved)
+
+
+class Payload:
+    """Unpickling it leaves a file behind."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.marker}",)
+
+
+def test_nothing_in_a_bundle_is_executed(saved, tmp_path) -> None:
+    marker = tmp_path / "executed"
+    attack = {"_target_": "os.system", "command": f"touch {marker}"}
+    original = {name: (saved / name).read_bytes() for name in CHECKED}
+    config = json.loads(original["config.json"])
+    payload = pickle.dumps(Payload(marker))
+    contents = [("model.safetensors", payload), ("source.spm", payload)] + [
+        ("config.json", json.dumps({**config, key: attack}).encode())
+        for key in ("options", "search", "extra", "family")
+    ]
+    for name, content in contents:
+        forge(saved, name, content)
+        with contextlib.suppress(UserError):
+            translate.load(saved, device="cpu")
+        assert not marker.exists()
+        forge(saved, name, original[name])
+
+
+def test_a_run_without_a_bundle_says_what_to_do(tmp_path) -> None:
+    with pytest.raises(UserError, match=rf"translate train run={tmp_path} resumes it"):
+        bundle.find(tmp_path)
+    with pytest.raises(UserError, match="there is no such run"):
+        bundle.find(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="is no bundle"):
+        bundle.load(tmp_path)
+
+
+class Killed(BaseException):
+    """What no handler catches."""
+
+
+@pytest.mark.parametrize("failure", [Killed(), OSError(28, "No space left on device")])
+def test_whatever_interrupts_a_save_a_whole_bundle_is_found(
+    saved, make_model, joint, options, monkeypatch, failure
+) -> None:
+    """Die at the n-th call to the system, for every n."""
+    calls = {"left": 0}
+
+    def guarded(function):
+        def call(*arguments, **keywords):
+            calls["left"] -= 1
+            if calls["left"] < 0:
+                raise failure
+            return function(*arguments, **keywords)
+
+        return call
+
+    old, new = make_model("transformer"), make_model("transformer")
+    with torch.no_grad():
+        new.output.weight.add_(1)
+    outcomes, interrupted = set(), True
+    for n in range(100):
+        write(saved, old, joint, options["transformer"])
+        with monkeypatch.context() as patch:
+            for owner, function in (
+                (os, "fsync"), (Path, "replace"), (Path, "mkdir"), (Path, "open"),
+            ):  # fmt: skip
+                patch.setattr(owner, function, guarded(getattr(owner, function)))
+            calls["left"] = n
+            try:
+                write(saved, new, joint, options["transformer"])
+                interrupted = False
+            except (Killed, UserError):
+                pass
+        found = bundle.load(bundle.find(saved.parent)).model.output.weight
+        outcomes.add("new" if torch.equal(found, new.output.weight) else "old")
+        assert outcomes <= {"old", "new"}
+        if not interrupted:
+            break
+        assert torch.equal(found, new.output.weight) or torch.equal(found, old.output.weight)
+    assert not interrupted
+    assert outcomes == {"old", "new"}
+    assert sorted(path.name for path in saved.parent.iterdir()) == ["bundle"]
+
+
+def test_importing_the_package_does_not_import_torch() -> None:
+    program = "import sys, translate; translate.__version__; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from translate.errors import UserError
+from translate.inference.translator import NOTHING, choose_device
+
+LINES = [
+    "el perro come.", "la casa azul", "", "donde está el tren rojo grande", "gato", " \u200b ",
+    "el gato duerme la casa corre azul rojo grande.", "🚂", "perro perro", "la",
+]  # fmt: skip
+
+
+def same(one, other) -> None:
+    assert [[t.text for t in n_best] for n_best in one] == [
+        [t.text for t in n_best] for n_best in other
+    ]
+    for a, b in zip(itertools.chain(*one), itertools.chain(*other), strict=True):
+        assert a.tokens == b.tokens
+        assert a.token_log_probs == pytest.approx(b.token_log_probs, abs=1e-10)
+        assert a.score == pytest.approx(b.score, abs=1e-10)
+
+
+@pytest.mark.parametrize(("tokens", "window"), [(1, 1), (16, 3), (40, 7), (1000, 1000)])
+def test_batching_never_changes_a_translation(make_translator, name, tokens, window) -> None:
+    alone = [next(make_translator(name).stream([line])) for line in LINES]
+    options = {"tokens_per_batch": tokens, "window": window}
+    same(alone, list(make_translator(name, **options).stream(LINES)))
+
+
+def test_order_comes_back_and_every_line_is_answered(make_translator) -> None:
+    translator = make_translator()
+    forward = translator.translate(LINES)
+    assert len(forward) == len(LINES)
+    assert translator.translate(LINES[::-1]) == forward[::-1]
+    assert translator.translate([]) == []
+
+
+def test_invisible_lines_become_empty_translations_in_place(make_translator) -> None:
+    found = list(make_translator().stream(LINES))
+    assert [i for i, n_best in enumerate(found) if n_best == [NOTHING]] == [2, 5]
+    assert all(len(n_best) == 2 for i, n_best in enumerate(found) if i not in (2, 5))
+
+
+def test_a_window_of_one_answers_before_it_reads_on(make_translator) -> None:
+    seen = []
+
+    def typed():
+        for line in LINES[:3]:
+            seen.append(line)
+            yield line
+
+    answers = make_translator().stream(typed(), window=1)
+    for count in (1, 2, 3):
+        next(answers)
+        assert len(seen) == count
+
+
+def test_a_long_line_is_translated_in_segments_with_a_warning(make_translator, caplog) -> None:
+    parts = ["el perro come la casa.", "la casa come el perro.", "el gato duerme el tren."]
+    lengths = [len(make_translator().tokenizers.source.encode(part)) for part in parts]
+    translator = make_translator(max_source_length=max(lengths))
+    assert sum(lengths[:2]) > max(lengths) < sum(lengths[1:])  # no two fit together
+    with caplog.at_level(logging.WARNING, logger="translate"):
+        _, (whole, *_) = translator.stream(["la", " ".join(parts)])
+    assert "line 2 has" in caplog.text
+    assert f"more than {max(lengths)}: translated in 3 segments" in caplog.text
+    assert whole.text == " ".join(translator.translate(parts))
+    best = [next(translator.stream([part]))[0] for part in parts]
+    assert whole.log_prob == pytest.approx(sum(part.log_prob for part in best), abs=1e-10)
+    assert len(whole.token_log_probs) == sum(len(part.tokens) + 1 for part in best)
+
+
+def test_a_line_of_ten_thousand_tokens_is_translated(make_translator) -> None:
+    (text,) = make_translator(max_source_length=500, tokens_per_batch=4000).translate(
+        ["perro " * 10_000]
+    )
+    assert text
+
+
+def test_score_is_the_search_s_own_log_probability(make_translator, name, monkeypatch) -> None:
+    translator = make_translator(name)
+    sources = [line for line in LINES if line.strip(" \u200b")]
+    found = [n_best[0] for n_best in translator.stream(sources)]
+    # as ids: the text of a translation may be segmented otherwise than the model spelled it
+    ids = {
+        t.text: [translator.tokenizers.target._processor.piece_to_id(p) for p in t.tokens]
+        for t in found
+    }
+    texts = iter([ids[t.text] for t in found])
+    encode = translator.tokenizers.source.encode
+    encoded = [encode(source) for source in sources]
+    answers = iter([*encoded, *texts])
+    monkeypatch.setattr(type(translator.tokenizers.source), "encode", lambda *_: next(answers))
+    scores = translator.score(sources, [t.text for t in found])
+    for score, translation in zip(scores, found, strict=True):
+        assert score.log_prob == pytest.approx(translation.log_prob, abs=1e-10)
+        assert score.token_log_probs == pytest.approx(translation.token_log_probs, abs=1e-10)
+        assert score.tokens == len(translation.tokens) + 1
+
+
+def test_score_needs_as_many_targets_as_sources(make_translator) -> None:
+    with pytest.raises(UserError, match="3 sources but 2 targets"):
+        make_translator().score(["a", "b", "c"], ["a", "b"])
+
+
+def test_scoring_in_batches_is_scoring_one_by_one(make_translator, name) -> None:
+    translator = make_translator(name)
+    pairs = list(zip(LINES, LINES[::-1], strict=True))
+    alone = [translator.score([source], [target])[0] for source, target in pairs]
+    together = translator.score(LINES, LINES[::-1])
+    for one, other in zip(alone, together, strict=True):
+        assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-10)
+    # log P = sum of logs; the empty target is </s> alone
+    assert together[LINES[::-1].index("")].tokens == 1
+    assert all(math.exp(score.log_prob) <= 1 for score in together)
+
+
+def test_attention_of_the_own_translation_is_what_the_search_saw(make_translator) -> None:
+    translator = make_translator()
+    ((best, *_),) = translator.stream(["el perro come."], need_alignment=True)
+    found = translator.align("el perro come.")
+    assert found.target_pieces == (*best.tokens, "</s>")
+    assert found.source_pieces[-1] == "</s>"
+    assert found.weights.shape == (2, 2, len(found.target_pieces), len(found.source_pieces))
+    np.testing.assert_allclose(found.weights, best.alignment, atol=1e-10)
+    np.testing.assert_allclose(found.weights.sum(-1), 1)
+
+
+def test_attention_for_a_given_translation(make_translator) -> None:
+    found = make_translator("rnn_general").align("el perro", "the dog is a dog")
+    assert "".join(found.target_pieces) == "▁the▁dog▁is▁a▁dog</s>"
+    assert found.weights.shape[:2] == (1, 1)
+
+
+def test_no_attention_and_nothing_to_align_are_told(make_translator) -> None:
+    with pytest.raises(UserError, match="no attention to show"):
+        make_translator("rnn_none").align("el perro")
+    with pytest.raises(UserError, match="empty"):
+        make_translator().align(" \u200b")
+
+
+def test_dropout_is_off_and_no_graph_is_kept(make_translator) -> None:
+    translator = make_translator()
+    assert not translator.model.training
+    assert translator.translate(LINES) == translator.translate(LINES)
+    next(translator.stream(LINES))
+    assert not torch.is_inference_mode_enabled()  # not leaked to whoever takes the lines
+
+
+def test_a_device_that_is_not_there_is_told() -> None:
+    assert choose_device("auto").type in ("cpu", "cuda")
+    for device in ("cuda:99", "no_such_device"):
+        with pytest.raises(UserError, match=f"device={device} .* device=auto"):
+            choose_device(device)

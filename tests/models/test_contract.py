@@ -1,0 +1,241 @@
+"""What every model owes training and search, checked for each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from translate.attention.masks import padding_mask
+from translate.errors import UserError
+from translate.models import registry
+from translate.models.seq2seq import Seq2Seq
+from translate.vocabulary import PAD
+
+RNN = {
+    "family": "rnn", "cell": "lstm", "embedding_size": 12, "hidden_size": 16, "encoder_layers": 2,
+    "decoder_layers": 2, "attention": "additive", "attention_size": 10, "query": "previous",
+    "input_feeding": False, "bridge": "linear", "tied_embeddings": "decoder", "dropout": 0.1,
+}  # fmt: skip
+TRANSFORMER = {
+    "family": "transformer", "d_model": 16, "num_heads": 4, "num_kv_heads": 4, "encoder_layers": 2,
+    "decoder_layers": 2, "d_ff": 32, "activation": "relu", "norm": "pre",
+    "positions": "sinusoidal", "max_positions": 64, "tied_embeddings": "all", "dropout": 0.1,
+    "attention_dropout": 0.1, "feed_forward_dropout": 0.1,
+}  # fmt: skip
+LUONG = {"query": "current", "attention": "general"}
+MODELS: dict[str, dict[str, Any]] = {
+    "rnn-none": RNN | LUONG | {"attention": "none"},
+    "rnn-additive": RNN,
+    "rnn-additive-gru": RNN | {"cell": "gru", "bridge": "none"},
+    "rnn-additive-feeding": RNN | {"input_feeding": True},
+    "rnn-general": RNN | LUONG,
+    "rnn-general-feeding": RNN | LUONG | {"input_feeding": True},
+    "rnn-dot-gru": RNN | LUONG | {"attention": "dot", "cell": "gru"},
+    "rnn-concat": RNN | LUONG | {"attention": "concat", "decoder_layers": 1},
+    "transformer": TRANSFORMER,
+    "transformer-post": TRANSFORMER | {"norm": "post", "activation": "gelu"},
+    "transformer-rotary-grouped": TRANSFORMER
+    | {"positions": "rotary", "num_kv_heads": 2, "activation": "swiglu"},
+    "transformer-learned": TRANSFORMER | {"positions": "learned", "tied_embeddings": "none"},
+    "transformer-unordered": TRANSFORMER | {"positions": "none", "num_kv_heads": 1},
+}
+WORDS = 11
+EXACT = {"rtol": 0.0, "atol": 1e-12}
+
+
+def make(name: str) -> Seq2Seq:
+    torch.manual_seed(0)
+    model = registry.build(**MODELS[name], source_vocab_size=WORDS, target_vocab_size=WORDS)
+    return model.double().eval()
+
+
+@pytest.fixture(params=MODELS)
+def model(request: pytest.FixtureRequest) -> Seq2Seq:
+    return make(request.param)
+
+
+def sentences(*lengths: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Random padded sentences and their mask."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(4, WORDS, (len(lengths), max(lengths)), generator=generator)
+    mask = padding_mask(torch.tensor(lengths), max(lengths))
+    return tokens.masked_fill(~mask, PAD), mask
+
+
+def test_decoding_step_by_step_equals_decoding_the_whole_target(model: Seq2Seq) -> None:
+    source, source_mask = sentences(7, 4, 2)
+    target, target_mask = sentences(20, 20, 20, seed=1)  # past the caches' first sixteen
+    memory = model.encode(source, source_mask)
+    whole = model.decode(target, target_mask, memory, need_alignment=True)
+    state = model.start(memory)
+    for t in range(target.shape[1]):
+        step = model.decode_step(target[:, t], state, need_alignment=True)
+        state = step.state
+        torch.testing.assert_close(step.hidden, whole.hidden[:, t], **EXACT)
+        if whole.alignment is None:
+            assert step.alignment is None
+        else:
+            torch.testing.assert_close(step.alignment, whole.alignment[:, :, :, t], **EXACT)
+
+
+def test_source_padding_changes_nothing(model: Seq2Seq) -> None:
+    source, source_mask = sentences(5, 3)
+    target, target_mask = sentences(4, 4, seed=1)
+    wider = F.pad(source, (0, 6), value=7)  # padding of any content
+    wider[1, 3:] = 9
+    wider_mask = padding_mask(torch.tensor([5, 3]), 11)
+    expected = model.decode(target, target_mask, model.encode(source, source_mask)).hidden
+    actual = model.decode(target, target_mask, model.encode(wider, wider_mask)).hidden
+    torch.testing.assert_close(actual, expected, **EXACT)
+
+
+def test_a_sentence_alone_equals_the_sentence_in_a_batch(model: Seq2Seq) -> None:
+    source, source_mask = sentences(6, 2, 4)
+    target, target_mask = sentences(5, 3, 4, seed=1)
+    together = model.decode(target, target_mask, model.encode(source, source_mask)).hidden
+    for b, (s, t) in enumerate([(6, 5), (2, 3), (4, 4)]):
+        memory = model.encode(source[b : b + 1, :s], source_mask[b : b + 1, :s])
+        alone = model.decode(target[b : b + 1, :t], target_mask[b : b + 1, :t], memory).hidden
+        torch.testing.assert_close(together[b : b + 1, :t], alone, **EXACT)
+
+
+def test_the_future_of_the_target_is_not_seen(model: Seq2Seq) -> None:
+    memory = model.encode(*sentences(5))
+    target, target_mask = sentences(6, seed=1)
+    changed = target.clone()
+    changed[0, 4] = target[0, 4] % (WORDS - 1) + 1
+    before = model.decode(target, target_mask, memory).hidden
+    after = model.decode(changed, target_mask, memory).hidden
+    torch.testing.assert_close(after[:, :4], before[:, :4], **EXACT)
+    assert not torch.allclose(after[:, 4], before[:, 4])
+
+
+def test_the_order_of_the_source_matters(request: pytest.FixtureRequest, model: Seq2Seq) -> None:
+    source, mask = sentences(6)
+    turned = source.flip(1)
+    target = sentences(3, seed=1)
+    one = model.decode(*target, model.encode(source, mask)).hidden
+    other = model.decode(*target, model.encode(turned, mask)).hidden
+    unordered = "unordered" in request.node.name  # attention without positions sees a set of words
+    assert torch.allclose(one, other, rtol=0, atol=1e-10) == unordered
+
+
+@given(data=st.data())
+@settings(max_examples=10, deadline=None)
+@pytest.mark.parametrize("name", MODELS)
+def test_select_continues_the_hypotheses_it_names(name: str, data: st.DataObject) -> None:
+    """Expanding to a beam, reordering it and dropping sentences equals decoding each prefix."""
+    model = make(name)
+    source, source_mask = sentences(5, 3, 4)
+    prefixes = torch.full((3, 1, 0), 0)
+    state = model.start(model.encode(source, source_mask))
+    alive = torch.arange(3)
+    for _ in range(4):
+        count, beam = prefixes.shape[:2]
+        rows = data.draw(st.integers(1, 3), label="beam")
+        picks = torch.tensor(
+            data.draw(
+                st.lists(
+                    st.lists(st.integers(0, beam - 1), min_size=rows, max_size=rows),
+                    min_size=count, max_size=count,
+                )
+            )
+        )  # fmt: skip
+        state = state.select((torch.arange(count)[:, None] * beam + picks).flatten())
+        prefixes = prefixes.gather(1, picks[:, :, None].expand(-1, -1, prefixes.shape[2]))
+        tokens = torch.randint(4, WORDS, (count, rows))
+        step = model.decode_step(tokens.flatten(), state)
+        state = step.state
+        prefixes = torch.cat((prefixes, tokens[:, :, None]), dim=2)
+        memory = model.encode(
+            source[alive].repeat_interleave(rows, 0), source_mask[alive].repeat_interleave(rows, 0)
+        )
+        whole = prefixes.flatten(0, 1)
+        expected = model.decode(whole, torch.ones_like(whole, dtype=torch.bool), memory).hidden
+        torch.testing.assert_close(step.hidden, expected[:, -1], **EXACT)
+        stay = data.draw(st.lists(st.booleans(), min_size=count, max_size=count), label="stay")
+        if any(stay):
+            kept = torch.tensor(stay).nonzero().squeeze(1)
+            state, prefixes, alive = state.keep(kept), prefixes[kept], alive[kept]
+
+
+def test_alignment_rows_sum_to_one_and_padding_gets_nothing(model: Seq2Seq) -> None:
+    source, source_mask = sentences(5, 2)
+    target, target_mask = sentences(3, 3, seed=1)
+    memory = model.encode(source, source_mask)
+    alignment = model.decode(target, target_mask, memory, need_alignment=True).alignment
+    if alignment is None:
+        assert getattr(model, "score", 0) is None  # only the fixed vector has none
+        return
+    torch.testing.assert_close(alignment.sum(-1), torch.ones_like(alignment[..., 0]), **EXACT)
+    assert (alignment[1, ..., 2:] == 0).all()
+
+
+def test_every_parameter_learns_and_dropout_is_off_at_inference(model: Seq2Seq) -> None:
+    source, source_mask = sentences(5, 4)
+    target, target_mask = sentences(6, 6, seed=1)
+    model.train()
+
+    def hidden() -> Tensor:
+        return model.decode(target, target_mask, model.encode(source, source_mask)).hidden
+
+    assert not torch.equal(hidden(), hidden())
+    model.project(hidden()).logsumexp(-1).sum().backward()
+    untouched = [name for name, p in model.named_parameters() if p.grad is None]
+    assert untouched == []
+    model.eval()
+    assert torch.equal(hidden(), hidden())
+
+
+def test_output_has_one_logit_a_word(model: Seq2Seq) -> None:
+    hidden = torch.zeros(2, 3, model.output.in_features, dtype=torch.float64)
+    assert model.project(hidden).shape == (2, 3, WORDS)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"d_model": 18}, ("d_model 18", "4 heads", "model.num_heads")),
+        ({"num_kv_heads": 3}, ("4 heads", "3 key/value heads")),
+        ({"positions": "rotary", "d_model": 12}, ("rotary", "3 dimensions")),
+        ({"source_vocab_size": 12}, ("12 and 11", "model.tied_embeddings=decoder")),
+    ],
+)
+def test_contradicting_options_are_named(change: dict[str, Any], words: tuple[str, ...]) -> None:
+    options = TRANSFORMER | {"source_vocab_size": WORDS, "target_vocab_size": WORDS} | change
+    with pytest.raises(UserError) as error:
+        registry.build(**options)
+    assert all(word in str(error.value) for word in words)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"hidden_size": 15}, ("hidden_size 15", "even")),
+        ({"decoder_layers": 3}, ("3 decoder layers", "model.encoder_layers")),
+        ({"attention": "none", "input_feeding": True}, ("input feeding", "model.attention=none")),
+    ],
+)
+def test_contradicting_rnn_options_are_named(
+    change: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    with pytest.raises(UserError) as error:
+        registry.build(**RNN | change, source_vocab_size=WORDS, target_vocab_size=WORDS)
+    assert all(word in str(error.value) for word in words)
+
+
+def test_unknown_family_suggests_the_nearest() -> None:
+    with pytest.raises(UserError, match="did you mean transformer"):
+        registry.build("transfomer", source_vocab_size=5, target_vocab_size=5)
+
+
+def test_learned_positions_refuse_what_they_have_not_learned() -> None:
+    model = make("transformer-learned")
+    with pytest.raises(UserError, match=r"70 pieces.*64 learned.*model\.max_positions"):
+        model.encode(*sentences(70))

@@ -1,0 +1,182 @@
+"""Heatmaps: whole pictures, readable labels, the same bytes each time."""
+
+from __future__ import annotations
+
+import logging
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+
+from translate.errors import UserError
+from translate.plots.attention import grid, heatmap
+from translate.plots.figure import MOST_DOTS, families, label, single_hue
+
+SOURCE = ["¿", "Dónde", "está", "el", "tren", "?", "</s>"]
+TARGET = ["Where", "is", "the", "train", "?", "</s>"]
+
+
+def weights(rows: int, columns: int) -> np.ndarray:
+    return np.random.default_rng(0).dirichlet(np.full(columns, 0.2), size=rows)
+
+
+def png_size(path: Path) -> tuple[int, int]:
+    head = path.read_bytes()[:24]
+    assert head.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", head[16:])
+    return width, height
+
+
+def test_a_png_is_large_enough_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "plots" / "a.png"
+    heatmap(SOURCE, TARGET, weights(6, 7), path)
+    width, height = png_size(path)
+    assert 600 < width < 1200
+    assert 500 < height < 1000
+
+
+def test_the_picture_grows_with_the_sentence(tmp_path: Path) -> None:
+    sizes = []
+    for tokens in (3, 20, 60):
+        path = tmp_path / f"{tokens}.png"
+        heatmap(["wort"] * tokens, ["word"] * tokens, weights(tokens, tokens), path)
+        sizes.append(png_size(path)[0])
+    assert sizes == sorted(sizes)
+    assert sizes[-1] > 60 * 24  # dots a token at the least
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf", ".PNG"])
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path, suffix: str) -> None:
+    first, second = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
+    heatmap(SOURCE, TARGET, weights(6, 7), first)
+    with matplotlib.rc_context(
+        {"axes.facecolor": "black", "font.size": 30, "svg.fonttype": "path"}
+    ):
+        heatmap(SOURCE, TARGET, weights(6, 7), second)
+        assert matplotlib.rcParams["font.size"] == 30
+    assert first.read_bytes() == second.read_bytes()
+
+
+def svg_texts(path: Path) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", path.read_text("utf-8"))
+
+
+def test_an_svg_holds_its_labels_as_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.svg"
+    heatmap(SOURCE, TARGET, weights(6, 7), path, caption="head 1")
+    texts = svg_texts(path)
+    assert {"attention weight", "head 1"} <= set(texts)
+    texts.remove("head 1")
+    escaped = [token.replace("<", "&lt;").replace(">", "&gt;") for token in SOURCE + TARGET]
+    assert texts[: len(escaped)] == escaped
+
+
+def test_source_tokens_run_along_the_top_and_target_tokens_down_the_left(tmp_path: Path) -> None:
+    path = tmp_path / "a.svg"
+    heatmap(["s1", "s2", "s3"], ["t1", "t2"], weights(2, 3), path)
+    places = {
+        token: (float(x), float(y))
+        for x, y, token in re.findall(
+            r'<text[^>]* x="([\d.]+)" y="([\d.]+)"[^>]*>([st]\d)</text>', path.read_text("utf-8")
+        )
+    }
+    assert places["s1"][0] < places["s2"][0] < places["s3"][0]
+    assert places["s1"][1] == places["s3"][1] < places["t1"][1] < places["t2"][1]
+    assert places["t1"][0] < places["s1"][0]
+
+
+def test_dollars_underscores_and_backslashes_are_no_mathematics(tmp_path: Path) -> None:
+    odd = ["$x_1$", "a_b", r"\frac{1}{2}", "5$", "$"]
+    heatmap(odd, ["ok"], weights(1, 5), tmp_path / "a.svg", caption="$caption$")
+    assert svg_texts(tmp_path / "a.svg")[:5] == odd
+    assert "$caption$" in svg_texts(tmp_path / "a.svg")
+
+
+def test_control_characters_are_spelled_and_long_tokens_cut() -> None:
+    assert label("a\nb\x00\u2028\ud800") == r"a\nb\x00\u2028\ud800"
+    assert label("x" * 24) == "x" * 24
+    assert label("x" * 25) == "x" * 23 + "…"
+
+
+def test_odd_tokens_draw_without_a_warning(tmp_path: Path) -> None:
+    odd = ["a\nb", "\x00", "\ud800", "", "é", "أين", "איפה", "▁Wort"]
+    heatmap(odd, odd, weights(8, 8), tmp_path / "a.png")
+    heatmap(odd, odd, weights(8, 8), tmp_path / "a.svg")
+
+
+def test_characters_without_a_font_are_named_in_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    unassigned = "\U000e0fff"  # no font has what Unicode has not assigned
+    with caplog.at_level(logging.WARNING):
+        heatmap(["a", unassigned], ["b"], weights(1, 2), tmp_path / "a.png")
+    assert "U+E0FFF" in caplog.text
+    png_size(tmp_path / "a.png")
+
+
+def test_fonts_that_are_not_needed_are_not_used() -> None:
+    assert families("Größe ¿") == ("DejaVu Sans",)
+    assert families("") == ("DejaVu Sans",)
+
+
+def test_a_grid_names_layers_and_heads_and_shares_labels(tmp_path: Path) -> None:
+    heads = np.stack([[weights(6, 7)] * 3] * 2)
+    grid(SOURCE, TARGET, heads, tmp_path / "a.svg")
+    texts = svg_texts(tmp_path / "a.svg")
+    for layer in (1, 2):
+        for head in (1, 2, 3):
+            assert f"layer {layer} head {head}" in texts
+    assert texts.count("Dónde") == 3  # above each panel of the first row
+    assert texts.count("train") == 2  # left of each row
+    assert texts.count("attention weight") == 1
+
+
+def test_a_grid_of_long_sentences_stays_within_memory(tmp_path: Path) -> None:
+    tokens = 60
+    heads = np.broadcast_to(weights(tokens, tokens), (1, 10, tokens, tokens))
+    grid(["a"] * tokens, ["b"] * tokens, heads, tmp_path / "a.png")
+    assert max(png_size(tmp_path / "a.png")) < MOST_DOTS * 1.1
+
+
+def test_nothing_but_zeros_draws(tmp_path: Path) -> None:
+    heatmap(["a"], ["b"], np.zeros((1, 1)), tmp_path / "a.png")
+    png_size(tmp_path / "a.png")
+
+
+def test_the_colour_scale_darkens_evenly_in_one_hue() -> None:
+    rgb = single_hue()(np.linspace(0, 1, 256))[:, :3]
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ [0.2126, 0.7152, 0.0722]  # CIE 1931 Y
+    lightness = (
+        116 * np.cbrt(luminance) - 16
+    )  # CIE 1976 L*, another measure than the one it is made by
+    steps = np.diff(lightness)
+    assert (steps < 0).all()
+    assert steps.std() < 0.15 * abs(steps.mean())
+    assert (np.diff(rgb, axis=1)[32:] > 0).all()  # red < green < blue throughout
+    np.testing.assert_allclose(rgb[0], 1, atol=1e-3)
+
+
+def test_bad_calls_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'a.jpg': end the name in .png, .svg, .pdf"):
+        heatmap(["a"], ["b"], np.ones((1, 1)), tmp_path / "a.jpg")
+    with pytest.raises(ValueError, match=r"\(1, 2\) for 2 target and 1 source tokens"):
+        heatmap(["a"], ["b", "c"], np.ones((1, 2)), tmp_path / "a.png")
+    with pytest.raises(ValueError, match=r"\(0, 1\)"):
+        heatmap(["a"], [], np.ones((0, 1)), tmp_path / "a.png")
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot write the picture"):
+        heatmap(["a"], ["b"], np.ones((1, 1)), tmp_path / "file" / "a.png")
+
+
+def test_importing_plots_loads_neither_matplotlib_nor_rich() -> None:
+    code = (
+        "import sys, translate.plots.attention, translate.plots.curves, translate.plots.terminal;"
+        "sys.exit(bool({'matplotlib', 'rich', 'torch'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from translate.attention.masks import padding_mask
+from translate.errors import UserError
+from translate.models.seq2seq import Seq2Seq
+from translate.search import BeamSearch, GreedySearch, Hypothesis
+from translate.vocabulary import BOS, EOS, PAD
+
+Models = Callable[..., Seq2Seq]
+PENALTIES = {
+    "none": lambda length: 1,
+    "average": lambda length: length,
+    "gnmt": lambda length: ((5 + length) / 6) ** 0.8,
+}
+
+
+GREEDY = GreedySearch(max_length_ratio=0.5, max_length_offset=8)
+
+
+def beam(size: int, *, penalty: str = "gnmt", n_best: int = 1, offset: int = 8) -> BeamSearch:
+    return BeamSearch(
+        beam_size=size, length_penalty=penalty, alpha=0.8, n_best=n_best,
+        max_length_ratio=0.5, max_length_offset=offset,
+    )  # fmt: skip
+
+
+def batch(*sentences: list[int]) -> tuple[Tensor, Tensor]:
+    """Sentences with their </s>, padded with ids that would change the answer if they were read."""
+    lengths = torch.tensor([len(ids) + 1 for ids in sentences])
+    mask = padding_mask(lengths, int(lengths.max()))
+    source = torch.full(mask.shape, 3)
+    source[mask] = torch.tensor([i for ids in sentences for i in [*ids, EOS]])
+    return source, mask
+
+
+def limit(ids: list[int], offset: int = 8) -> int:
+    return int(0.5 * len(ids) + offset)
+
+
+def next_log_probs(model: Seq2Seq, source: list[int], prefix: tuple[int, ...]) -> list[float]:
+    """The distribution after a prefix, by teacher forcing from the start."""
+    target = torch.tensor([[BOS, *prefix]])
+    memory = model.encode(*batch(source))
+    hidden = model.decode(target, torch.ones_like(target, dtype=torch.bool), memory).hidden
+    return model.project(hidden[0, -1]).log_softmax(-1).tolist()
+
+
+def rescored(model: Seq2Seq, source: list[int], tokens: tuple[int, ...]) -> list[float]:
+    """The log-probability of each token of a translation and of its </s>."""
+    answers = [*tokens, EOS]
+    return [next_log_probs(model, source, tokens[:t])[a] for t, a in enumerate(answers)]
+
+
+def slow_beam(
+    model: Seq2Seq, source: list[int], size: int, penalty: str, n_best: int, offset: int
+) -> tuple[list[tuple[tuple[int, ...], float]], int]:
+    """The twin: one sentence, Python lists, the whole prefix at each step, no early stopping.
+
+    Also says after how many steps nothing could change any more.
+    """
+    hypotheses: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    finished: list[tuple[tuple[int, ...], float]] = []
+    most, steps = limit(source, offset), 0
+    for length in range(most + 1):
+        steps += not settled(hypotheses, finished[:n_best], PENALTIES[penalty](most + 1), n_best)
+        extensions = [
+            ((*tokens, token), total + log_prob)
+            for tokens, total in hypotheses
+            for token, log_prob in enumerate(next_log_probs(model, source, tokens))
+            if token not in (PAD, BOS) and (token == EOS or length < most)
+        ]
+        extensions.sort(key=lambda extension: -extension[1])
+        hypotheses = []
+        for tokens, total in extensions[: size - len(finished)]:
+            if tokens[-1] == EOS:
+                finished.append((tokens[:-1], total / PENALTIES[penalty](length + 1)))
+            else:
+                hypotheses.append((tokens, total))
+        finished.sort(key=lambda found: -found[1])
+    return finished[:n_best], steps
+
+
+def settled(hypotheses, kept, longest_penalty: float, n_best: int) -> bool:
+    """Whether no open hypothesis can enter the n best, at the best still possible for each."""
+    bounds = [total / longest_penalty for _, total in hypotheses]
+    return len(kept) == n_best and all(bound <= kept[-1][1] for bound in bounds)
+
+
+def same(found: list[Hypothesis], expected: list[tuple[tuple[int, ...], float]]) -> None:
+    assert [hypothesis.tokens for hypothesis in found] == [tokens for tokens, _ in expected]
+    scores = [hypothesis.score for hypothesis in found]
+    assert scores == pytest.approx([score for _, score in expected], abs=1e-10)
+
+
+sentences = st.lists(st.lists(st.integers(4, 9), max_size=5), min_size=1, max_size=4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    sentences,
+    st.integers(0, 10**6),
+    st.integers(1, 5),
+    st.sampled_from(list(PENALTIES)),
+    st.sampled_from([0.3, 1.0, 3.0]),
+    st.sampled_from([-1.0, 1.0, 3.0]),
+    st.data(),
+)
+def test_equals_the_slow_twin_which_never_stops_early(
+    table_model: Models, ids, seed, size, penalty, sharpness, end, data
+) -> None:
+    n_best = data.draw(st.integers(1, size))
+    model = table_model(10, seed, sharpness=sharpness, end=end)
+    found = beam(size, penalty=penalty, n_best=n_best, offset=6)(model, *batch(*ids))
+    for sentence, hypotheses in zip(ids, found, strict=True):
+        same(hypotheses, slow_beam(model, sentence, size, penalty, n_best, 6)[0])
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("n_best", [1, 50])
+def test_a_wide_beam_on_four_words_is_exhaustive(
+    table_model: Models, penalty: str, n_best: int
+) -> None:
+    model, source = table_model(7, seed=5), [4, 6]  # <unk> and three words
+    words = [1, 4, 5, 6]
+    strings = [s for n in range(limit(source, 2) + 1) for s in itertools.product(words, repeat=n)]
+    scored = []
+    for string in strings:
+        log_prob = math.fsum(rescored(model, source, string))
+        scored.append((string, log_prob / PENALTIES[penalty](len(string) + 1)))
+    best = sorted(scored, key=lambda found: -found[1])[:n_best]
+    (found,) = beam(200, penalty=penalty, n_best=n_best, offset=2)(model, *batch(source))
+    same(found, best)
+
+
+@settings(max_examples=25, deadline=None)
+@given(sentences, st.integers(0, 10**6), st.sampled_from(list(PENALTIES)))
+def test_a_beam_of_one_is_greedy(table_model: Models, ids, seed, penalty) -> None:
+    model = table_model(10, seed)
+    greedy = GREEDY(model, *batch(*ids))
+    found = beam(1, penalty=penalty)(model, *batch(*ids))
+    for (one,), (other,) in zip(greedy, found, strict=True):
+        assert one.tokens == other.tokens
+        assert one.finished == other.finished
+        assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-12)
+        assert one.score == one.log_prob
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_log_probs_are_those_of_teacher_forcing(table_model: Models, penalty: str) -> None:
+    model, ids = table_model(10, seed=3), [[4, 5, 6], [7], [], [9, 9, 9, 9]]
+    found = beam(4, penalty=penalty, n_best=4)(model, *batch(*ids))
+    for sentence, hypotheses in zip(ids, found, strict=True):
+        for hypothesis in hypotheses:
+            expected = rescored(model, sentence, hypothesis.tokens)
+            assert hypothesis.token_log_probs == pytest.approx(expected, abs=1e-10)
+            assert hypothesis.log_prob == pytest.approx(math.fsum(expected), abs=1e-10)
+            length = len(expected)
+            assert hypothesis.score == hypothesis.log_prob / PENALTIES[penalty](length)
+
+
+def test_n_best_is_sorted_unique_and_within_the_limits(table_model: Models) -> None:
+    model, ids = table_model(12, seed=8, end=-1.0), [[4] * n for n in (0, 1, 5, 9)]
+    found = beam(6, n_best=6)(model, *batch(*ids))
+    for sentence, hypotheses in zip(ids, found, strict=True):
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        assert len({hypothesis.tokens for hypothesis in hypotheses}) == 6
+        for hypothesis in hypotheses:
+            assert not {PAD, BOS, EOS} & set(hypothesis.tokens)
+            assert len(hypothesis.tokens) <= limit(sentence)
+            assert hypothesis.finished == (len(hypothesis.tokens) < limit(sentence))
+
+
+@pytest.mark.parametrize("end", [-1e4, 1e4])
+def test_a_hypothesis_the_limit_has_ended_says_so(table_model: Models, end: float) -> None:
+    model = table_model(10, seed=1, end=end)
+    (found,) = beam(3, n_best=3)(model, *batch([4, 5]))
+    if end < 0:
+        assert [len(hypothesis.tokens) for hypothesis in found] == [9, 9, 9]
+        assert not any(hypothesis.finished for hypothesis in found)
+        assert found[0].token_log_probs[-1] < -1e3  # its </s> is paid for
+    else:
+        assert found[0].tokens == ()
+        assert found[0].finished
+
+
+def test_one_token_before_the_limit_is_finished(table_model: Models) -> None:
+    for seed in range(40):
+        (found,) = beam(6, n_best=6, offset=2)(table_model(10, seed, end=1.0), *batch([]))
+        lengths = {len(hypothesis.tokens): hypothesis.finished for hypothesis in found}
+        assert lengths.items() <= {0: True, 1: True, 2: False}.items()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations(range(5)), st.integers(1, 5), st.integers(0, 10**6))
+def test_the_batch_never_changes_a_translation(table_model: Models, order, size, seed) -> None:
+    ids = [[4], [5, 6, 7], [], [8, 8, 8, 8, 8, 8], [9, 4]]
+    model, search = table_model(10, seed), beam(4, n_best=2)
+    alone = [search(model, *batch(sentence), need_alignment=True)[0] for sentence in ids]
+    for start in range(0, 5, size):
+        members = order[start : start + size]
+        together = search(model, *batch(*(ids[i] for i in members)), need_alignment=True)
+        for i, found in zip(members, together, strict=True):
+            assert [h.tokens for h in found] == [h.tokens for h in alone[i]]
+            for one, other in zip(found, alone[i], strict=True):
+                assert one.log_prob == pytest.approx(other.log_prob, abs=1e-10)
+                torch.testing.assert_close(one.alignment, other.alignment)
+
+
+@pytest.mark.parametrize("search", [beam(4, n_best=4), GREEDY])
+def test_alignments_follow_their_hypothesis(table_model: Models, search) -> None:
+    model, ids = table_model(10, seed=2), [[4, 5, 6, 7], [8]]
+    found = search(model, *batch(*ids), need_alignment=True)
+    for sentence, hypotheses in zip(ids, found, strict=True):
+        for hypothesis in hypotheses:
+            target = torch.tensor([[BOS, *hypothesis.tokens]])
+            memory = model.encode(*batch(sentence))
+            mask = torch.ones_like(target, dtype=torch.bool)
+            forced = model.decode(target, mask, memory, need_alignment=True).alignment
+            torch.testing.assert_close(hypothesis.alignment, forced[0])
+    assert search(model, *batch(*ids))[0][0].alignment is None
+
+
+@pytest.fixture
+def rows(table_model: Models, monkeypatch) -> list[int]:
+    """How many hypotheses each step of a table model is given."""
+    counted: list[int] = []
+    model = type(table_model(5, seed=0))
+    step = model.decode_step
+
+    def decode_step(self, tokens, state, **options):
+        counted.append(len(tokens))
+        return step(self, tokens, state, **options)
+
+    monkeypatch.setattr(model, "decode_step", decode_step)
+    return counted
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize(("size", "n_best"), [(1, 1), (4, 1), (4, 3)])
+def test_stops_as_soon_as_it_safely_can_and_no_sooner(
+    table_model: Models, rows: list[int], penalty: str, size: int, n_best: int
+) -> None:
+    early = 0
+    for seed in range(12):
+        model = table_model(10, seed, sharpness=2.0, end=1.0)
+        expected, steps = slow_beam(model, [4, 5], size, penalty, n_best, 4)
+        rows.clear()
+        (found,) = beam(size, penalty=penalty, n_best=n_best, offset=4)(model, *batch([4, 5]))
+        same(found, expected)
+        assert len(rows) == steps
+        early += steps < limit([4, 5], 4) + 1
+    assert early
+
+
+def test_only_open_sentences_and_hypotheses_are_stepped(
+    table_model: Models, rows: list[int]
+) -> None:
+    model = table_model(10, seed=4, end=2.0)
+    beam(4)(model, *batch(*([4 + i % 6] * (i % 4) for i in range(12))))
+    assert rows[0] == 12
+    assert max(rows) <= 48
+    assert rows[-1] < 12
+
+
+def test_more_hypotheses_than_the_beam_holds_are_refused() -> None:
+    with pytest.raises(UserError, match=r"n_best 4 is more than the beam holds \(3\)"):
+        beam(3, n_best=4)
+
+
+@pytest.mark.parametrize("search", [beam(4), GREEDY])
+def test_a_model_of_nan_is_an_error_not_an_empty_line(table_model: Models, search) -> None:
+    model = table_model(10, seed=1)
+    model.table.fill_(math.nan)
+    with pytest.raises(UserError, match="not finite"):
+        search(model, *batch([4], [5]))

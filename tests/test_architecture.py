@@ -1,0 +1,141 @@
+"""The walls of the house: imports point one way, and no room asks what it was not told."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "translate"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# What each room may import of ours beside itself and the foundations.
+FOUNDATIONS = {"errors", "vocabulary", "schema", "wording"}
+MAY_IMPORT = {
+    "errors": set(),
+    "vocabulary": set(),
+    "wording": set(),
+    "schema": set(),
+    "data": set(),
+    "attention": set(),
+    "plots": set(),
+    "models": {"attention"},
+    "search": {"attention", "models"},
+    "inference": {"attention", "models", "search", "data"},
+    "evaluation": {"attention", "models", "search", "data", "inference"},
+    "training": {"attention", "models", "search", "data", "inference", "evaluation", "plots"},
+    "cli": {
+        "attention",
+        "models",
+        "search",
+        "data",
+        "inference",
+        "evaluation",
+        "training",
+        "plots",
+    },
+}
+# The package itself hands `translate.load` out, lazily; `python -m translate` starts the program.
+AT_THE_TOP = {"__init__": {"inference", "search"}, "__main__": {"cli"}}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything imported, inside functions and under TYPE_CHECKING too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: imports are absolute here"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def back_arrows(path: Path, tree: ast.Module) -> list[str]:
+    here = room(path)
+    allowed = FOUNDATIONS | {here} | MAY_IMPORT.get(here, AT_THE_TOP.get(here, set()))
+    rooms = {p.name.removesuffix(".py") for p in PACKAGE.iterdir()}
+    found = []
+    for line, name in imported(tree):
+        top, _, rest = name.partition(".")
+        target = rest.split(".")[0]
+        if top == "translate" and target in rooms and target not in allowed:
+            found.append(f"{name_of(path)}:{line}: {here} imports {name}")
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_point_one_way(path: Path) -> None:
+    assert not back_arrows(path, parsed(path))
+
+
+def test_an_arrow_that_points_back_is_found() -> None:
+    tree = ast.parse("def f():\n    from translate.training.module import TranslationTask")
+    assert back_arrows(PACKAGE / "search" / "beam.py", tree) == [
+        "translate/search/beam.py:2: search imports translate.training.module.TranslationTask"
+    ]
+
+
+def test_every_room_has_its_place_in_the_order() -> None:
+    rooms = {room(path) for path in MODULES}
+    assert rooms <= MAY_IMPORT.keys() | AT_THE_TOP.keys()
+
+
+def calls(tree: ast.Module, name: str) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+            yield node
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_nobody_asks_which_model_they_hold(path: Path) -> None:
+    asked = [
+        ast.unparse(call)
+        for call in calls(parsed(path), "isinstance")
+        if ast.unparse(call.args[0]).split(".")[-1].endswith("model")
+    ]
+    assert not asked
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_nothing_prints(path: Path) -> None:
+    assert not [f"line {call.lineno}" for call in calls(parsed(path), "print")]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_only_the_commands_know_hydra(path: Path) -> None:
+    if room(path) != "cli":
+        tops = {name.split(".")[0] for _, name in imported(parsed(path))}
+        assert not tops & {"hydra", "omegaconf"}
+        assert not [
+            n.arg for n in ast.walk(parsed(path)) if isinstance(n, ast.arg) and n.arg == "cfg"
+        ]
+
+
+def test_no_file_for_odds_and_ends() -> None:
+    assert not [
+        name_of(p) for p in MODULES if p.stem in {"utils", "util", "helpers", "common", "misc"}
+    ]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "conf").rglob("*.yaml")), ids=name_of)
+def test_no_configuration_names_code(path: Path) -> None:
+    assert "_target_" not in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_every_module_says_what_it_is_for(path: Path) -> None:
+    assert ast.get_docstring(parsed(path)) or not path.read_text(encoding="utf-8").strip()

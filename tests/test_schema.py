@@ -1,0 +1,138 @@
+"""A node of the configuration against the signature that receives it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+
+from translate.errors import UserError
+from translate.schema import check, keys, nearest, problems
+
+if TYPE_CHECKING:
+    from nowhere import Unknown  # type: ignore[import-not-found]
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    depth: PositiveInt
+
+
+class Model:
+    def __init__(
+        self,
+        encoder: Unknown,
+        *,
+        vocab_size: int,
+        d_model: PositiveInt,
+        dropout: Annotated[float, Field(ge=0, lt=1)],
+        norm: Literal["pre", "post"],
+        size: PositiveInt | Literal["auto"],
+        copy: bool,
+        inner: Inner,
+        path: Path | None,
+        pair: tuple[int, int],
+        names: Sequence[str] = (),
+    ) -> None:
+        """Never called here."""
+
+
+GOOD: dict[str, Any] = {
+    "d_model": 8,
+    "dropout": 0.1,
+    "norm": "pre",
+    "size": "auto",
+    "copy": True,
+    "inner": {"depth": 1},
+    "path": "some/where",
+    "pair": [1, 2],
+}
+
+
+def found(**changes: Any) -> list[str]:
+    return problems(Model, {**GOOD, **changes}, "model", supplied=("vocab_size",))
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"dropout": 0}, {"size": 3}, {"path": None}, {"names": ["a"]}]
+)
+def test_a_right_node_has_no_problems(changes: dict[str, Any]) -> None:
+    assert found(**changes) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"d_model": 0}, "model.d_model = 0: must be greater than 0"),
+        ({"d_model": "8"}, "model.d_model = '8': must be a valid integer"),
+        ({"d_model": 8.5}, "model.d_model = 8.5: must be a valid integer"),
+        ({"d_model": True}, "model.d_model = True: must be a valid integer"),
+        ({"dropout": 1}, "model.dropout = 1: must be less than 1"),
+        ({"dropout": float("nan")}, "model.dropout = nan: must be a finite number"),
+        ({"norm": "Pre"}, "model.norm = 'Pre': must be 'pre' or 'post'"),
+        ({"size": "8"}, "model.size = '8': must be a valid integer or must be 'auto'"),
+        ({"copy": 1}, "model.copy = 1: must be a valid boolean"),
+        ({"inner": {"depth": 0}}, "model.inner.depth = 0: must be greater than 0"),
+        ({"inner": {"depth": 1, "x": 2}}, "model.inner.x is not a key; choose from depth"),
+        ({"pair": [1, 2.5]}, "model.pair.1 = 2.5: must be a valid integer"),
+        ({"d_modle": 8}, "model.d_modle is not a key; did you mean model.d_model?"),
+        ({"D_MODEL": 8}, "model.D_MODEL is not a key; did you mean model.d_model?"),
+    ],
+)
+def test_a_problem_is_a_line_with_place_value_and_remedy(
+    changes: dict[str, Any], line: str
+) -> None:
+    assert found(**changes) == [line]
+
+
+def test_what_the_program_supplies_is_no_key() -> None:
+    assert found(vocab_size=3)[0].startswith("model.vocab_size is not a key")
+
+
+@pytest.mark.parametrize("key", sorted(GOOD))
+def test_every_key_must_be_given(key: str) -> None:
+    values = {name: value for name, value in GOOD.items() if name != key}
+    assert problems(Model, values, "model", supplied=("vocab_size",)) == [f"model.{key} is missing"]
+
+
+def test_nested_keys_must_be_given_too() -> None:
+    assert found(inner={}) == ["model.inner.depth is missing"]
+
+
+def test_all_problems_come_at_once() -> None:
+    assert len(found(d_model=0, dropout=2, nrom="pre")) == 3
+
+
+def test_a_rule_about_several_keys_names_the_node() -> None:
+    class Length(BaseModel):
+        steps: int | None
+
+        @model_validator(mode="after")
+        def _ends(self) -> Length:
+            if self.steps is None:
+                raise ValueError("has no end: set steps")
+            return self
+
+    assert problems(Length, {"steps": None}, "trainer") == ["trainer: has no end: set steps"]
+
+
+def test_keys_are_those_of_the_signature() -> None:
+    assert keys(Model, supplied=("vocab_size",)) == [*GOOD, "names"]
+    assert keys(Inner) == ["depth"]
+
+
+def test_nearest_suggests_or_lists() -> None:
+    assert nearest("transformr", ["rnn", "transformer"]) == "; did you mean transformer?"
+    assert nearest("xyz", ["rnn", "transformer"]) == "; choose from rnn, transformer"
+    assert nearest("xyz", []) == "; nothing can be given here"
+
+
+def test_check_lists_every_problem_once() -> None:
+    check([])
+    with pytest.raises(UserError, match=r"^a is wrong$"):
+        check(["a is wrong", "a is wrong"])
+    with pytest.raises(UserError, match=r"^2 problems\n  a\n  b$"):
+        check(["a", "b"])

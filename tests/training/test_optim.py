@@ -1,0 +1,67 @@
+"""Learning rates over the run."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from translate.training.optim import (
+    build_optimizer,
+    build_schedule,
+    constant,
+    cosine,
+    inverse_sqrt,
+    linear,
+)
+
+ADAMW = {"kind": "adamw", "learning_rate": 0.1, "beta1": 0.9, "beta2": 0.98, "eps": 1e-9}
+
+
+def test_inverse_sqrt_peaks_at_the_end_of_the_warm_up() -> None:
+    factor = inverse_sqrt(1000, warmup_steps=100)
+    assert factor(0) == pytest.approx(0.01)
+    assert factor(99) == pytest.approx(1.0)
+    assert factor(399) == pytest.approx(0.5)
+
+
+def test_linear_ends_at_its_final_share() -> None:
+    factor = linear(1000, warmup_steps=100, final=0.1)
+    assert factor(0) == pytest.approx(0.01, rel=0.01)
+    assert factor(100) == pytest.approx(1.0)
+    assert factor(550) == pytest.approx(0.55)
+    assert factor(1000) == factor(5000) == pytest.approx(0.1)
+
+
+def test_cosine_is_half_way_down_in_the_middle() -> None:
+    factor = cosine(1000, warmup_steps=0, final=0.0)
+    assert factor(0) == pytest.approx(1.0)
+    assert factor(250) == pytest.approx((1 + math.cos(math.pi / 4)) / 2)
+    assert factor(500) == pytest.approx(0.5)
+    assert factor(1000) == pytest.approx(0.0)
+
+
+def test_constant_stays() -> None:
+    factor = constant(10, warmup_steps=4)
+    assert [factor(step) for step in (0, 3, 4, 99)] == [0.25, 1, 1, 1]
+
+
+def test_decay_spares_vectors() -> None:
+    model = nn.Linear(3, 2)
+    optimizer = build_optimizer(model, **ADAMW, weight_decay=0.5)
+    model.weight.grad, model.bias.grad = torch.zeros(2, 3), torch.zeros(2)
+    weight, bias = model.weight.detach().clone(), model.bias.detach().clone()
+    optimizer.step()
+    torch.testing.assert_close(model.weight.detach(), weight * (1 - 0.1 * 0.5))
+    torch.testing.assert_close(model.bias.detach(), bias)
+
+
+def test_plateau_follows_dev_bleu() -> None:
+    optimizer = build_optimizer(nn.Linear(1, 1), **ADAMW, weight_decay=0.0)
+    plan = build_schedule(optimizer, 10, kind="plateau", mode="max", factor=0.5, patience=1)
+    assert plan["monitor"] == "dev/bleu"
+    for score in (10.0, 9.0, 8.0):
+        plan["scheduler"].step(score)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.05)

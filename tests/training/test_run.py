@@ -1,0 +1,173 @@
+"""Whole runs on the toy grammar: finished, interrupted, resumed, refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+import translate
+from translate.errors import UserError
+from translate.training import provenance
+from translate.training.module import TranslationTask
+from translate.training.run import Interrupted, train
+
+CONF = str(Path(__file__).parents[2] / "conf")
+TINY = [
+    "data=toy", "data.train=300", "data.dev=20", "data.test=20", "data.workers=0",
+    "data.tokens_per_batch=300", "tokenizer=word", "tokenizer.vocab_size=1000",
+    "tokenizer.hard_vocab_limit=false", "trainer.max_steps=12", "trainer.validate_every=6",
+    "trainer.save_every=5", "trainer.log_every=1", "trainer.precision=32-true",
+    "trainer.averaging.every=2", "schedule.warmup_steps=4",
+]  # fmt: skip
+MODELS = {
+    "transformer": ["model=transformer", "model.d_model=16", "model.d_ff=16"],
+    "rnn": ["model=rnn_bahdanau", "model.hidden_size=16", "model.embedding_size=16",
+            "model.attention_size=16"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def config(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    cache = tmp_path_factory.getbasetemp() / "corpora"
+
+    def composed(*overrides: str, model: str = "transformer") -> dict[str, Any]:
+        with initialize_config_dir(CONF, version_base=None):
+            chosen = compose("train", [*TINY, *MODELS[model], f"cache={cache}", *overrides])
+        node = OmegaConf.to_container(chosen, resolve=True)
+        assert isinstance(node, dict)
+        return {str(key): value for key, value in node.items() if key != "experiment"}
+
+    return composed
+
+
+def losses(run: Path) -> dict[int, str]:
+    with (run / "metrics.csv").open(newline="") as file:
+        return {int(r["step"]): r["train/loss"] for r in csv.DictReader(file) if r["train/loss"]}
+
+
+def weights(run: Path) -> dict[str, Any]:
+    state = torch.load(run / "checkpoints" / "last.ckpt", weights_only=False)
+    return state["current_model_state"] | {f"ema.{k}": v for k, v in state["state_dict"].items()}
+
+
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: int) -> None:
+    """The process signals itself while it takes a step."""
+    original = TranslationTask.training_step
+
+    def training_step(self: TranslationTask, batch: Any, batch_idx: int) -> Any:
+        if batch_idx == step:
+            os.kill(os.getpid(), number)
+        return original(self, batch, batch_idx)
+
+    monkeypatch.setattr(TranslationTask, "training_step", training_step)
+
+
+def test_a_finished_run_has_everything_and_translates(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    train(config(), run)
+    assert provenance.run_status(run) == "finished"
+    assert {path.name for path in run.iterdir()} >= {
+        "config.yaml", "metrics.csv", "train.log", "checkpoints", "bundle", "plots",
+    }  # fmt: skip
+    assert {path.name for path in (run / "checkpoints").iterdir()} == {"last.ckpt", "best.ckpt"}
+    assert (run / "plots" / "learning_curves.png").stat().st_size > 5000
+    assert (run / "plots" / "attention-000012.png").exists()
+    assert sorted(losses(run)) == list(range(12))
+    assert "dev BLEU" in (run / "train.log").read_text()
+    assert json.loads((run / "provenance.json").read_text())["steps"] == 12
+    translator = translate.load(run, device="cpu")
+    assert len(translator.translate(["der Hund schläft .", ""])) == 2
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_interrupted_twice_equals_never_interrupted(
+    config: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    train(config(model=model), whole)
+    for step, number, code in ((3, signal.SIGINT, 130), (7, signal.SIGTERM, 143)):
+        with monkeypatch.context() as patch:
+            interrupt_at(patch, step, number)
+            with pytest.raises(Interrupted, match="translate train run=") as stopped:
+                train(config(model=model), broken)
+        assert stopped.value.exit_code == code
+        assert provenance.run_status(broken) == "unfinished"
+        assert max(losses(broken)) == step
+    train(config(model=model), broken)
+    assert losses(broken) == losses(whole)
+    expected, actual = weights(whole), weights(broken)
+    assert expected.keys() == actual.keys()
+    different = [name for name in expected if not torch.equal(expected[name], actual[name])]
+    assert different == []
+
+
+def test_a_run_goes_on_only_under_its_own_configuration(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    train(config("trainer.max_steps=3"), run)
+    with pytest.raises(UserError, match=r"optimizer\.learning_rate: 0\.001 → 0\.5"):
+        train(config("trainer.max_steps=4", "optimizer.learning_rate=0.5"), run)
+    train(config("trainer.max_steps=5", "trainer.samples=1"), run)
+    assert sorted(losses(run)) == [0, 1, 2, 3, 4]
+    assert provenance.read(run)["steps"] == 5
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = TranslationTask.losses
+
+    def poisoned(self: TranslationTask, batch: Any, *, smoothing: float) -> Any:
+        sums = original(self, batch, smoothing=smoothing)
+        return sums._replace(
+            smoothed=sums.smoothed * (float("nan") if self.global_step == 7 else 1)
+        )
+
+    monkeypatch.setattr(TranslationTask, "losses", poisoned)
+    with pytest.raises(UserError, match=r"loss is nan at step 7 .*optimizer\.learning_rate"):
+        train(config(), tmp_path / "run")
+    saved = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=False)
+    assert saved["global_step"] == 5
+    assert all(value.isfinite().all() for value in saved["state_dict"].values())
+
+
+def test_epochs_are_counted_in_steps(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    train(config("trainer.max_epochs=2", "trainer.max_steps=null"), run)
+    steps = provenance.read(run)["steps"]
+    assert 2 * 300 * 8 / 300 < steps < 2 * 300 * 20 / 300
+    with pytest.raises(UserError, match=r"trainer\.max_steps or trainer\.max_epochs"):
+        train(config("trainer.max_steps=null"), tmp_path / "endless")
+
+
+def test_gradient_accumulation_and_the_last_average(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    options = ("trainer.accumulate=2", "trainer.averaging.kind=last", "trainer.averaging.start=0.5")
+    train(config(*options, "trainer.max_steps=4", "trainer.validate_every=2"), run)
+    assert provenance.read(run)["steps"] == 4
+
+
+def test_handlers_are_given_back(config: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    train(config("trainer.max_steps=1"), tmp_path / "run")
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before

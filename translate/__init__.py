@@ -1,0 +1,38 @@
+"""Neural machine translation with attention: `translate.load("runs/demo").translate(["…"])`."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from translate.inference.translator import Translator
+    from translate.search import Search
+
+__all__ = ["__version__", "load"]
+
+try:
+    __version__ = version("attention-translate")
+except PackageNotFoundError:  # a checkout that is not installed
+    __version__ = "0.1.0"
+
+
+def load(
+    run: str | Path, *, device: str = "auto", search: Search | Mapping[str, Any] | None = None
+) -> Translator:
+    """The translator of a finished run.
+
+    Args:
+        run: the folder of a run, or of a bundle.
+        device: `auto` takes a GPU if there is one; else `cpu`, `cuda`, `cuda:1`, `mps`.
+        search: in place of the run's own; a mapping holds the keys of conf/search.
+
+    Raises:
+        UserError: nothing to load there, or files that are damaged or do not belong together.
+    """
+    from translate.inference import translator  # torch is imported when it is needed
+
+    return translator.load(run, device=device, search=search)

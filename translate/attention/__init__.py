@@ -1,0 +1,1 @@
+"""All attention of the package: where to look, how well it matches, what comes back."""

@@ -1,0 +1,1 @@
+"""The program `translate`: one short file a command."""

@@ -1,0 +1,127 @@
+"""Which arguments are Hydra's, which are taken verbatim, and which are sentences.
+
+Hydra's grammar gives a meaning to quotes, commas, `=`, `~`, `${`, brackets and more, so sentences
+and paths must never reach it. The rules, in order:
+
+1. `--` ends the options: all that follow are sentences.
+2. `run=…`, `input=…`, `output=…`, `reference=…` (where known) and `debug=…`: verbatim.
+3. A leading dash: one of Hydra's own flags, or a sentence if there is a space (`- ¿Quién es?`).
+4. `name=…` or `name.name=…`, the name plain ASCII without spaces: an override for Hydra. Should
+   there be no such key, that is an error: a slip in a key must not come back translated. As a
+   sentence, `x=1` stands after `--`.
+5. Anything else: a sentence, or an error for a command that takes none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from translate.cli.commands import Command
+from translate.cli.errors import UsageError
+from translate.wording import nearest
+
+OVERRIDE = re.compile(
+    r"(?P<prefix>\+{0,2}|~)(?P<key>[A-Za-z_][A-Za-z0-9_]*(?:[./@:][A-Za-z0-9_]+)*)="
+)
+DELETION = re.compile(r"~[A-Za-z_][\w./]*")
+
+# Hydra's flags → whether a value follows
+FLAGS = {
+    **dict.fromkeys(["--multirun", "-m", "--resolve", "--hydra-help", "--version"], False),
+    **dict.fromkeys(["--cfg", "-c", "--package", "-p", "--config-dir", "-cd"], True),
+    "--info": False,
+}
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """A command line, taken apart."""
+
+    flags: tuple[str, ...]  # Hydra's own options, with their values
+    overrides: tuple[str, ...]  # changes to the configuration
+    verbatim: dict[str, str]
+    sentences: tuple[str, ...]
+
+    @property
+    def multirun(self) -> bool:
+        """Whether overrides may be sweeps: one job for each combination."""
+        return "--multirun" in self.flags or "-m" in self.flags
+
+    @property
+    def inspects(self) -> bool:
+        """Whether Hydra only shows something and no job will run."""
+        shows = ("-c", "--cfg", "--info", "--hydra-help", "--version")
+        return any(a.split("=", 1)[0] in shows for a in self.flags)
+
+
+def split(command: Command, arguments: Sequence[str]) -> Arguments:
+    """Take apart what follows the command's name.
+
+    Raises:
+        UsageError: an argument that is none of the kinds above.
+    """
+    flags: list[str] = []
+    overrides: list[str] = []
+    verbatim: dict[str, str] = {}
+    sentences: list[str] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        name, equals, value = argument.partition("=")
+        if argument == "--":
+            sentences += rest
+            break
+        if equals and name in command.verbatim:
+            if not value:
+                raise UsageError(f"{name}= has no value: write {name}=PATH")
+            verbatim[name] = value
+        elif equals and name == "debug":
+            if value not in ("true", "false"):
+                raise UsageError(f"debug = {value!r}: must be true or false")
+        elif _is_flag(argument):
+            flags.append(argument)
+            if FLAGS[name] and not equals:
+                if not rest:
+                    raise UsageError(f"{argument} needs a value, such as {argument} job")
+                flags.append(rest.pop(0))
+        elif match := OVERRIDE.match(argument):
+            if match["prefix"]:
+                raise UsageError(
+                    f"{argument}: keys can be neither added (+) nor removed (~); "
+                    f"write {match['key']}=VALUE"
+                )
+            overrides.append(argument)
+        else:
+            sentences.append(argument)
+    if sentences and not command.sentences:
+        raise UsageError(_unexpected(command, sentences[0]))
+    return Arguments(tuple(flags), tuple(overrides), verbatim, tuple(sentences))
+
+
+def wants_debug(arguments: Sequence[str]) -> bool:
+    """Whether `debug=true` is an option; asked of a command line that may be wrong."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "debug=true" in options
+
+
+def _is_flag(argument: str) -> bool:
+    if not argument.startswith("-") or argument == "-" or re.search(r"\s", argument):
+        return False
+    name = argument.split("=", 1)[0]
+    if name not in FLAGS:
+        hint = nearest(name, [flag for flag in FLAGS if flag.startswith("--")])
+        raise UsageError(
+            f"{argument} is not an option{hint} (a sentence that begins so goes after --)"
+        )
+    return True
+
+
+def _unexpected(command: Command, argument: str) -> str:
+    if DELETION.fullmatch(argument):
+        return f"{argument}: keys cannot be removed; set another value"
+    return (
+        f"{argument!r} is no key=value, and {command.name} takes no sentences "
+        f"(see translate {command.name} --help)"
+    )

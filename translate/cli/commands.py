@@ -1,0 +1,66 @@
+"""The commands of the program: what each is for and which of its arguments are taken verbatim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command; `translate.cli.<name>` implements it and its docstring is the help text."""
+
+    name: str
+    summary: str
+    verbatim: tuple[str, ...] = ()  # keys whose value never goes through Hydra's grammar
+    sentences: bool = False  # whether bare arguments are sentences
+    stored: bool = False  # whether it starts from the configuration that a run carries
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a command works on: the composed configuration beside what was taken verbatim."""
+
+    config: Mapping[str, Any]
+    verbatim: Mapping[str, str] = field(default_factory=dict)
+    sentences: tuple[str, ...] = ()
+    choices: Mapping[str, str] = field(default_factory=dict)  # group → the option chosen
+    overrides: tuple[str, ...] = ()  # this job's
+    swept: tuple[str, ...] = ()  # those of them that differ from job to job of a sweep
+
+
+COMMANDS = {
+    command.name: command
+    for command in [
+        Command("prepare", "fetch a corpus, clean it, split it, train its tokenizer"),
+        Command("train", "train a model; go on with an interrupted run", verbatim=("run",)),
+        Command(
+            "text",
+            "translate sentences, a file or standard input",
+            verbatim=("run", "input", "output"),
+            sentences=True,
+            stored=True,
+        ),
+        Command(
+            "evaluate",
+            "BLEU, chrF and TER on a split or on files",
+            verbatim=("run", "input", "reference", "output"),
+            stored=True,
+        ),
+        Command(
+            "attend",
+            "draw what the model attends to in a sentence",
+            verbatim=("run", "reference", "output"),
+            sentences=True,
+            stored=True,
+        ),
+        Command(
+            "score",
+            "log-probability and perplexity of given translations",
+            verbatim=("run", "input", "reference", "output"),
+            stored=True,
+        ),
+        Command("models", "list what can be chosen, a line each"),
+    ]
+}

@@ -1,0 +1,138 @@
+"""From a command line to a job: Hydra composes the configuration, then steps aside.
+
+Hydra's own output folders and loggers are off: the run folder is ours and stdout belongs to
+results. While a job runs, `sys.argv` is the program's own again and `HydraConfig` is empty, because
+Lightning starts the other processes of a distributed run from the two.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from translate.cli.arguments import Arguments
+from translate.cli.commands import Command, Job
+from translate.cli.config_dir import config_dir
+from translate.cli.errors import JobFailedError, UsageError, listed
+from translate.cli.explain import explain
+
+QUIET = [
+    "hydra.run.dir=.",
+    "hydra.output_subdir=null",
+    "hydra/job_logging=none",
+    "hydra/hydra_logging=none",
+]
+STORED = "stored"  # the name under which a run's own nodes stand beside the options of their group
+
+
+def launch(
+    command: Command,
+    arguments: Arguments,
+    job: Callable[[Job], None],
+    *,
+    nodes: Mapping[str, Mapping[str, Any]] | None = None,
+    base: Mapping[str, Any] | None = None,
+) -> None:
+    """Call `job` with the composed configuration: once, or once for each combination of a sweep.
+
+    Args:
+        nodes: group → the node a run carries, to be had as `group=stored`.
+        base: a whole configuration to start from in place of the command's YAML.
+
+    Raises:
+        UsageError: the configuration cannot be composed; every problem that can be found is listed.
+        JobFailedError: the job raised, which is its cause.
+    """
+    store = ConfigStore.instance()
+    for group, node in (nodes or {}).items():
+        store.store(group=group, name=STORED, node=dict(node))
+    if base is not None:
+        store.store(name=STORED, node=dict(base))
+    name = command.name if base is None else STORED
+    program = sys.argv
+
+    def task(composed: DictConfig) -> None:
+        try:
+            prepared = _job(composed, arguments)
+            HydraConfig.instance().cfg = None
+            with _command_line(program):
+                job(prepared)
+        except Exception as error:
+            raise JobFailedError from error
+
+    # flags first: argparse takes no more of them once it has met an override
+    app = hydra.main(version_base="1.3", config_path=str(config_dir()), config_name=name)(task)
+    with tempfile.TemporaryDirectory(prefix="translate-") as sweep:  # Hydra leaves a file a sweep
+        quiet = [*QUIET, f"hydra.sweep.dir='{sweep}'"]
+        with (
+            _command_line([sys.argv[0], *arguments.flags, *quiet, *arguments.overrides]),
+            _full_errors(),
+        ):
+            try:
+                app()
+            except Exception as error:
+                raise listed(explain(error, name, arguments.overrides)) from error
+            finally:
+                HydraConfig.instance().cfg = None
+
+
+def _job(composed: DictConfig, arguments: Arguments) -> Job:
+    try:
+        missing = sorted(OmegaConf.missing_keys(composed))
+        if missing:
+            raise listed(f"{key} is missing: write {key}=VALUE" for key in missing)
+        config: Any = OmegaConf.to_container(composed, resolve=True)
+    except OmegaConfBaseException as error:
+        raise UsageError(str(error).splitlines()[0]) from error
+    runtime = HydraConfig.get()
+    overrides = tuple(runtime.overrides.task)
+    swept = _swept(arguments.overrides) if arguments.multirun else set()
+    return Job(
+        config=config,
+        verbatim=arguments.verbatim,
+        sentences=arguments.sentences,
+        choices={str(k): str(v) for k, v in runtime.runtime.choices.items() if v is not None},
+        overrides=overrides,
+        swept=tuple(o for o in overrides if o.partition("=")[0] in swept),
+    )
+
+
+def _swept(overrides: Sequence[str]) -> set[str]:
+    """The keys that differ from job to job; all of them when no override is a sweep."""
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    sweeps = {str(o.key_or_group) for o in parsed if o.is_sweep_override()}
+    return sweeps or {str(o.key_or_group) for o in parsed}
+
+
+@contextmanager
+def _command_line(argv: Sequence[str]) -> Iterator[None]:
+    before, sys.argv = sys.argv, list(argv)
+    try:
+        yield
+    finally:
+        sys.argv = before
+
+
+@contextmanager
+def _full_errors() -> Iterator[None]:
+    """Let Hydra raise its exceptions instead of printing them and leaving."""
+    before = os.environ.get("HYDRA_FULL_ERROR")
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = before

@@ -1,0 +1,40 @@
+"""Where the YAML files are and what they offer."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from translate.errors import UserError
+
+
+def config_dir() -> Path:
+    """`translate/conf` in an installed wheel, `conf` beside the package in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "conf", package.parent / "conf"):
+        if (folder / "train.yaml").is_file():
+            return folder
+    raise UserError(f"no configuration beside {package}: install the package again")
+
+
+def groups() -> list[str]:
+    """What can be chosen between: the folders of options."""
+    return sorted(folder.name for folder in config_dir().iterdir() if folder.is_dir())
+
+
+def options(group: str) -> dict[str, str]:
+    """Option → its description, the first comment of its file.
+
+    `base` and `…_base` are no options: they hold what others share.
+    """
+    files = sorted((config_dir() / group).glob("*.yaml"))
+    return {
+        file.stem: _first_comment(file) for file in files if not re.search(r"(^|_)base$", file.stem)
+    }
+
+
+def _first_comment(file: Path) -> str:
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#") and not line.startswith("# @package"):
+            return line.lstrip("# ").strip()
+    return ""

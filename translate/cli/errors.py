@@ -1,0 +1,66 @@
+"""How a failure reaches a person: a line on stderr and an exit status, no traceback unasked."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from contextlib import suppress
+
+from translate.errors import UserError
+from translate.wording import listing
+
+FAILURE, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141  # 128 + the signal, as shells count
+
+
+class UsageError(UserError):
+    """The command line or the configuration is wrong, and nothing was started."""
+
+
+def listed(problems: Iterable[str]) -> UsageError:
+    """One error for all problems of a configuration."""
+    return UsageError(listing(problems))
+
+
+class JobFailedError(BaseException):
+    """Carries a job's exception (its `__cause__`) past Hydra, which would print it its own way."""
+
+
+def report(error: BaseException, *, debug: bool) -> int:
+    """Tell what went wrong; returns the exit status."""
+    if isinstance(error, JobFailedError) and error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, BrokenPipeError):
+        _silence_stdout()
+        return BROKEN_PIPE
+    if isinstance(error, KeyboardInterrupt):
+        _say("interrupted")
+        return INTERRUPTED
+    if isinstance(code := getattr(error, "exit_code", None), int):  # ended by a signal, all saved
+        sys.stderr.write(f"translate: {error}\n")
+        return code
+    if debug:
+        traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, UserError):
+        _say(str(error))
+        return USAGE if isinstance(error, UsageError) else FAILURE
+    if isinstance(error, OSError) and error.strerror:
+        if error.filename is None:  # not a file of ours: most likely stdout on a full disk
+            _silence_stdout()
+        _say(f"{error.filename or 'output'}: {error.strerror}")
+        return FAILURE
+    text = " ".join(str(error).split()) or "no message"
+    hint = "" if debug else "; run again with debug=true for the traceback"
+    _say(f"{type(error).__name__}: {text}{hint}")
+    return FAILURE
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"translate: error: {text}\n")
+
+
+def _silence_stdout() -> None:
+    """Python flushes stdout once more on the way out: into nothing, rather than fail again."""
+    with suppress(OSError, ValueError):  # stdout may be no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

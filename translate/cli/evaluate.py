@@ -1,0 +1,148 @@
+"""translate evaluate: how good the translations are."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import PositiveInt
+
+from translate import schema
+from translate.cli.arguments import Arguments
+from translate.cli.commands import Command, Job
+from translate.cli.errors import UsageError, listed
+from translate.cli.fields import Device, Node
+from translate.errors import UserError
+
+HELP = """\
+translate evaluate: BLEU, chrF and TER on a split or on files
+
+  translate evaluate run=runs/demo                         # the test sentences of its corpus
+  translate evaluate run=runs/demo data.split=dev search=beam search.beam_size=8
+  translate evaluate run=runs/demo input=news.es reference=news.en
+
+Scores are sacreBLEU's, on detokenised text with every reference, each with the signature that
+repeats it; a table by source length follows. Translations and figures are kept in
+evaluation/<split>.hyp and evaluation/<split>.json of the run.
+
+Keys:
+  run            the folder of the run (required)
+  data.split     test or dev; default test
+  input          source sentences of your own, a line each, with
+  reference      their translations, a line each
+  output         the folder of the two files; default: evaluation/ in the run
+  search         how to search; default: as stored in the run
+  data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
+  cache          the folder of downloads and prepared corpora
+  device         auto, cpu, cuda, cuda:1 or mps
+  tokens_per_batch  source tokens, padding included, that are translated at once
+"""
+
+SPLITS = ("test", "dev")
+
+
+def main(command: Command, arguments: Arguments) -> None:
+    """Run the command."""
+    from translate.cli.compose import launch
+    from translate.cli.stored import search_node, training_config
+
+    nodes = {"search": search_node(arguments)}
+    trained = training_config(arguments.verbatim["run"]) if "run" in arguments.verbatim else {}
+    nodes |= {group: trained.get(group, {}) for group in ("data", "tokenizer")}
+    launch(command, arguments, job, nodes=nodes)
+
+
+def job(job: Job) -> None:
+    """Check the configuration, then translate and score."""
+    from translate.cli.validation import search_problems
+
+    found = schema.problems(run, job.config, "") or search_problems(job.config["search"])
+    if found:
+        raise listed(found)
+    run(job, **job.config)
+
+
+def run(
+    job: Job,
+    *,
+    data: Node,
+    tokenizer: Node,
+    search: Node,
+    cache: str,
+    device: Device,
+    tokens_per_batch: PositiveInt,
+) -> None:
+    """Translate a test set and print its figures."""
+    from rich.console import Console
+
+    from translate.cli.stored import load_bundle, translator
+    from translate.data.progress import progress
+    from translate.evaluation.report import render
+    from translate.evaluation.run import evaluate_split
+
+    folder = Path(job.verbatim["run"])
+    if {"input", "reference"} & set(job.verbatim):
+        split, sources, references = _own_files(
+            job.verbatim.get("input"), job.verbatim.get("reference")
+        )
+    else:
+        split = data["split"]
+        sources, references = _split_of_run(folder, data, tokenizer, Path(cache))
+    bundle = load_bundle(str(folder))
+    model = translator(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch)
+    with progress("translating", total=len(sources)) as advance:
+        report = evaluate_split(
+            model,
+            sources,
+            references,
+            folder=Path(job.verbatim.get("output", folder / "evaluation")),
+            split=split,
+            command=shlex.join(["translate", *sys.argv[1:]]),
+            decoding=search,
+            model_sha256=_model_sha256(folder),
+            progress=lambda done: advance(1),
+        )
+    Console().print(render(report))
+
+
+def _own_files(source: str | None, reference: str | None) -> tuple[str, list[str], list[list[str]]]:
+    """The name, the sources and the references of a test set in two files."""
+    from translate.cli.streams import line_pairs
+
+    if source is None or reference is None:
+        missing = "reference" if source else "input"
+        raise UsageError(f"{missing}=FILE is missing: input= and reference= go together")
+    sources, references = line_pairs(source, reference)
+    return Path(source).name.removesuffix(".gz"), sources, [[line] for line in references]
+
+
+def _split_of_run(
+    run: Path, data: Node, tokenizer: Node, cache: Path
+) -> tuple[list[str], list[list[str]]]:
+    """Sources and references of the split `data.split` of the corpus the run was trained on."""
+    from translate.data.corpus import prepare
+
+    if data["split"] not in SPLITS:
+        raise UsageError(f"data.split = {data['split']!r}: must be {' or '.join(SPLITS)}")
+    settings = {key: value for key, value in data.items() if key != "split"}
+    if not settings:
+        raise UserError(
+            f"{run} has no config.yaml that names its corpus: give input=FILE reference=FILE"
+        )
+    corpus = prepare(settings, tokenizer, cache=cache)
+    table: Any = corpus.test if data["split"] == "test" else corpus.dev
+    if table is None:
+        raise UserError(
+            "this corpus has no test split: use data.split=dev, or input=FILE reference=FILE"
+        )
+    return list(table["source"]), [list(item) for item in table["references"]]
+
+
+def _model_sha256(run: Path) -> str:
+    from translate.inference import bundle
+
+    checksums = json.loads((bundle.find(run) / bundle.CHECKSUMS).read_text(encoding="utf-8"))
+    return str(checksums[bundle.WEIGHTS])

@@ -1,0 +1,103 @@
+"""What Hydra objects to, in one line each and with the nearest valid name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import MissingConfigException, OverrideParseException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError
+
+from translate.cli.config_dir import config_dir, groups, options
+from translate.wording import nearest
+
+
+def explain(error: Exception, config_name: str, overrides: Sequence[str]) -> list[str]:
+    """Every override that Hydra refuses, not only the first: each is tried beside the good ones.
+
+    Returns the error itself in one line when no single override is to blame.
+    """
+    found: list[str] = []
+    good: list[str] = []
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(config_dir()), version_base="1.3"):
+        try:
+            config = compose(config_name)
+        except Exception:  # nothing that was given is to blame
+            return [_one_line(error)]
+        for override in sorted(overrides, key=lambda o: not is_choice(o)):  # options bring the keys
+            try:
+                config = compose(config_name, [*good, override])
+                good.append(override)
+            except Exception as refusal:
+                found.append(_reason(refusal, override, config, config_name))
+    return found or [_one_line(error)]
+
+
+def is_choice(override: str) -> bool:
+    """Whether an override chooses an option of a group, as `model=transformer` does."""
+    return override.partition("=")[0].split("@")[0].split("/")[0] in groups()
+
+
+def _reason(refusal: Exception, override: str, config: DictConfig, config_name: str) -> str:
+    key, _, value = override.partition("=")
+    if isinstance(refusal, MissingConfigException):
+        group = str(refusal.missing_cfg_file or key).rpartition("/")[0]
+        if group != key:  # an option names another that does not exist
+            return f"{override}: {_one_line(refusal)}"
+        return f"{override}: no such option{nearest(value, options(group))}"
+    if isinstance(refusal, OverrideParseException):
+        quoted = f"'{key}=\"...\"'"
+        return f"{override}: cannot be read ({_one_line(refusal)}); quote the value twice: {quoted}"
+    if str(refusal).startswith("Ambiguous value"):
+        return f"{override}: several values need --multirun (a list is written {key}=[{value}])"
+    if isinstance(refusal.__cause__, ConfigAttributeError | ConfigKeyError):
+        return f"{key} is not a key{_nearest_key(key, config, config_name)}"
+    return f"{override}: {_one_line(refusal)}"
+
+
+def _nearest_key(key: str, config: DictConfig, config_name: str) -> str:
+    """What would be right in place of the first part of `key` that does not exist."""
+    node: Any = OmegaConf.to_container(config)
+    path, rest = [], key.split(".")
+    while rest and isinstance(node, dict) and rest[0] in node:
+        path.append(rest.pop(0))
+        node = node[path[-1]]
+    if not rest or not isinstance(node, dict):
+        return f": {'.'.join(path)} is a value and holds no keys"
+    if found := _elsewhere(path, rest[0]):
+        return f" of this {path[0]}, but one of {path[0]}={' or '.join(found)}"
+    names = [*node, *([] if path else _choices(config_name))]
+    return nearest(rest[0], names, prefix="".join(f"{part}." for part in path))
+
+
+def _choices(config_name: str) -> list[str]:
+    """The groups a command can choose from; not all have a node of their own (`experiment`)."""
+    file = config_dir() / f"{config_name}.yaml"
+    if not file.is_file():
+        return []
+    defaults: Any = OmegaConf.to_container(OmegaConf.load(file))
+    return [
+        group
+        for entry in defaults.get("defaults", [])
+        if isinstance(entry, dict)
+        for group in entry
+    ]
+
+
+def _elsewhere(where: Sequence[str], key: str) -> list[str]:
+    """Options of a group that do have the key."""
+    if len(where) != 1 or where[0] not in groups():
+        return []
+    nodes = {
+        name: compose(overrides=[f"+{where[0]}={name}"])[where[0]] for name in options(where[0])
+    }
+    return [name for name, node in nodes.items() if key in node]
+
+
+def _one_line(error: BaseException) -> str:
+    text = str(error) or str(error.__cause__ or "") or type(error).__name__
+    return text.splitlines()[0]

@@ -1,0 +1,10 @@
+"""Kinds of values that several commands take."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+Device = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")]
+Node = dict[str, Any]

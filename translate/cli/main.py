@@ -1,0 +1,98 @@
+"""The program `translate`: finds the command, runs it, turns a failure into an exit status."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+import translate
+from translate.cli import arguments, errors
+from translate.cli.commands import COMMANDS, Command
+from translate.wording import nearest
+
+HELP = """\
+translate: neural machine translation with attention
+
+Usage: translate COMMAND [KEY=VALUE ...] [SENTENCE ...]
+
+{commands}
+
+A model from nothing, and what it can do:
+  translate train experiment=demo run=runs/demo
+  translate evaluate run=runs/demo
+  translate text run=runs/demo "¿Dónde está el tren?"
+  translate attend run=runs/demo "¿Dónde está el tren?"
+
+translate COMMAND --help tells what a command does and which keys it has.
+translate models lists what can be chosen: models, corpora, searches, ready experiments.
+"""
+
+COMMON_HELP = """\
+All commands:
+  -c job         print the configuration and stop; every key in it can be given as KEY=VALUE
+  --multirun     KEY=A,B,C runs the command once for each value
+  debug=true     show the traceback of an error
+  --             all that follows are sentences, whatever they look like
+Paths and sentences are taken as they stand: no quoting beyond the shell's is needed. Results go to
+standard output, everything else to standard error. Exit status: 0 done, 1 failed, 2 wrong usage or
+configuration.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program on `argv` (default: the process's own) and return its exit status."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    try:
+        status = _dispatch(given)
+        sys.stdout.flush()  # here, where a closed pipe or a full disk can still be reported
+    except (Exception, KeyboardInterrupt, errors.JobFailedError) as error:
+        return errors.report(error, debug=arguments.wants_debug(given))
+    return status
+
+
+def _dispatch(given: list[str]) -> int:
+    if not given or given[0] in ("-h", "--help", "help"):
+        sys.stdout.write(HELP.format(commands=_table()))
+        return 0 if given else errors.USAGE
+    if given[0] == "--version":
+        sys.stdout.write(f"translate {translate.__version__}\n")
+        return 0
+    command = COMMANDS.get(given[0])
+    if command is None:
+        raise errors.UsageError(f"unknown command {given[0]!r}{nearest(given[0], COMMANDS)}")
+    options = given[1 : given.index("--")] if "--" in given else given[1:]
+    if "--help" in options or "-h" in options:
+        sys.stdout.write(_help(command))
+        return 0
+    parsed = arguments.split(command, given[1:])
+    _log_to_stderr()
+    importlib.import_module(f"translate.cli.{command.name}").main(command, parsed)
+    return 0
+
+
+def _table() -> str:
+    width = max(map(len, COMMANDS))
+    return "\n".join(f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items())
+
+
+def _help(command: Command) -> str:
+    module = importlib.import_module(f"translate.cli.{command.name}")
+    return f"{module.HELP}\n{COMMON_HELP}"
+
+
+def _log_to_stderr() -> None:
+    """Standard output belongs to results. Beyond the first process of a run, only warnings."""
+    first = int(os.environ.get("LOCAL_RANK", 0)) == 0
+    logging.basicConfig(
+        level=logging.INFO if first else logging.WARNING,
+        format="%(message)s",
+        stream=sys.stderr,
+        force=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""translate models: what can be chosen."""
+
+from __future__ import annotations
+
+import sys
+
+from translate.cli.arguments import Arguments
+from translate.cli.commands import Command, Job
+from translate.cli.config_dir import groups, options
+from translate.cli.errors import UsageError
+from translate.wording import nearest
+
+HELP = """\
+translate models: list what can be chosen, a line each
+
+  translate models                # every group
+  translate models group=model    # one of them
+
+Each line is GROUP=OPTION, as translate train takes it: translate train model=rnn_luong data=toy.
+What an option holds: translate train model=rnn_luong -c job --package model
+
+Keys:
+  group          model, data, tokenizer, search, optimizer, schedule, trainer or experiment
+"""
+
+ORDER = ["experiment", "data", "tokenizer", "model", "search", "optimizer", "schedule", "trainer"]
+
+
+def main(command: Command, arguments: Arguments) -> None:
+    """Run the command."""
+    from translate.cli.compose import launch
+
+    launch(command, arguments, job)
+
+
+def job(job: Job) -> None:
+    """List one group, or all."""
+    group = job.config["group"]
+    known = sorted(groups(), key=lambda g: (ORDER.index(g) if g in ORDER else len(ORDER), g))
+    if group is not None and group not in known:
+        raise UsageError(f"group = {group!r}: no such group{nearest(str(group), known)}")
+    blocks = [_block(name) for name in known if group in (None, name)]
+    sys.stdout.write("\n\n".join(filter(None, blocks)) + "\n")
+
+
+def _block(group: str) -> str:
+    chosen = {f"{group}={option}": text for option, text in options(group).items()}
+    width = max(map(len, chosen), default=0)
+    return "\n".join(f"{name:<{width}}  {text}".rstrip() for name, text in chosen.items())

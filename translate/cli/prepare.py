@@ -1,0 +1,59 @@
+"""translate prepare: a corpus, cleaned, split and tokenised."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from translate import schema
+from translate.cli.arguments import Arguments
+from translate.cli.commands import Command, Job
+from translate.cli.errors import listed
+from translate.cli.fields import Node
+
+HELP = """\
+translate prepare: fetch a corpus, clean it, split it, train its tokenizer
+
+  translate prepare                                        # Spanish to English, from Tatoeba
+  translate prepare data=tatoeba_es_en data.source=en data.target=es
+  translate prepare data=files data.dir=my/corpus tokenizer.vocab_size=4000
+  translate prepare data=toy
+
+Prints what was kept, what was dropped and by which rule, and how the corpus was split. The result
+is cached under a hash of text, tokenizer and settings: a second call, and translate train with the
+same settings, reuse it. This command is not needed before training; it is for looking at the data
+first.
+
+Keys:
+  data           which corpus, and every setting of it (translate models group=data lists them)
+  tokenizer      how sentences are cut into pieces (translate models group=tokenizer)
+  cache          the folder of downloads and prepared corpora; also by the variable TRANSLATE_CACHE
+"""
+
+
+def main(command: Command, arguments: Arguments) -> None:
+    """Run the command."""
+    from translate.cli.compose import launch
+
+    launch(command, arguments, job)
+
+
+def job(job: Job) -> None:
+    """Check the configuration, then prepare."""
+    from translate.data.corpus import check_data
+    from translate.data.tokenizer import check_tokenizer
+
+    found = schema.problems(run, job.config, "")
+    found = found or [*check_data(job.config["data"]), *check_tokenizer(job.config["tokenizer"])]
+    if found:
+        raise listed(found)
+    run(**job.config)
+
+
+def run(*, data: Node, tokenizer: Node, cache: str) -> None:
+    """Prepare the corpus and print the account of it."""
+    from translate.data.account import render
+    from translate.data.corpus import prepare
+
+    corpus = prepare(data, tokenizer, cache=Path(cache))
+    sys.stdout.write(f"{render(corpus.report)}\nPrepared corpus: {corpus.folder}\n")

@@ -1,0 +1,75 @@
+"""What a run carries for later commands: its bundle and its `config.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from translate.cli.arguments import Arguments
+from translate.cli.errors import UsageError
+from translate.errors import UserError
+
+if TYPE_CHECKING:
+    from translate.inference.bundle import Bundle
+    from translate.inference.translator import Translator
+
+
+@lru_cache(maxsize=1)  # once for the configuration and every job of a sweep
+def load_bundle(run: str) -> Bundle:
+    """The bundle of a run.
+
+    Raises:
+        UserError: the run holds no model that can be read.
+    """
+    from translate.inference import bundle
+
+    return bundle.load(bundle.find(run))
+
+
+def search_node(arguments: Arguments) -> dict[str, Any]:
+    """How the run searches unless told otherwise, to be had as `search=stored`.
+
+    Raises:
+        UserError: no run was named (and more than the configuration is wanted), or it has no model.
+    """
+    if "run" in arguments.verbatim:
+        return dict(load_bundle(arguments.verbatim["run"]).config.search)
+    if arguments.inspects:
+        return {}
+    raise UsageError("run=PATH is missing: the folder that translate train wrote")
+
+
+def translator(
+    bundle: Bundle, *, search: Mapping[str, Any], device: str, **options: int
+) -> Translator:
+    """A translator that searches as the composed configuration says."""
+    from translate import search as searches
+    from translate.inference.translator import Translator
+
+    return Translator(
+        bundle.model, bundle.tokenizers, searches.build(**search), device=device, **options
+    )
+
+
+def training_config(run: str | Path) -> dict[str, Any]:
+    """The configuration a run was started with; empty where the folder has none.
+
+    Raises:
+        UserError: the file is there and cannot be read.
+    """
+    file = Path(run) / "config.yaml"
+    if not file.is_file():
+        return {}
+    try:
+        config = OmegaConf.to_container(OmegaConf.load(file))
+    except (OSError, YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
+        raise UserError(f"{file} cannot be read: {str(error).splitlines()[0]}") from error
+    if not isinstance(config, dict):
+        raise UserError(f"{file} holds no configuration")
+    return {str(key): value for key, value in config.items()}

@@ -1,0 +1,96 @@
+"""Lines in and lines out: standard input and output, or files, in UTF-8 whatever the locale."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from translate.cli.errors import UsageError
+from translate.data.text import one_line, read_lines
+from translate.errors import UserError
+
+log = logging.getLogger(__name__)
+
+Write = Callable[[str], None]
+
+
+def lines_in(verbatim: Mapping[str, str], sentences: Sequence[str] = ()) -> Iterator[str]:
+    """Sentences of the command line, else the lines of `input=`, else those of standard input.
+
+    Raises:
+        UsageError: sentences and a file at once.
+    """
+    path = verbatim.get("input", "-")
+    if sentences and "input" in verbatim:
+        raise UsageError(f"sentences and input={path} at once: give one of the two")
+    if sentences:
+        return map(_as_text, sentences)
+    if path != "-":
+        return read_lines(path)
+    if sys.stdin.isatty():
+        log.info("reading from the terminal, a sentence a line; Ctrl-D ends")
+    return read_lines(sys.stdin.buffer)
+
+
+def line_pairs(source: str, reference: str) -> tuple[list[str], list[str]]:
+    """The lines of two parallel files, one of which may be standard input.
+
+    Raises:
+        UserError: the files differ in their number of lines.
+    """
+    if source == reference == "-":
+        raise UsageError("input=- and reference=-: only one of the two can be standard input")
+    sources, references = (list(lines_in({"input": path})) for path in (source, reference))
+    if len(sources) != len(references):
+        raise UserError(
+            f"{source} has {len(sources):,} lines and {reference} {len(references):,}: line n of "
+            "one must translate line n of the other"
+        )
+    return sources, references
+
+
+def interactive(verbatim: Mapping[str, str], sentences: Sequence[str]) -> bool:
+    """Whether a person waits for each line."""
+    return not sentences and verbatim.get("input", "-") == "-" and sys.stdin.isatty()
+
+
+@contextmanager
+def lines_out(verbatim: Mapping[str, str], *, flush: bool = False) -> Iterator[Write]:
+    """Yield what writes a line to `output=`, else to standard output.
+
+    Raises:
+        UsageError: the output is the input, and would be emptied before it is read.
+    """
+    path = verbatim.get("output", "-")
+    if path == "-":
+        stream = sys.stdout.buffer
+        flush = flush or sys.stdout.isatty()
+    else:
+        _refuse_same_file(verbatim.get("input"), path)
+        stream = Path(path).open("wb")  # noqa: SIM115  # closed below, unless it is stdout
+
+    def write(line: str) -> None:
+        stream.write(line.encode("utf-8", "replace") + b"\n")
+        if flush:
+            stream.flush()
+
+    try:
+        yield write
+        stream.flush()
+    finally:
+        if path != "-":
+            stream.close()
+
+
+def _refuse_same_file(source: str | None, target: str) -> None:
+    if source and Path(source).exists() and Path(target).exists() and Path(source).samefile(target):
+        raise UsageError(f"output={target} is the input: it would be emptied before it is read")
+
+
+def _as_text(argument: str) -> str:
+    """An argument in one line; bytes that are not UTF-8 (surrogates, in Python) become U+FFFD."""
+    return one_line(os.fsencode(argument).decode("utf-8", "replace"))

@@ -1,0 +1,129 @@
+"""translate train: a run from nothing, or the rest of one."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import sys
+from pathlib import Path
+
+from pydantic import NonNegativeInt
+
+from translate import schema
+from translate.cli.arguments import Arguments
+from translate.cli.commands import Command, Job
+from translate.cli.errors import listed
+from translate.cli.fields import Node
+from translate.errors import UserError
+
+log = logging.getLogger(__name__)
+
+HELP = """\
+translate train: train a model; go on with an interrupted run
+
+  translate train experiment=demo run=runs/demo            # a ready recipe
+  translate train run=runs/demo                            # go on where it stopped
+  translate train model=rnn_luong model.attention=dot data=toy run=runs/luong
+  translate train data=files data.dir=my/corpus model.d_model=512 optimizer.learning_rate=5e-4
+  translate train --multirun experiment=toy seed=1,2,3 model=rnn_bahdanau,transformer
+
+Ctrl-C saves and leaves a run that can go on. A run that is under way takes its settings from its
+own folder; those given beside run= are compared with it, and only what cannot change the result so
+far may differ (how long to train, devices, logging). The folder holds the configuration, metrics,
+logs, checkpoints and the bundle: the model every other command uses.
+
+Keys:
+  run            the folder of the run; default runs/EXPERIMENT or runs/DATA-MODEL. With --multirun
+                 the settings that vary are appended to it
+  experiment     a recipe that sets several of the following
+  data           the corpus                     tokenizer      how sentences are cut into pieces
+  model          the network                    search         how dev sentences are translated
+  optimizer      and its learning rate          schedule       of the learning rate
+  trainer        batch size, length of training, validation, precision, devices
+  seed           of everything random
+  cache          the folder of downloads and prepared corpora; also by the variable TRANSLATE_CACHE
+translate models lists the options of each; translate train model=rnn_luong -c job shows what they
+hold.
+"""
+
+LENGTHS = ("max_steps", "max_epochs", "max_minutes")  # keys of `trainer` that say how long
+LONGEST_NAME = 120  # characters of a folder's name; file systems end at 255 bytes
+
+
+def main(command: Command, arguments: Arguments) -> None:
+    """Run the command. A run under way brings its settings, unless options are chosen anew."""
+    from translate.cli.compose import launch
+    from translate.cli.explain import is_choice
+    from translate.cli.stored import training_config
+
+    base = {}
+    if "run" in arguments.verbatim and not any(map(is_choice, arguments.overrides)):
+        base = training_config(arguments.verbatim["run"])
+    if base:
+        log.info("settings from %s/config.yaml", arguments.verbatim["run"])
+    launch(command, arguments, job, base=base or None)
+
+
+def job(job: Job) -> None:
+    """Check the configuration, then train."""
+    from translate.cli.validation import training_problems
+    from translate.training.run import train
+
+    config = {key: value for key, value in job.config.items() if key != "experiment"}
+    found = schema.problems(_nodes, config, "") or training_problems(config)
+    if found:
+        raise listed(found)
+    run = folder(job)
+    if job.swept:
+        # further processes of a distributed run are started from sys.argv: it must name this job
+        sys.argv = [sys.argv[0], "train", f"run={run}", *job.overrides]
+    _refuse_finished(run, config["trainer"])
+    for name in ("lightning", "lightning.fabric", "lightning.pytorch"):
+        logging.getLogger(name).handlers.clear()  # they log through ours, once
+    train(config, run)
+
+
+def folder(job: Job) -> Path:
+    """Where the run goes; the jobs of a sweep get a folder each."""
+    chosen = job.choices
+    name = chosen.get(
+        "experiment"
+    ) or f"{chosen.get('data', 'run')}-{chosen.get('model', '')}".strip("-")
+    run = Path(job.verbatim.get("run", f"runs/{name}"))
+    if not job.swept:
+        return run
+    suffix = ",".join(job.swept).replace("/", "_")
+    if len(suffix) > LONGEST_NAME:
+        digest = hashlib.sha256(suffix.encode()).hexdigest()[:8]
+        suffix = f"{suffix[:LONGEST_NAME]}-{digest}"
+    return Path(f"{run}-{suffix}")
+
+
+def _refuse_finished(run: Path, trainer: Node) -> None:
+    """A finished run is trained on only for longer than it was meant to."""
+    from translate.cli.stored import training_config
+    from translate.training.provenance import read, run_status
+
+    before = training_config(run).get("trainer", {})
+    if run_status(run) != "finished" or any(trainer[key] != before.get(key) for key in LENGTHS):
+        return
+    steps = read(run).get("steps", 0)
+    raise UserError(
+        f"{run} is finished after {steps:,} steps: train on with trainer.max_steps={2 * steps}, "
+        "or start over by removing the folder or naming another with run="
+    )
+
+
+def _nodes(
+    *,
+    data: Node,
+    tokenizer: Node,
+    model: Node,
+    optimizer: Node,
+    schedule: Node,
+    trainer: Node,
+    search: Node,
+    seed: NonNegativeInt,
+    cache: str,
+) -> None:
+    """The keys at the top of a training configuration, for the schema."""

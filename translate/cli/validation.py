@@ -1,0 +1,68 @@
+"""Checks every node of a configuration against what will receive it, before the heavy work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from translate import schema
+from translate.wording import nearest
+
+Node = Mapping[str, Any]
+
+
+def training_problems(config: Node) -> list[str]:
+    """Every problem of what `translate train` was given, one line each."""
+    from translate.data.corpus import check_data
+    from translate.data.tokenizer import check_tokenizer
+    from translate.training.optim import OPTIMIZERS, SCHEDULES
+    from translate.training.settings import Settings
+
+    receivers: dict[str, Callable[[Node], list[str]]] = {
+        "data": check_data,
+        "tokenizer": check_tokenizer,
+        "model": model_problems,
+        "search": search_problems,
+        "optimizer": lambda node: chosen("optimizer", node, OPTIMIZERS),
+        "schedule": lambda node: chosen("schedule", node, SCHEDULES),
+        "trainer": lambda node: schema.problems(Settings, node, "trainer"),
+    }
+    return [problem for name, check in receivers.items() for problem in check(config[name])]
+
+
+def model_problems(node: Node) -> list[str]:
+    """The node `model`: types and ranges first, then what the family says of the combination."""
+    from translate.models.registry import families
+
+    sizes = {
+        "source_vocab_size": 1,
+        "target_vocab_size": 1,
+    }  # the tokenizer's business, not the node's
+    found = chosen("model", node, families(), key="family", supplied=tuple(sizes))
+    if found:
+        return found
+    options = {name: value for name, value in node.items() if name != "family"}
+    return families()[node["family"]].problems({**options, **sizes})
+
+
+def search_problems(node: Node) -> list[str]:
+    """The node `search`."""
+    from translate.search import KINDS
+
+    return chosen("search", node, KINDS)
+
+
+def chosen(
+    where: str,
+    node: Node,
+    receivers: Mapping[str, schema.Schema],
+    *,
+    key: str = "kind",
+    supplied: tuple[str, ...] = (),
+) -> list[str]:
+    """A node whose `key` names its receiver: the others are that receiver's keywords."""
+    name = node.get(key)
+    if not isinstance(name, str) or name not in receivers:
+        return [f"{where}.{key} = {name!r}: no such {key}{nearest(str(name), receivers)}"]
+    options = {option: value for option, value in node.items() if option != key}
+    return schema.problems(receivers[name], options, where, supplied=supplied)

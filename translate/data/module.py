@@ -1,0 +1,151 @@
+"""From a prepared corpus to batches of token ids: the LightningDataModule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import lightning as L
+import numpy as np
+from datasets import Dataset as Table
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader, Dataset
+
+from translate.data.batching import Batch, Draw, TokenBatches, by_shape, collate, cut
+from translate.data.corpus import Corpus
+from translate.data.tokenizer import Tokenizer
+
+
+class Sentences:
+    """A column of token ids, sentence by sentence, read in place from the memory-mapped table."""
+
+    def __init__(self, table: Table, column: str) -> None:
+        lists = table.with_format("arrow")[column]
+        chunks = lists.chunks if hasattr(lists, "chunks") else [lists]
+        self.values = [chunk.values.to_numpy() for chunk in chunks]
+        self.offsets = [chunk.offsets.to_numpy() for chunk in chunks]
+        self.first = np.cumsum([0, *(len(chunk) for chunk in chunks)])
+
+    def __getitem__(self, index: int) -> NDArray[np.int32]:
+        chunk = int(np.searchsorted(self.first, index, side="right")) - 1
+        start, end = self.offsets[chunk][index - self.first[chunk] :][:2]
+        return self.values[chunk][start:end]  # type: ignore[no-any-return]
+
+
+class Pairs(Dataset[Batch]):
+    """The training pairs; a whole batch is fetched and padded at once.
+
+    With subword sampling the text is segmented anew here (in the loader's workers), seeded by
+    (seed, epoch, pair), so that neither workers nor batching change what is drawn.
+    """
+
+    def __init__(
+        self, table: Table, tokenizers: tuple[Tokenizer, Tokenizer], *, sampling: bool, seed: int
+    ) -> None:
+        self.table, self.tokenizers = table, tokenizers
+        self.sampling, self.seed = sampling, seed
+        self.source, self.target = Sentences(table, "source_ids"), Sentences(table, "target_ids")
+
+    def __getitems__(self, draws: list[Draw]) -> Batch:
+        pairs = [draw.pair for draw in draws]
+        if not self.sampling:
+            sources = [self.source[pair] for pair in pairs]
+            return collate(pairs, sources, [self.target[pair] for pair in pairs])
+        rows = self.table[pairs]
+        generators = [np.random.default_rng((self.seed, *draw)) for draw in draws]
+        seeds = [generator.integers(2**31, size=2) for generator in generators]
+        sources, targets = (
+            [
+                np.array(tokenizer.sample(text, seed=int(seed[side])), dtype=np.int32)
+                for text, seed in zip(rows[column], seeds, strict=True)
+            ]
+            for side, (column, tokenizer) in enumerate(
+                zip(("source", "target"), self.tokenizers, strict=True)
+            )
+        )
+        return collate(pairs, sources, targets)
+
+
+class TranslationData(L.LightningDataModule):
+    """Feeds training with token-budget batches, and validation with the dev pairs in order.
+
+    Args:
+        sampling: segment the training text anew each epoch (subword regularisation).
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        tokens_per_batch: int,
+        pool_batches: int,
+        workers: int,
+        sampling: bool,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        self.corpus, self.sampling, self.seed = corpus, sampling, seed
+        self.tokens_per_batch, self.pool_batches = tokens_per_batch, pool_batches
+        self.workers = workers
+        self.skip = 0
+
+    def batches(self) -> TokenBatches:
+        """The order of training, of this process."""
+        trainer = self.trainer
+        return TokenBatches(
+            *lengths(self.corpus.train),
+            tokens_per_batch=self.tokens_per_batch, pool_batches=self.pool_batches,
+            seed=self.seed, skip=self.skip,
+            rank=trainer.global_rank if trainer else 0,
+            world_size=trainer.world_size if trainer else 1,
+        )  # fmt: skip
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        tokenizers = (self.corpus.tokenizers.source, self.corpus.tokenizers.target)
+        pairs = Pairs(self.corpus.train, tokenizers, sampling=self.sampling, seed=self.seed)
+        return DataLoader(
+            pairs, batch_sampler=self.batches(), collate_fn=_as_is,
+            num_workers=self.workers, persistent_workers=self.workers > 0,
+        )  # fmt: skip
+
+    def val_dataloader(self) -> DataLoader[Batch]:
+        table = self.corpus.dev
+        source_lengths, target_lengths = lengths(table)
+        order = by_shape(source_lengths, target_lengths)
+        batches = cut(order, source_lengths, target_lengths, self.tokens_per_batch)
+        tokenizers = (self.corpus.tokenizers.source, self.corpus.tokenizers.target)
+        pairs = Pairs(table, tokenizers, sampling=False, seed=self.seed)
+        return DataLoader(pairs, batch_sampler=_Fixed(batches), collate_fn=_as_is)
+
+    def state_dict(self) -> dict[str, Any]:
+        assert self.trainer is not None
+        progress = self.trainer.fit_loop.epoch_loop.batch_progress
+        return {"batches_done": progress.current.ready}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.skip = state_dict["batches_done"]
+
+
+def lengths(table: Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Tokens of each source and target, </s> (or <s>) included."""
+    columns = table.select_columns(["source_length", "target_length"]).with_format("numpy")
+    source, target = columns["source_length"], columns["target_length"]
+    return np.asarray(source, dtype=np.int64) + 1, np.asarray(target, dtype=np.int64) + 1
+
+
+class _Fixed:
+    """The same batches in the same order each time."""
+
+    def __init__(self, batches: list[NDArray[np.int64]]) -> None:
+        self.batches = batches
+
+    def __iter__(self) -> Iterator[list[Draw]]:
+        for batch in self.batches:
+            yield [Draw(0, int(pair)) for pair in batch]
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+def _as_is(batch: Any) -> Any:
+    return batch

@@ -1,0 +1,123 @@
+"""Subword regularisation: another segmentation of the same text at each look.
+
+SentencePiece samples too, but mixes randomness of its own process into every seed, so that no run
+could be repeated or resumed. Here a draw depends on text and seed alone. No piece crosses a space:
+the words of a sentence are independent, and each is sampled by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Mapping
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from math import exp
+from random import Random
+from typing import Annotated, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SPACE = "▁"  # SentencePiece's mark of a space, which begins a word
+WORD = re.compile(f"{SPACE}[^{SPACE}]*|[^{SPACE}]+")
+UNKNOWN_PENALTY = 10.0  # nats below the rarest piece, as in SentencePiece
+REMEMBERED = 1 << 16  # words whose segmentations are kept
+
+
+class Sampling(BaseModel):
+    """The node `tokenizer.sampling`: strength of subword regularisation, 0 being off.
+
+    `alpha` is for unigram (the smaller, the wilder), `dropout` for bpe.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    alpha: Annotated[float, Field(ge=0, le=1)]
+    dropout: Annotated[float, Field(ge=0, lt=1)]
+
+
+class Sampler(Protocol):
+    """Draws a segmentation of one word."""
+
+    def __call__(self, word: str, random: Random) -> list[str]:
+        """Pieces that spell `word`; a character without a piece stands by itself."""
+
+
+class UnigramSampler:
+    """Draws from P(segmentation)^alpha over all segmentations (Kudo 2018, section 3.2).
+
+    Forward filtering, backward sampling: exact, over all segmentations and not the n best.
+
+    Args:
+        scores: log-probability of each piece.
+        alpha: 1 draws from the model itself, smaller values from a flatter distribution.
+    """
+
+    def __init__(self, scores: Mapping[str, float], *, alpha: float) -> None:
+        self.scores, self.alpha = scores, alpha
+        self.longest = max(map(len, scores))
+        self.unknown = min(scores.values()) - UNKNOWN_PENALTY
+        self._lattice = lru_cache(REMEMBERED)(self._filter)
+
+    def __call__(self, word: str, random: Random) -> list[str]:
+        pieces: list[str] = []
+        lattice, end = self._lattice(word), len(word)
+        while end:
+            starts, limits = lattice[end]
+            # one way to get here needs no luck
+            start = starts[bisect_right(limits, random.random())] if limits else starts[0]
+            pieces.append(word[start:end])
+            end = start
+        return pieces[::-1]
+
+    def _filter(self, word: str) -> list[tuple[list[int], list[float]]]:
+        """For each end of a prefix the starts of its last piece, and their borders in [0, 1)."""
+        weights = [1.0]  # of all segmentations of each prefix together
+        lattice: list[tuple[list[int], list[float]]] = [([], [])]
+        for end in range(1, len(word) + 1):
+            starts, ways = [], []
+            for start in range(max(0, end - self.longest), end):
+                score = self.scores.get(word[start:end])
+                if score is None and start == end - 1:
+                    score = self.unknown
+                if score is not None:
+                    starts.append(start)
+                    ways.append(weights[start] * exp(self.alpha * score))
+            total = sum(ways)
+            weights.append(total)
+            lattice.append((starts, [limit / total for limit in accumulate(ways[:-1])]))
+        return lattice
+
+
+class BPESampler:
+    """Byte-pair merges, each left out at random (Provilkov et al. 2020, algorithm 1).
+
+    Args:
+        scores: priority of each piece as the outcome of a merge.
+        dropout: probability that a possible merge is not considered in one round.
+    """
+
+    def __init__(self, scores: Mapping[str, float], *, dropout: float) -> None:
+        self.scores, self.dropout = scores, dropout
+
+    def __call__(self, word: str, random: Random) -> list[str]:
+        pieces = list(word)
+        while True:
+            merges = [
+                (-score, place)
+                for place, (left, right) in enumerate(pairwise(pieces))
+                if (score := self.scores.get(left + right)) is not None
+                and random.random() >= self.dropout
+            ]
+            if not merges:
+                return pieces
+            _, place = min(merges)
+            pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+
+
+def sampler(sampling: Sampling, scores: Mapping[str, float]) -> Sampler | None:
+    """The sampler that `sampling` asks for; None where it is off."""
+    if sampling.alpha:
+        return UnigramSampler(scores, alpha=sampling.alpha)
+    if sampling.dropout:
+        return BPESampler(scores, dropout=sampling.dropout)
+    return None

@@ -1,0 +1,93 @@
+"""Any data set of the Hugging Face hub, or a local folder that holds the same text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from pydantic import PositiveInt
+
+from translate.data.pair import Pair
+from translate.data.progress import progress
+from translate.data.sources.base import Columns, Source, Splits, column_of, file_hash, parallel
+from translate.data.sources.files import find_files
+from translate.data.sources.tables import at_path
+from translate.data.text import read_lines
+from translate.errors import UserError
+
+
+class Hub(Source):
+    """conf/data/hub.yaml, and multi30k_*.yaml, which name local files (`dir`, `files`) as well."""
+
+    kind: Literal["hub"]
+    id: str | None
+    config: str | None
+    revision: str | None
+    splits: Splits
+    columns: Columns | None
+    streaming: bool
+    limit: PositiveInt | None
+    dir: str | None
+    files: Splits
+
+    def fingerprint(self, cache: Path, seed: int) -> str:
+        if self.dir is not None:
+            return " ".join(
+                f"{split} {file_hash(a)} {file_hash(b)}" for split, (a, b) in self._paths().items()
+            )
+        wanted = self.model_dump(include={"id", "config", "revision", "splits", "columns", "limit"})
+        return json.dumps(wanted, sort_keys=True)
+
+    def read(self, cache: Path, seed: int) -> dict[str, list[Pair]]:
+        if self.dir is not None:
+            return {
+                split: parallel(read_lines(a), read_lines(b), (str(a), str(b)))[: self._most(split)]
+                for split, (a, b) in self._paths().items()
+            }
+        if self.id is None:
+            raise UserError(
+                f"data.dir is missing: this corpus ({self.source}-{self.target}) is read from a "
+                "local folder with "
+                f"{self.files.train}.{self.source}, {self.files.train}.{self.target}, … (.gz too)"
+            )
+        return {
+            split: self._load(name, cache, self._most(split))
+            for split, name in self.splits.given().items()
+        }
+
+    def _most(self, split: str) -> int | None:
+        return self.limit if split == "train" else None
+
+    def _paths(self) -> dict[str, tuple[Path, Path]]:
+        languages = (self.source, self.target)
+        return {
+            split: find_files(self.dir, name, languages, f"data.files.{split}")
+            for split, name in self.files.given().items()
+        }
+
+    def _load(self, split: str, cache: Path, most: int | None) -> list[Pair]:
+        import datasets
+
+        where = f"data.id = {self.id}, split {split}"
+        source = column_of(self.source, "source", self.columns)
+        target = column_of(self.target, "target", self.columns)
+        with progress(f"Reading {self.id} ({split})") as advance:
+            try:
+                rows = datasets.load_dataset(
+                    cast(str, self.id), self.config, split=split, revision=self.revision,
+                    streaming=self.streaming, cache_dir=str(cache / "hub"),
+                )  # fmt: skip
+                pairs = []
+                for row in islice(cast(Iterable[dict[str, Any]], rows), most):
+                    pairs.append(Pair(at_path(row, source, where), at_path(row, target, where)))
+                    advance(1)
+            except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+                reason = (str(error).splitlines() or [type(error).__name__])[0]
+                raise UserError(
+                    f"{where} cannot be loaded: {reason}; check the id, data.config and "
+                    "data.splits, and the network"
+                ) from None
+        return pairs

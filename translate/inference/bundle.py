@@ -1,0 +1,256 @@
+"""The folder a trained model travels in: weights, tokenizers, configuration; no code, no pickle.
+
+    config.json             family, options, languages, search, hashes of the tokenizers …
+    model.safetensors       the weights, tied ones once
+    source.spm, target.spm  the tokenizers (equal when joint)
+    README.md               the model card, free to be edited
+    checksums.json          SHA-256 of the others, README.md apart
+
+A bundle is replaced as a whole: whatever interrupts `save`, `load` finds the old or the new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from pydantic import BaseModel, PositiveInt
+from safetensors import SafetensorError
+from torch import Tensor
+
+from translate import __version__
+from translate.data.tokenizer import Tokenizer, Tokenizers
+from translate.errors import UserError
+from translate.inference import atomic_folder
+from translate.inference.model_card import model_card
+from translate.models import registry
+from translate.models.seq2seq import Seq2Seq
+from translate.schema import check, problems
+
+FORMAT = 1  # raised when an older program could not read what a newer one writes
+
+CONFIG, WEIGHTS, CHECKSUMS = "config.json", "model.safetensors", "checksums.json"
+SOURCE, TARGET, CARD = "source.spm", "target.spm", "README.md"
+CHECKED = (CONFIG, WEIGHTS, SOURCE, TARGET)
+
+
+class Config(BaseModel):
+    """What config.json holds."""
+
+    format: PositiveInt
+    version: str  # of the program that wrote it
+    family: str
+    options: dict[str, Any]  # the constructor's keywords
+    source_vocab_size: PositiveInt
+    target_vocab_size: PositiveInt
+    source_language: str
+    target_language: str
+    search: dict[str, Any]
+    tokenizers: dict[str, str]  # SHA-256 of source and target
+    extra: dict[str, Any]  # about the training: data, scores
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A loaded bundle; the model is on the CPU and in evaluation mode."""
+
+    model: Seq2Seq
+    tokenizers: Tokenizers
+    config: Config
+
+
+def save(
+    folder: str | Path,
+    *,
+    family: str,
+    options: Mapping[str, Any],
+    model: Seq2Seq,
+    tokenizers: Tokenizers,
+    languages: tuple[str, str],
+    search: Mapping[str, Any],
+    extra: Mapping[str, Any],
+) -> None:
+    """Write a bundle, in place of the one that may be there.
+
+    `family` and `options` are what `registry.build` makes this model from, vocabulary sizes apart;
+    `languages` are source and target; `search` holds the keys of conf/search to translate with
+    unless told otherwise; `extra` is anything about the training, for the model card.
+
+    Raises:
+        UserError: the folder cannot be written; the old bundle is untouched.
+    """
+    config = Config(
+        format=FORMAT,
+        version=__version__,
+        family=family,
+        options=dict(options),
+        source_vocab_size=model.source_vocab_size,
+        target_vocab_size=model.target_vocab_size,
+        source_language=languages[0],
+        target_language=languages[1],
+        search=dict(search),
+        tokenizers={"source": tokenizers.source.sha256, "target": tokenizers.target.sha256},
+        extra=dict(extra),
+    )
+    weights = {name: tensor.cpu().contiguous() for name, tensor in _weights(model).items()}
+    values = config.model_dump(mode="json")
+    card = model_card(values, sum(tensor.numel() for tensor in weights.values()))
+    files = {
+        CONFIG: _json(values),
+        WEIGHTS: safetensors.torch.save(weights),
+        SOURCE: tokenizers.source.to_bytes(),
+        TARGET: tokenizers.target.to_bytes(),
+        CARD: card.encode(),
+    }
+    files[CHECKSUMS] = _json({name: hashlib.sha256(files[name]).hexdigest() for name in CHECKED})
+    try:
+        atomic_folder.replace(Path(folder), files)
+    except OSError as error:
+        raise UserError(
+            f"bundle {folder} cannot be written ({error.strerror or error}): "
+            "make room or choose another run folder"
+        ) from error
+
+
+def find(run: str | Path) -> Path:
+    """The bundle in the folder of a run, or `run` itself if that is one.
+
+    Raises:
+        UserError: there is none.
+    """
+    run = Path(run)
+    for folder in (run, run / "bundle"):
+        if atomic_folder.present(folder, CONFIG) is not None:
+            return folder
+    if not run.is_dir():
+        raise UserError(f"{run}: there is no such run; translate train run={run} makes one")
+    raise UserError(
+        f"{run} has no bundle, for its training has not come to a first validation: "
+        f"translate train run={run} resumes it"
+    )
+
+
+def load(folder: str | Path) -> Bundle:
+    """Read a bundle back, every file verified. Nothing in it is executed.
+
+    Raises:
+        UserError: a file is missing or damaged, or the files do not belong together.
+    """
+    folder = Path(folder)
+    present = atomic_folder.present(folder, CONFIG)
+    if present is None:
+        raise UserError(f"{folder} is no bundle: {CONFIG} is missing")
+    expected = _parse(_read(present, CHECKSUMS), present / CHECKSUMS)
+    config = _config(_verified(present, CONFIG, expected), present / CONFIG)
+    tensors = _tensors(_verified(present, WEIGHTS, expected), present / WEIGHTS)
+    tokenizers = _tokenizers(present, config, expected)
+    model = registry.build(
+        config.family,
+        source_vocab_size=config.source_vocab_size,
+        target_vocab_size=config.target_vocab_size,
+        **config.options,
+    )
+    _fill(model, tensors, present / WEIGHTS)
+    return Bundle(model.eval(), tokenizers, config)
+
+
+def _weights(model: Seq2Seq) -> dict[str, Tensor]:
+    """What training has made: parameters and saved buffers, tied ones under their first name."""
+    saved = model.state_dict()
+    unique = chain(model.named_parameters(), model.named_buffers())  # each tensor once, in order
+    return {name: tensor.detach() for name, tensor in unique if name in saved}
+
+
+def _fill(model: Seq2Seq, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Copy weights into a new model; what its constructor tied stays tied."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in _weights(model).items()}
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if shapes != found:
+        name = min(name for name, _ in shapes.items() ^ found.items())
+        raise UserError(
+            f"{path}: {name} is {found.get(name, 'missing')} where the model of {CONFIG} has "
+            f"{shapes.get(name, 'nothing')}: the two files do not belong together"
+        )
+    floating = [tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()]
+    model.to(floating[0] if floating else None)
+    model.load_state_dict(dict(tensors), strict=False)  # only the tied names are absent
+
+
+def _tokenizers(folder: Path, config: Config, expected: Mapping[str, Any]) -> Tokenizers:
+    loaded = []
+    for side, name in (("source", SOURCE), ("target", TARGET)):
+        content = _verified(folder, name, expected)
+        if hashlib.sha256(content).hexdigest() != config.tokenizers.get(side):
+            raise UserError(
+                f"{folder / name} is not the tokenizer this model was trained with "
+                f"(SHA-256 in {CONFIG}): put the original back"
+            )
+        loaded.append(Tokenizer.from_bytes(content))
+    source, target = loaded
+    return Tokenizers(source, source if source.sha256 == target.sha256 else target)
+
+
+def _config(content: bytes, path: Path) -> Config:
+    values = _parse(content, path)
+    written = values.get("format")
+    if isinstance(written, int) and written > FORMAT:
+        raise UserError(
+            f"{path}: format {written} comes from a newer version ({values.get('version')}); this "
+            f"is {__version__}, which reads format {FORMAT}: pip install -U attention-translate"
+        )
+    check(problems(Config, values, str(path)))
+    config = Config.model_validate(values)
+    families = registry.families()
+    if config.family in families:  # if not, building says so
+        sizes = ("source_vocab_size", "target_vocab_size")
+        found = problems(
+            families[config.family], config.options, f"{path}: options", supplied=sizes
+        )
+        check(found)
+    return config
+
+
+def _tensors(content: bytes, path: Path) -> dict[str, Tensor]:
+    try:
+        return safetensors.torch.load(content)
+    except SafetensorError as error:
+        raise UserError(f"{path} is no safetensors file ({error}): copy it again") from error
+
+
+def _read(folder: Path, name: str) -> bytes:
+    try:
+        return (folder / name).read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"{folder / name} cannot be read ({error.strerror}): copy the whole bundle again"
+        ) from error
+
+
+def _verified(folder: Path, name: str, expected: Mapping[str, Any]) -> bytes:
+    content = _read(folder, name)
+    if hashlib.sha256(content).hexdigest() != expected.get(name):
+        raise UserError(
+            f"{folder / name} is damaged: its SHA-256 is not the one in {CHECKSUMS}; "
+            "copy the whole bundle again"
+        )
+    return content
+
+
+def _parse(content: bytes, path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged ({error}): copy the whole bundle again") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path} is damaged (no JSON object): copy the whole bundle again")
+    return values
+
+
+def _json(values: Mapping[str, Any]) -> bytes:
+    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()

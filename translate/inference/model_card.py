@@ -1,0 +1,58 @@
+"""The README of a bundle: what the model is and how to use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def model_card(config: Mapping[str, Any], num_parameters: int) -> str:
+    """Markdown with the front matter model hubs read.
+
+    `config` is what config.json holds; its `extra` is listed key by key.
+    """
+    source, target = config["source_language"], config["target_language"]
+    facts = {
+        "Translates": f"{source} → {target}",
+        "Model": f"{config['family']}, {num_parameters:,} parameters",
+        "Vocabulary": f"{config['source_vocab_size']:,} source and "
+        f"{config['target_vocab_size']:,} target pieces",
+        "Search": _flat(config["search"]),
+        **{key.replace("_", " "): _flat(value) for key, value in config["extra"].items()},
+    }
+    lines = "\n".join(f"- **{name}**: {value}" for name, value in facts.items())
+    return f"""---
+language:
+- {source}
+- {target}
+library_name: attention-translate
+pipeline_tag: translation
+---
+
+# {source} → {target}
+
+{lines}
+
+## Use
+
+```
+pip install attention-translate=={config["version"]}
+translate text run=PATH_OF_THIS_FOLDER "…"
+```
+
+```python
+import translate
+
+print(translate.load("PATH_OF_THIS_FOLDER").translate(["…"]))
+```
+
+## Options
+
+{"".join(f"- {key}: {_flat(value)}" + chr(10) for key, value in config["options"].items())}"""
+
+
+def _flat(value: Any) -> str:
+    """A value in one line."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_flat(item)}" for key, item in value.items())
+    return ", ".join(map(_flat, value)) if isinstance(value, list | tuple) else str(value)

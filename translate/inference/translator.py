@@ -1,0 +1,322 @@
+"""Text to text: a trained model, its tokenizers and a search."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from translate import search as searches
+from translate.attention.masks import padding_mask
+from translate.data.tokenizer import Tokenizers
+from translate.errors import UserError
+from translate.inference import bundle
+from translate.inference.segments import by_length, has_text, split
+from translate.models.seq2seq import Seq2Seq
+from translate.schema import check, nearest
+from translate.search import Hypothesis, Search
+from translate.vocabulary import BOS, EOS, PAD
+
+log = logging.getLogger(__name__)
+
+TOKENS_PER_BATCH = 4096
+WINDOW = 2048  # lines
+MAX_SOURCE_LENGTH = 512  # pieces
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of one line.
+
+    Attributes:
+        text: one line; empty for an empty line, whose probabilities are 1.
+        score: what ranks translations (see `Hypothesis.score`).
+        log_prob: natural logarithm of its probability, </s> included.
+        tokens: target pieces, without </s>.
+        token_log_probs: summands of `log_prob`: one a piece and one for </s>.
+        alignment: attention weights when asked for, the model has any, and the line was not split.
+    """
+
+    text: str
+    score: float
+    log_prob: float
+    tokens: tuple[str, ...]
+    token_log_probs: tuple[float, ...]
+    alignment: Float[np.ndarray, "L H T S"] | None
+
+
+NOTHING = Translation("", 0.0, 0.0, (), (), None)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How likely the model finds a given translation.
+
+    Attributes:
+        log_prob: natural logarithm of its probability, </s> included.
+        tokens: how many predictions that is: pieces and </s>. Perplexity is
+            exp(-log_prob / tokens).
+        token_log_probs: the summands.
+    """
+
+    log_prob: float
+    tokens: int
+    token_log_probs: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """Which source pieces the decoder looked at for each target piece; </s> comes last on both.
+
+    Attributes:
+        weights: by decoder layer, head, target piece and source piece; a row sums to 1 unless the
+            attention is defined otherwise (Luong's local-p).
+    """
+
+    source_pieces: tuple[str, ...]
+    target_pieces: tuple[str, ...]
+    weights: Float[np.ndarray, "L H T S"]
+
+
+class Translator:
+    """Translates, scores and aligns sentences.
+
+    The model is moved to the device and put in evaluation mode. How lines are batched never
+    changes a translation, but for rounding: exact in float64, in float32 up to near-ties.
+
+    Args:
+        tokens_per_batch: padded source pieces of a batch; a beam needs as much for each hypothesis.
+        device: `auto` takes a GPU if there is one.
+        window: lines `stream` reads before it answers; 1 answers each line at once, more makes
+            better batches.
+        max_source_length: a line of more pieces is translated in segments, split after a sentence
+            or a word, and joined by spaces, with a warning.
+    """
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        tokenizers: Tokenizers,
+        search: Search,
+        *,
+        tokens_per_batch: int = TOKENS_PER_BATCH,
+        device: str | torch.device = "cpu",
+        window: int = WINDOW,
+        max_source_length: int = MAX_SOURCE_LENGTH,
+    ) -> None:
+        self.device = choose_device(device)
+        self.model = model.to(self.device).eval()
+        self.tokenizers = tokenizers
+        self.search = search
+        self.tokens_per_batch = tokens_per_batch
+        self.window = window
+        self.max_source_length = max_source_length
+
+    def translate(self, sentences: Iterable[str]) -> list[str]:
+        """The best translation of each sentence."""
+        return [best.text for best, *_ in self.stream(sentences)]
+
+    def stream(
+        self, lines: Iterable[str], *, window: int | None = None, need_alignment: bool = False
+    ) -> Iterator[list[Translation]]:
+        """The n best translations of each line, in input order, best first.
+
+        Reads no further ahead than `window` lines. A line without a visible character has one
+        translation, the empty one.
+        """
+        lines, read = iter(lines), 0
+        while some := list(itertools.islice(lines, window or self.window)):
+            yield from self._translate(some, read + 1, need_alignment)
+            read += len(some)
+
+    def _translate(
+        self, lines: list[str], number: int, need_alignment: bool
+    ) -> list[list[Translation]]:
+        """The n best of consecutive lines, the first of which is line `number`."""
+        segments = [self._segments(line, i) for i, line in enumerate(lines, start=number)]
+        found = iter(self._search([ids for line in segments for ids in line], need_alignment))
+        return [_joined([next(found) for _ in line]) for line in segments]
+
+    def _segments(self, line: str, number: int) -> list[list[int]]:
+        """The ids of a line, in one segment, in several if it is long, in none if it is empty."""
+        ids = self.tokenizers.source.encode(line) if has_text(line) else []
+        if len(ids) <= self.max_source_length:
+            return [ids] if ids else []
+        segments = split(self.tokenizers.source.pieces(ids), self.max_source_length)
+        log.warning(
+            "line %d has %d pieces, more than %d: translated in %d segments",
+            number, len(ids), self.max_source_length, len(segments),
+        )  # fmt: skip
+        return [ids[segment] for segment in segments]
+
+    def _search(
+        self, sentences: Sequence[list[int]], need_alignment: bool
+    ) -> list[list[Translation]]:
+        found: list[list[Translation]] = [[]] * len(sentences)
+        for batch in by_length([len(ids) + 1 for ids in sentences], self.tokens_per_batch):
+            source, mask = self._padded([[*sentences[i], EOS] for i in batch])
+            hypotheses = self.search(self.model, source, mask, need_alignment=need_alignment)
+            for i, n_best in zip(batch, hypotheses, strict=True):
+                found[i] = [self._translation(hypothesis) for hypothesis in n_best]
+        return found
+
+    def _translation(self, hypothesis: Hypothesis) -> Translation:
+        target, alignment = self.tokenizers.target, hypothesis.alignment
+        return Translation(
+            target.decode(list(hypothesis.tokens)),
+            hypothesis.score,
+            hypothesis.log_prob,
+            tuple(target.pieces(hypothesis.tokens)),
+            hypothesis.token_log_probs,
+            None if alignment is None else _numpy(alignment),
+        )
+
+    def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[Score]:
+        """How likely each target is as the translation of its source, by teacher forcing.
+
+        Raises:
+            UserError: not as many targets as sources.
+        """
+        source_ids = [self.tokenizers.source.encode(text) for text in sources]
+        target_ids = [self.tokenizers.target.encode(text) for text in targets]
+        if len(source_ids) != len(target_ids):
+            raise UserError(
+                f"{len(source_ids)} sources but {len(target_ids)} targets: line n of one must be "
+                "the translation of line n of the other"
+            )
+        scores = [Score(0.0, 0, ())] * len(source_ids)
+        longest = [max(map(len, pair)) + 1 for pair in zip(source_ids, target_ids, strict=True)]
+        for batch in by_length(longest, self.tokens_per_batch):
+            rows = self._forced([source_ids[i] for i in batch], [target_ids[i] for i in batch])
+            for i, log_probs in zip(batch, rows, strict=True):
+                scores[i] = Score(math.fsum(log_probs), len(log_probs), tuple(log_probs))
+        return scores
+
+    @torch.inference_mode()
+    def _forced(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
+        """The log-probability of every target token, </s> included."""
+        memory = self.model.encode(*self._padded([[*ids, EOS] for ids in sources]))
+        target_in, mask = self._padded([[BOS, *ids] for ids in targets])
+        target_out, _ = self._padded([[*ids, EOS] for ids in targets])
+        hidden = self.model.decode(target_in, mask, memory).hidden
+        logits = self.model.project(hidden[mask])  # (real tokens, V)
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        log_probs = logits.log_softmax(-1, dtype=wide).gather(1, target_out[mask][:, None])
+        flat = iter(log_probs[:, 0].tolist())
+        return [list(itertools.islice(flat, len(ids) + 1)) for ids in targets]
+
+    def align(self, source: str, target: str | None = None) -> AttentionMap:
+        """Which source pieces the model looks at for each piece of `target`, or of its own words.
+
+        Raises:
+            UserError: the model has no attention over the source, or there is nothing to align.
+        """
+        if not has_text(source):
+            raise UserError("the sentence to align is empty: give one with words")
+        source_ids = self.tokenizers.source.encode(source)
+        if target is None:
+            ((best, *_),) = self.search(self.model, *self._padded([[*source_ids, EOS]]))
+            target_ids = list(best.tokens)
+        else:
+            target_ids = self.tokenizers.target.encode(target)
+        return AttentionMap(
+            tuple(self.tokenizers.source.pieces([*source_ids, EOS])),
+            tuple(self.tokenizers.target.pieces([*target_ids, EOS])),
+            self._alignment([*source_ids, EOS], [BOS, *target_ids]),
+        )
+
+    @torch.inference_mode()
+    def _alignment(self, source: list[int], target_in: list[int]) -> Float[np.ndarray, "L H T S"]:
+        memory = self.model.encode(*self._padded([source]))
+        tokens, mask = self._padded([target_in])
+        alignment = self.model.decode(tokens, mask, memory, need_alignment=True).alignment
+        if alignment is None:
+            raise UserError(
+                "this model has no attention to show: its decoder reads the whole source as one "
+                "vector; train one with model=rnn_bahdanau, rnn_luong or transformer"
+            )
+        return _numpy(alignment[0])
+
+    def _padded(self, sentences: list[list[int]]) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
+        lengths = torch.tensor([len(ids) for ids in sentences])
+        mask = padding_mask(lengths, int(lengths.max()))
+        ids = torch.full(mask.shape, PAD)
+        ids[mask] = torch.tensor(list(itertools.chain.from_iterable(sentences)))
+        return ids.to(self.device), mask.to(self.device)
+
+
+def load(
+    run: str | Path,
+    *,
+    device: str | torch.device = "auto",
+    search: Search | Mapping[str, Any] | None = None,
+    tokens_per_batch: int = TOKENS_PER_BATCH,
+) -> Translator:
+    """The translator in the folder of a run or of a bundle; `search` in place of its own.
+
+    Raises:
+        UserError: nothing to load there, or files that are damaged or do not belong together.
+    """
+    device = choose_device(device)  # a wrong one is told before the work
+    loaded = bundle.load(bundle.find(run))
+    search = loaded.config.search if search is None else search
+    if isinstance(search, Mapping):
+        check([] if "kind" in search else [f"search.kind is missing{nearest('', searches.KINDS)}"])
+        search = searches.build(**search)
+    return Translator(
+        loaded.model,
+        loaded.tokenizers,
+        search,
+        tokens_per_batch=tokens_per_batch,
+        device=device,
+    )
+
+
+def choose_device(device: str | torch.device) -> torch.device:
+    """`auto`: a GPU if there is one.
+
+    Raises:
+        UserError: there is no such device here.
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"device={device} is not to be had here: try device=auto") from error
+    return chosen
+
+
+def _joined(segments: list[list[Translation]]) -> list[Translation]:
+    """The translations of a line from those of its segments: the i-th best of each together."""
+    if not segments:
+        return [NOTHING]
+    if len(segments) == 1:
+        return segments[0]
+    return [
+        Translation(
+            " ".join(part.text for part in parts),
+            math.fsum(part.score for part in parts),
+            math.fsum(part.log_prob for part in parts),
+            tuple(itertools.chain.from_iterable(part.tokens for part in parts)),
+            tuple(itertools.chain.from_iterable(part.token_log_probs for part in parts)),
+            None,
+        )
+        for parts in zip(*segments, strict=False)  # as many as the shortest list has
+    ]
+
+
+def _numpy(weights: Float[Tensor, "L H T S"]) -> Float[np.ndarray, "L H T S"]:
+    wide = torch.promote_types(weights.dtype, torch.float32)  # NumPy has no bfloat16
+    array: Float[np.ndarray, "L H T S"] = weights.to("cpu", wide).numpy()
+    return array

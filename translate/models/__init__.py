@@ -1,0 +1,1 @@
+"""The model families, each a file, and the contract they all satisfy."""

@@ -1,0 +1,48 @@
+"""Dropout that is cheap on a CPU: one random byte an element instead of one random double."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class _ByteDropout(torch.autograd.Function):
+    """y = x · keep / share; keeps only the boolean mask for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dropped: int) -> Tensor:
+        keep = torch.empty(x.shape, dtype=torch.uint8, device=x.device).random_(0, 256) >= dropped
+        ctx.save_for_backward(keep)
+        ctx.scale = 256 / (256 - dropped)
+        return (x * keep).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (keep,) = ctx.saved_tensors
+        return (gradient * keep).mul_(ctx.scale), None
+
+
+class Dropout(nn.Module):
+    """Srivastava et al. 2014.
+
+    On a CPU the rate is rounded to the nearest 1/256, and the scale follows the rounded rate, so
+    that the expectation is exact.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        if not self.training or self.p == 0:
+            return x
+        if x.device.type != "cpu":
+            return F.dropout(x, self.p)
+        return _ByteDropout.apply(x, round(self.p * 256))  # type: ignore[no-any-return, no-untyped-call]
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"

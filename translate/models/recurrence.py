@@ -1,0 +1,110 @@
+"""Recurrent layers that padding cannot touch, over whole sequences or a token at a time."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from translate.models.dropout import Dropout
+from translate.models.stack import Stack
+
+# One tensor (layers, N, D) for a GRU, two (hidden and cell) for an LSTM.
+RecurrentState = tuple[Tensor, ...]
+
+
+class Recurrence(nn.Module):
+    """A stack of GRU (Cho et al. 2014) or LSTM (Hochreiter & Schmidhuber 1997) layers."""
+
+    def __init__(
+        self, *, cell: str, input_size: int, hidden_size: int, num_layers: int, dropout: float
+    ) -> None:
+        super().__init__()
+        kind: type[nn.LSTM | nn.GRU] = nn.LSTM if cell == "lstm" else nn.GRU
+        self.layers: Stack[nn.LSTM | nn.GRU] = Stack(
+            kind(input_size if layer == 0 else hidden_size, hidden_size, batch_first=True)
+            for layer in range(num_layers)
+        )
+        self.dropout = Dropout(dropout)
+        self.hidden_size = hidden_size
+        self.num_states = 2 if cell == "lstm" else 1
+
+    def zeros(self, like: Float[Tensor, "B *rest"]) -> RecurrentState:
+        """The state before anything was read."""
+        shape = (len(self.layers), like.shape[0], self.hidden_size)
+        return tuple(like.new_zeros(shape) for _ in range(self.num_states))
+
+    def forward(
+        self, x: Float[Tensor, "B T I"], state: RecurrentState
+    ) -> tuple[Float[Tensor, "B T D"], RecurrentState]:
+        """Read a sequence from `state` on: the top layer's outputs, and the state after it."""
+        after = []
+        # float32: autocast would take CUDA's recurrence to float16, and the CPU's off oneDNN
+        with torch.autocast(x.device.type, enabled=False):
+            x = x.to(state[0].dtype)
+            for index, layer in enumerate(self.layers):
+                before = tuple(part[index : index + 1].contiguous() for part in state)
+                x, last = layer(
+                    self.dropout(x) if index else x, before if len(before) > 1 else before[0]
+                )
+                after.append(last if isinstance(last, tuple) else (last,))
+        return x, tuple(torch.cat(parts) for parts in zip(*after, strict=True))
+
+
+def reverse_each(x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
+    """Each sentence backwards by its own length; padding stays at the end."""
+    lengths = mask.sum(1, keepdim=True)
+    position = torch.arange(x.shape[1], device=x.device)
+    mirrored = torch.where(mask, lengths - 1 - position, position)
+    return x.gather(1, mirrored[:, :, None].expand_as(x))
+
+
+class BidirectionalLayer(nn.Module):
+    """Forwards and backwards side by side. Each direction meets padding only after the sentence."""
+
+    def __init__(self, *, cell: str, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.forwards, self.backwards = (
+            Recurrence(
+                cell=cell, input_size=input_size, hidden_size=hidden_size, num_layers=1, dropout=0.0
+            )
+            for _ in range(2)
+        )
+
+    def forward(
+        self, x: Float[Tensor, "B S I"], mask: Bool[Tensor, "B S"]
+    ) -> Float[Tensor, "B S D"]:
+        ahead, _ = self.forwards(x, self.forwards.zeros(x))
+        back, _ = self.backwards(reverse_each(x, mask), self.backwards.zeros(x))
+        return torch.cat((ahead, reverse_each(back, mask)), dim=-1)
+
+
+class BidirectionalEncoder(nn.Module):
+    """Bahdanau et al. 2015, section 3.2: h_i = [forwards_i ; backwards_i], layer upon layer."""
+
+    def __init__(
+        self, *, cell: str, input_size: int, hidden_size: int, num_layers: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.width = hidden_size // 2
+        self.layers: Stack[BidirectionalLayer] = Stack(
+            BidirectionalLayer(
+                cell=cell,
+                input_size=input_size if index == 0 else hidden_size,
+                hidden_size=self.width,
+            )
+            for index in range(num_layers)
+        )
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self, x: Float[Tensor, "B S I"], mask: Bool[Tensor, "B S"]
+    ) -> tuple[Float[Tensor, "B S D"], list[Float[Tensor, "B D"]]]:
+        """All states of the top layer, and each layer's summary of the whole sentence."""
+        last = mask.sum(1) - 1
+        summaries = []
+        for index, layer in enumerate(self.layers):
+            x = layer(self.dropout(x) if index else x, mask)
+            ends = x[torch.arange(len(x), device=x.device), last, : self.width]
+            summaries.append(torch.cat((ends, x[:, 0, self.width :]), dim=-1))
+        return x, summaries

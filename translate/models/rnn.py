@@ -1,0 +1,257 @@
+"""Recurrent encoder-decoders: a fixed vector, Bahdanau's attention, Luong's attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+
+from translate.attention.alignment import SCORES, attend
+from translate.models.dropout import Dropout
+from translate.models.recurrence import BidirectionalEncoder, Recurrence, RecurrentState
+from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step
+from translate.models.stack import Stack
+
+Rate = Annotated[float, Field(ge=0, lt=1)]
+
+
+@dataclass(frozen=True)
+class RNNMemory(Memory):
+    """The encoder's states, what the score needs of them, and a summary per layer."""
+
+    keys: Float[Tensor, "B S A"] | None
+    summary: Float[Tensor, "L B D"]
+
+    def at(self, sentences: Int[Tensor, "C"]) -> RNNMemory:
+        """These sentences, in this order."""
+        return RNNMemory(
+            self.states.index_select(0, sentences),
+            self.mask.index_select(0, sentences),
+            None if self.keys is None else self.keys.index_select(0, sentences),
+            self.summary.index_select(1, sentences),
+        )
+
+
+@dataclass(frozen=True)
+class RNNState:
+    """s_{t-1} of every hypothesis, and the attentional vector it ended in (input feeding)."""
+
+    memory: RNNMemory
+    recurrent: RecurrentState  # each (L, N, D)
+    attentional: Float[Tensor, "N D"]
+
+    def select(self, hypotheses: Int[Tensor, "M"]) -> RNNState:
+        return replace(
+            self,
+            recurrent=tuple(part.index_select(1, hypotheses) for part in self.recurrent),
+            attentional=self.attentional.index_select(0, hypotheses),
+        )
+
+    def keep(self, sentences: Int[Tensor, "C"]) -> RNNState:
+        beam = len(self.attentional) // len(self.memory.mask)
+        rows = (sentences[:, None] * beam + torch.arange(beam, device=sentences.device)).flatten()
+        return replace(self.select(rows), memory=self.memory.at(sentences))
+
+
+class RNN(Seq2Seq):
+    """A bidirectional encoder and a recurrent decoder.
+
+    `attention=none` is the fixed context vector c = h_T of Cho et al. 2014 and Sutskever et al.
+    2014. `query=previous` asks with s_{t-1} before the step and feeds the context into it
+    (Bahdanau et al. 2015); `query=current` asks with s_t after it (Luong et al. 2015). With
+    `input_feeding` the attentional vector of the last step enters the next (Luong, section 3.3).
+    """
+
+    def __init__(
+        self,
+        *,
+        source_vocab_size: int,
+        target_vocab_size: int,
+        cell: Literal["gru", "lstm"],
+        embedding_size: PositiveInt,
+        hidden_size: PositiveInt,
+        encoder_layers: PositiveInt,
+        decoder_layers: PositiveInt,
+        attention: Literal["none", "additive", "dot", "general", "concat"],
+        attention_size: PositiveInt,
+        query: Literal["previous", "current"],
+        input_feeding: bool,
+        bridge: Literal["none", "linear"],
+        tied_embeddings: Literal["all", "decoder", "none"],
+        dropout: Rate,
+    ) -> None:
+        super().__init__(source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
+        self.source_embedding = nn.Embedding(source_vocab_size, embedding_size)
+        self.target_embedding = nn.Embedding(target_vocab_size, embedding_size)
+        self.encoder = BidirectionalEncoder(
+            cell=cell, input_size=embedding_size, hidden_size=hidden_size,
+            num_layers=encoder_layers, dropout=dropout,
+        )  # fmt: skip
+        self.bridge: Stack[nn.Linear] = Stack(
+            nn.Linear(hidden_size, hidden_size)
+            for _ in range(decoder_layers if bridge == "linear" else 0)
+        )
+        self.score = None if attention == "none" else SCORES[attention](
+            query_size=hidden_size, memory_size=hidden_size, attention_size=attention_size
+        )  # fmt: skip
+        self.query, self.input_feeding = query, input_feeding
+        reads_context = attention == "none" or query == "previous"
+        self.decoder = Recurrence(
+            cell=cell,
+            input_size=embedding_size * (1 + input_feeding) + hidden_size * reads_context,
+            hidden_size=hidden_size, num_layers=decoder_layers, dropout=dropout,
+        )  # fmt: skip
+        # as wide as an embedding, so that the output can be tied to the embeddings
+        self.W_c = nn.Linear(2 * hidden_size, embedding_size, bias=False)
+        self.output = nn.Linear(embedding_size, target_vocab_size)
+        self.dropout = Dropout(dropout)
+        self._initialise(tied_embeddings)
+
+    @classmethod
+    def problems(cls, options: Mapping[str, Any]) -> list[str]:
+        found = []
+        if options["hidden_size"] % 2:
+            found.append(
+                f"hidden_size {options['hidden_size']} cannot be halved between the encoder's two "
+                "directions (model.hidden_size): make it even"
+            )
+        if options["encoder_layers"] < options["decoder_layers"]:
+            found.append(
+                f"{options['decoder_layers']} decoder layers start from as many encoder layers, "
+                f"but there are {options['encoder_layers']} (model.encoder_layers)"
+            )
+        if options["attention"] == "none" and options["input_feeding"]:
+            found.append(
+                "input feeding hands on the attentional vector, but model.attention=none makes "
+                "none: model.input_feeding=false"
+            )
+        sizes = options.get("source_vocab_size"), options.get("target_vocab_size")
+        if options["tied_embeddings"] == "all" and sizes[0] != sizes[1]:
+            found.append(
+                f"source and target vocabularies differ ({sizes[0]} and {sizes[1]} pieces), so "
+                "their embeddings cannot be tied: model.tied_embeddings=decoder or "
+                "tokenizer.joint=true"
+            )
+        return found
+
+    def _initialise(self, tied: str) -> None:
+        """Xavier for matrices, orthogonal recurrences, as in Bahdanau et al. 2015, B.1."""
+        for name, parameter in self.named_parameters():
+            if parameter.dim() < 2:
+                nn.init.zeros_(parameter)
+            elif "weight_hh" in name:
+                for gate in parameter.data.chunk(len(parameter) // parameter.shape[1]):
+                    nn.init.orthogonal_(gate)
+            elif "embedding" in name:
+                nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5)
+            else:
+                nn.init.xavier_uniform_(parameter)
+        if tied in ("all", "decoder"):
+            self.output.weight = self.target_embedding.weight
+        if tied == "all":
+            self.source_embedding.weight = self.target_embedding.weight
+
+    def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]) -> RNNMemory:
+        embedded = self.dropout(self.source_embedding(source))
+        states, summaries = self.encoder(embedded, source_mask)
+        states = self.dropout(states)
+        keys = None if self.score is None else self.score.keys(states)
+        return RNNMemory(states, source_mask, keys, torch.stack(summaries))
+
+    def start(self, memory: RNNMemory) -> RNNState:  # type: ignore[override]  # its own memory
+        """s_0 = tanh(W_s h_T) (Bahdanau et al. 2015, A.2.2), or h_T itself without a bridge."""
+        hidden = memory.summary[-len(self.decoder.layers) :]
+        if self.bridge:
+            pairs = zip(self.bridge, hidden, strict=True)
+            hidden = torch.stack([torch.tanh(linear(layer)) for linear, layer in pairs])
+        hidden = hidden.to(memory.states.dtype)
+        others = self.decoder.zeros(memory.states)[1:]  # an LSTM's cell starts empty
+        nothing = hidden.new_zeros(hidden.shape[1], self.W_c.out_features)
+        return RNNState(memory, (hidden, *others), nothing)
+
+    def decode(
+        self,
+        target_in: Int[Tensor, "B T"],
+        target_mask: Bool[Tensor, "B T"],
+        memory: RNNMemory,  # type: ignore[override]
+        *,
+        need_alignment: bool = False,
+    ) -> Decoded:
+        embedded = self.dropout(self.target_embedding(target_in))
+        state = self.start(memory)
+        if self._whole_target_at_once:
+            hidden, _, weights = self._advance(embedded, state)
+        else:
+            steps = []
+            for token in embedded.split(1, dim=1):
+                hidden, state, weights = self._advance(token, state)
+                steps.append((hidden, weights))
+            hidden = torch.cat([hidden for hidden, _ in steps], dim=1)
+            weights = torch.cat([weights for _, weights in steps if weights is not None], dim=1)
+        alignment = weights[:, None, None] if need_alignment and weights is not None else None
+        return Decoded(hidden, alignment)
+
+    def decode_step(
+        self,
+        tokens: Int[Tensor, "N"],
+        state: RNNState,  # type: ignore[override]  # each family steps its own state
+        *,
+        need_alignment: bool = False,
+    ) -> Step:
+        embedded = self.dropout(self.target_embedding(tokens))[:, None]
+        hidden, after, weights = self._advance(embedded, state)
+        alignment = weights[:, None] if need_alignment and weights is not None else None
+        return Step(hidden[:, 0], after, alignment)
+
+    @property
+    def _whole_target_at_once(self) -> bool:
+        """Nothing the attention finds enters the recurrence, so that it can run ahead of it."""
+        return self.score is None or (self.query == "current" and not self.input_feeding)
+
+    def _advance(
+        self, embedded: Float[Tensor, "N T E"], state: RNNState
+    ) -> tuple[Float[Tensor, "N T E"], RNNState, Float[Tensor, "N T S"] | None]:
+        """Read T tokens: one, where what the attention finds enters the recurrence."""
+        inputs = [embedded]
+        context = weights = None
+        if self.score is None:
+            context = self._fixed_context(embedded, state.memory)
+            inputs.append(context)
+        elif self.query == "previous":
+            context, weights = self._attend(state.recurrent[0][-1][:, None], state.memory)
+            inputs.append(context)
+        if self.input_feeding:
+            inputs.append(state.attentional[:, None])
+        s, recurrent = self.decoder(torch.cat(inputs, dim=-1), state.recurrent)
+        if context is None:
+            context, weights = self._attend(s, state.memory)
+        # Luong et al. 2015, eq. 5:  h̃_t = tanh(W_c [c_t ; s_t])
+        attentional = torch.tanh(self.W_c(torch.cat((context, self.dropout(s)), dim=-1)))
+        attentional = self.dropout(attentional)
+        after = replace(state, recurrent=recurrent, attentional=attentional[:, -1])
+        return attentional, after, weights
+
+    def _attend(
+        self, query: Float[Tensor, "N T Q"], memory: RNNMemory
+    ) -> tuple[Float[Tensor, "N T D"], Float[Tensor, "N T S"]]:
+        """c_t for each query; the hypotheses of a sentence ask one memory."""
+        assert self.score is not None
+        assert memory.keys is not None
+        rows, length, _ = query.shape
+        queries = query.reshape(len(memory.mask), -1, query.shape[-1])  # (B, n·T, Q)
+        context, weights = attend(self.score(queries, memory.keys), memory.mask, memory.states)
+        return context.reshape(rows, length, -1), weights.reshape(rows, length, -1)
+
+    @staticmethod
+    def _fixed_context(
+        embedded: Float[Tensor, "N T E"], memory: RNNMemory
+    ) -> Float[Tensor, "N T D"]:
+        """c = h_T at every step (Cho et al. 2014, eq. 5)."""
+        c = memory.summary[-1].to(embedded.dtype)
+        rows, length, _ = embedded.shape
+        return c.repeat_interleave(rows // len(c), dim=0)[:, None].expand(-1, length, -1)

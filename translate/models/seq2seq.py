@@ -1,0 +1,103 @@
+"""The contract every model satisfies; training and search know nothing else of a model.
+
+Shape letters, used throughout the package:
+B batch (sentences), S source length, T target length, D model size, H heads, L layers, K key size,
+V vocabulary, N hypotheses (B × beam, sentence-major: rows b·n … b·n+n-1 belong to sentence b).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, Self
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the encoder leaves for the decoder. A family may add fields in a subclass."""
+
+    states: Float[Tensor, "B S D"]
+    mask: Bool[Tensor, "B S"]  # True = a real source token
+
+
+class Decoded(NamedTuple):
+    """The decoder's answer for whole target sentences."""
+
+    hidden: Float[Tensor, "B T D"]
+    alignment: Float[Tensor, "B L H T S"] | None
+
+
+class DecoderState(Protocol):
+    """What a decoder remembers between two steps. A state handed on must not be used again."""
+
+    def select(self, hypotheses: Int[Tensor, "M"]) -> Self:
+        """Rows to go on with, each by its present index: expands to a beam, prunes, reorders.
+
+        Rows stay sentence-major and every sentence keeps the same number of them; the memory is
+        not copied per hypothesis.
+        """
+
+    def keep(self, sentences: Int[Tensor, "C"]) -> Self:
+        """Drop all sentences but these: finished ones leave the batch."""
+
+
+class Step(NamedTuple):
+    """The decoder's answer for one token of every hypothesis."""
+
+    hidden: Float[Tensor, "N D"]
+    state: DecoderState
+    alignment: Float[Tensor, "N L H S"] | None
+
+
+class Seq2Seq(nn.Module, ABC):
+    """An encoder-decoder. `decode` over a whole target equals repeated `decode_step`.
+
+    The source ends with </s>; `target_in` begins with <s>. Nothing is kept on the module between
+    calls. `hidden` goes through `project` (the vocabulary) only where it is wanted.
+    """
+
+    output: nn.Linear  # hidden → vocabulary: weight (V, D)
+
+    def __init__(self, *, source_vocab_size: int, target_vocab_size: int) -> None:
+        super().__init__()
+        self.source_vocab_size = source_vocab_size
+        self.target_vocab_size = target_vocab_size
+
+    @classmethod
+    def problems(cls, options: Mapping[str, Any]) -> list[str]:
+        """What is wrong with a combination of options, one line each (types are checked before)."""
+        return []
+
+    @abstractmethod
+    def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]) -> Memory:
+        """Read the source, once a sentence."""
+
+    @abstractmethod
+    def decode(
+        self,
+        target_in: Int[Tensor, "B T"],
+        target_mask: Bool[Tensor, "B T"],
+        memory: Memory,
+        *,
+        need_alignment: bool = False,
+    ) -> Decoded:
+        """Teacher forcing: `hidden[:, t]` predicts the token after `target_in[:, t]`."""
+
+    @abstractmethod
+    def start(self, memory: Memory) -> DecoderState:
+        """The state before the first token, one hypothesis a sentence."""
+
+    @abstractmethod
+    def decode_step(
+        self, tokens: Int[Tensor, "N"], state: DecoderState, *, need_alignment: bool = False
+    ) -> Step:
+        """Read one token of every hypothesis."""
+
+    def project(self, hidden: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows V"]:
+        """Logits over the target vocabulary."""
+        logits: Tensor = self.output(hidden)
+        return logits

@@ -1,0 +1,5 @@
+"""Pictures of attention and of training, as files and in the terminal.
+
+`attention` draws heatmaps, `curves` the learning curves, `terminal` a heatmap out of characters.
+Importing any of them is cheap: matplotlib and rich are loaded by the first picture.
+"""

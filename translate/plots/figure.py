@@ -1,0 +1,229 @@
+"""What all figures share: fonts that have the glyphs, one colour scale, byte-equal files.
+
+Figures are built from matplotlib's objects, without pyplot, and saved under matplotlib's own
+defaults, so that neither a display nor a personal matplotlibrc changes a picture.
+
+Right-to-left words are ordered and shaped by matplotlib (3.11 or newer, through libraqm), each for
+itself; the axis still runs from left to right, in the order of the tokens. An SVG holds its labels
+as text, so there the viewer's fonts and shaping count.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import unicodedata
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from translate.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.colors import ListedColormap
+    from matplotlib.figure import Figure
+
+log = logging.getLogger(__name__)
+
+DOTS_PER_INCH = 200
+MOST_DOTS = 6000  # a side: beyond, a grid of long sentences would need gigabytes to draw
+INK = "#222222"
+BLUE = "#1f5fa8"
+LONGEST_LABEL = 24  # characters
+
+# Metadata that would change from one run to the next, by file type.
+UNDATED: dict[str, dict[str, None]] = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+
+# Families of wide coverage and neutral look, in this order; the first comes with matplotlib.
+FAMILIES = (
+    "DejaVu Sans",
+    "Noto Sans",
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans Arabic",
+    "Noto Sans Hebrew",
+    "Noto Sans Devanagari",
+    "Noto Sans Thai",
+    "WenQuanYi Micro Hei",
+    "Hiragino Sans",
+    "PingFang SC",
+    "Microsoft YaHei",
+    "Malgun Gothic",
+    "Arial Unicode MS",
+)
+
+# Fonts that claim characters they do not show: a box for each, and TeX's with their own encodings.
+NO_TEXT_FONTS = ("Last Resort", "cm")
+
+# Ottosson 2020, "A perceptual color space for image processing".
+OKLAB_TO_CONES = np.array(
+    [
+        [1.0, 0.3963377774, 0.2158037573],
+        [1.0, -0.1055613458, -0.0638541728],
+        [1.0, -0.0894841775, -1.2914855480],
+    ]
+)
+CONES_TO_RGB = np.array(
+    [
+        [4.0767416621, -3.3077115913, 0.2309699292],
+        [-1.2684380046, 2.6097574011, -0.3413193965],
+        [-0.0041960863, -0.7034186147, 1.7076147010],
+    ]
+)
+
+
+@contextmanager
+def defaults() -> Iterator[None]:
+    """Draw and save under matplotlib's own settings, whatever was set before; also a decorator.
+
+    matplotlib keeps settings in one place for a process: do not draw in two threads at once.
+    """
+    import matplotlib
+
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        matplotlib.rcdefaults()
+        # text stays text in an SVG: it can be searched, and a viewer may have more fonts
+        matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "translate"})
+        # `families` has said it better
+        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
+        yield
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG, SVG or PDF, by the suffix; under `defaults`, equal bytes each time.
+
+    Raises:
+        UserError: another suffix, or a path that cannot be written.
+    """
+    kind = file_type(path)
+    buffer = io.BytesIO()
+    figure.savefig(
+        buffer,
+        format=kind[1:],
+        dpi=min(DOTS_PER_INCH, MOST_DOTS / max(figure.get_size_inches())),
+        bbox_inches="tight",
+        pad_inches=0.08,
+        metadata=UNDATED[kind],
+    )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(buffer.getvalue())
+    except OSError as error:
+        raise UserError(f"cannot write the picture {path}: {error.strerror or error}") from error
+
+
+def file_type(path: Path) -> str:
+    """The suffix in lower case, if it is one that can be written.
+
+    Raises:
+        UserError: it is not.
+    """
+    kind = path.suffix.lower()
+    if kind not in UNDATED:
+        raise UserError(
+            f"cannot tell the picture's format from {path.name!r}: "
+            f"end the name in {', '.join(UNDATED)}"
+        )
+    return kind
+
+
+def text_style(texts: Iterable[str]) -> dict[str, Any]:
+    """Keyword arguments for texts from data: fonts that cover them, `$` and `_` taken literally."""
+    fonts = [*families("".join(texts)), "sans-serif"]  # the last for SVG viewers without the others
+    return {"family": fonts, "parse_math": False, "color": INK}
+
+
+def label(text: str) -> str:
+    """A token as an axis shows it: controls escaped, cut where it would crowd out the picture."""
+    shown = "".join(
+        character.encode("unicode_escape").decode()
+        if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
+        else character
+        for character in text
+    )
+    return shown if len(shown) <= LONGEST_LABEL else shown[: LONGEST_LABEL - 1] + "…"
+
+
+def families(text: str) -> tuple[str, ...]:
+    """The installed font families that cover a text together, the preferred ones first.
+
+    Characters that no font has are named in a warning, and matplotlib draws a box for each.
+    """
+    return _families(frozenset(text) - {" "})
+
+
+@cache
+def _families(characters: frozenset[str]) -> tuple[str, ...]:
+    chosen = [FAMILIES[0]]
+    missing = {c for c in characters if unicodedata.category(c) not in ("Cf", "Mn", "Cc")}
+    missing -= _coverage(FAMILIES[0])
+    for family in _candidates():
+        if not missing:
+            break
+        if found := missing & _coverage(family):
+            chosen.append(family)
+            missing -= found
+    if missing:
+        shown = ", ".join(f"{c} (U+{ord(c):04X})" for c in sorted(missing)[:20])
+        log.warning(
+            "no installed font has %d of the characters in a picture: %s; "
+            "install one that has, such as Noto Sans CJK",
+            len(missing),
+            shown + (", …" if len(missing) > 20 else ""),
+        )
+    return tuple(chosen)
+
+
+def _candidates() -> Sequence[str]:
+    """Installed families of upright regular text, the preferred ones first, the others by name."""
+    from matplotlib.font_manager import fontManager
+
+    installed = {
+        entry.name
+        for entry in fontManager.ttflist
+        if entry.style == "normal"
+        and entry.weight in (400, "normal", "regular")
+        and not entry.name.startswith(NO_TEXT_FONTS)
+    }
+    preferred = [family for family in FAMILIES if family in installed]
+    return preferred + sorted(installed.difference(preferred))
+
+
+@cache
+def _coverage(family: str) -> frozenset[str]:
+    """The characters that a family's regular face has glyphs for."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    # a list: a lone string would be read as a fontconfig pattern, where `-` has a meaning
+    font = get_font(findfont(FontProperties(family=[family])))
+    return frozenset(map(chr, font.get_charmap()))
+
+
+@cache
+def single_hue() -> ListedColormap:
+    """White to dark blue, one hue, lightness falling evenly with the value.
+
+    Even steps in OKLab's lightness make equal differences of weight look equally large, in grey
+    print too.
+    """
+    from matplotlib.colors import ListedColormap
+
+    share = np.linspace(0, 1, 256)
+    lightness = 1 - 0.68 * share
+    chroma = (
+        0.3 * share * (1.33 - share)
+    )  # as colourful as sRGB allows along the way, without clipping
+    hue = np.deg2rad(255)
+    lab = np.stack([lightness, chroma * np.cos(hue), chroma * np.sin(hue)], axis=-1)  # (256, 3)
+    linear = np.clip((lab @ OKLAB_TO_CONES.T) ** 3 @ CONES_TO_RGB.T, 0, 1)
+    gamma = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+    return ListedColormap(gamma, name="single-hue blue")

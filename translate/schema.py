@@ -1,0 +1,169 @@
+"""What a node of the configuration may hold, read from the signature that will receive it.
+
+Every node of `conf/` is the keyword arguments of one callable, so its signature is its schema: the
+names are the valid keys, the annotations their types and ranges. Annotate with pydantic's
+vocabulary::
+
+    class Transformer(Seq2Seq):
+        def __init__(self, *, d_model: PositiveInt, dropout: Annotated[float, Field(ge=0, lt=1)],
+                     norm: Literal["pre", "post"]) -> None: ...
+
+    problems(Transformer, {"d_model": 0, "nrom": "pre", "dropout": 0.1}, "model")
+    # ["model.d_model = 0: must be greater than 0",
+    #  "model.nrom is not a key; did you mean model.norm?",
+    #  "model.norm is missing"]
+
+A parameter without a default must stand in the YAML, which is where defaults belong.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import typing
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import PurePath
+from types import SimpleNamespace
+from typing import Any, NotRequired
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from translate.errors import UserError
+from translate.wording import listing, nearest
+
+__all__ = ["check", "keys", "nearest", "problems"]
+
+Schema = Callable[..., Any] | type[BaseModel]
+
+
+def problems(
+    schema: Schema, values: Mapping[str, Any], where: str, *, supplied: Collection[str] = ()
+) -> list[str]:
+    """Every problem of one configuration node, one line each; an empty list when there is none.
+
+    Args:
+        schema: a function, a class (its constructor counts) or a pydantic model. Of a signature
+        only the
+            keyword-only parameters are configuration.
+        values: the node, as plain containers. where: the node's place in the configuration
+        (`model`), written before every key. supplied: parameters that the program itself supplies
+        (a vocabulary size): not keys of the node.
+
+    Types are strict: `"8"` and `8.5` are no integers, `true` is no number; an integer will do as a
+    float.
+    """
+    try:
+        # as JSON: strict there still takes a list for a tuple and text for a path, YAML's only ways
+        _adapter(schema, supplied).validate_json(
+            json.dumps(dict(values), default=_plain), strict=True
+        )
+    except ValidationError as error:
+        return _lines(error, schema, values, where, supplied)
+    return []
+
+
+def check(found: Iterable[str]) -> None:
+    """Raise one UserError that lists all problems found, if any."""
+    if lines := list(found):
+        raise UserError(listing(lines))
+
+
+def keys(schema: Schema, *, supplied: Collection[str] = ()) -> list[str]:
+    """The keys a node for `schema` may have, in the order of the signature."""
+    if _is_model(schema):
+        return list(schema.model_fields)
+    return [name for name in _parameters(schema) if name not in supplied]
+
+
+def _is_model(schema: Any) -> typing.TypeGuard[type[BaseModel]]:
+    return inspect.isclass(schema) and issubclass(schema, BaseModel)
+
+
+def _parameters(schema: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    parameters = inspect.signature(schema).parameters.values()
+    return {p.name: p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def _hints(schema: Callable[..., Any]) -> dict[str, Any]:
+    """The types of keyword-only parameters; other types may exist for type checkers alone."""
+    function = inspect.unwrap(schema.__init__ if inspect.isclass(schema) else schema)
+    names = _parameters(schema)
+    wanted = {name: hint for name, hint in function.__annotations__.items() if name in names}
+    return typing.get_type_hints(
+        SimpleNamespace(__annotations__=wanted), function.__globals__, include_extras=True
+    )
+
+
+def _adapter(schema: Schema, supplied: Collection[str]) -> TypeAdapter[Any]:
+    if _is_model(schema):
+        return TypeAdapter(schema)
+    hints = _hints(schema)
+    fields = {
+        name: hints.get(name, Any) if p.default is p.empty else NotRequired[hints.get(name, Any)]
+        for name, p in _parameters(schema).items()
+        if name not in supplied
+    }
+    # a TypedDict rather than a model: a key may be called anything, `copy` or `model_size` too
+    node = TypedDict("node", fields)  # type: ignore[misc]  # fields are known at run time only
+    node.__pydantic_config__ = ConfigDict(  # type: ignore[attr-defined]
+        extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False
+    )
+    return TypeAdapter(node)
+
+
+def _lines(
+    error: ValidationError,
+    schema: Schema,
+    values: Mapping[str, Any],
+    where: str,
+    supplied: Collection[str],
+) -> list[str]:
+    """pydantic's errors as lines; those of one value (one a branch of a union) share a line."""
+    reasons: dict[str, list[str]] = {}
+    for item in error.errors(include_url=False):
+        path, value = _descend(values, item["loc"])
+        place = ".".join(filter(None, [where, *path]))
+        if item["type"] == "missing":
+            line = f"{'.'.join(filter(None, [place, str(item['loc'][-1])]))} is missing"
+            reasons[line] = []
+        elif item["type"] == "extra_forbidden":
+            siblings = _siblings(schema, path[:-1], supplied)
+            hint = nearest(path[-1], siblings, prefix=place.removesuffix(path[-1]))
+            reasons[f"{place} is not a key{hint}"] = []
+        else:
+            line = f"{place} = {_shown(value)}: " if path else f"{place}: "
+            reason = item["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
+            reasons.setdefault(line, []).append(reason)
+    return [line + " or ".join(dict.fromkeys(why)) for line, why in reasons.items()]
+
+
+def _descend(values: Any, location: Iterable[int | str]) -> tuple[list[str], Any]:
+    """The part of an error's location that is a place in `values`; the rest names branches."""
+    path: list[str] = []
+    for step in location:
+        try:
+            values = values[step]
+        except (LookupError, TypeError):
+            break
+        path.append(str(step))
+    return path, values
+
+
+def _siblings(schema: Schema, path: Iterable[str], supplied: Collection[str]) -> list[str]:
+    for step in path:
+        field = schema.model_fields.get(step) if _is_model(schema) else None
+        annotation = field.annotation if field else _hints(schema).get(step)
+        if not _is_model(annotation):
+            return []
+        schema = annotation
+    return keys(schema, supplied=supplied)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, PurePath) else repr(value)

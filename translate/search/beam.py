@@ -1,0 +1,200 @@
+"""Beam search: the best few hypotheses side by side, for many sentences at once.
+
+A hypothesis that takes </s> leaves its beam and its place with it, so the beam of a sentence
+shrinks from `beam_size` to nothing. That makes a beam of one equal greedy search under every length
+penalty, and bounds the work. A sentence ends sooner when none of its open hypotheses can still
+enter the n best.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import NonNegativeFloat, PositiveInt
+from torch import Tensor
+
+from translate.errors import UserError
+from translate.models.seq2seq import Seq2Seq
+from translate.search.hypothesis import Hypothesis
+from translate.search.scoring import PENALTIES, LengthPenalty, best_next, length_limits
+from translate.search.tree import ROOT, Nodes, Tree
+from translate.vocabulary import BOS, EOS
+
+DEAD = -math.inf  # the log-probability of a row that holds no hypothesis
+ROUNDED_UP = 1 + 1e-6  # keeps the bound of early stopping a bound in float32
+
+
+@dataclass(frozen=True)
+class Beam:
+    """The open hypotheses, best first, of the sentences still in the batch.
+
+    n is the widest beam among them; narrower ones end with DEAD rows.
+    """
+
+    sentences: Int[Tensor, "B"]  # index in the whole batch
+    limits: Int[Tensor, "B"]  # the most tokens each translation may have
+    longest_penalty: Float[Tensor, "B"]  # the length penalty at that length
+    places: Int[Tensor, "B"]  # of the beam, not yet taken by finished hypotheses
+    kept: Float[Tensor, "B n_best"]  # the best finished scores so far, -inf for none
+    nodes: Int[Tensor, "B n"]
+    tokens: Int[Tensor, "B n"]  # the last of each hypothesis
+    log_probs: Float[Tensor, "B n"]  # of the whole hypothesis
+
+    def keep(self, sentences: Int[Tensor, "C"]) -> Beam:
+        """The beams of these sentences alone."""
+        return Beam(*(getattr(self, field.name)[sentences] for field in fields(self)))
+
+
+class Extensions(NamedTuple):
+    """The m likeliest extensions of each sentence's hypotheses, best first."""
+
+    rows: Int[Tensor, "B m"]  # of the batch: which hypothesis is extended
+    tokens: Int[Tensor, "B m"]
+    token_log_probs: Float[Tensor, "B m"]
+    log_probs: Float[Tensor, "B m"]  # of the whole hypothesis; DEAD beyond the sentence's places
+    scores: Float[Tensor, "B m"]  # of those that end, -inf for the others
+
+
+class BeamSearch:
+    """Up to `n_best` hypotheses a sentence, all different, best first.
+
+    A translation has at most max_length_ratio · source length + max_length_offset tokens. The
+    score is log P / penalty: `none` 1, `average` the length |Y| with </s>, `gnmt`
+    ((5 + |Y|) / 6)^alpha (Wu et al. 2016, eq. 14; alpha counts for `gnmt` alone).
+    """
+
+    def __init__(
+        self,
+        *,
+        beam_size: PositiveInt,
+        length_penalty: LengthPenalty,
+        alpha: NonNegativeFloat,
+        n_best: PositiveInt,
+        max_length_ratio: NonNegativeFloat,
+        max_length_offset: PositiveInt,
+    ) -> None:
+        if n_best > beam_size:
+            raise UserError(
+                f"n_best {n_best} is more than the beam holds ({beam_size}): raise "
+                "search.beam_size or lower search.n_best"
+            )
+        self.beam_size = beam_size
+        self.n_best = n_best
+        self.max_length_ratio = max_length_ratio
+        self.max_length_offset = max_length_offset
+        self._rule, self._alpha = PENALTIES[length_penalty], alpha
+
+    @torch.inference_mode()
+    def __call__(
+        self,
+        model: Seq2Seq,
+        source: Int[Tensor, "B S"],
+        source_mask: Bool[Tensor, "B S"],
+        *,
+        need_alignment: bool = False,
+    ) -> list[list[Hypothesis]]:
+        source_lengths = source_mask.sum(1).tolist()
+        limits = length_limits(source_lengths, self.max_length_ratio, self.max_length_offset)
+        beam = self._begin(torch.tensor(limits, device=source.device))
+        state = model.start(model.encode(source, source_mask))
+        tree = Tree()
+        for length in itertools.count():
+            step = model.decode_step(beam.tokens.flatten(), state, need_alignment=need_alignment)
+            extensions = self._extend(beam, model.project(step.hidden), length)
+            nodes = tree.grow(_nodes(beam, extensions), step.alignment)
+            going = self._prune(beam, nodes, extensions)
+            if going is None:
+                break
+            beam, rows, sentences = going
+            state = step.state.select(rows)
+            state = state if sentences is None else state.keep(sentences)
+        return tree.best(
+            self.n_best, penalty=self._penalty, limits=limits, source_lengths=source_lengths
+        )
+
+    def _penalty(self, length: int) -> float:
+        """What divides the log-probability of `length` tokens, </s> included."""
+        return self._rule(length, self._alpha)
+
+    def _begin(self, limits: Int[Tensor, "B"]) -> Beam:
+        """One hypothesis a sentence: the empty one."""
+        empty = torch.zeros_like(limits)[:, None]
+        longest = [self._penalty(limit + 1) * ROUNDED_UP for limit in limits.tolist()]
+        return Beam(
+            sentences=torch.arange(len(limits), device=limits.device),
+            limits=limits,
+            longest_penalty=torch.tensor(longest, device=limits.device),
+            places=torch.full_like(limits, self.beam_size),
+            kept=torch.full((len(limits), self.n_best), DEAD, device=limits.device),
+            nodes=empty + ROOT,
+            tokens=empty + BOS,
+            log_probs=empty.float(),
+        )
+
+    def _extend(self, beam: Beam, logits: Float[Tensor, "N V"], length: int) -> Extensions:
+        """The best continuations of hypotheses that have `length` tokens."""
+        sentences, width = beam.tokens.shape
+        ending = (beam.limits <= length).repeat_interleave(width)
+        best, choice = best_next(logits, self.beam_size, ending=ending)  # (N, K)
+        totals = (beam.log_probs.flatten()[:, None] + best).view(sentences, -1)  # (B, n·K)
+        log_probs, index = totals.topk(min(self.beam_size, totals.shape[1]))
+        ranks = torch.arange(log_probs.shape[1], device=index.device)
+        log_probs = log_probs.masked_fill(ranks >= beam.places[:, None], DEAD)
+        tokens = choice.view(sentences, -1).gather(1, index)
+        first = torch.arange(sentences, device=index.device) * width
+        return Extensions(
+            rows=first[:, None] + index // best.shape[1],
+            tokens=tokens,
+            token_log_probs=best.view(sentences, -1).gather(1, index),
+            log_probs=log_probs,
+            scores=torch.where(tokens == EOS, log_probs / self._penalty(length + 1), DEAD),
+        )
+
+    def _prune(
+        self, beam: Beam, nodes: Int[Tensor, "B m"], extensions: Extensions
+    ) -> tuple[Beam, Int[Tensor, "M"], Int[Tensor, "C"] | None] | None:
+        """The hypotheses to go on with, their rows, and their sentences unless that is all.
+
+        A hypothesis is dropped when it has ended, or when it cannot beat the worst kept score any
+        more: log P only falls and the penalty only grows, so log P / penalty at the length limit
+        bounds whatever it may become. None when nothing is left.
+        """
+        log_probs, scores = extensions.log_probs, extensions.scores
+        ended = scores > DEAD
+        kept = torch.cat([beam.kept, scores], dim=1).topk(self.n_best).values
+        hopeless = log_probs / beam.longest_penalty[:, None] <= kept[:, -1:]
+        alive = log_probs.masked_fill(ended | hopeless, DEAD)
+        counts = (alive > DEAD).sum(1).tolist()  # the one read from the device a step
+        if not any(counts):
+            return None
+        log_probs, order = alive.topk(max(counts))
+        pruned = replace(
+            beam,
+            places=beam.places - ended.sum(1),
+            kept=kept,
+            nodes=nodes.gather(1, order),
+            tokens=extensions.tokens.gather(1, order),
+            log_probs=log_probs,
+        )
+        rows = extensions.rows.gather(1, order).flatten()
+        if all(counts):
+            return pruned, rows, None
+        going = [sentence for sentence, count in enumerate(counts) if count]
+        sentences = torch.tensor(going, device=rows.device)
+        return pruned.keep(sentences), rows, sentences
+
+
+def _nodes(beam: Beam, extensions: Extensions) -> Nodes:
+    return Nodes(
+        sentences=beam.sentences[:, None].expand_as(extensions.tokens),
+        parents=beam.nodes.flatten()[extensions.rows],
+        rows=extensions.rows,
+        tokens=extensions.tokens,
+        log_probs=extensions.token_log_probs,
+        scores=extensions.scores,
+    )

@@ -1,0 +1,52 @@
+"""What a search returns, and what a search is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from translate.models.seq2seq import Seq2Seq
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation as token ids. T = len(tokens) + 1, for </s> is predicted too.
+
+    Attributes:
+        tokens: without <s> and </s>.
+        score: what ranks hypotheses: `log_prob` over the length penalty (greedy: `log_prob`).
+        log_prob: natural logarithm of P(tokens, </s> | source).
+        token_log_probs: the T summands of `log_prob`, </s> last.
+        alignment: the decoder's attention, when asked for and when the model has any.
+        finished: False where the length limit was reached, so that </s> was the only choice left;
+            its log-probability counts all the same.
+    """
+
+    tokens: tuple[int, ...]
+    score: float
+    log_prob: float
+    token_log_probs: tuple[float, ...]
+    alignment: Float[Tensor, "L H T S"] | None
+    finished: bool
+
+
+@runtime_checkable
+class Search(Protocol):
+    """Finds likely translations with nothing but the contract of `translate.models.seq2seq`."""
+
+    def __call__(
+        self,
+        model: Seq2Seq,
+        source: Int[Tensor, "B S"],
+        source_mask: Bool[Tensor, "B S"],
+        *,
+        need_alignment: bool = False,
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each of the B sentences, best first, at least one each.
+
+        `source` ends with </s> and `source_mask` is True at real tokens. The model is used in the
+        mode it is in: call `model.eval()` first.
+        """

@@ -1,0 +1,78 @@
+"""The best next tokens, how long a translation may get, and what its length costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from translate.vocabulary import BOS, EOS, PAD
+
+BLOCK = 64  # columns whose maximum stands for them; the fastest of 32 … 128 for 8,000 pieces
+
+LengthPenalty = Literal["none", "average", "gnmt"]
+
+PENALTIES: Mapping[LengthPenalty, Callable[[float, float], float]] = {
+    "none": lambda length, alpha: 1.0,
+    "average": lambda length, alpha: float(length),
+    "gnmt": lambda length, alpha: ((5 + length) / 6) ** alpha,  # Wu et al. 2016, eq. 14
+}
+"""Name → penalty(length with </s>, alpha), which divides a log-probability.
+
+None may fall as the length grows: early stopping relies on it.
+"""
+
+
+def length_limits(source_lengths: list[int], ratio: float, offset: int) -> list[int]:
+    """The most tokens of each translation: ratio · source length + offset, </s> never counted.
+
+    `source_lengths` are those of the model's input, which ends with </s>.
+    """
+    return [int(ratio * (length - 1) + offset) for length in source_lengths]
+
+
+def best_next(
+    logits: Float[Tensor, "N V"], count: int, *, ending: Bool[Tensor, "N"]
+) -> tuple[Float[Tensor, "N K"], Int[Tensor, "N K"]]:
+    """Log-probabilities and ids of the `count` likeliest next tokens, best first (K ≤ count).
+
+    Probabilities are those of the whole vocabulary, but <pad> and <s> are never chosen, and rows
+    that are `ending` have no choice but </s>.
+    """
+    # float32 at least: in bfloat16 a sum over 30 tokens keeps two digits. One fused kernel beats
+    # logsumexp, which takes four times as long on a CPU
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    log_probs = logits.log_softmax(dim=-1, dtype=wide)
+    log_probs[:, PAD] = log_probs[:, BOS] = -math.inf
+    best, tokens = top_k(log_probs, min(count, log_probs.shape[1]))
+    only = torch.full_like(best, -math.inf)
+    only[:, 0] = log_probs[:, EOS]
+    at_end = ending[:, None]
+    return torch.where(at_end, only, best), torch.where(at_end, EOS, tokens)
+
+
+def top_k(
+    values: Float[Tensor, "N V"], count: int
+) -> tuple[Float[Tensor, "N K"], Int[Tensor, "N K"]]:
+    """`values.topk(count)`, several times faster on long rows.
+
+    The `count` blocks with the highest maxima hold the `count` highest values, so only those
+    blocks (and the columns left over after the last whole block) are sorted.
+    """
+    blocks = values.shape[1] // BLOCK
+    if blocks <= 2 * count:
+        best, columns = values.topk(count)
+        return best, columns
+    # (N, V) → (N, blocks, BLOCK): a view, whose rows still lie V apart
+    whole = values[:, : blocks * BLOCK].view(len(values), blocks, BLOCK)
+    chosen = whole.amax(2).topk(count).indices  # (N, K)
+    inside = torch.arange(BLOCK, device=values.device)
+    columns = (chosen[:, :, None] * BLOCK + inside).flatten(1)  # (N, K·BLOCK)
+    rest = torch.arange(blocks * BLOCK, values.shape[1], device=values.device)
+    columns = torch.cat([columns, rest.expand(len(values), -1)], dim=1)
+    best, index = values.gather(1, columns).topk(count)
+    return best, columns.gather(1, index)

@@ -1,0 +1,1 @@
+"""Training: the loss, the optimizer, what surrounds the steps, and the run as a whole."""

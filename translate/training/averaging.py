@@ -1,0 +1,57 @@
+"""Averaged weights for validation and for the bundle: an exponential average or the last k."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import WeightAveraging
+from pydantic import Field, PositiveInt
+from torch import Tensor
+
+
+class AveragedWeights(WeightAveraging):
+    """Lightning's averaging with a warm start; until the first update nothing is swapped.
+
+    Args:
+        kind: `ema` keeps decay·average + (1-decay)·weights; `last` the mean of all updates.
+        decay: of the exponential average; early on min(decay, (1+n)/(10+n)) at update n, so that
+            the random beginning is soon forgotten.
+        start: share of the run after which updates begin.
+        every: optimizer steps between two updates.
+    """
+
+    def __init__(
+        self,
+        *,
+        kind: Literal["ema", "last"],
+        decay: Annotated[float, Field(gt=0, lt=1)],
+        start: Annotated[float, Field(ge=0, lt=1)],
+        every: PositiveInt,
+        total_steps: int,
+    ) -> None:
+        def ema(average: list[Tensor], current: list[Tensor], count: Tensor | int) -> None:
+            warm = min(decay, (1 + int(count)) / (10 + int(count)))
+            torch._foreach_lerp_(average, current, 1 - warm)
+
+        averaging: dict[str, Any] = {"multi_avg_fn": torch.no_grad()(ema)} if kind == "ema" else {}
+        super().__init__(use_buffers=False, **averaging)
+        self.first, self.every = int(start * total_steps), every
+
+    def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
+        if step_idx is None:
+            return False
+        return step_idx >= self.first and (step_idx - self.first) % self.every == 0
+
+    @property
+    def _begun(self) -> bool:
+        return self._average_model is not None and int(self._average_model.n_averaged) > 0
+
+    def _swap_models(self, pl_module: L.LightningModule) -> None:
+        if self._begun:
+            super()._swap_models(pl_module)
+
+    def _copy_average_to_current(self, pl_module: L.LightningModule) -> None:
+        if self._begun:
+            super()._copy_average_to_current(pl_module)

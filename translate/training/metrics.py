@@ -1,0 +1,71 @@
+"""metrics.csv: a row a report, and no row lost when a run is resumed."""
+
+from __future__ import annotations
+
+import csv
+import io
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.loggers.logger import Logger
+from lightning.pytorch.utilities import rank_zero_only
+
+
+class MetricsFile(Logger):
+    """Appends to `path`; a new column rewrites the file once.
+
+    Rows of a step that is reached again (after a crash, from an older checkpoint) are replaced.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.columns = ["step"]
+        self.rows: list[dict[str, str]] = []
+        if path.exists():
+            with path.open(newline="", encoding="utf-8") as file:
+                reader = csv.DictReader(file)
+                self.rows = list(reader)
+                self.columns = list(reader.fieldnames or self.columns)
+
+    @property
+    def name(self) -> str:
+        return "metrics"
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    @rank_zero_only
+    def log_hyperparams(
+        self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any
+    ) -> None:
+        """The run keeps its configuration in config.yaml."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        row = {"step": str(step)} | {
+            key: f"{value:.6g}" for key, value in sorted(metrics.items()) if key != "epoch"
+        }
+        reached_again = any(int(old["step"]) > int(row["step"]) for old in self.rows[-1:])
+        if reached_again:
+            self.rows = [old for old in self.rows if int(old["step"]) < int(row["step"])]
+        new_columns = [key for key in row if key not in self.columns]
+        self.columns += new_columns
+        self.rows.append(row)
+        if reached_again or new_columns or len(self.rows) == 1:
+            self._rewrite()
+        else:
+            with self.path.open("a", newline="", encoding="utf-8") as file:
+                csv.DictWriter(file, self.columns, restval="").writerow(row)
+
+    def _rewrite(self) -> None:
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, self.columns, restval="")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        temporary = self.path.with_suffix(".tmp")
+        temporary.write_text(text.getvalue(), encoding="utf-8", newline="")
+        temporary.replace(self.path)

@@ -1,0 +1,96 @@
+"""What a training step is: the LightningModule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from translate.attention.masks import padding_mask
+from translate.data.batching import Batch
+from translate.errors import UserError
+from translate.models.seq2seq import Seq2Seq
+from translate.training.loss import Losses, projected_cross_entropy
+from translate.training.optim import build_optimizer, build_schedule
+
+
+class TranslationTask(L.LightningModule):
+    """Maximum likelihood with label smoothing, teacher-forced.
+
+    Args:
+        optimizer, schedule: the config nodes of these names.
+        total_steps: optimizer steps of the whole run, which some schedules need.
+    """
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        *,
+        label_smoothing: float,
+        optimizer: Mapping[str, Any],
+        schedule: Mapping[str, Any],
+        total_steps: int,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.label_smoothing, self.seed = label_smoothing, seed
+        self.optimizer_options, self.schedule_options = dict(optimizer), dict(schedule)
+        self.total_steps = total_steps
+
+    def losses(self, batch: Batch, *, smoothing: float) -> Losses:
+        """Sums over the real target tokens; only these rows meet the vocabulary."""
+        source_mask = padding_mask(batch.source_lengths, batch.source.shape[1])
+        target_mask = padding_mask(batch.target_lengths, batch.target_in.shape[1])
+        memory = self.model.encode(batch.source, source_mask)
+        hidden = self.model.decode(batch.target_in, target_mask, memory).hidden
+        return projected_cross_entropy(
+            hidden[target_mask],
+            self.model.output.weight,
+            self.model.output.bias,
+            batch.target_out[target_mask],
+            smoothing=smoothing,
+        )
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        # dropout depends on the place in the run alone, so that a resumed run repeats it exactly
+        torch.manual_seed((self.seed * 1_000_003 + batch_idx) * 1_009 + self.global_rank)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        tokens = batch.target_lengths.sum()
+        losses = self.losses(batch, smoothing=self.label_smoothing)
+        loss = losses.smoothed / tokens
+        if loss.device.type == "cpu" and not math.isfinite(loss.item()):
+            raise UserError(
+                f"the loss is {loss.item()} at step {self.global_step} (pairs "
+                f"{batch.ids[:5].tolist()} …): lower optimizer.learning_rate or raise "
+                "schedule.warmup_steps; the last checkpoint is intact"
+            )
+        # shown without smoothing, so that exp(loss) is a perplexity and compares with dev/loss
+        self.log("train/loss", losses.nll / tokens, batch_size=len(batch.ids), prog_bar=True)
+        return loss
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        tokens = int(batch.target_lengths.sum())
+        nll = self.losses(batch, smoothing=0.0).nll / tokens
+        self.log("dev/loss", nll, batch_size=tokens, on_epoch=True, sync_dist=True)
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        # Lightning's own refuses fused optimizers under autocast, for the sake of float16's scaler
+        if gradient_clip_val:
+            torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+
+    def configure_optimizers(self) -> Any:
+        optimizer = build_optimizer(self.model, **self.optimizer_options)
+        schedule = build_schedule(optimizer, self.total_steps, **self.schedule_options)
+        return {"optimizer": optimizer, "lr_scheduler": schedule}

@@ -1,0 +1,96 @@
+"""provenance.json: what made a run, and how far it has come."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from translate.errors import UserError
+
+Status = Literal["new", "unfinished", "finished"]
+FILE = "provenance.json"
+_PACKAGES = ("torch", "lightning", "hydra-core", "sentencepiece", "datasets", "sacrebleu")
+
+
+def run_status(run: Path) -> Status:
+    """Whether a run folder holds nothing yet, an interrupted run, or a finished one."""
+    path = run / FILE
+    if not path.exists():
+        return "new"
+    return "finished" if read(run)["status"] == "finished" else "unfinished"
+
+
+def read(run: Path) -> dict[str, Any]:
+    """The record of a run."""
+    path = run / FILE
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path} ({error}): is {run} the folder of a run?") from error
+    if not isinstance(record, dict) or "status" not in record:
+        raise UserError(f"{path} has no status: is {run} the folder of a run?")
+    return record
+
+
+def write(run: Path, **facts: Any) -> None:
+    """Add facts to the record, creating it with the machine and the versions."""
+    path = run / FILE
+    record = read(run) if path.exists() else _machine()
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(record | facts, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    temporary.replace(path)
+
+
+def _machine() -> dict[str, Any]:
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else _processor()
+    return {
+        "status": "unfinished",
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "commit": _commit(),
+        "device": device,
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        return next(names)
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _commit() -> str | None:
+    """The checkout's commit, `+` for uncommitted changes; None outside a checkout."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None

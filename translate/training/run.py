@@ -1,0 +1,301 @@
+"""One training run, from a validated configuration to a finished folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+import yaml
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from lightning.pytorch.loggers import Logger
+
+from translate.data.corpus import Corpus, prepare
+from translate.data.module import TranslationData
+from translate.errors import UserError
+from translate.models import registry
+from translate.models.seq2seq import Seq2Seq
+from translate.plots.curves import learning_curves
+from translate.search import build as build_search
+from translate.training import provenance
+from translate.training.allocator import keep_memory
+from translate.training.averaging import AveragedWeights
+from translate.training.callbacks import DevTranslations, StepsBar, StopAtStep, Throughput
+from translate.training.checkpoint import AtomicCheckpointIO, remove_stale_temporaries
+from translate.training.metrics import MetricsFile
+from translate.training.module import TranslationTask
+from translate.training.precision import settle
+from translate.training.settings import MAY_CHANGE, Settings
+
+log = logging.getLogger(__name__)
+
+
+class Interrupted(Exception):
+    """A signal ended the run after a step; everything is saved.
+
+    Attributes:
+        exit_code: 128 + the signal's number: 130 for Ctrl-C, 143 for SIGTERM.
+    """
+
+    def __init__(self, number: int, run: Path) -> None:
+        name = signal.Signals(number).name
+        super().__init__(f"stopped by {name}: `translate train run={run}` goes on")
+        self.exit_code = 128 + number
+
+
+def train(config: Mapping[str, Any], run: Path) -> None:
+    """Train, or go on with, the run in folder `run`.
+
+    Args:
+        config: resolved and validated: the nodes data, tokenizer, model, optimizer, schedule,
+            trainer, search and the scalars seed and cache.
+        run: the folder; an interrupted run in it goes on.
+
+    Raises:
+        UserError: anything a person can mend, before or while training.
+        Interrupted: by Ctrl-C or SIGTERM, after saving.
+    """
+    options = Settings(**config["trainer"])
+    run.mkdir(parents=True, exist_ok=True)
+    _log_to(run / "train.log")
+    last = run / "checkpoints" / "last.ckpt"
+    resuming = last.exists()
+    if resuming:
+        _refuse_other_configuration(config, run)
+    if _is_main_process():
+        _save_configuration(config, run)
+        provenance.write(run, status="unfinished")
+        remove_stale_temporaries(last.parent)
+
+    _quieten_lightning()
+    keep_memory()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    L.seed_everything(config["seed"], verbose=False)
+    corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
+    data = _data(config, corpus)
+    steps = _total_steps(options, data)
+    model = _model(config, corpus)
+    task = TranslationTask(
+        model,
+        label_smoothing=options.label_smoothing,
+        optimizer=config["optimizer"],
+        schedule=config["schedule"],
+        total_steps=steps,
+        seed=config["seed"],
+    )
+    dev, stop = _dev_translations(config, corpus, run), StopAtStep(last, total_steps=steps)
+    trainer = _trainer(options, run, steps, [dev, *_averaging(options, steps), stop])
+    log.info(
+        "%s %s: %s parameters, %s training pairs, %d steps of at most %d tokens a side, %s",
+        "going on with" if resuming else "training",
+        run,
+        f"{sum(p.numel() for p in model.parameters()):,}",
+        f"{len(corpus.train):,}",
+        steps,
+        data.tokens_per_batch * options.accumulate * trainer.world_size,
+        trainer.precision,
+    )
+    trainer.fit(task, data, ckpt_path=last if resuming else None, weights_only=False)
+    if stop.signal is not None and trainer.global_step < steps:
+        raise Interrupted(stop.signal, run)
+    if dev.last_step != trainer.global_step:
+        trainer.validate(task, data, verbose=False)
+    if _is_main_process():
+        learning_curves(run / "metrics.csv", run / "plots" / "learning_curves.png")
+        provenance.write(
+            run, status="finished", steps=trainer.global_step, dev_bleu=round(dev.best, 2)
+        )
+        log.info("finished: best dev BLEU %.2f; the translator is %s", dev.best, run / "bundle")
+
+
+def _is_main_process() -> bool:
+    """Lightning starts the other processes of a run with these variables set."""
+    return os.environ.get("LOCAL_RANK", "0") == "0" and os.environ.get("NODE_RANK", "0") == "0"
+
+
+def _log_to(path: Path) -> None:
+    """Everything that is logged also goes to the run's train.log."""
+    root = logging.getLogger()
+    logging.getLogger("translate").setLevel(logging.INFO)
+    for handler in root.handlers:
+        if getattr(handler, "name", None) == "train.log":
+            root.removeHandler(handler)
+            handler.close()
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.name = "train.log"
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+    root.addHandler(handler)
+
+
+def _quieten_lightning() -> None:
+    """What it says of the run we say ourselves; what it warns of here is meant or none of ours."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    for message in (
+        r".*isinstance\(treespec, LeafSpec\).*",  # its own use of PyTorch
+        r".*does not have many workers.*",  # batches are cut from tokenised text
+        r".*smaller than the logging interval.*",  # a short run
+        r".*Checkpoint directory .* exists and is not empty.*",  # a resumed run
+        r".*resuming from a checkpoint that ended before the epoch ended.*",  # TokenBatches.skip
+    ):
+        warnings.filterwarnings("ignore", message=message)
+
+
+def _save_configuration(config: Mapping[str, Any], run: Path) -> None:
+    text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+    (run / "config.yaml").write_text(text, encoding="utf-8")
+
+
+def _refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
+    """A checkpoint goes on only under the configuration that made it, but for `MAY_CHANGE`."""
+    path = run / "config.yaml"
+    before = _flat(yaml.safe_load(path.read_text(encoding="utf-8")))
+    now = _flat(config)
+    differences = [
+        f"{key}: {before.get(key)!r} → {now.get(key)!r}"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key)
+        and key not in ("cache", "data.workers")
+        and not (key.startswith("trainer.") and key.split(".")[1] in MAY_CHANGE)
+    ]
+    if differences:
+        raise UserError(
+            f"{run} was begun with another configuration ({'; '.join(differences)}): leave these "
+            "keys as they were, or start a new run folder"
+        )
+
+
+def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _data(config: Mapping[str, Any], corpus: Corpus) -> TranslationData:
+    data = config["data"]
+    return TranslationData(
+        corpus,
+        tokens_per_batch=data["tokens_per_batch"],
+        pool_batches=data["pool_batches"],
+        workers=data["workers"],
+        sampling=_samples(config["tokenizer"]),
+        seed=config["seed"],
+    )
+
+
+def _samples(tokenizer: Mapping[str, Any]) -> bool:
+    """Whether training text is segmented anew each epoch."""
+    return any(bool(value) for value in tokenizer.get("sampling", {}).values())
+
+
+def _total_steps(options: Settings, data: TranslationData) -> int:
+    """Optimizer steps of the whole run, of each process."""
+    if options.max_epochs is None:
+        if options.max_steps is None:
+            raise UserError("how long to train? set trainer.max_steps or trainer.max_epochs")
+        return int(options.max_steps)
+    batches = data.batches()
+    processes = options.num_nodes * (options.devices if options.devices != "auto" else 1)
+    count = sum(len(batches.epoch(epoch)) for epoch in range(options.max_epochs))
+    steps = max(1, count // (processes * options.accumulate))
+    return min(steps, options.max_steps) if options.max_steps else steps
+
+
+def _model(config: Mapping[str, Any], corpus: Corpus) -> Seq2Seq:
+    return registry.build(
+        **config["model"],
+        source_vocab_size=len(corpus.tokenizers.source),
+        target_vocab_size=len(corpus.tokenizers.target),
+    )
+
+
+def _dev_translations(config: Mapping[str, Any], corpus: Corpus, run: Path) -> DevTranslations:
+    search = config["search"]
+    limits = {key: search[key] for key in ("max_length_ratio", "max_length_offset")}
+    return DevTranslations(
+        corpus=corpus,
+        search=build_search("greedy", **limits),  # a beam would cost more than it tells
+        config=config,
+        run=run,
+        sentences=config["trainer"]["validation_sentences"],
+        samples=config["trainer"]["samples"],
+        tokens_per_batch=config["data"]["tokens_per_batch"],
+    )
+
+
+def _averaging(options: Settings, steps: int) -> list[Callback]:
+    if options.averaging.kind == "none":
+        return []
+    return [AveragedWeights(**options.averaging.model_dump(), total_steps=steps)]
+
+
+def _trainer(options: Settings, run: Path, steps: int, callbacks: list[Callback]) -> L.Trainer:
+    shows_bar = sys.stderr.isatty()
+    callbacks = [
+        *callbacks,
+        Throughput(every=options.log_every, total_steps=steps, lines=not shows_bar),
+        ModelCheckpoint(
+            run / "checkpoints", filename="last", save_top_k=1, enable_version_counter=False,
+            every_n_train_steps=options.save_every,
+        ),
+        ModelCheckpoint(
+            run / "checkpoints", filename="best", monitor="dev/bleu", mode="max", save_top_k=1,
+            enable_version_counter=False, save_on_train_epoch_end=False,
+        ),
+    ]  # fmt: skip
+    if shows_bar:
+        callbacks.append(StepsBar(steps * options.accumulate))
+    if options.patience is not None:
+        callbacks.append(EarlyStopping("dev/bleu", mode="max", patience=options.patience))
+    minutes = options.max_minutes
+    return L.Trainer(
+        accelerator=options.accelerator, devices=options.devices,
+        num_nodes=options.num_nodes, strategy=options.strategy,
+        precision=settle(options.precision, options.accelerator),
+        max_epochs=1, max_steps=steps,
+        max_time=None if minutes is None else timedelta(minutes=minutes),
+        accumulate_grad_batches=options.accumulate,
+        gradient_clip_val=options.gradient_clip or None,
+        val_check_interval=min(options.validate_every, steps) * options.accumulate,
+        check_val_every_n_epoch=None, num_sanity_val_steps=0,
+        log_every_n_steps=options.log_every,
+        logger=_loggers(options, run), callbacks=callbacks, plugins=[AtomicCheckpointIO()],
+        default_root_dir=run, enable_progress_bar=shows_bar, enable_model_summary=False,
+        use_distributed_sampler=False,
+    )  # fmt: skip
+
+
+def _loggers(options: Settings, run: Path) -> list[Logger]:
+    """metrics.csv always; the others where they are asked for."""
+    loggers: list[Logger] = [MetricsFile(run / "metrics.csv")]
+    try:
+        if options.tensorboard:
+            from lightning.pytorch.loggers import TensorBoardLogger
+
+            loggers.append(TensorBoardLogger(run, name="tensorboard", version=""))
+        if options.wandb:
+            from lightning.pytorch.loggers import WandbLogger
+
+            loggers.append(WandbLogger(name=run.name, save_dir=run, project="translate"))
+        if options.mlflow:
+            from lightning.pytorch.loggers import MLFlowLogger
+
+            loggers.append(MLFlowLogger(run_name=run.name, save_dir=str(run / "mlflow")))
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"{error}: install the extra that this logger needs, "
+            "as in pip install 'attention-translate[tensorboard]'"
+        ) from error
+    return loggers

@@ -1,0 +1,26 @@
+"""How errors put what is wrong and what would be right."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(name: str, choices: Iterable[str], *, prefix: str = "") -> str:
+    """What to end a message about an unknown name with: `; did you mean d_model?`, or all choices.
+
+    `prefix` stands before a suggestion: where in the configuration it is (`model.`).
+    """
+    known = {choice.lower(): choice for choice in choices}
+    close = difflib.get_close_matches(name.lower(), known, n=1)
+    if close:
+        return f"; did you mean {prefix}{known[close[0]]}?"
+    return f"; choose from {', '.join(known.values())}" if known else "; nothing can be given here"
+
+
+def listing(problems: Iterable[str]) -> str:
+    """One problem as it is; several under a headline, a line each, none twice."""
+    lines = list(dict.fromkeys(problems))
+    if len(lines) == 1:
+        return lines[0]
+    return "\n  ".join([f"{len(lines)} problems", *lines])
