@@ -203,9 +203,8 @@ def _samples(tokenizer: Mapping[str, Any]) -> bool:
 def _total_steps(options: Settings, data: TranslationData) -> int:
     """Optimizer steps of the whole run, of each process."""
     if options.max_epochs is None:
-        if options.max_steps is None:
-            raise UserError("how long to train? set trainer.max_steps or trainer.max_epochs")
-        return int(options.max_steps)
+        assert options.max_steps is not None  # Settings sees to it
+        return options.max_steps
     batches = data.batches()
     processes = options.num_nodes * (options.devices if options.devices != "auto" else 1)
     count = sum(len(batches.epoch(epoch)) for epoch in range(options.max_epochs))

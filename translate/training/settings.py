@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from translate.training.precision import Precision
 
@@ -47,6 +55,12 @@ class Settings(BaseModel):
     tensorboard: bool
     wandb: bool
     mlflow: bool
+
+    @model_validator(mode="after")
+    def _has_an_end(self) -> Self:
+        if self.max_steps is None and self.max_epochs is None:
+            raise ValueError("has no end: set max_steps or max_epochs")
+        return self
 
 
 # What may differ when a run goes on: how long and where it trains, and what it shows meanwhile.
