@@ -1,4 +1,4 @@
-"""Every option composes and is valid; every slip is found before anything starts, and told at once."""
+"""Every option composes and is valid; every slip is found before anything starts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,19 @@ from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
 from translate.cli.compose import launch
 from translate.cli.config_dir import config_dir, groups, options
-from translate.cli.errors import JobFailedError, UsageError
+from translate.cli.errors import JobFailedError
 from translate.cli.validation import training_problems
 from translate.errors import UserError
 
 CHOICES = [f"{group}={option}" for group in groups() for option in options(group)]
+
+
+ASKING = [
+    "data=files",
+    "data=tsv",
+    "data=jsonl",
+    "data=hub",
+]  # where the text is, nobody else knows
 
 
 def composed(*arguments: str, command: str = "train") -> list[Job]:
@@ -40,6 +48,9 @@ def test_there_is_something_to_choose_in_every_group() -> None:
     assert all(options(group) for group in groups())
 
 
+TO_FILL_IN = {"data=files", "data=tsv", "data=jsonl", "data=hub"}
+
+
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_option_describes_itself_in_a_line(choice: str) -> None:
     group, option = choice.split("=")
@@ -49,14 +60,13 @@ def test_every_option_describes_itself_in_a_line(choice: str) -> None:
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_option_is_valid(choice: str) -> None:
     """Keys that only a person can fill in (`data.dir=`) are asked for by name."""
-    try:
-        (job,) = composed(choice)
-    except JobFailedError as failed:
-        assert isinstance(failed.__cause__, UsageError)
-        assert choice.startswith("data=")
-        assert " is missing: write data." in str(failed.__cause__)
-    else:
-        assert training_problems(job.config) == []
+    if choice in ASKING:
+        with pytest.raises(JobFailedError) as failed:
+            composed(choice)
+        assert " is missing: write data." in str(failed.value.__cause__)
+        return
+    (job,) = composed(choice)
+    assert training_problems(job.config) == []
 
 
 def nodes(config: dict[str, Any]) -> list[tuple[str, str]]:

@@ -92,6 +92,7 @@ def _log_to_stderr() -> None:
         stream=sys.stderr,
         force=True,
     )
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # it tells of its font cache
 
 
 if __name__ == "__main__":

@@ -1,0 +1,280 @@
+"""Every command on one tiny trained run, as a person would use it."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+ODD = ["¿Dónde, 'está' = ${x} {tren} [y]~?", "", "two  spaces", "   ", "é=3", '"quoted", x']
+
+
+def test_training_leaves_the_files_of_a_run(trained: Path) -> None:
+    left = {path.relative_to(trained).as_posix() for path in trained.rglob("*") if path.is_file()}
+    assert {"config.yaml", "metrics.csv", "train.log", "provenance.json"} <= left
+    assert {"bundle/config.json", "bundle/model.safetensors", "checkpoints/last.ckpt"} <= left
+
+
+def test_a_line_in_is_a_line_out(program, run: str) -> None:
+    done = program("text", run, *ODD)
+    assert done.status == 0
+    lines = done.out.split("\n")
+    assert len(lines) == len(ODD) + 1
+    assert [not line for line in lines[:-1]] == [not text.strip() for text in ODD]
+
+
+def test_arguments_standard_input_and_files_agree(program, run: str, tmp_path: Path) -> None:
+    texts = [*ODD, "der Hund schläft ."]
+    content = "".join(f"{text}\n" for text in texts).encode()
+    (tmp_path / "in, =.txt").write_bytes(content)
+    from_arguments = program("text", run, "--", *texts)
+    from_stdin = program("text", run, stdin=content)
+    to_file = program("text", run, "input=in, =.txt", "output=out ${x}.txt")
+    one_by_one = program("text", run, "interactive=true", stdin=content)
+    assert from_arguments.out == from_stdin.out == one_by_one.out != ""
+    assert to_file.out == ""
+    assert (tmp_path / "out ${x}.txt").read_text("utf-8") == from_stdin.out
+
+
+def test_lines_of_any_bytes_come_out_in_place(program, run: str) -> None:
+    done = program("text", run, stdin=b"\xff\xfe der Hund\r\n\n\xe2\x80\xa8x\x00\nlast")
+    assert done.status == 0
+    assert done.out.count("\n") == 4
+    assert done.out.split("\n")[1] == ""
+    assert "line 1" in done.err
+
+
+def test_n_best_lines_carry_number_and_score(program, run: str) -> None:
+    done = program("text", run, "search.beam_size=3", "search.n_best=2", "der Hund", "ein Haus")
+    rows = [line.split("\t") for line in done.out.splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "2", "2"]
+    assert float(rows[0][1]) >= float(rows[1][1])
+
+
+def test_the_search_can_be_changed_and_is_the_runs_own_otherwise(program, run: str) -> None:
+    own = yaml.safe_load(program("text", run, "-c", "job").out)["search"]
+    assert (own["kind"], own["beam_size"]) == ("beam", 2)
+    changed = yaml.safe_load(program("text", run, "search=greedy", "-c", "job").out)["search"]
+    assert changed["kind"] == "greedy"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["search.beem_size=3", "x"],
+            "search.beem_size is not a key; did you mean search.beam_size?",
+        ),
+        (["a=b"], "a is not a key"),
+        (["search.beam_size=0", "x"], "search.beam_size = 0: must be greater than 0"),
+        (["device=gpu", "x"], "device = 'gpu'"),
+        (["input=nowhere.txt"], "nowhere.txt"),
+        (["input=x", "sentence"], "give one of the two"),
+        (["scores=maybe", "x"], "scores = 'maybe': must be a valid boolean"),
+    ],
+)
+def test_slips_are_told_and_nothing_is_translated(program, run: str, arguments, line) -> None:
+    done = program("text", run, *arguments)
+    assert done.status in (1, 2)
+    assert done.out == ""
+    assert line in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_the_output_may_not_be_the_input(program, run: str, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("der Hund\n", encoding="utf-8")
+    done = program("text", run, "input=text", "output=./text")
+    assert done.status == 2
+    assert (tmp_path / "text").read_text("utf-8") == "der Hund\n"
+
+
+def test_a_run_is_needed_and_must_have_a_model(program, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for command in ("text", "attend", "score", "evaluate"):
+        sentence = ["x"] if command in ("text", "attend") else []
+        for given, line in [
+            ([], "run=PATH is missing"),
+            (["run=nowhere"], "nowhere"),
+            (["run=empty"], "has no bundle"),
+        ]:
+            done = program(command, *given, *sentence)
+            assert done.status in (1, 2), command
+            assert line in done.err
+            assert done.err.count("\n") == 1
+
+
+def test_a_damaged_bundle_is_told(program, trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "bundle", tmp_path / "copy" / "bundle")
+    (tmp_path / "copy" / "bundle" / "model.safetensors").write_bytes(b"")
+    done = program("text", "run=copy", "x")
+    assert done.status == 1
+    assert "model.safetensors is damaged" in done.err
+
+
+def test_evaluating_a_split_of_the_run(program, run: str, trained: Path, home: Path) -> None:
+    done = program("evaluate", run, "data.split=dev", f"cache={home}/data")
+    assert done.status == 0, done.err
+    assert "BLEU" in done.out
+    report = json.loads((trained / "evaluation" / "dev.json").read_text("utf-8"))
+    assert report["items"] == 8
+    assert report["bleu"]["signature"].startswith("nrefs:1")
+    assert len((trained / "evaluation" / "dev.hyp").read_bytes().splitlines()) == 8
+
+
+def test_evaluating_files_of_ones_own(program, run: str, tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("der Hund\nein Haus\n", encoding="utf-8")
+    (tmp_path / "r").write_text("the dog\na house\n", encoding="utf-8")
+    done = program("evaluate", run, "input=s", "reference=r", "output=here")
+    assert done.status == 0, done.err
+    assert json.loads((tmp_path / "here" / "s.json").read_text("utf-8"))["items"] == 2
+
+
+@pytest.mark.parametrize("command", ["evaluate", "score"])
+def test_line_counts_that_differ_are_told_with_both(program, run: str, tmp_path, command) -> None:
+    (tmp_path / "s").write_text("a\nb\nc\n", encoding="utf-8")
+    (tmp_path / "r").write_text("a\nb\n", encoding="utf-8")
+    done = program(command, run, "input=s", "reference=r")
+    assert done.status == 1
+    assert "s has 3 lines and r 2" in done.err
+
+
+@pytest.mark.parametrize("command", ["evaluate", "score"])
+def test_one_file_needs_the_other(program, run: str, command) -> None:
+    done = program(command, run, "input=s")
+    assert done.status == 2
+    assert "reference=FILE is missing" in done.err
+
+
+def test_an_unknown_split_is_told(program, run: str) -> None:
+    done = program("evaluate", run, "data.split=tset")
+    assert done.status == 2
+    assert "data.split = 'tset': must be test or dev" in done.err
+
+
+def test_scores_of_pairs_add_up(program, run: str, tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("der Hund\n\nein Haus\n", encoding="utf-8")
+    (tmp_path / "r").write_text("the dog\n\na house\n", encoding="utf-8")
+    done = program("score", run, "input=s", "reference=r")
+    assert done.status == 0, done.err
+    rows = [line.split("\t") for line in done.out.splitlines()]
+    assert len(rows) == 3
+    for log_prob, tokens, perplexity in rows:
+        expected = math.exp(-float(log_prob) / int(tokens))
+        assert float(perplexity) == pytest.approx(expected, rel=1e-3)
+    assert "3 pairs" in done.err
+
+
+def test_attention_is_drawn_in_files_and_characters(program, run: str, trained: Path) -> None:
+    done = program("attend", run, "der Hund, 'schläft' = ${x}")
+    assert done.status == 0, done.err
+    assert "Hund" in done.out
+    pictures = list((trained / "plots").glob("attention-der-hund-*"))
+    assert {path.suffix for path in pictures} == {".png", ".svg"}
+
+
+def test_attention_from_a_given_translation(program, run: str, tmp_path: Path) -> None:
+    arguments = ["reference=the dog, = sleeps", "layer=1", "head=2", "output=p, =.png"]
+    done = program("attend", run, *arguments, "der Hund schläft")
+    assert done.status == 0, done.err
+    assert "sleeps" in done.out
+    assert (tmp_path / "p, =.png").read_bytes().startswith(b"\x89PNG")
+    grid = program("attend", run, "grid=true", "pieces=true", "output=g.svg", "der Hund")
+    assert grid.status == 0, grid.err
+    assert b"<svg" in (tmp_path / "g.svg").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["layer=2", "x"], "layer = 2: this model has layers 1 to 1"),
+        (["head=0", "x"], "head = 0: must be greater than 0"),
+        (["grid=true", "head=1", "x"], "leave layer and head out"),
+        (["x", "y"], "one sentence at a time, not 2"),
+        ([], "one sentence at a time, not 0"),
+        (["output=p.jpeg", "x"], ".png"),
+    ],
+)
+def test_what_cannot_be_drawn_is_told(program, run: str, arguments, line) -> None:
+    done = program("attend", run, *arguments)
+    assert done.status in (1, 2)
+    assert line in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_finished_run_is_not_trained_again_by_accident(program, run: str) -> None:
+    done = program("train", run)
+    assert done.status == 1
+    assert "is finished after 2 steps: train on with trainer.max_steps=4" in done.err
+
+
+def test_a_run_under_way_brings_its_settings(program, run: str, monkeypatch) -> None:
+    seen: dict[str, object] = {}
+    monkeypatch.setattr(
+        "translate.training.run.train", lambda config, run: seen.update(config, run=run)
+    )
+    done = program("train", run, "trainer.max_steps=3")
+    assert done.status == 0, done.err
+    assert (seen["model"]["d_model"], seen["trainer"]["max_steps"]) == (16, 3)
+    done = program("train", run, "model=transformer", "data=toy", "trainer.max_steps=3")
+    assert seen["model"]["d_model"] == 256  # chosen anew: the engine compares and refuses
+
+
+def test_the_jobs_of_a_sweep_have_folders_of_their_own(program, monkeypatch) -> None:
+    folders: list[str] = []
+    commands: list[list[str]] = []
+
+    def train(config: object, run: Path) -> None:
+        import sys
+
+        folders.append(str(run))
+        commands.append(list(sys.argv))
+
+    monkeypatch.setattr("translate.training.run.train", train)
+    done = program("train", "data=toy", "run=a b", "--multirun", "seed=1,2", "model=rnn_none")
+    assert done.status == 0, done.err
+    assert folders == ["a b-seed=1", "a b-seed=2"]
+    repeats = ["translate", "train", "run=a b-seed=2", "data=toy", "seed=2", "model=rnn_none"]
+    assert commands[1] == repeats
+
+
+def test_a_run_without_a_name_is_called_after_its_choices(program, monkeypatch) -> None:
+    folders: list[str] = []
+    monkeypatch.setattr("translate.training.run.train", lambda _, run: folders.append(str(run)))
+    program("train", "data=toy", "model=rnn_luong")
+    program("train", "experiment=demo")
+    assert folders == ["runs/toy-rnn_luong", "runs/demo"]
+
+
+def test_preparing_prints_the_account(program, home: Path) -> None:
+    settings = [
+        "data=toy",
+        "data.train=300",
+        "data.dev=8",
+        "data.test=8",
+        "tokenizer.vocab_size=500",
+    ]
+    done = program("prepare", *settings, f"cache={home}/data")
+    assert done.status == 0, done.err
+    assert "train" in done.out
+    assert "Prepared corpus: " in done.out
+
+
+def test_a_missing_corpus_is_told(program) -> None:
+    done = program("prepare", "data=files", "data.source=de", "data.target=en", "data.dir=nowhere")
+    assert done.status in (1, 2)
+    assert done.err.startswith("translate: error: ")
+
+
+def test_the_choices_are_listed(program) -> None:
+    every = program("models").out
+    assert "model=transformer  " in every
+    assert "search=beam  " in every
+    assert "base" not in "".join(line.split()[0] for line in every.splitlines() if line)
+    only = program("models", "group=model").out
+    assert all(line.startswith("model=") for line in only.splitlines())
+    wrong = program("models", "group=modle")
+    assert "did you mean model?" in wrong.err
