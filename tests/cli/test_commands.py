@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from pathlib import Path
 
@@ -239,6 +240,18 @@ def test_the_jobs_of_a_sweep_have_folders_of_their_own(program, monkeypatch) -> 
     assert folders == ["a b-seed=1", "a b-seed=2"]
     repeats = ["translate", "train", "run=a b-seed=2", "data=toy", "seed=2", "model=rnn_none"]
     assert commands[1] == repeats
+
+
+def test_no_job_of_a_sweep_inherits_the_processes_of_another(program, monkeypatch) -> None:
+    ranks: list[str | None] = []
+
+    def train(config: object, run: Path) -> None:
+        ranks.append(os.environ.get("LOCAL_RANK"))
+        os.environ["LOCAL_RANK"] = "0"  # as Lightning does where it starts further processes
+
+    monkeypatch.setattr("translate.training.run.train", train)
+    assert program("train", "data=toy", "--multirun", "seed=1,2").status == 0
+    assert ranks == [None, None]
 
 
 def test_a_run_without_a_name_is_called_after_its_choices(program, monkeypatch) -> None:

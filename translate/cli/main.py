@@ -85,13 +85,9 @@ def _help(command: Command) -> str:
 
 def _log_to_stderr() -> None:
     """Standard output belongs to results. Beyond the first process of a run, only warnings."""
-    first = int(os.environ.get("LOCAL_RANK", 0)) == 0
-    logging.basicConfig(
-        level=logging.INFO if first else logging.WARNING,
-        format="%(message)s",
-        stream=sys.stderr,
-        force=True,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.INFO if os.environ.get("LOCAL_RANK", "0") == "0" else logging.WARNING)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler], force=True)
     logging.getLogger("matplotlib").setLevel(logging.WARNING)  # it tells of its font cache
 
 

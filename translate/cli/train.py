@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import NonNegativeInt
@@ -80,7 +83,23 @@ def job(job: Job) -> None:
     _refuse_finished(run, config["trainer"])
     for name in ("lightning", "lightning.fabric", "lightning.pytorch"):
         logging.getLogger(name).handlers.clear()  # they log through ours, once
-    train(config, run)
+    with _processes_of_its_own():
+        train(config, run)
+
+
+@contextmanager
+def _processes_of_its_own() -> Iterator[None]:
+    """Leave no process group and none of its variables to the next job of a sweep."""
+    import torch.distributed as processes
+
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        if processes.is_available() and processes.is_initialized():
+            processes.destroy_process_group()
 
 
 def folder(job: Job) -> Path:
