@@ -265,3 +265,10 @@ def test_whatever_interrupts_a_save_a_whole_bundle_is_found(
 def test_importing_the_package_does_not_import_torch() -> None:
     program = "import sys, translate; translate.__version__; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_run_is_found_from_inside_its_folder(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(saved)
+    assert bundle.find(".") == saved

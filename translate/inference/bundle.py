@@ -125,7 +125,7 @@ def find(run: str | Path) -> Path:
         UserError: there is none.
     """
     run = Path(run)
-    for folder in (run, run / "bundle"):
+    for folder in (run.absolute(), run.absolute() / "bundle"):  # `.` has no name to look beside
         if atomic_folder.present(folder, CONFIG) is not None:
             return folder
     if not run.is_dir():

@@ -169,7 +169,7 @@ class DevTranslations(Callback):
             with torch.random.fork_rng():
                 score += self._translate(pl_module, trainer.global_step)
         score = trainer.strategy.broadcast(score)
-        pl_module.log("dev/bleu", score, prog_bar=True)
+        pl_module.log("dev/bleu", score, prog_bar=True, sync_dist=True)  # equal everywhere already
         self.last_step = trainer.global_step
 
     def state_dict(self) -> dict[str, Any]:

@@ -5,18 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
-import warnings
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 import torch
 import yaml
-from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
-from lightning.pytorch.loggers import Logger
+from lightning.pytorch.callbacks import Callback
 
 from translate.data.corpus import Corpus, prepare
 from translate.data.module import TranslationData
@@ -28,12 +24,11 @@ from translate.search import build as build_search
 from translate.training import provenance
 from translate.training.allocator import keep_memory
 from translate.training.averaging import AveragedWeights
-from translate.training.callbacks import DevTranslations, StepsBar, StopAtStep, Throughput
-from translate.training.checkpoint import AtomicCheckpointIO, remove_stale_temporaries
-from translate.training.metrics import MetricsFile
+from translate.training.callbacks import DevTranslations, StopAtStep
+from translate.training.checkpoint import remove_stale_temporaries
 from translate.training.module import TranslationTask
-from translate.training.precision import settle
 from translate.training.settings import MAY_CHANGE, Settings
+from translate.training.trainer import build_trainer, quieten_lightning
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +60,8 @@ def train(config: Mapping[str, Any], run: Path) -> None:
     """
     options = Settings(**config["trainer"])
     run.mkdir(parents=True, exist_ok=True)
-    _log_to(run / "train.log")
+    if _is_main_process():
+        _log_to(run / "train.log")
     last = run / "checkpoints" / "last.ckpt"
     resuming = last.exists()
     if resuming:
@@ -75,7 +71,7 @@ def train(config: Mapping[str, Any], run: Path) -> None:
         provenance.write(run, status="unfinished")
         remove_stale_temporaries(last.parent)
 
-    _quieten_lightning()
+    quieten_lightning()
     keep_memory()
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -93,7 +89,7 @@ def train(config: Mapping[str, Any], run: Path) -> None:
         seed=config["seed"],
     )
     dev, stop = _dev_translations(config, corpus, run), StopAtStep(last, total_steps=steps)
-    trainer = _trainer(options, run, steps, [dev, *_averaging(options, steps), stop])
+    trainer = build_trainer(options, run, steps, [dev, *_averaging(options, steps), stop])
     log.info(
         "%s %s: %s parameters, %s training pairs, %d steps of at most %d tokens a side, %s",
         "going on with" if resuming else "training",
@@ -134,19 +130,6 @@ def _log_to(path: Path) -> None:
     handler.name = "train.log"
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
     root.addHandler(handler)
-
-
-def _quieten_lightning() -> None:
-    """What it says of the run we say ourselves; what it warns of here is meant or none of ours."""
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    for message in (
-        r".*isinstance\(treespec, LeafSpec\).*",  # its own use of PyTorch
-        r".*does not have many workers.*",  # batches are cut from tokenised text
-        r".*smaller than the logging interval.*",  # a short run
-        r".*Checkpoint directory .* exists and is not empty.*",  # a resumed run
-        r".*resuming from a checkpoint that ended before the epoch ended.*",  # TokenBatches.skip
-    ):
-        warnings.filterwarnings("ignore", message=message)
 
 
 def _save_configuration(config: Mapping[str, Any], run: Path) -> None:
@@ -238,63 +221,3 @@ def _averaging(options: Settings, steps: int) -> list[Callback]:
     if options.averaging.kind == "none":
         return []
     return [AveragedWeights(**options.averaging.model_dump(), total_steps=steps)]
-
-
-def _trainer(options: Settings, run: Path, steps: int, callbacks: list[Callback]) -> L.Trainer:
-    shows_bar = sys.stderr.isatty()
-    callbacks = [
-        *callbacks,
-        Throughput(every=options.log_every, total_steps=steps, lines=not shows_bar),
-        ModelCheckpoint(
-            run / "checkpoints", filename="last", save_top_k=1, enable_version_counter=False,
-            every_n_train_steps=options.save_every,
-        ),
-        ModelCheckpoint(
-            run / "checkpoints", filename="best", monitor="dev/bleu", mode="max", save_top_k=1,
-            enable_version_counter=False, save_on_train_epoch_end=False,
-        ),
-    ]  # fmt: skip
-    if shows_bar:
-        callbacks.append(StepsBar(steps * options.accumulate))
-    if options.patience is not None:
-        callbacks.append(EarlyStopping("dev/bleu", mode="max", patience=options.patience))
-    minutes = options.max_minutes
-    return L.Trainer(
-        accelerator=options.accelerator, devices=options.devices,
-        num_nodes=options.num_nodes, strategy=options.strategy,
-        precision=settle(options.precision, options.accelerator),
-        max_epochs=1, max_steps=steps,
-        max_time=None if minutes is None else timedelta(minutes=minutes),
-        accumulate_grad_batches=options.accumulate,
-        gradient_clip_val=options.gradient_clip or None,
-        val_check_interval=min(options.validate_every, steps) * options.accumulate,
-        check_val_every_n_epoch=None, num_sanity_val_steps=0,
-        log_every_n_steps=options.log_every,
-        logger=_loggers(options, run), callbacks=callbacks, plugins=[AtomicCheckpointIO()],
-        default_root_dir=run, enable_progress_bar=shows_bar, enable_model_summary=False,
-        use_distributed_sampler=False,
-    )  # fmt: skip
-
-
-def _loggers(options: Settings, run: Path) -> list[Logger]:
-    """metrics.csv always; the others where they are asked for."""
-    loggers: list[Logger] = [MetricsFile(run / "metrics.csv")]
-    try:
-        if options.tensorboard:
-            from lightning.pytorch.loggers import TensorBoardLogger
-
-            loggers.append(TensorBoardLogger(run, name="tensorboard", version=""))
-        if options.wandb:
-            from lightning.pytorch.loggers import WandbLogger
-
-            loggers.append(WandbLogger(name=run.name, save_dir=run, project="translate"))
-        if options.mlflow:
-            from lightning.pytorch.loggers import MLFlowLogger
-
-            loggers.append(MLFlowLogger(run_name=run.name, save_dir=str(run / "mlflow")))
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"{error}: install the extra that this logger needs, "
-            "as in pip install 'attention-translate[tensorboard]'"
-        ) from error
-    return loggers

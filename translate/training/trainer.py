@@ -1,0 +1,98 @@
+"""Lightning, set up for one run: checkpoints, logs, progress, precision."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from datetime import timedelta
+from pathlib import Path
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from lightning.pytorch.loggers import Logger
+
+from translate.errors import UserError
+from translate.training.callbacks import StepsBar, Throughput
+from translate.training.checkpoint import AtomicCheckpointIO
+from translate.training.metrics import MetricsFile
+from translate.training.precision import settle
+from translate.training.settings import Settings
+
+
+def build_trainer(options: Settings, run: Path, steps: int, callbacks: list[Callback]) -> L.Trainer:
+    """Lightning's trainer for `steps` optimizer steps; `callbacks` come before its own.
+
+    The whole run is one epoch of an endless stream of batches, which `max_steps` ends: nothing
+    depends on where a pass through the corpus begins.
+    """
+    shows_bar = sys.stderr.isatty()
+    callbacks = [
+        *callbacks,
+        Throughput(every=options.log_every, total_steps=steps, lines=not shows_bar),
+        ModelCheckpoint(
+            run / "checkpoints", filename="last", save_top_k=1, enable_version_counter=False,
+            every_n_train_steps=options.save_every,
+        ),
+        ModelCheckpoint(
+            run / "checkpoints", filename="best", monitor="dev/bleu", mode="max", save_top_k=1,
+            enable_version_counter=False, save_on_train_epoch_end=False,
+        ),
+    ]  # fmt: skip
+    if shows_bar:
+        callbacks.append(StepsBar(steps * options.accumulate))
+    if options.patience is not None:
+        callbacks.append(EarlyStopping("dev/bleu", mode="max", patience=options.patience))
+    minutes = options.max_minutes
+    return L.Trainer(
+        accelerator=options.accelerator, devices=options.devices,
+        num_nodes=options.num_nodes, strategy=options.strategy,
+        precision=settle(options.precision, options.accelerator),
+        max_epochs=1, max_steps=steps,
+        max_time=None if minutes is None else timedelta(minutes=minutes),
+        accumulate_grad_batches=options.accumulate,
+        gradient_clip_val=options.gradient_clip or None,
+        val_check_interval=min(options.validate_every, steps) * options.accumulate,
+        check_val_every_n_epoch=None, num_sanity_val_steps=0,
+        log_every_n_steps=options.log_every,
+        logger=_loggers(options, run), callbacks=callbacks, plugins=[AtomicCheckpointIO()],
+        default_root_dir=run, enable_progress_bar=shows_bar, enable_model_summary=False,
+        use_distributed_sampler=False,
+    )  # fmt: skip
+
+
+def _loggers(options: Settings, run: Path) -> list[Logger]:
+    """metrics.csv always; the others where they are asked for."""
+    loggers: list[Logger] = [MetricsFile(run / "metrics.csv")]
+    try:
+        if options.tensorboard:
+            from lightning.pytorch.loggers import TensorBoardLogger
+
+            loggers.append(TensorBoardLogger(run, name="tensorboard", version=""))
+        if options.wandb:
+            from lightning.pytorch.loggers import WandbLogger
+
+            loggers.append(WandbLogger(name=run.name, save_dir=run, project="translate"))
+        if options.mlflow:
+            from lightning.pytorch.loggers import MLFlowLogger
+
+            loggers.append(MLFlowLogger(run_name=run.name, save_dir=str(run / "mlflow")))
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"{error}: install the extra that this logger needs, "
+            "as in pip install 'attention-translate[tensorboard]'"
+        ) from error
+    return loggers
+
+
+def quieten_lightning() -> None:
+    """What it says of the run we say ourselves; what it warns of here is meant or none of ours."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    for message in (
+        r".*isinstance\(treespec, LeafSpec\).*",  # its own use of PyTorch
+        r".*does not have many workers.*",  # batches are cut from tokenised text
+        r".*smaller than the logging interval.*",  # a short run
+        r".*Checkpoint directory .* exists and is not empty.*",  # a resumed run
+        r".*resuming from a checkpoint that ended before the epoch ended.*",  # TokenBatches.skip
+    ):
+        warnings.filterwarnings("ignore", message=message)
