@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import translate
 from translate.errors import UserError
@@ -21,33 +20,7 @@ from translate.training import provenance
 from translate.training.module import TranslationTask
 from translate.training.run import Interrupted, train
 
-CONF = str(Path(__file__).parents[2] / "conf")
-TINY = [
-    "data=toy", "data.train=300", "data.dev=20", "data.test=20", "data.workers=0",
-    "data.tokens_per_batch=300", "tokenizer=word", "tokenizer.vocab_size=1000",
-    "tokenizer.hard_vocab_limit=false", "trainer.max_steps=12", "trainer.validate_every=6",
-    "trainer.save_every=5", "trainer.log_every=1", "trainer.precision=32-true",
-    "trainer.averaging.every=2", "schedule.warmup_steps=4",
-]  # fmt: skip
-MODELS = {
-    "transformer": ["model=transformer", "model.d_model=16", "model.d_ff=16"],
-    "rnn": ["model=rnn_bahdanau", "model.hidden_size=16", "model.embedding_size=16",
-            "model.attention_size=16"],
-}  # fmt: skip
-
-
-@pytest.fixture
-def config(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
-    cache = tmp_path_factory.getbasetemp() / "corpora"
-
-    def composed(*overrides: str, model: str = "transformer") -> dict[str, Any]:
-        with initialize_config_dir(CONF, version_base=None):
-            chosen = compose("train", [*TINY, *MODELS[model], f"cache={cache}", *overrides])
-        node = OmegaConf.to_container(chosen, resolve=True)
-        assert isinstance(node, dict)
-        return {str(key): value for key, value in node.items() if key != "experiment"}
-
-    return composed
+MODELS = ("transformer", "rnn")
 
 
 def losses(run: Path) -> dict[int, str]:
@@ -169,3 +142,33 @@ def test_handlers_are_given_back(config: Callable[..., dict[str, Any]], tmp_path
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     train(config("trainer.max_steps=1"), tmp_path / "run")
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_tensorboard_shows_losses_samples_and_attention(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    train(config("trainer.tensorboard=true", "trainer.max_steps=2"), tmp_path / "run")
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    assert {"train/loss", "dev/loss", "dev/bleu", "learning_rate"} <= set(events.Tags()["scalars"])
+    assert events.Tags()["images"] == ["dev/attention"]
+    (samples,) = events.Tensors("dev/samples/text_summary")
+    (text,) = samples.tensor_proto.string_val
+    assert text.decode().count("hypothesis") == 3
+
+
+@pytest.mark.parametrize(
+    "early", ["trainer.max_minutes=0.0001", "trainer.patience=1"], ids=["time", "patience"]
+)
+def test_a_run_that_ends_early_keeps_its_last_step(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, early: str
+) -> None:
+    run = tmp_path / "run"
+    # a learning rate of next to nothing: BLEU does not rise, patience ends
+    options = ("optimizer.learning_rate=1e-12", "trainer.validate_every=2", "trainer.max_steps=50")
+    train(config(*options, early), run)
+    saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=False)
+    assert 0 < saved["global_step"] == provenance.read(run)["steps"] < 50
+    assert saved["global_step"] == max(losses(run)) + 1
+    train(config(*options, "trainer.max_steps=8"), run)
+    assert sorted(losses(run)) == list(range(8))

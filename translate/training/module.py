@@ -9,6 +9,7 @@ from typing import Any
 import lightning as L
 import torch
 from torch import Tensor
+from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
 from translate.attention.masks import padding_mask
@@ -17,6 +18,10 @@ from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
 from translate.training.loss import Losses, projected_cross_entropy
 from translate.training.optim import build_optimizer, build_schedule
+
+# Summed losses are divided by this before the backward pass, to keep float16 in range; the tokens
+# that a step really had are known only after its last batch.
+NOMINAL_TOKENS = 1_000.0
 
 
 class TranslationTask(L.LightningModule):
@@ -42,6 +47,7 @@ class TranslationTask(L.LightningModule):
         self.label_smoothing, self.seed = label_smoothing, seed
         self.optimizer_options, self.schedule_options = dict(optimizer), dict(schedule)
         self.total_steps = total_steps
+        self.step_tokens = torch.zeros(())  # real target tokens since the last optimizer step
 
     def losses(self, batch: Batch, *, smoothing: float) -> Losses:
         """Sums over the real target tokens; only these rows meet the vocabulary."""
@@ -64,7 +70,8 @@ class TranslationTask(L.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         tokens = batch.target_lengths.sum()
         losses = self.losses(batch, smoothing=self.label_smoothing)
-        loss = losses.smoothed / tokens
+        loss = losses.smoothed / NOMINAL_TOKENS
+        self.step_tokens = self.step_tokens.to(tokens.device) + tokens
         if loss.device.type == "cpu" and not math.isfinite(loss.item()):
             raise UserError(
                 f"the loss is {loss.item()} at step {self.global_step} (pairs "
@@ -86,9 +93,21 @@ class TranslationTask(L.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        # Lightning's own refuses fused optimizers under autocast, for the sake of float16's scaler
+        """Divide the gradient by the tokens of the whole step, then clip it to a norm.
+
+        Every token of the step counts the same, whichever batch or process it came from: Lightning
+        averages both. Clipping is done here because Lightning's own refuses fused optimizers under
+        autocast, for the sake of float16's scaler.
+        """
+        tokens = self.trainer.strategy.reduce(self.step_tokens, reduce_op="sum")
+        averaged_over = self.trainer.accumulate_grad_batches * self.trainer.world_size
+        scale = averaged_over * NOMINAL_TOKENS / tokens
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
         if gradient_clip_val:
-            torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+            norm = get_total_norm(gradients) * scale
+            scale = scale * (gradient_clip_val / (norm + 1e-6)).clamp(max=1.0)
+        torch._foreach_mul_(gradients, scale)
+        self.step_tokens = torch.zeros(())
 
     def configure_optimizers(self) -> Any:
         optimizer = build_optimizer(self.model, **self.optimizer_options)

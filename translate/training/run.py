@@ -24,11 +24,12 @@ from translate.search import build as build_search
 from translate.training import provenance
 from translate.training.allocator import keep_memory
 from translate.training.averaging import AveragedWeights
-from translate.training.callbacks import DevTranslations, StopAtStep
+from translate.training.callbacks import StopAtStep
 from translate.training.checkpoint import remove_stale_temporaries
+from translate.training.dev_translations import DevTranslations
 from translate.training.module import TranslationTask
 from translate.training.settings import MAY_CHANGE, Settings
-from translate.training.trainer import build_trainer, quieten_lightning
+from translate.training.trainer import build_trainer, processes, quieten_lightning
 
 log = logging.getLogger(__name__)
 
@@ -88,10 +89,13 @@ def train(config: Mapping[str, Any], run: Path) -> None:
         total_steps=steps,
         seed=config["seed"],
     )
-    dev, stop = _dev_translations(config, corpus, run), StopAtStep(last, total_steps=steps)
-    trainer = build_trainer(options, run, steps, [dev, *_averaging(options, steps), stop])
+    stop = StopAtStep(last, total_steps=steps, max_minutes=options.max_minutes)
+    dev = _dev_translations(config, corpus, run)
+    trainer = build_trainer(options, run, steps, [stop, dev, *_averaging(options, steps)])
+    if trainer.precision == "64-true":
+        task.double()  # Lightning does so after weight averaging has copied the model
     log.info(
-        "%s %s: %s parameters, %s training pairs, %d steps of at most %d tokens a side, %s",
+        "%s %s: %s parameters, %s training pairs, %d steps of at most %d tokens a side, %s, %s",
         "going on with" if resuming else "training",
         run,
         f"{sum(p.numel() for p in model.parameters()):,}",
@@ -99,6 +103,7 @@ def train(config: Mapping[str, Any], run: Path) -> None:
         steps,
         data.tokens_per_batch * options.accumulate * trainer.world_size,
         trainer.precision,
+        "1 process" if trainer.world_size == 1 else f"{trainer.world_size} processes",
     )
     trainer.fit(task, data, ckpt_path=last if resuming else None, weights_only=False)
     if stop.signal is not None and trainer.global_step < steps:
@@ -189,9 +194,8 @@ def _total_steps(options: Settings, data: TranslationData) -> int:
         assert options.max_steps is not None  # Settings sees to it
         return options.max_steps
     batches = data.batches()
-    processes = options.num_nodes * (options.devices if options.devices != "auto" else 1)
     count = sum(len(batches.epoch(epoch)) for epoch in range(options.max_epochs))
-    steps = max(1, count // (processes * options.accumulate))
+    steps = max(1, count // (processes(options) * options.accumulate))
     return min(steps, options.max_steps) if options.max_steps else steps
 
 

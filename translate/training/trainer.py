@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from datetime import timedelta
 from pathlib import Path
 
 import lightning as L
+import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 
@@ -42,14 +42,12 @@ def build_trainer(options: Settings, run: Path, steps: int, callbacks: list[Call
     if shows_bar:
         callbacks.append(StepsBar(steps * options.accumulate))
     if options.patience is not None:
-        callbacks.append(EarlyStopping("dev/bleu", mode="max", patience=options.patience))
-    minutes = options.max_minutes
+        callbacks.insert(0, EarlyStopping("dev/bleu", mode="max", patience=options.patience))
     return L.Trainer(
         accelerator=options.accelerator, devices=options.devices,
         num_nodes=options.num_nodes, strategy=options.strategy,
         precision=settle(options.precision, options.accelerator),
         max_epochs=1, max_steps=steps,
-        max_time=None if minutes is None else timedelta(minutes=minutes),
         accumulate_grad_batches=options.accumulate,
         gradient_clip_val=options.gradient_clip or None,
         val_check_interval=min(options.validate_every, steps) * options.accumulate,
@@ -59,6 +57,15 @@ def build_trainer(options: Settings, run: Path, steps: int, callbacks: list[Call
         default_root_dir=run, enable_progress_bar=shows_bar, enable_model_summary=False,
         use_distributed_sampler=False,
     )  # fmt: skip
+
+
+def processes(options: Settings) -> int:
+    """How many processes train together."""
+    devices = options.devices
+    if devices == "auto":
+        on_gpus = options.accelerator != "cpu" and torch.cuda.is_available()
+        devices = torch.cuda.device_count() if on_gpus else 1  # as Lightning counts
+    return options.num_nodes * devices
 
 
 def _loggers(options: Settings, run: Path) -> list[Logger]:
@@ -94,5 +101,6 @@ def quieten_lightning() -> None:
         r".*smaller than the logging interval.*",  # a short run
         r".*Checkpoint directory .* exists and is not empty.*",  # a resumed run
         r".*resuming from a checkpoint that ended before the epoch ended.*",  # TokenBatches.skip
+        r".*callbacks used to create the checkpoint need to be provided.*",  # patience may change
     ):
         warnings.filterwarnings("ignore", message=message)

@@ -1,0 +1,50 @@
+"""A tiny training on the toy grammar, to be run whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+CONF = str(Path(__file__).parents[2] / "conf")
+TINY = [
+    "data=toy", "data.train=300", "data.dev=20", "data.test=20", "data.workers=0",
+    "data.tokens_per_batch=300", "tokenizer=word", "tokenizer.vocab_size=1000",
+    "tokenizer.hard_vocab_limit=false", "trainer.max_steps=12", "trainer.validate_every=6",
+    "trainer.save_every=5", "trainer.log_every=1", "trainer.precision=32-true",
+    "trainer.averaging.every=2", "schedule.warmup_steps=4",
+]  # fmt: skip
+MODELS = {
+    "transformer": ["model=transformer", "model.d_model=16", "model.d_ff=16"],
+    "rnn": ["model=rnn_bahdanau", "model.hidden_size=16", "model.embedding_size=16",
+            "model.attention_size=16"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def overrides(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
+    """What a command line has to say for the tiny training."""
+    cache = tmp_path_factory.getbasetemp() / "corpora"
+
+    def complete(*more: str, model: str = "transformer") -> list[str]:
+        return [*TINY, *MODELS[model], f"cache={cache}", *more]
+
+    return complete
+
+
+@pytest.fixture
+def config(overrides: Callable[..., list[str]]) -> Callable[..., dict[str, Any]]:
+    """The configuration that those overrides make."""
+
+    def composed(*more: str, model: str = "transformer") -> dict[str, Any]:
+        with initialize_config_dir(CONF, version_base=None):
+            chosen = compose("train", overrides(*more, model=model))
+        node = OmegaConf.to_container(chosen, resolve=True)
+        assert isinstance(node, dict)
+        return {str(key): value for key, value in node.items() if key != "experiment"}
+
+    return composed

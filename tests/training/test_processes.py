@@ -1,0 +1,99 @@
+"""A step's gradient is the mean over its tokens, however they were dealt out."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from translate.data.batching import collate
+from translate.models import registry
+from translate.training.module import TranslationTask
+from translate.training.run import train
+from translate.training.trainer import quieten_lightning
+
+Config = Callable[..., dict[str, Any]]
+EXACT = ["trainer.precision=64-true", "model.dropout=0.0", "trainer.max_steps=6"]
+
+
+def dev_scores(run: Path) -> list[float]:
+    with (run / "metrics.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["dev/loss"]]
+    return [float(row[score]) for row in rows for score in ("dev/loss", "dev/bleu")]
+
+
+@pytest.mark.parametrize("model", ["transformer", "rnn"])
+def test_two_processes_equal_one_with_two_batches_a_step(
+    config: Config, overrides: Callable[..., list[str]], tmp_path: Path, model: str
+) -> None:
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    train(config(*EXACT, "trainer.accumulate=2", model=model), alone)
+    options = overrides(*EXACT, "trainer.devices=2", "trainer.accelerator=cpu", model=model)
+    command = [sys.executable, "-m", "translate", "train", f"run={together}", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "2 processes" in done.stderr
+    assert len(dev_scores(alone)) == 2  # of one validation
+    assert dev_scores(together) == pytest.approx(dev_scores(alone), rel=1e-5)  # six digits are kept
+    expected = load_file(alone / "bundle" / "model.safetensors")
+    actual = load_file(together / "bundle" / "model.safetensors")
+    for name, weight in expected.items():
+        torch.testing.assert_close(actual[name], weight, rtol=0, atol=1e-6, msg=name)
+    lines = (together / "train.log").read_text(encoding="utf-8").splitlines()
+    assert sum("training" in line for line in lines) == 1  # by one of the processes
+
+
+class Watched(TranslationTask):
+    """Keeps the gradient of the last step, as the optimizer gets it."""
+
+    validation_step = None  # type: ignore[assignment]  # Lightning would ask for dev data
+
+    def configure_gradient_clipping(self, *args: Any, **kwargs: Any) -> None:
+        super().configure_gradient_clipping(*args, **kwargs)
+        self.gradient = [p.grad.clone() for p in self.parameters() if p.grad is not None]
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.01])
+def test_accumulated_batches_of_unequal_size_equal_one_big_batch(
+    config: Config, clip: float
+) -> None:
+    def sentences(*lengths: int) -> list[Any]:
+        return [torch.randint(4, 11, (length,)).int().numpy() for length in lengths]
+
+    torch.manual_seed(3)
+    batches = [
+        collate([0], sentences(3), sentences(2)),
+        collate([1, 2, 3], sentences(9, 5, 7), sentences(4, 9, 8)),
+    ]
+    quieten_lightning()
+    options = config("model.dropout=0.0")
+    model = registry.build(**options["model"], source_vocab_size=11, target_vocab_size=11).double()
+    task = Watched(
+        model, label_smoothing=0.1, total_steps=1, seed=1,
+        optimizer=options["optimizer"], schedule=options["schedule"],
+    )  # fmt: skip
+    tokens = sum(int(batch.target_lengths.sum()) for batch in batches)
+    summed = torch.stack([task.losses(batch, smoothing=0.1).smoothed for batch in batches]).sum()
+    expected: list[Tensor] = list(torch.autograd.grad(summed / tokens, list(task.parameters())))
+    norm = torch.cat([gradient.flatten() for gradient in expected]).norm()
+    if clip:
+        assert norm > clip
+        expected = [gradient * clip / (norm + 1e-6) for gradient in expected]
+    trainer = L.Trainer(
+        max_steps=1, accumulate_grad_batches=2, gradient_clip_val=clip or None, logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+        accelerator="cpu", precision="64-true",
+    )  # fmt: skip
+    trainer.fit(task, torch.utils.data.DataLoader(batches, batch_size=None))
+    for actual, wanted in zip(task.gradient, expected, strict=True):
+        torch.testing.assert_close(actual, wanted, rtol=1e-6, atol=1e-9)  # float32 scales it

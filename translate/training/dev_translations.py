@@ -1,0 +1,145 @@
+"""Looking at dev translations while a model is trained, and keeping the best."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import matplotlib.image
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import TensorBoardLogger
+
+from translate.data.corpus import Corpus
+from translate.errors import UserError
+from translate.evaluation.metrics import bleu
+from translate.inference import bundle
+from translate.inference.translator import Translator
+from translate.models.seq2seq import Seq2Seq
+from translate.plots.attention import heatmap
+from translate.search import Search
+from translate.training.module import TranslationTask
+
+log = logging.getLogger(__name__)
+
+
+class DevTranslations(Callback):
+    """Translates dev sentences at each validation, logs BLEU, and keeps the best bundle.
+
+    Must come before weight averaging in the list of callbacks: it then sees averaged weights.
+
+    Args:
+        sentences: at most so many dev sentences count for BLEU.
+        samples: so many are shown, the first with its attention.
+    """
+
+    def __init__(
+        self,
+        *,
+        corpus: Corpus,
+        search: Search,
+        config: Mapping[str, Any],
+        run: Path,
+        sentences: int,
+        samples: int,
+        tokens_per_batch: int,
+    ) -> None:
+        rows = corpus.dev[:sentences]
+        self.sources, self.references = rows["source"], rows["references"]
+        self.corpus, self.search, self.config, self.run = corpus, search, config, run
+        self.samples, self.tokens_per_batch = samples, tokens_per_batch
+        self.best = -1.0
+        self.last_step = -1
+
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.sanity_checking:
+            return
+        assert isinstance(pl_module, TranslationTask)
+        score = torch.zeros((), device=pl_module.device)
+        if trainer.is_global_zero:
+            with torch.random.fork_rng():
+                score += self._translate(trainer, pl_module)
+        score = trainer.strategy.broadcast(score)
+        pl_module.log("dev/bleu", score, prog_bar=True, sync_dist=True)  # equal everywhere already
+        self.last_step = trainer.global_step
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.best = state_dict["best"]
+
+    def _translate(self, trainer: L.Trainer, task: TranslationTask) -> float:
+        step = trainer.global_step
+        started = time.monotonic()
+        translator = Translator(
+            task.model,
+            self.corpus.tokenizers,
+            self.search,
+            tokens_per_batch=self.tokens_per_batch,
+            device=task.device,
+        )
+        hypotheses = translator.translate(self.sources)
+        score = bleu(hypotheses, self.references)
+        seconds = time.monotonic() - started
+        log.info(
+            "step %d: dev BLEU %.2f on %d sentences (%.0f s)", step, score, len(hypotheses), seconds
+        )
+        if self.samples:
+            shown = list(zip(self.sources, self.references, hypotheses, strict=True))
+            text = "\n\n".join(_side_by_side(*sample) for sample in shown[: self.samples])
+            log.info("%s", text)
+            picture = self._draw_attention(translator, step)
+            _to_tensorboard(trainer, text, picture)
+        if score > self.best:
+            self.best = score
+            self._save_bundle(task.model, step)
+        task.model.train()
+        return score
+
+    def _draw_attention(self, translator: Translator, step: int) -> Path | None:
+        """The first sample's alignment, averaged over layers and heads."""
+        try:
+            attention = translator.align(self.sources[0])
+        except UserError:  # a model without attention has nothing to draw
+            return None
+        picture = self.run / "plots" / f"attention-{step:06d}.png"
+        heatmap(
+            attention.source_pieces,
+            attention.target_pieces,
+            attention.weights.mean(axis=(0, 1)),
+            picture,
+        )
+        return picture
+
+    def _save_bundle(self, model: Seq2Seq, step: int) -> None:
+        family, options = self.config["model"]["family"], dict(self.config["model"])
+        del options["family"]
+        bundle.save(
+            self.run / "bundle",
+            family=family,
+            options=options,
+            model=model,
+            tokenizers=self.corpus.tokenizers,
+            languages=(self.corpus.source_language, self.corpus.target_language),
+            search=self.config["search"],
+            extra={"dev_bleu": round(self.best, 2), "step": step, "corpus": self.config["data"]},
+        )
+
+
+def _side_by_side(source: str, references: list[str], hypothesis: str) -> str:
+    return f"  source      {source}\n  reference   {references[0]}\n  hypothesis  {hypothesis}"
+
+
+def _to_tensorboard(trainer: L.Trainer, samples: str, picture: Path | None) -> None:
+    for logger in trainer.loggers:
+        if isinstance(logger, TensorBoardLogger):
+            writer, step = logger.experiment, trainer.global_step
+            writer.add_text("dev/samples", f"```\n{samples}\n```", step)  # verbatim, not Markdown
+            if picture is not None:
+                pixels = matplotlib.image.imread(picture)
+                writer.add_image("dev/attention", pixels, step, dataformats="HWC")
