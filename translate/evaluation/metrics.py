@@ -122,7 +122,7 @@ def _bleu(tokenize: str) -> Metric:
             f"{', '.join(sorted(BLEU.TOKENIZERS))}"
         )
     try:
-        return BLEU(tokenize=tokenize)
+        return BLEU(tokenize=tokenize, force=True)  # no guess, in a log, at what was tokenised
     except (ImportError, RuntimeError) as error:  # some tokenisers need a package of their own
         reason = " ".join(str(error).split())
         raise UserError(f"BLEU tokenizer {tokenize!r} cannot be used here: {reason}") from error
