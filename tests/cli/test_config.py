@@ -107,8 +107,8 @@ def test_every_value_of_another_type_is_found(default) -> None:
         ("experimnt=demo", "experimnt is not a key; did you mean experiment?"),
         ("sed=3", "sed is not a key; did you mean seed?"),
         (
-            "model.hidden_size=3",
-            "model.hidden_size is not a key of this model, but one of "
+            "model.attention_size=3",
+            "model.attention_size is not a key of this model, but one of "
             "model=rnn_bahdanau or rnn_luong or rnn_none",
         ),
         ("model.d_model.x=3", "model.d_model.x is not a key: model.d_model is a value"),

@@ -28,6 +28,11 @@ TRANSFORMER = {
     "positions": "sinusoidal", "max_positions": 64, "tied_embeddings": "all", "dropout": 0.1,
     "attention_dropout": 0.1, "feed_forward_dropout": 0.1,
 }  # fmt: skip
+CONVOLUTIONAL = {
+    "family": "convolutional", "embedding_size": 12, "hidden_size": 16, "encoder_layers": 2,
+    "decoder_layers": 2, "encoder_width": 3, "decoder_width": 3, "max_positions": 64,
+    "tied_embeddings": "all", "dropout": 0.1,
+}  # fmt: skip
 LUONG = {"query": "current", "attention": "general"}
 MODELS: dict[str, dict[str, Any]] = {
     "rnn-none": RNN | LUONG | {"attention": "none"},
@@ -44,6 +49,10 @@ MODELS: dict[str, dict[str, Any]] = {
     | {"positions": "rotary", "num_kv_heads": 2, "activation": "swiglu"},
     "transformer-learned": TRANSFORMER | {"positions": "learned", "tied_embeddings": "none"},
     "transformer-unordered": TRANSFORMER | {"positions": "none", "num_kv_heads": 1},
+    "convolutional": CONVOLUTIONAL,
+    "convolutional-wide": CONVOLUTIONAL
+    | {"encoder_width": 5, "decoder_width": 4, "decoder_layers": 3, "tied_embeddings": "none"},
+    "convolutional-narrow": CONVOLUTIONAL | {"encoder_width": 1, "decoder_width": 1},
 }
 WORDS = 11
 EXACT = {"rtol": 0.0, "atol": 1e-12}

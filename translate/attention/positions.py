@@ -1,4 +1,4 @@
-"""How a Transformer knows the order of words: added to the embeddings, or inside the score."""
+"""How a model without recurrence knows the order of words: beside the words or in the score."""
 
 from __future__ import annotations
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor, nn
+
+Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 class _ByteDropout(torch.autograd.Function):

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from translate.attention.alignment import SCORES, attend
-from translate.models.dropout import Dropout
+from translate.models.dropout import Dropout, Rate
+from translate.models.embeddings import Tied, tie, tying_problems
 from translate.models.recurrence import BidirectionalEncoder, Recurrence, RecurrentState
-from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step
+from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
 from translate.models.stack import Stack
-
-Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class RNNState:
 
     def keep(self, sentences: Int[Tensor, "C"]) -> RNNState:
         beam = len(self.attentional) // len(self.memory.mask)
-        rows = (sentences[:, None] * beam + torch.arange(beam, device=sentences.device)).flatten()
+        rows = rows_of(sentences, beam)
         return replace(self.select(rows), memory=self.memory.at(sentences))
 
 
@@ -82,7 +81,7 @@ class RNN(Seq2Seq):
         query: Literal["previous", "current"],
         input_feeding: bool,
         bridge: Literal["none", "linear"],
-        tied_embeddings: Literal["all", "decoder", "none"],
+        tied_embeddings: Tied,
         dropout: Rate,
     ) -> None:
         super().__init__(source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
@@ -110,7 +109,11 @@ class RNN(Seq2Seq):
         self.W_c = nn.Linear(2 * hidden_size, embedding_size, bias=False)
         self.output = nn.Linear(embedding_size, target_vocab_size)
         self.dropout = Dropout(dropout)
-        self._initialise(tied_embeddings)
+        self._initialise()
+        tie(
+            tied_embeddings, source=self.source_embedding, target=self.target_embedding,
+            output=self.output,
+        )  # fmt: skip
 
     @classmethod
     def problems(cls, options: Mapping[str, Any]) -> list[str]:
@@ -130,16 +133,9 @@ class RNN(Seq2Seq):
                 "input feeding hands on the attentional vector, but model.attention=none makes "
                 "none: model.input_feeding=false"
             )
-        sizes = options.get("source_vocab_size"), options.get("target_vocab_size")
-        if options["tied_embeddings"] == "all" and sizes[0] != sizes[1]:
-            found.append(
-                f"source and target vocabularies differ ({sizes[0]} and {sizes[1]} pieces), so "
-                "their embeddings cannot be tied: model.tied_embeddings=decoder or "
-                "tokenizer.joint=true"
-            )
-        return found
+        return found + tying_problems(options)
 
-    def _initialise(self, tied: str) -> None:
+    def _initialise(self) -> None:
         """Xavier for matrices, orthogonal recurrences, as in Bahdanau et al. 2015, B.1."""
         for name, parameter in self.named_parameters():
             if parameter.dim() < 2:
@@ -151,10 +147,6 @@ class RNN(Seq2Seq):
                 nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5)
             else:
                 nn.init.xavier_uniform_(parameter)
-        if tied in ("all", "decoder"):
-            self.output.weight = self.target_embedding.weight
-        if tied == "all":
-            self.source_embedding.weight = self.target_embedding.weight
 
     def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]) -> RNNMemory:
         embedded = self.dropout(self.source_embedding(source))

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -43,6 +44,11 @@ class DecoderState(Protocol):
 
     def keep(self, sentences: Int[Tensor, "C"]) -> Self:
         """Drop all sentences but these: finished ones leave the batch."""
+
+
+def rows_of(sentences: Int[Tensor, "C"], beam: int) -> Int[Tensor, "M"]:
+    """The rows that hold the hypotheses of these sentences, `beam` each."""
+    return (sentences[:, None] * beam + torch.arange(beam, device=sentences.device)).flatten()
 
 
 class Step(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from translate.attention.masks import over_keys
@@ -21,11 +21,10 @@ from translate.attention.multi_head import (
     SelfAttention,
 )
 from translate.attention.positions import LearnedPositions, NoPositions, SinusoidalPositions
-from translate.models.dropout import Dropout
-from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step
+from translate.models.dropout import Dropout, Rate
+from translate.models.embeddings import Tied, tie, tying_problems
+from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
 from translate.models.stack import Stack
-
-Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 class FeedForward(nn.Module):
@@ -202,7 +201,7 @@ class TransformerState:
 
     def keep(self, sentences: Int[Tensor, "C"]) -> TransformerState:
         beam = self.caches[0].keys.shape[0] // self.mask.shape[0]
-        rows = (sentences[:, None] * beam + torch.arange(beam, device=sentences.device)).flatten()
+        rows = rows_of(sentences, beam)
         return TransformerState(
             [memory.at(sentences) for memory in self.memory],
             self.mask.index_select(0, sentences),
@@ -229,7 +228,7 @@ class Transformer(Seq2Seq):
         norm: Literal["pre", "post"],
         positions: Literal["none", "sinusoidal", "learned", "rotary"],
         max_positions: PositiveInt,
-        tied_embeddings: Literal["all", "decoder", "none"],
+        tied_embeddings: Tied,
         dropout: Rate,
         attention_dropout: Rate,
         feed_forward_dropout: Rate,
@@ -261,7 +260,11 @@ class Transformer(Seq2Seq):
         # pre-norm layers add up unnormalised, so one norm closes each stack
         self.encoder_norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
-        self._initialise(tied_embeddings)
+        self._initialise()
+        tie(
+            tied_embeddings, source=self.source_embedding, target=self.target_embedding,
+            output=self.output,
+        )  # fmt: skip
 
     @classmethod
     def problems(cls, options: Mapping[str, Any]) -> list[str]:
@@ -282,17 +285,10 @@ class Transformer(Seq2Seq):
                 f"{heads} heads cannot share {groups} key/value heads evenly "
                 "(model.num_heads, model.num_kv_heads)"
             )
-        sizes = options.get("source_vocab_size"), options.get("target_vocab_size")
-        if options["tied_embeddings"] == "all" and sizes[0] != sizes[1]:
-            found.append(
-                f"source and target vocabularies differ ({sizes[0]} and {sizes[1]} pieces), so "
-                "their embeddings cannot be tied: model.tied_embeddings=decoder or "
-                "tokenizer.joint=true"
-            )
-        return found
+        return found + tying_problems(options)
 
-    def _initialise(self, tied: str) -> None:
-        """Xavier for matrices (Glorot & Bengio 2010); embeddings N(0, 1/D), tied as asked."""
+    def _initialise(self) -> None:
+        """Xavier for matrices (Glorot & Bengio 2010); embeddings N(0, 1/D)."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
@@ -300,10 +296,6 @@ class Transformer(Seq2Seq):
                     nn.init.zeros_(module.bias)
             elif isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=self.d_model**-0.5)
-        if tied in ("all", "decoder"):  # Press & Wolf 2017
-            self.output.weight = self.target_embedding.weight
-        if tied == "all":
-            self.source_embedding.weight = self.target_embedding.weight
 
     def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]) -> Memory:
         x = self.source_positions(self.source_embedding(source) * math.sqrt(self.d_model))

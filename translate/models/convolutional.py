@@ -1,0 +1,267 @@
+"""The convolutional encoder-decoder (Gehring et al. 2017): gated windows of words, and attention.
+
+Equations and sections are that paper's. E is the size of embeddings, D that of hidden states, k the
+width of a window. Two devices made for plain gradient descent are left out, since AdamW's step does
+not depend on the scale of a gradient: weight normalisation (with it, our toy experiment learnt no
+faster) and gradients of the encoder divided by the number of attentions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from translate.attention.alignment import attend
+from translate.attention.positions import LearnedPositions
+from translate.models.dropout import Dropout, Rate
+from translate.models.embeddings import Tied, tie, tying_problems
+from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
+from translate.models.stack import Stack
+
+Weighted = TypeVar("Weighted", nn.Linear, nn.Conv1d)
+
+
+def initialised(layer: Weighted, gain: float = 1.0) -> Weighted:
+    """W ~ N(0, √(gain / n)) for n inputs of a unit, b = 0 (section 3.5).
+
+    The gain is 4 before a gated linear unit, times the share of the inputs that dropout keeps: then
+    the outputs vary as much as the inputs.
+    """
+    nn.init.normal_(layer.weight, std=math.sqrt(gain / layer.weight[0].numel()))
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+def residual(x: Float[Tensor, "B T D"], change: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    """x + change, scaled to vary as much as either of them (section 3.4)."""
+    return (x + change) * math.sqrt(0.5)
+
+
+class GatedConvolution(nn.Module):
+    """v([A B]) = A ⊗ σ(B), where [A B] = W [x_t … x_{t+k-1}] + b (section 3.2)."""
+
+    def __init__(self, *, size: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.convolution = initialised(nn.Conv1d(size, 2 * size, width), gain=4 * (1 - dropout))
+
+    def forward(self, x: Float[Tensor, "B R D"]) -> Float[Tensor, "B T D"]:
+        """One output a window: k - 1 fewer than inputs."""
+        windows = self.convolution(self.dropout(x).transpose(1, 2))  # (B, 2·D, T)
+        return F.glu(windows, dim=1).transpose(1, 2)
+
+
+class EncoderLayer(nn.Module):
+    """h_i = v(W [h_{i-k/2} … h_{i+k/2}] + b) + h_i, as many words to the left as to the right."""
+
+    def __init__(self, *, size: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.convolution = GatedConvolution(size=size, width=width, dropout=dropout)
+        self.reach = width // 2
+
+    def forward(
+        self, h: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]
+    ) -> Float[Tensor, "B S D"]:
+        # the padding of a batch is as empty as what lies beyond the ends of a sentence alone
+        words = h.masked_fill(~mask[:, :, None], 0.0)
+        return residual(h, self.convolution(F.pad(words, (0, 0, self.reach, self.reach))))
+
+
+@dataclass(frozen=True)
+class ConvolutionalMemory(Memory):
+    """The encoder's outputs z are the keys of every decoder layer's attention."""
+
+    values: Float[Tensor, "B S E"]  # z + e
+
+    def at(self, sentences: Int[Tensor, "C"]) -> ConvolutionalMemory:
+        """These sentences, in this order."""
+        return ConvolutionalMemory(
+            self.states.index_select(0, sentences),
+            self.mask.index_select(0, sentences),
+            self.values.index_select(0, sentences),
+        )
+
+    def attend(
+        self, d: Float[Tensor, "N T E"]
+    ) -> tuple[Float[Tensor, "N T E"], Float[Tensor, "N T S"]]:
+        """a_ij = softmax_j(d_i · z_j),  c_i = Σ_j a_ij (z_j + e_j)  (eq. 1 and 2)."""
+        queries = d.reshape(len(self.mask), -1, d.shape[-1])  # (B, n·T, E)
+        c, a = attend(queries @ self.states.transpose(1, 2), self.mask, self.values)
+        # m √(1/m): a mean of m vectors varies m times less than they do (section 3.4)
+        c = c * self.mask.sum(1).to(c.dtype).sqrt()[:, None, None]
+        return c.reshape(d.shape), a.reshape(*d.shape[:2], -1)
+
+
+class DecoderLayer(nn.Module):
+    """A convolution over the target so far, then attention over the source (figure 1)."""
+
+    def __init__(self, *, size: int, embedding_size: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.convolution = GatedConvolution(size=size, width=width, dropout=dropout)
+        self.query = initialised(nn.Linear(size, embedding_size))
+        self.context = initialised(nn.Linear(embedding_size, size))
+
+    def forward(
+        self,
+        h: Float[Tensor, "N T D"],
+        past: Float[Tensor, "N R D"],
+        g: Float[Tensor, "N T E"],
+        memory: ConvolutionalMemory,
+    ) -> tuple[Float[Tensor, "N T D"], Float[Tensor, "N R D"], Float[Tensor, "N T S"]]:
+        """Outputs, the past of the next token, and the weights of the attention.
+
+        `past` are the k - 1 inputs before `h`, `g` the embeddings of the tokens that are read.
+        """
+        inputs = torch.cat((past, h), dim=1)
+        h = residual(h, self.convolution(inputs))
+        c, a = memory.attend(self.query(h) + g)  # d = W h + b + g (eq. 1)
+        return residual(h, self.context(c)), inputs[:, h.shape[1] :], a
+
+
+@dataclass(frozen=True)
+class ConvolutionalState:
+    """The last k - 1 inputs of every decoder layer, and how many tokens were read."""
+
+    memory: ConvolutionalMemory
+    pasts: list[Float[Tensor, "N R D"]]
+    length: int
+
+    def select(self, hypotheses: Int[Tensor, "M"]) -> ConvolutionalState:
+        return replace(self, pasts=[past.index_select(0, hypotheses) for past in self.pasts])
+
+    def keep(self, sentences: Int[Tensor, "C"]) -> ConvolutionalState:
+        beam = len(self.pasts[0]) // len(self.memory.mask)
+        rows = rows_of(sentences, beam)
+        return replace(self.select(rows), memory=self.memory.at(sentences))
+
+
+class Convolutional(Seq2Seq):
+    """Gated convolutions read the source and, causally, the target; every decoder layer attends.
+
+    A layer widens what a state has seen by k - 1 words, so that all positions are computed at once
+    and distant words meet after few layers.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_vocab_size: int,
+        target_vocab_size: int,
+        embedding_size: PositiveInt,
+        hidden_size: PositiveInt,
+        encoder_layers: PositiveInt,
+        decoder_layers: PositiveInt,
+        encoder_width: PositiveInt,
+        decoder_width: PositiveInt,
+        max_positions: PositiveInt,
+        tied_embeddings: Tied,
+        dropout: Rate,
+    ) -> None:
+        super().__init__(source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
+        self.source_embedding = nn.Embedding(source_vocab_size, embedding_size)
+        self.target_embedding = nn.Embedding(target_vocab_size, embedding_size)
+        self.source_positions, self.target_positions = (
+            LearnedPositions(d_model=embedding_size, max_positions=max_positions) for _ in range(2)
+        )
+        self.encoder_in, self.decoder_in = (
+            initialised(nn.Linear(embedding_size, hidden_size), gain=1 - dropout) for _ in range(2)
+        )
+        self.encoder_layers: Stack[EncoderLayer] = Stack(
+            EncoderLayer(size=hidden_size, width=encoder_width, dropout=dropout)
+            for _ in range(encoder_layers)
+        )
+        self.decoder_layers: Stack[DecoderLayer] = Stack(
+            DecoderLayer(
+                size=hidden_size, embedding_size=embedding_size, width=decoder_width,
+                dropout=dropout,
+            )
+            for _ in range(decoder_layers)
+        )  # fmt: skip
+        self.encoder_out, self.decoder_out = (
+            initialised(nn.Linear(hidden_size, embedding_size)) for _ in range(2)
+        )
+        self.output = initialised(nn.Linear(embedding_size, target_vocab_size), gain=1 - dropout)
+        self.dropout = Dropout(dropout)
+        self.hidden_size, self.past_words = hidden_size, decoder_width - 1
+        for name, parameter in self.named_parameters():
+            if "embedding" in name or "positions" in name:
+                nn.init.normal_(parameter, std=0.1)  # section 3.5
+        tie(
+            tied_embeddings, source=self.source_embedding, target=self.target_embedding,
+            output=self.output,
+        )  # fmt: skip
+
+    @classmethod
+    def problems(cls, options: Mapping[str, Any]) -> list[str]:
+        found = []
+        if options["encoder_width"] % 2 == 0:
+            found.append(
+                f"a window of {options['encoder_width']} words has no middle "
+                "(model.encoder_width): make it odd"
+            )
+        return found + tying_problems(options)
+
+    def encode(
+        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]
+    ) -> ConvolutionalMemory:
+        e = self.dropout(self.source_positions(self.source_embedding(source)))
+        h = self.encoder_in(e)
+        for layer in self.encoder_layers:
+            h = layer(h, source_mask)
+        z = self.encoder_out(h)
+        return ConvolutionalMemory(z, source_mask, z + e)
+
+    def start(
+        self,
+        memory: ConvolutionalMemory,  # type: ignore[override]
+    ) -> ConvolutionalState:
+        # before the sentence there is nothing: zero vectors, as many as a window reaches back
+        nothing = memory.states.new_zeros(len(memory.mask), self.past_words, self.hidden_size)
+        return ConvolutionalState(memory, [nothing] * len(self.decoder_layers), length=0)
+
+    def decode(
+        self,
+        target_in: Int[Tensor, "B T"],
+        target_mask: Bool[Tensor, "B T"],
+        memory: ConvolutionalMemory,  # type: ignore[override]
+        *,
+        need_alignment: bool = False,
+    ) -> Decoded:
+        hidden, _, weights = self._advance(target_in, self.start(memory))
+        alignment = torch.stack(weights, dim=1)[:, :, None] if need_alignment else None
+        return Decoded(hidden, alignment)  # (B, L, 1, T, S)
+
+    def decode_step(
+        self,
+        tokens: Int[Tensor, "N"],
+        state: ConvolutionalState,  # type: ignore[override]  # each family steps its own state
+        *,
+        need_alignment: bool = False,
+    ) -> Step:
+        hidden, after, weights = self._advance(tokens[:, None], state)
+        alignment = torch.stack(weights, dim=1) if need_alignment else None  # (N, L, 1, S)
+        return Step(hidden[:, 0], after, alignment)
+
+    def _advance(
+        self, tokens: Int[Tensor, "N T"], state: ConvolutionalState
+    ) -> tuple[Float[Tensor, "N T E"], ConvolutionalState, list[Float[Tensor, "N T S"]]]:
+        """Read T more tokens; the weights are those of each layer."""
+        g = self.dropout(self.target_positions(self.target_embedding(tokens), start=state.length))
+        h = self.decoder_in(g)
+        pasts, weights = [], []
+        for layer, past in zip(self.decoder_layers, state.pasts, strict=True):
+            h, past, a = layer(h, past, g, state.memory)
+            pasts.append(past)
+            weights.append(a)
+        hidden = self.dropout(self.decoder_out(h))
+        after = replace(state, pasts=pasts, length=state.length + tokens.shape[1])
+        return hidden, after, weights
