@@ -136,20 +136,34 @@ class RNN(Seq2Seq):
         return found + tying_problems(options)
 
     def _initialise(self) -> None:
-        """Xavier for matrices, orthogonal recurrences, as in Bahdanau et al. 2015, B.1."""
+        """Xavier for matrices, orthogonal recurrences (Bahdanau et al. 2015, B.1), gate by gate.
+
+        An LSTM's forget gates start open (Jozefowicz et al. 2015), or little would reach back.
+        """
         for name, parameter in self.named_parameters():
-            if parameter.dim() < 2:
+            if "embedding" in name:
+                nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5)
+            elif parameter.dim() < 2:
                 nn.init.zeros_(parameter)
             elif "weight_hh" in name:
-                for gate in parameter.data.chunk(len(parameter) // parameter.shape[1]):
+                for gate in parameter.data.split(parameter.shape[1]):
                     nn.init.orthogonal_(gate)
-            elif "embedding" in name:
-                nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5)
             else:
                 nn.init.xavier_uniform_(parameter)
+        for layer in self.modules():
+            if isinstance(layer, nn.LSTM):
+                for forward_or_backward in layer.all_weights:
+                    bias = forward_or_backward[3]
+                    nn.init.ones_(bias.data.chunk(4)[1])  # PyTorch's gates: input, forget, …
+
+    def _embed(
+        self, embedding: nn.Embedding, tokens: Int[Tensor, "*rows"]
+    ) -> Float[Tensor, "*rows E"]:
+        """Of unit variance: the same matrix, tied, makes the logits and must itself be small."""
+        return self.dropout(embedding(tokens) * embedding.embedding_dim**0.5)  # type: ignore[no-any-return]
 
     def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]) -> RNNMemory:
-        embedded = self.dropout(self.source_embedding(source))
+        embedded = self._embed(self.source_embedding, source)
         states, summaries = self.encoder(embedded, source_mask)
         states = self.dropout(states)
         keys = None if self.score is None else self.score.keys(states)
@@ -174,7 +188,7 @@ class RNN(Seq2Seq):
         *,
         need_alignment: bool = False,
     ) -> Decoded:
-        embedded = self.dropout(self.target_embedding(target_in))
+        embedded = self._embed(self.target_embedding, target_in)
         state = self.start(memory)
         if self._whole_target_at_once:
             hidden, _, weights = self._advance(embedded, state)
@@ -195,7 +209,7 @@ class RNN(Seq2Seq):
         *,
         need_alignment: bool = False,
     ) -> Step:
-        embedded = self.dropout(self.target_embedding(tokens))[:, None]
+        embedded = self._embed(self.target_embedding, tokens)[:, None]
         hidden, after, weights = self._advance(embedded, state)
         alignment = weights[:, None] if need_alignment and weights is not None else None
         return Step(hidden[:, 0], after, alignment)
