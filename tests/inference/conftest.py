@@ -22,7 +22,8 @@ def sentences(words: list[str]) -> list[str]:
 
 RNN = {
     "family": "rnn", "cell": "gru", "embedding_size": 8, "hidden_size": 8, "encoder_layers": 1,
-    "decoder_layers": 1, "attention_size": 8, "query": "current", "input_feeding": False,
+    "decoder_layers": 1, "attention_size": 8, "local_score": "general", "window": 2,
+    "coverage": "none", "max_fertility": 2.0, "query": "current", "input_feeding": False,
     "bridge": "linear", "tied_embeddings": "all", "dropout": 0.1,
 }  # fmt: skip
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -1,14 +1,15 @@
 """How well a decoder state matches each source position: the scores of Bahdanau and Luong.
 
-scores → weights = softmax(scores) → context = Σ_i weights_i · values_i
+scores → weights = softmax(scores) → context = Σ_i weights_i h_i
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from translate.attention.scaled_dot_product import softmax_where
@@ -29,7 +30,11 @@ class AlignmentScore(nn.Module, ABC):
 
 
 class AdditiveAttention(AlignmentScore):
-    """Bahdanau et al. 2015, A.1.2:  e_ti = vᵀ tanh(W_Q s_{t-1} + W_K h_i)"""
+    """Bahdanau et al. 2015, A.1.2:  e_ti = vᵀ tanh(W_Q s_{t-1} + W_K h_i)
+
+    Queries and keys are projected once each, but tanh and v see every pair: B·T·S·A numbers, as
+    many again for the backward pass, where the scores that are matrix products make B·T·S.
+    """
 
     def __init__(self, *, query_size: int, memory_size: int, attention_size: int) -> None:
         super().__init__()
@@ -62,6 +67,15 @@ class DotAttention(AlignmentScore):
         return query @ keys.transpose(1, 2)
 
 
+class ScaledDotAttention(DotAttention):
+    """Vaswani et al. 2017, eq. 1, without projections:  e_ti = s_tᵀ h_i / √d"""
+
+    def forward(
+        self, query: Float[Tensor, "B T M"], keys: Float[Tensor, "B S M"]
+    ) -> Float[Tensor, "B T S"]:
+        return super().forward(query, keys) / math.sqrt(query.shape[-1])
+
+
 class GeneralAttention(AlignmentScore):
     """Luong et al. 2015, eq. 8 (general):  e_ti = s_tᵀ W_a h_i"""
 
@@ -85,19 +99,59 @@ class ConcatAttention(AdditiveAttention):
     """
 
 
+class ProjectedAttention(AlignmentScore):
+    """Both sides mapped to a common space:  q = f(s), k = g(h), e = q kᵀ
+
+    With f(s) = tanh(W_Q s) and g(h) = tanh(W_K h) the nonlinearity is applied M + N times for M
+    queries and N keys, not M·N times as in the additive score; the pairs are one matrix product.
+    """
+
+    def __init__(self, *, query_size: int, memory_size: int, attention_size: int) -> None:
+        super().__init__()
+        self.W_Q = nn.Linear(query_size, attention_size, bias=False)
+        self.W_K = nn.Linear(memory_size, attention_size, bias=False)
+
+    def keys(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S A"]:
+        return torch.tanh(self.W_K(states))
+
+    def forward(
+        self, query: Float[Tensor, "B T Q"], keys: Float[Tensor, "B S A"]
+    ) -> Float[Tensor, "B T S"]:
+        return torch.tanh(self.W_Q(query)) @ keys.transpose(1, 2)
+
+
 SCORES: dict[str, type[AlignmentScore]] = {
     "additive": AdditiveAttention,
     "dot": DotAttention,
+    "scaled_dot": ScaledDotAttention,
     "general": GeneralAttention,
     "concat": ConcatAttention,
+    "projected": ProjectedAttention,
 }
 
 
-def attend(
-    scores: Float[Tensor, "B T S"],
-    mask: Bool[Tensor, "B S"],
-    values: Float[Tensor, "B S M"],
-) -> tuple[Float[Tensor, "B T M"], Float[Tensor, "B T S"]]:
-    """Context vectors and the weights that made them; padding gets exactly 0."""
-    weights = softmax_where(scores, mask[:, None])
-    return weights @ values, weights
+class Alignment(nn.Module, ABC):
+    """The weights a_t of each query over the source: positive, and exactly 0 at padding."""
+
+    @abstractmethod
+    def forward(
+        self,
+        scores: Float[Tensor, "B T S"],
+        mask: Bool[Tensor, "B S"],
+        query: Float[Tensor, "B T Q"],
+        position: Int[Tensor, "T"],
+    ) -> Float[Tensor, "B T S"]:
+        """From the scores; by the query or its position t in the target a window is placed."""
+
+
+class GlobalAlignment(Alignment):
+    """Luong et al. 2015, eq. 7:  a_t = softmax(e_t), over the whole sentence."""
+
+    def forward(
+        self,
+        scores: Float[Tensor, "B T S"],
+        mask: Bool[Tensor, "B S"],
+        query: Float[Tensor, "B T Q"],
+        position: Int[Tensor, "T"],
+    ) -> Float[Tensor, "B T S"]:
+        return softmax_where(scores, mask[:, None])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Real
 from torch import Tensor
 
 
@@ -20,3 +20,9 @@ def causal_mask(length: int, device: torch.device | None = None) -> Bool[Tensor,
 def over_keys(mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B 1 1 S"]:
     """A padding mask of keys, to broadcast over heads and queries."""
     return mask[:, None, None, :]
+
+
+def window_around(centres: Real[Tensor, "*B T"], width: int, radius: int) -> Bool[Tensor, "*B T S"]:
+    """Which of `width` positions lie in [centre - radius, centre + radius] (Luong, section 3.2)."""
+    position = torch.arange(width, device=centres.device)
+    return (position - centres[..., None]).abs() <= radius

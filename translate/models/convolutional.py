@@ -19,8 +19,8 @@ from jaxtyping import Bool, Float, Int
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from translate.attention.alignment import attend
 from translate.attention.positions import LearnedPositions
+from translate.attention.scaled_dot_product import softmax_where
 from translate.models.dropout import Dropout, Rate
 from translate.models.embeddings import Tied, tie, tying_problems
 from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
@@ -95,7 +95,8 @@ class ConvolutionalMemory(Memory):
     ) -> tuple[Float[Tensor, "N T E"], Float[Tensor, "N T S"]]:
         """a_ij = softmax_j(d_i · z_j),  c_i = Σ_j a_ij (z_j + e_j)  (eq. 1 and 2)."""
         queries = d.reshape(len(self.mask), -1, d.shape[-1])  # (B, n·T, E)
-        c, a = attend(queries @ self.states.transpose(1, 2), self.mask, self.values)
+        a = softmax_where(queries @ self.states.transpose(1, 2), self.mask[:, None])
+        c = a @ self.values
         # m √(1/m): a mean of m vectors varies m times less than they do (section 3.4)
         c = c * self.mask.sum(1).to(c.dtype).sqrt()[:, None, None]
         return c.reshape(d.shape), a.reshape(*d.shape[:2], -1)

@@ -8,22 +8,27 @@ from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import PositiveInt
+from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from translate.attention.alignment import SCORES, attend
+from translate.attention.alignment import SCORES, Alignment, GlobalAlignment
+from translate.attention.coverage import LinguisticCoverage
+from translate.attention.local import LOCAL
 from translate.models.dropout import Dropout, Rate
 from translate.models.embeddings import Tied, tie, tying_problems
 from translate.models.recurrence import BidirectionalEncoder, Recurrence, RecurrentState
 from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
 from translate.models.stack import Stack
 
+Score = Literal["additive", "dot", "scaled_dot", "general", "concat", "projected"]
+
 
 @dataclass(frozen=True)
 class RNNMemory(Memory):
-    """The encoder's states, what the score needs of them, and a summary per layer."""
+    """The encoder's states, what score and coverage need of them, and a summary per layer."""
 
     keys: Float[Tensor, "B S A"] | None
+    fertility: Float[Tensor, "B S"] | None
     summary: Float[Tensor, "L B D"]
 
     def at(self, sentences: Int[Tensor, "C"]) -> RNNMemory:
@@ -32,23 +37,27 @@ class RNNMemory(Memory):
             self.states.index_select(0, sentences),
             self.mask.index_select(0, sentences),
             None if self.keys is None else self.keys.index_select(0, sentences),
+            None if self.fertility is None else self.fertility.index_select(0, sentences),
             self.summary.index_select(1, sentences),
         )
 
 
 @dataclass(frozen=True)
 class RNNState:
-    """s_{t-1} of every hypothesis, and the attentional vector it ended in (input feeding)."""
+    """What every hypothesis remembers before it reads target word t."""
 
     memory: RNNMemory
-    recurrent: RecurrentState  # each (L, N, D)
-    attentional: Float[Tensor, "N D"]
+    position: int  # t, from 0
+    recurrent: RecurrentState  # s_{t-1}: each (L, N, D)
+    attentional: Float[Tensor, "N D"]  # h̃_{t-1}, for input feeding
+    attended: Float[Tensor, "N S"] | None  # Σ_{k<t} α_k, for coverage
 
     def select(self, hypotheses: Int[Tensor, "M"]) -> RNNState:
         return replace(
             self,
             recurrent=tuple(part.index_select(1, hypotheses) for part in self.recurrent),
             attentional=self.attentional.index_select(0, hypotheses),
+            attended=None if self.attended is None else self.attended.index_select(0, hypotheses),
         )
 
     def keep(self, sentences: Int[Tensor, "C"]) -> RNNState:
@@ -64,6 +73,8 @@ class RNN(Seq2Seq):
     2014. `query=previous` asks with s_{t-1} before the step and feeds the context into it
     (Bahdanau et al. 2015); `query=current` asks with s_t after it (Luong et al. 2015). With
     `input_feeding` the attentional vector of the last step enters the next (Luong, section 3.3).
+    `local_m` and `local_p` look at a window by `local_score` (Luong, section 3.2); `coverage`
+    tells the score what was looked at before (Tu et al. 2016).
     """
 
     def __init__(
@@ -76,8 +87,12 @@ class RNN(Seq2Seq):
         hidden_size: PositiveInt,
         encoder_layers: PositiveInt,
         decoder_layers: PositiveInt,
-        attention: Literal["none", "additive", "dot", "general", "concat"],
+        attention: Literal["none", "local_m", "local_p"] | Score,
         attention_size: PositiveInt,
+        local_score: Score,
+        window: PositiveInt,
+        coverage: Literal["none", "linguistic"],
+        max_fertility: PositiveFloat,
         query: Literal["previous", "current"],
         input_feeding: bool,
         bridge: Literal["none", "linear"],
@@ -95,8 +110,16 @@ class RNN(Seq2Seq):
             nn.Linear(hidden_size, hidden_size)
             for _ in range(decoder_layers if bridge == "linear" else 0)
         )
-        self.score = None if attention == "none" else SCORES[attention](
+        self.align: Alignment = GlobalAlignment()
+        score = attention
+        if attention in LOCAL:
+            self.align = LOCAL[attention](query_size=hidden_size, window=window)
+            score = local_score
+        self.score = None if score == "none" else SCORES[score](
             query_size=hidden_size, memory_size=hidden_size, attention_size=attention_size
+        )  # fmt: skip
+        self.coverage = None if coverage == "none" else LinguisticCoverage(
+            memory_size=hidden_size, attention_size=attention_size, max_fertility=max_fertility
         )  # fmt: skip
         self.query, self.input_feeding = query, input_feeding
         reads_context = attention == "none" or query == "previous"
@@ -133,6 +156,13 @@ class RNN(Seq2Seq):
                 "input feeding hands on the attentional vector, but model.attention=none makes "
                 "none: model.input_feeding=false"
             )
+        key = "local_score" if options["attention"] in LOCAL else "attention"
+        if options["coverage"] != "none" and options[key] not in ("additive", "concat"):
+            found.append(
+                f"coverage is a term inside the tanh of the additive score, and {options[key]} has "
+                f"no such place (model.coverage): model.{key}=additive or concat, or "
+                "model.coverage=none"
+            )
         return found + tying_problems(options)
 
     def _initialise(self) -> None:
@@ -146,7 +176,7 @@ class RNN(Seq2Seq):
             elif parameter.dim() < 2:
                 nn.init.zeros_(parameter)
             elif "weight_hh" in name:
-                for gate in parameter.data.split(parameter.shape[1]):
+                for gate in torch.split(parameter.data, parameter.shape[1]):
                     nn.init.orthogonal_(gate)
             else:
                 nn.init.xavier_uniform_(parameter)
@@ -167,7 +197,8 @@ class RNN(Seq2Seq):
         states, summaries = self.encoder(embedded, source_mask)
         states = self.dropout(states)
         keys = None if self.score is None else self.score.keys(states)
-        return RNNMemory(states, source_mask, keys, torch.stack(summaries))
+        fertility = None if self.coverage is None else self.coverage.fertility(states)
+        return RNNMemory(states, source_mask, keys, fertility, torch.stack(summaries))
 
     def start(self, memory: RNNMemory) -> RNNState:  # type: ignore[override]  # its own memory
         """s_0 = tanh(W_s h_T) (Bahdanau et al. 2015, A.2.2), or h_T itself without a bridge."""
@@ -178,7 +209,8 @@ class RNN(Seq2Seq):
         hidden = hidden.to(memory.states.dtype)
         others = self.decoder.zeros(memory.states)[1:]  # an LSTM's cell starts empty
         nothing = hidden.new_zeros(hidden.shape[1], self.W_c.out_features)
-        return RNNState(memory, (hidden, *others), nothing)
+        unseen = None if self.coverage is None else hidden.new_zeros(memory.mask.shape)
+        return RNNState(memory, 0, (hidden, *others), nothing, unseen)
 
     def decode(
         self,
@@ -194,7 +226,7 @@ class RNN(Seq2Seq):
             hidden, _, weights = self._advance(embedded, state)
         else:
             steps = []
-            for token in embedded.split(1, dim=1):
+            for token in torch.split(embedded, 1, dim=1):
                 hidden, state, weights = self._advance(token, state)
                 steps.append((hidden, weights))
             hidden = torch.cat([hidden for hidden, _ in steps], dim=1)
@@ -216,8 +248,9 @@ class RNN(Seq2Seq):
 
     @property
     def _whole_target_at_once(self) -> bool:
-        """Nothing the attention finds enters the recurrence, so that it can run ahead of it."""
-        return self.score is None or (self.query == "current" and not self.input_feeding)
+        """No step waits for what the attention found in the last one."""
+        fed_back = self.query == "previous" or self.input_feeding or self.coverage is not None
+        return self.score is None or not fed_back
 
     def _advance(
         self, embedded: Float[Tensor, "N T E"], state: RNNState
@@ -229,28 +262,48 @@ class RNN(Seq2Seq):
             context = self._fixed_context(embedded, state.memory)
             inputs.append(context)
         elif self.query == "previous":
-            context, weights = self._attend(state.recurrent[0][-1][:, None], state.memory)
+            context, weights = self._attend(state.recurrent[0][-1][:, None], state)
             inputs.append(context)
         if self.input_feeding:
             inputs.append(state.attentional[:, None])
         s, recurrent = self.decoder(torch.cat(inputs, dim=-1), state.recurrent)
         if context is None:
-            context, weights = self._attend(s, state.memory)
+            context, weights = self._attend(s, state)
         # Luong et al. 2015, eq. 5:  h̃_t = tanh(W_c [c_t ; s_t])
         attentional = torch.tanh(self.W_c(torch.cat((context, self.dropout(s)), dim=-1)))
         attentional = self.dropout(attentional)
-        after = replace(state, recurrent=recurrent, attentional=attentional[:, -1])
+        attended = state.attended
+        if attended is not None and weights is not None:
+            attended = attended + weights.sum(1)
+        after = RNNState(
+            state.memory,
+            state.position + embedded.shape[1],
+            recurrent,
+            attentional[:, -1],
+            attended,
+        )
         return attentional, after, weights
 
     def _attend(
-        self, query: Float[Tensor, "N T Q"], memory: RNNMemory
+        self, query: Float[Tensor, "N T Q"], state: RNNState
     ) -> tuple[Float[Tensor, "N T D"], Float[Tensor, "N T S"]]:
         """c_t for each query; the hypotheses of a sentence ask one memory."""
+        memory, keys = state.memory, state.memory.keys
         assert self.score is not None
-        assert memory.keys is not None
-        rows, length, _ = query.shape
-        queries = query.reshape(len(memory.mask), -1, query.shape[-1])  # (B, n·T, Q)
-        context, weights = attend(self.score(queries, memory.keys), memory.mask, memory.states)
+        assert keys is not None
+        if self.coverage is not None:
+            assert state.attended is not None
+            assert memory.fertility is not None
+            keys = self.coverage(keys, state.attended, memory.fertility)  # (N, S, A)
+        rows, length, size = query.shape
+        queries = query.reshape(len(memory.mask), -1, size)  # (B, n·T, Q)
+        scores = self.score(query.reshape(len(keys), -1, size), keys)
+        now = torch.arange(state.position, state.position + length, device=query.device)
+        weights = self.align(
+            scores.reshape(*queries.shape[:2], -1), memory.mask, queries,
+            now.repeat(rows // len(queries)),
+        )  # fmt: skip
+        context = weights @ memory.states
         return context.reshape(rows, length, -1), weights.reshape(rows, length, -1)
 
     @staticmethod

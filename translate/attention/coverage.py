@@ -1,0 +1,38 @@
+"""Which source words were looked at before, told to the score (Tu et al. 2016)."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class LinguisticCoverage(nn.Module):
+    """Linguistic coverage (Tu et al. 2016, section 3.1), an input of the additive score.
+
+    e_ti = vᵀ tanh(W_Q s + W_K h_i + V C_ti)
+    C_ti = (1/Φ_i) Σ_{k<t} α_ki        how far word i was translated before step t
+    Φ_i  = N · sigmoid(U_f h_i)        its fertility: how many target words it stands for
+    """
+
+    def __init__(self, *, memory_size: int, attention_size: int, max_fertility: float) -> None:
+        super().__init__()
+        self.max_fertility = max_fertility  # N
+        self.U_f = nn.Linear(memory_size, 1, bias=False)
+        self.V = nn.Linear(1, attention_size, bias=False)
+
+    def fertility(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S"]:
+        """Φ: computed once a sentence."""
+        return self.max_fertility * torch.sigmoid(self.U_f(states)).squeeze(-1)
+
+    def forward(
+        self,
+        keys: Float[Tensor, "B S A"],
+        attended: Float[Tensor, "N S"],
+        fertility: Float[Tensor, "B S"],
+    ) -> Float[Tensor, "N S A"]:
+        """W_K h_i + V C_ti: each hypothesis's own keys, for a score that adds keys to its query."""
+        sentences, length = fertility.shape
+        coverage = attended.reshape(sentences, -1, length) / fertility[:, None]  # (B, n, S)
+        told: Tensor = self.V(coverage[..., None])  # (B, n, S, A)
+        return (keys[:, None] + told).flatten(0, 1)
