@@ -32,8 +32,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "transformer": {
         "family": "transformer", "d_model": 8, "num_heads": 2, "num_kv_heads": 2,
         "encoder_layers": 1, "decoder_layers": 2, "d_ff": 16, "activation": "relu", "norm": "pre",
-        "positions": "sinusoidal", "max_positions": 64, "tied_embeddings": "all", "dropout": 0.1,
-        "attention_dropout": 0.1, "feed_forward_dropout": 0.1,
+        "normalization": "layer", "positions": "sinusoidal", "max_positions": 64,
+        "max_distance": 4, "self_attention": "full", "window": 8, "stride": 4, "summary": 1,
+        "tied_embeddings": "all", "dropout": 0.1, "attention_dropout": 0.1,
+        "feed_forward_dropout": 0.1,
     },
 }  # fmt: skip
 

@@ -28,8 +28,9 @@ RNN = {
 TRANSFORMER = {
     "family": "transformer", "d_model": 16, "num_heads": 4, "num_kv_heads": 4, "encoder_layers": 2,
     "decoder_layers": 2, "d_ff": 32, "activation": "relu", "norm": "pre",
-    "positions": "sinusoidal", "max_positions": 64, "tied_embeddings": "all", "dropout": 0.1,
-    "attention_dropout": 0.1, "feed_forward_dropout": 0.1,
+    "normalization": "layer", "positions": "sinusoidal", "max_positions": 64, "max_distance": 3,
+    "self_attention": "full", "window": 5, "stride": 4, "summary": 2, "tied_embeddings": "all",
+    "dropout": 0.1, "attention_dropout": 0.1, "feed_forward_dropout": 0.1,
 }  # fmt: skip
 CONVOLUTIONAL = {
     "family": "convolutional", "embedding_size": 12, "hidden_size": 16, "encoder_layers": 2,
@@ -64,6 +65,20 @@ MODELS: dict[str, dict[str, Any]] = {
     | {"positions": "rotary", "num_kv_heads": 2, "activation": "swiglu"},
     "transformer-learned": TRANSFORMER | {"positions": "learned", "tied_embeddings": "none"},
     "transformer-unordered": TRANSFORMER | {"positions": "none", "num_kv_heads": 1},
+    "transformer-rms": TRANSFORMER | {"normalization": "rms"},
+    "transformer-relative": TRANSFORMER | {"positions": "relative"},
+    "transformer-alibi-grouped": TRANSFORMER | {"positions": "alibi", "num_kv_heads": 2},
+    "transformer-window": TRANSFORMER | {"self_attention": "sliding_window"},
+    "transformer-window-wide": TRANSFORMER | {"self_attention": "sliding_window", "window": 18},
+    "transformer-window-relative": TRANSFORMER
+    | {"self_attention": "sliding_window", "positions": "relative", "num_kv_heads": 2},
+    "transformer-window-rotary": TRANSFORMER
+    | {"self_attention": "sliding_window", "positions": "rotary"},
+    "transformer-strided": TRANSFORMER | {"self_attention": "strided"},
+    "transformer-fixed-alibi": TRANSFORMER | {"self_attention": "fixed", "positions": "alibi"},
+    "transformer-linear": TRANSFORMER | {"self_attention": "linear"},
+    "transformer-linear-grouped": TRANSFORMER | {"self_attention": "linear", "num_kv_heads": 2},
+    "transformer-fast-weights": TRANSFORMER | {"self_attention": "fast_weights"},
     "convolutional": CONVOLUTIONAL,
     "convolutional-wide": CONVOLUTIONAL
     | {"encoder_width": 5, "decoder_width": 4, "decoder_layers": 3, "tied_embeddings": "none"},
@@ -142,7 +157,7 @@ def test_the_future_of_the_target_is_not_seen(model: Seq2Seq) -> None:
 
 def test_the_order_of_the_source_matters(request: pytest.FixtureRequest, model: Seq2Seq) -> None:
     source, mask = sentences(6)
-    turned = source.flip(1)
+    turned = source.roll(1, dims=1)  # not mirrored: symmetric distances alone would not tell that
     target = sentences(3, seed=1)
     one = model.decode(*target, model.encode(source, mask)).hidden
     other = model.decode(*target, model.encode(turned, mask)).hidden
@@ -235,6 +250,18 @@ def test_output_has_one_logit_a_word(model: Seq2Seq) -> None:
         ({"num_kv_heads": 3}, ("4 heads", "3 key/value heads")),
         ({"positions": "rotary", "d_model": 12}, ("rotary", "3 dimensions")),
         ({"source_vocab_size": 12}, ("12 and 11", "model.tied_embeddings=decoder")),
+        *(
+            (
+                {"self_attention": kind, "positions": positions},
+                (f"{positions} positions", f"model.self_attention={kind}", "sinusoidal"),
+            )
+            for kind in ("linear", "fast_weights")
+            for positions in ("relative", "rotary", "alibi")
+        ),
+        (
+            {"self_attention": "fixed", "summary": 5},
+            ("block of 4 keys", "no 5", "model.stride", "model.summary"),
+        ),
     ],
 )
 def test_contradicting_options_are_named(change: dict[str, Any], words: tuple[str, ...]) -> None:

@@ -26,3 +26,42 @@ def window_around(centres: Real[Tensor, "*B T"], width: int, radius: int) -> Boo
     """Which of `width` positions lie in [centre - radius, centre + radius] (Luong, section 3.2)."""
     position = torch.arange(width, device=centres.device)
     return (position - centres[..., None]).abs() <= radius
+
+
+def both(
+    one: Bool[Tensor, "..."] | None, other: Bool[Tensor, "..."] | None
+) -> Bool[Tensor, "..."] | None:
+    """What both masks let through; None lets everything through."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def sliding_window_mask(
+    queries: Int[Tensor, "T"], keys: Int[Tensor, "S"], *, left: int, right: int
+) -> Bool[Tensor, "T S"]:
+    """Keys up to `left` before and `right` after the query (Beltagy et al. 2020, section 3.1)."""
+    distance = keys - queries[:, None]
+    return (distance >= -left) & (distance <= right)
+
+
+def strided_mask(
+    queries: Int[Tensor, "T"], keys: Int[Tensor, "S"], *, stride: int
+) -> Bool[Tensor, "T S"]:
+    """Child et al. 2019, section 4.3, strided; the union of both sets (a merged head).
+
+    A¹_i = {j : |i - j| ≤ l},  A²_i = {j : (i - j) mod l = 0};  a causal mask keeps their j ≤ i.
+    """
+    distance = queries[:, None] - keys
+    return (distance.abs() <= stride) | (distance % stride == 0)
+
+
+def fixed_mask(
+    queries: Int[Tensor, "T"], keys: Int[Tensor, "S"], *, stride: int, summary: int
+) -> Bool[Tensor, "T S"]:
+    """Child et al. 2019, section 4.3, fixed; the union of both sets (a merged head).
+
+    A¹_i = {j : ⌊j/l⌋ = ⌊i/l⌋},  A²_i = {j : j mod l ≥ l - c};  a causal mask keeps their j ≤ i.
+    """
+    same_block = queries[:, None] // stride == keys // stride
+    return same_block | (keys % stride >= stride - summary)

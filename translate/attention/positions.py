@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from translate.errors import UserError
@@ -48,7 +49,7 @@ class LearnedPositions(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """Adds nothing: the order is lost, or told by the attention itself (rotary)."""
+    """Adds nothing: the order is lost, or told inside the attention (rotary, relative, ALiBi)."""
 
     def forward(self, embedded: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
         return embedded
@@ -64,3 +65,63 @@ def rotate(x: Float[Tensor, "B H T K"], start: int = 0) -> Float[Tensor, "B H T 
     left, right = x[..., 0::2], x[..., 1::2]
     turned = torch.stack((left * cosine - right * sine, left * sine + right * cosine), dim=-1)
     return turned.flatten(-2)
+
+
+class Relation(nn.Module, ABC):
+    """What the distance of a query and a key adds to their score, before the softmax."""
+
+    @abstractmethod
+    def forward(
+        self, query: Float[Tensor, "B H T K"], distance: Int[Tensor, "T S"]
+    ) -> Float[Tensor, "#B H T S"]:
+        """The bias of each score; `distance` is the key's position less the query's."""
+
+
+class RelativeKeys(Relation):
+    """Shaw et al. 2018, eq. 5:  e_ij = q_i (k_j + a^K_ij)ᵀ / √d_k,  a^K_ij = w_clip(j - i, m)
+
+    This is the part with a^K; a layer's heads share the w. The paper's a^V for the values are left
+    out: it measures no gain from them beside a^K (its table 3).
+    """
+
+    def __init__(self, *, d_k: int, max_distance: int) -> None:
+        super().__init__()
+        self.max_distance = max_distance
+        self.w = nn.Parameter(torch.randn(2 * max_distance + 1, d_k) * d_k**-0.5)
+
+    def forward(
+        self, query: Float[Tensor, "B H T K"], distance: Int[Tensor, "T S"]
+    ) -> Float[Tensor, "B H T S"]:
+        scores = query @ self.w.T / math.sqrt(query.shape[-1])  # (B, H, T, 2m + 1)
+        which = distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
+        return scores.gather(-1, which.expand(*scores.shape[:2], -1, -1))
+
+
+def alibi_slopes(num_heads: int) -> list[float]:
+    """2^(-8/H), 2^(-16/H) … 2^(-8) (Press et al. 2022, section 3).
+
+    When H is no power of two: those of the power below it, then every other one of twice that
+    power, as in the authors' code.
+    """
+    power = 2 ** (num_heads.bit_length() - 1)
+    between = [2 ** (-8 * (2 * i + 1) / (2 * power)) for i in range(num_heads - power)]
+    return [2 ** (-8 * (i + 1) / power) for i in range(power)] + between
+
+
+class LinearBiases(Relation):
+    """ALiBi, Press et al. 2022, section 3:  q_i · k_j / √d_k - m_h |i - j|
+
+    The paper has a causal decoder, where j ≤ i. In the encoder both sides count alike, so that only
+    </s> tells a sentence from its mirror image.
+    """
+
+    slopes: Float[Tensor, "H"]
+
+    def __init__(self, *, num_heads: int) -> None:
+        super().__init__()
+        self.register_buffer("slopes", torch.tensor(alibi_slopes(num_heads)), persistent=False)
+
+    def forward(
+        self, query: Float[Tensor, "B H T K"], distance: Int[Tensor, "T S"]
+    ) -> Float[Tensor, "1 H T S"]:
+        return (-self.slopes[:, None, None] * distance.abs())[None]

@@ -1,6 +1,8 @@
 """Scaled dot-product attention: the formula, and the fused kernel that computes the same.
 
 Vaswani et al. 2017, eq. 1:  Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V
+
+A `bias` is added to the scores before the softmax: what positions are worth (positions.py).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from translate.attention.masks import causal_mask
+from translate.attention.masks import both, causal_mask
 
 
 def softmax_where(
@@ -25,6 +27,11 @@ def softmax_where(
     return weights.masked_fill(~mask, 0.0)  # an empty row's softmax is NaN; its weights are not
 
 
+def repeat_groups(x: Float[Tensor, "B G S K"], num_heads: int) -> Float[Tensor, "B H S K"]:
+    """Each of G key or value heads, for the H/G query heads that share it (Ainslie et al. 2023)."""
+    return x.repeat_interleave(num_heads // x.shape[1], dim=1)
+
+
 def readable_attention(
     query: Float[Tensor, "B H T K"],
     keys: Float[Tensor, "B G S K"],
@@ -32,17 +39,16 @@ def readable_attention(
     *,
     mask: Bool[Tensor, "..."] | None = None,
     causal: bool = False,
+    bias: Float[Tensor, "..."] | None = None,
     dropout: float = 0.0,
 ) -> tuple[Float[Tensor, "B H T Kv"], Float[Tensor, "B H T S"]]:
-    """The equation, term for term, with the weights that fused kernels do not return.
-
-    G key/value heads serve H query heads, H/G each (grouped-query attention, Ainslie et al. 2023).
-    """
-    group = query.shape[1] // keys.shape[1]
-    keys, values = keys.repeat_interleave(group, dim=1), values.repeat_interleave(group, dim=1)
+    """The equation, term for term, with the weights that fused kernels do not return."""
+    keys, values = (repeat_groups(x, query.shape[1]) for x in (keys, values))
     if causal:
-        mask = causal_mask(query.shape[-2], query.device)
+        mask = both(mask, causal_mask(query.shape[-2], query.device))
     scores = query @ keys.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    if bias is not None:
+        scores = scores + bias
     weights = softmax_where(scores, mask)
     return F.dropout(weights, dropout, training=dropout > 0) @ values, weights
 
@@ -54,18 +60,21 @@ def fused_attention(
     *,
     mask: Bool[Tensor, "..."] | None = None,
     causal: bool = False,
+    bias: Float[Tensor, "..."] | None = None,
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T Kv"]:
     """The same result from PyTorch's fused kernels, O(S) memory (Dao et al. 2022)."""
-    grouped = query.shape[1] != keys.shape[1]
     if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         # float32: the bf16 backward of the CPU kernel is several times slower on short sentences
-        with torch.autocast("cpu", enabled=False):
-            return F.scaled_dot_product_attention(
-                query.float(), keys.float(), values.float(),
-                attn_mask=mask, is_causal=causal, dropout_p=dropout, enable_gqa=grouped,
-            )  # fmt: skip
-    return F.scaled_dot_product_attention(
-        query, keys, values,
-        attn_mask=mask, is_causal=causal, dropout_p=dropout, enable_gqa=grouped,
-    )  # fmt: skip
+        query, keys, values = query.float(), keys.float(), values.float()
+    if causal and (mask is not None or bias is not None):  # the kernels take a flag or a mask
+        mask, causal = both(mask, causal_mask(query.shape[-2], query.device)), False
+    added = mask
+    if bias is not None:
+        bias = bias.to(query.dtype)
+        added = bias if mask is None else torch.where(mask, bias, -math.inf)
+    with torch.autocast("cpu", enabled=False):
+        return F.scaled_dot_product_attention(
+            query, keys, values, attn_mask=added, is_causal=causal, dropout_p=dropout,
+            enable_gqa=query.shape[1] != keys.shape[1],
+        )  # fmt: skip

@@ -3,210 +3,65 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
+from translate.attention.caches import Cache, KeysValues
+from translate.attention.linear import FastWeightAttention, LinearAttention
 from translate.attention.masks import over_keys
-from translate.attention.multi_head import (
-    CrossAttention,
-    KeysValues,
-    KeyValueCache,
-    SelfAttention,
+from translate.attention.patterns import FixedAttention, FullAttention, Pattern, StridedAttention
+from translate.attention.positions import (
+    LearnedPositions,
+    LinearBiases,
+    NoPositions,
+    Relation,
+    RelativeKeys,
+    SinusoidalPositions,
 )
-from translate.attention.positions import LearnedPositions, NoPositions, SinusoidalPositions
+from translate.attention.sliding_window import SlidingWindowAttention
 from translate.models.dropout import Dropout, Rate
 from translate.models.embeddings import Tied, tie, tying_problems
 from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
 from translate.models.stack import Stack
+from translate.models.transformer_layers import DecoderLayer, EncoderLayer, LayerOptions
 
-
-class FeedForward(nn.Module):
-    """FFN(x) = f(x W_1 + b_1) W_2 + b_2 (eq. 2).
-
-    SwiGLU multiplies by a gate that a third matrix makes (Shazeer 2020).
-    """
-
-    def __init__(self, *, d_model: int, d_ff: int, activation: str, dropout: float) -> None:
-        super().__init__()
-        self.activation = activation
-        self.inner = nn.Linear(d_model, 2 * d_ff if activation == "swiglu" else d_ff)
-        self.outer = nn.Linear(d_ff, d_model)
-        self.dropout = Dropout(dropout)
-
-    def forward(self, x: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows D"]:
-        inner = self.inner(x)
-        if self.activation == "swiglu":
-            gate, value = inner.chunk(2, dim=-1)
-            inner = F.silu(gate) * value
-        else:
-            inner = F.relu(inner) if self.activation == "relu" else F.gelu(inner)
-        outer: Tensor = self.outer(self.dropout(inner))
-        return outer
-
-
-class Residual(nn.Module):
-    """x + Dropout(Sublayer(x)) with its norm before (Xiong et al. 2020) or after (the paper)."""
-
-    def __init__(self, *, d_model: int, norm: str, dropout: float) -> None:
-        super().__init__()
-        self.before = norm == "pre"
-        self.norm = nn.LayerNorm(d_model)
-        self.dropout = Dropout(dropout)
-
-    def enter(self, x: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows D"]:
-        """What the sublayer reads."""
-        entered: Tensor = self.norm(x) if self.before else x
-        return entered
-
-    def leave(
-        self, x: Float[Tensor, "*rows D"], sublayer: Float[Tensor, "*rows D"]
-    ) -> Float[Tensor, "*rows D"]:
-        """What the next layer reads."""
-        left: Tensor = x + self.dropout(sublayer)
-        if not self.before:
-            left = self.norm(left)
-        return left
-
-
-@dataclass(frozen=True)
-class LayerOptions:
-    """What every layer of a Transformer is made with."""
-
-    d_model: int
-    num_heads: int
-    num_kv_heads: int
-    d_ff: int
-    activation: str
-    norm: str
-    rotary: bool
-    dropout: float
-    attention_dropout: float
-    feed_forward_dropout: float
-
-    def residual(self) -> Residual:
-        return Residual(d_model=self.d_model, norm=self.norm, dropout=self.dropout)
-
-    def feed_forward(self) -> FeedForward:
-        return FeedForward(
-            d_model=self.d_model, d_ff=self.d_ff,
-            activation=self.activation, dropout=self.feed_forward_dropout,
-        )  # fmt: skip
-
-    def self_attention(self) -> SelfAttention:
-        return SelfAttention(
-            d_model=self.d_model, num_heads=self.num_heads, num_kv_heads=self.num_kv_heads,
-            dropout=self.attention_dropout, rotary=self.rotary,
-        )  # fmt: skip
-
-    def cross_attention(self) -> CrossAttention:
-        return CrossAttention(
-            d_model=self.d_model, num_heads=self.num_heads, num_kv_heads=self.num_kv_heads,
-            dropout=self.attention_dropout,
-        )  # fmt: skip
-
-
-class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward (figure 1, left)."""
-
-    def __init__(self, options: LayerOptions) -> None:
-        super().__init__()
-        self.self_attention = options.self_attention()
-        self.feed_forward = options.feed_forward()
-        self.residuals: Stack[Residual] = Stack(options.residual() for _ in range(2))
-
-    def forward(
-        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"]
-    ) -> Float[Tensor, "B S D"]:
-        attention, feed_forward = self.residuals
-        x = attention.leave(x, self.self_attention(attention.enter(x), mask=mask))
-        return feed_forward.leave(x, self.feed_forward(feed_forward.enter(x)))
-
-
-class DecoderLayer(nn.Module):
-    """Causal self-attention, attention over the source, then feed-forward (figure 1, right)."""
-
-    def __init__(self, options: LayerOptions) -> None:
-        super().__init__()
-        self.self_attention = options.self_attention()
-        self.cross_attention = options.cross_attention()
-        self.feed_forward = options.feed_forward()
-        self.residuals: Stack[Residual] = Stack(options.residual() for _ in range(3))
-
-    def forward(
-        self,
-        x: Float[Tensor, "B T D"],
-        memory: KeysValues,
-        mask: Bool[Tensor, "B 1 1 S"],
-        *,
-        need_weights: bool,
-    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
-        """Whole targets: padding comes last, so the causal mask already hides it."""
-        first, *_ = self.residuals
-        x = first.leave(x, self.self_attention(first.enter(x), causal=True))
-        return self._after_self_attention(x, memory, mask, need_weights)
-
-    def step(
-        self,
-        x: Float[Tensor, "N D"],
-        cache: KeyValueCache,
-        length: int,
-        memory: KeysValues,
-        mask: Bool[Tensor, "B 1 1 S"],
-        *,
-        need_weights: bool,
-    ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "B H n S"] | None]:
-        """One token of every hypothesis, after `length` others."""
-        first, *_ = self.residuals
-        attended = self.self_attention.step(first.enter(x)[:, None], cache, length)[:, 0]
-        x = first.leave(x, attended)
-        # (N, D) → (B, n, D): the hypotheses of a sentence are queries against one memory
-        beams = x.view(mask.shape[0], -1, x.shape[-1])
-        beams, weights = self._after_self_attention(beams, memory, mask, need_weights)
-        return beams.flatten(0, 1), weights
-
-    def _after_self_attention(
-        self,
-        x: Float[Tensor, "B T D"],
-        memory: KeysValues,
-        mask: Bool[Tensor, "B 1 1 S"],
-        need_weights: bool,
-    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
-        _, cross, feed_forward = self.residuals
-        attended, weights = self.cross_attention(
-            cross.enter(x), memory, mask=mask, need_weights=need_weights
-        )
-        x = cross.leave(x, attended)
-        return feed_forward.leave(x, self.feed_forward(feed_forward.enter(x))), weights
+NORMS: dict[str, Callable[[int], nn.Module]] = {
+    "layer": nn.LayerNorm,  # Ba et al. 2016
+    "rms": nn.RMSNorm,  # Zhang & Sennrich 2019
+}
 
 
 @dataclass(frozen=True)
 class TransformerState:
-    """The caches of every decoder layer, and how many tokens they hold."""
+    """The caches of every decoder layer, and how many tokens they have seen."""
 
     memory: list[KeysValues]
     mask: Bool[Tensor, "B 1 1 S"]
-    caches: list[KeyValueCache]
+    caches: list[Cache]
     length: int
+    beam: int  # hypotheses a sentence
 
     def select(self, hypotheses: Int[Tensor, "M"]) -> TransformerState:
-        caches = [cache.at(hypotheses) for cache in self.caches]
-        return TransformerState(self.memory, self.mask, caches, self.length)
+        return replace(
+            self,
+            caches=[cache.at(hypotheses) for cache in self.caches],
+            beam=len(hypotheses) // len(self.mask),
+        )
 
     def keep(self, sentences: Int[Tensor, "C"]) -> TransformerState:
-        beam = self.caches[0].keys.shape[0] // self.mask.shape[0]
-        rows = rows_of(sentences, beam)
-        return TransformerState(
-            [memory.at(sentences) for memory in self.memory],
-            self.mask.index_select(0, sentences),
-            [cache.at(rows) for cache in self.caches],
-            self.length,
+        rows = rows_of(sentences, self.beam)
+        return replace(
+            self,
+            memory=[memory.at(sentences) for memory in self.memory],
+            mask=self.mask.index_select(0, sentences),
+            caches=[cache.at(rows) for cache in self.caches],
         )
 
 
@@ -226,8 +81,16 @@ class Transformer(Seq2Seq):
         d_ff: PositiveInt,
         activation: Literal["relu", "gelu", "swiglu"],
         norm: Literal["pre", "post"],
-        positions: Literal["none", "sinusoidal", "learned", "rotary"],
+        normalization: Literal["layer", "rms"],
+        positions: Literal["none", "sinusoidal", "learned", "relative", "rotary", "alibi"],
         max_positions: PositiveInt,
+        max_distance: PositiveInt,
+        self_attention: Literal[
+            "full", "sliding_window", "strided", "fixed", "linear", "fast_weights"
+        ],
+        window: PositiveInt,
+        stride: PositiveInt,
+        summary: PositiveInt,
         tied_embeddings: Tied,
         dropout: Rate,
         attention_dropout: Rate,
@@ -239,16 +102,32 @@ class Transformer(Seq2Seq):
         self.target_embedding = nn.Embedding(target_vocab_size, d_model)
         self.output = nn.Linear(d_model, target_vocab_size, bias=False)
 
-        def position_layer() -> nn.Module:
-            if positions == "learned":
-                return LearnedPositions(d_model=d_model, max_positions=max_positions)
-            return SinusoidalPositions() if positions == "sinusoidal" else NoPositions()
-
-        self.source_positions, self.target_positions = position_layer(), position_layer()
+        added: dict[str, Callable[[], nn.Module]] = {
+            "sinusoidal": SinusoidalPositions,
+            "learned": partial(LearnedPositions, d_model=d_model, max_positions=max_positions),
+        }
+        new_positions = added.get(positions, NoPositions)
+        self.source_positions, self.target_positions = new_positions(), new_positions()
+        relations: dict[str, Callable[[], Relation]] = {
+            "relative": partial(RelativeKeys, d_k=d_model // num_heads, max_distance=max_distance),
+            "alibi": partial(LinearBiases, num_heads=num_heads),
+        }
+        patterns: dict[str, Callable[..., Pattern]] = {
+            "full": FullAttention,
+            "sliding_window": partial(SlidingWindowAttention, window=window),
+            "strided": partial(StridedAttention, stride=stride),
+            "fixed": partial(FixedAttention, stride=stride, summary=summary),
+            "linear": LinearAttention,
+            "fast_weights": FastWeightAttention,
+        }
+        new_norm = partial(NORMS[normalization], d_model)
         options = LayerOptions(
             d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads, d_ff=d_ff,
-            activation=activation, norm=norm, rotary=positions == "rotary", dropout=dropout,
-            attention_dropout=attention_dropout, feed_forward_dropout=feed_forward_dropout,
+            activation=activation, new_norm=new_norm, norm_before=norm == "pre",
+            new_pattern=patterns[self_attention],
+            new_relation=relations.get(positions, lambda: None), rotary=positions == "rotary",
+            dropout=dropout, attention_dropout=attention_dropout,
+            feed_forward_dropout=feed_forward_dropout,
         )  # fmt: skip
         self.dropout = Dropout(dropout)
         self.encoder_layers: Stack[EncoderLayer] = Stack(
@@ -258,8 +137,8 @@ class Transformer(Seq2Seq):
             DecoderLayer(options) for _ in range(decoder_layers)
         )
         # pre-norm layers add up unnormalised, so one norm closes each stack
-        self.encoder_norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
+        self.encoder_norm = new_norm() if norm == "pre" else nn.Identity()
+        self.decoder_norm = new_norm() if norm == "pre" else nn.Identity()
         self._initialise()
         tie(
             tied_embeddings, source=self.source_embedding, target=self.target_embedding,
@@ -284,6 +163,19 @@ class Transformer(Seq2Seq):
             found.append(
                 f"{heads} heads cannot share {groups} key/value heads evenly "
                 "(model.num_heads, model.num_kv_heads)"
+            )
+        if options["self_attention"] in ("linear", "fast_weights") and options["positions"] in (
+            "relative", "rotary", "alibi",
+        ):  # fmt: skip
+            found.append(
+                f"{options['positions']} positions are told in the scores, but "
+                f"model.self_attention={options['self_attention']} makes none: "
+                "model.positions=sinusoidal, learned or none"
+            )
+        if options["self_attention"] == "fixed" and options["summary"] > options["stride"]:
+            found.append(
+                f"a block of {options['stride']} keys has no {options['summary']} to summarise it "
+                "(model.stride, model.summary)"
             )
         return found + tying_problems(options)
 
@@ -325,13 +217,14 @@ class Transformer(Seq2Seq):
         return Decoded(hidden, torch.stack(alignment, dim=1) if alignment else None)
 
     def start(self, memory: Memory) -> TransformerState:
-        cross = [layer.cross_attention for layer in self.decoder_layers]
-        keys_values = [attention.keys_values(memory.states) for attention in cross]
-        caches = [
-            KeyValueCache.empty(len(memory.mask), attention.num_kv_heads, attention.d_k, kv.keys)
-            for attention, kv in zip(cross, keys_values, strict=True)
+        keys_values = [
+            layer.cross_attention.keys_values(memory.states) for layer in self.decoder_layers
         ]
-        return TransformerState(keys_values, over_keys(memory.mask), caches, length=0)
+        caches = [
+            layer.self_attention.empty_cache(len(memory.mask), like=kv.keys)
+            for layer, kv in zip(self.decoder_layers, keys_values, strict=True)
+        ]
+        return TransformerState(keys_values, over_keys(memory.mask), caches, length=0, beam=1)
 
     def decode_step(
         self,
@@ -349,7 +242,7 @@ class Transformer(Seq2Seq):
                 x, cache, state.length, memory, state.mask, need_weights=need_alignment
             )
             alignment += [weights] if weights is not None else []
-        after = TransformerState(state.memory, state.mask, state.caches, state.length + 1)
+        after = replace(state, length=state.length + 1)
         if not alignment:
             return Step(self.decoder_norm(x), after, None)
         stacked = torch.stack(alignment, dim=1)  # (B, L, H, n, S)

@@ -1,0 +1,105 @@
+"""Scaled dot-product attention: the worked example, the fused twin, and what softmax promises."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from translate.attention.masks import both, causal_mask, over_keys, padding_mask
+from translate.attention.scaled_dot_product import (
+    fused_attention,
+    readable_attention,
+    softmax_where,
+)
+
+Randn = Callable[..., Tensor]
+EXACT = {"rtol": 0.0, "atol": 1e-12}
+
+
+def test_the_worked_example() -> None:
+    """Words as (sports, animal, other): baseball (2, 0, 0), bat (1, 1, 0)."""
+    words = torch.tensor([[2.0, 0, 0], [1, 1, 0]])[None, None]
+    output, weights = readable_attention(words, words, words)
+    expected = torch.tensor([[0.7604, 0.2396], [0.5, 0.5]])
+    torch.testing.assert_close(weights[0, 0], expected, rtol=0, atol=5e-5)
+    pulled = torch.tensor([[1.7604, 0.2396, 0], [1.5, 0.5, 0]])
+    torch.testing.assert_close(output[0, 0], pulled, rtol=0, atol=5e-5)
+    torch.testing.assert_close(fused_attention(words, words, words), output)
+
+
+def test_it_is_the_sum_in_the_paper(randn: Randn) -> None:
+    """Σ_j softmax_j(q_i · k_j / √d_k + bias_ij) v_j, with d_v ≠ d_k and N_Q ≠ N_X, by loops."""
+    query, keys, values = randn(1, 2, 3, 4), randn(1, 2, 5, 4), randn(1, 2, 5, 6)
+    bias, mask = randn(1, 2, 3, 5), torch.rand(3, 5) < 0.7
+    output, _ = readable_attention(query, keys, values, mask=mask, bias=bias)
+    for h in range(2):
+        for i in range(3):
+            seen = [j for j in range(5) if mask[i, j]]
+            powers = [math.exp(query[0, h, i] @ keys[0, h, j] / 2 + bias[0, h, i, j]) for j in seen]
+            expected = sum(
+                (p / sum(powers) * values[0, h, j] for p, j in zip(powers, seen, strict=True)),
+                torch.zeros(6, dtype=torch.float64),
+            )
+            torch.testing.assert_close(output[0, h, i], expected, **EXACT)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 4e-2)],
+    ids=str,
+)
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("biased", [False, True], ids=["", "bias"])
+@pytest.mark.parametrize("masked", ["causal", "padding", "causal and padding", "none"])
+def test_fused_equals_readable(
+    masked: str, biased: bool, groups: int, dtype: torch.dtype, tolerance: float, randn: Randn
+) -> None:
+    """Forward and gradients; gradients may differ by ten times as much."""
+    query, keys, values, bias = inputs = [
+        randn(*shape).to(dtype).requires_grad_()
+        for shape in [(2, 4, 6, 8), (2, groups, 6, 8), (2, groups, 6, 8), (1, 4, 6, 6)]
+    ]
+    mask = over_keys(padding_mask(torch.tensor([6, 0]), 6)) if "padding" in masked else None
+    added = {"mask": mask, "causal": "causal" in masked, "bias": bias if biased else None}
+    inputs = inputs if biased else inputs[:3]
+    readable, weights = readable_attention(query, keys, values, **added)
+    fused = fused_attention(query, keys, values, **added)
+    torch.testing.assert_close(fused, readable, rtol=0, atol=tolerance)
+    ours, theirs = (
+        torch.autograd.grad(y.float().square().sum(), inputs) for y in (readable, fused)
+    )
+    torch.testing.assert_close(ours, theirs, rtol=4 * tolerance, atol=10 * tolerance)
+    if mask is not None:  # the second sentence is nothing but padding
+        assert (weights[1] == 0).all()
+        assert (readable[1] == 0).all()
+        assert (fused[1] == 0).all()
+
+
+def test_a_row_that_may_see_nothing_is_zeros_and_has_finite_gradients(randn: Randn) -> None:
+    scores = randn(1, 2, 3).requires_grad_()
+    mask = torch.tensor([[[True, True, False], [False, False, False]]])
+    weights = softmax_where(scores, mask)
+    assert weights[0, 1].tolist() == [0, 0, 0]
+    weights.square().sum().backward()
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()
+
+
+def test_causal_weights_are_lower_triangular(randn: Randn) -> None:
+    x = randn(1, 2, 5, 4)
+    _, weights = readable_attention(x, x, x, causal=True)
+    assert torch.equal(weights != 0, causal_mask(5).expand_as(weights))
+
+
+def test_both_masks_count() -> None:
+    one, other = torch.tensor([True, True, False]), torch.tensor([[True, False, True]])
+    assert both(None, None) is None
+    assert both(one, None) is one
+    assert both(None, other) is other
+    combined = both(one, other)
+    assert combined is not None
+    assert combined.tolist() == [[True, False, False]]

@@ -1,0 +1,87 @@
+"""What is the Transformer's own: order, norms, and options that change the network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from translate.models import registry
+from translate.models.transformer import Transformer
+
+OPTIONS: dict[str, Any] = {
+    "d_model": 16, "num_heads": 4, "num_kv_heads": 4, "encoder_layers": 2, "decoder_layers": 1,
+    "d_ff": 32, "activation": "relu", "norm": "pre", "normalization": "layer",
+    "positions": "none", "max_positions": 64, "max_distance": 3, "self_attention": "full",
+    "window": 4, "stride": 4, "summary": 1, "tied_embeddings": "all", "dropout": 0.1,
+    "attention_dropout": 0.1, "feed_forward_dropout": 0.1,
+}  # fmt: skip
+
+
+def make(**changes: Any) -> Transformer:
+    torch.manual_seed(0)
+    sizes = {"source_vocab_size": 11, "target_vocab_size": 11}
+    model = registry.build("transformer", **sizes, **OPTIONS | changes)
+    assert isinstance(model, Transformer)
+    return model.double().eval()
+
+
+def encoded(model: Transformer, words: Tensor) -> Tensor:
+    return model.encode(words[None], torch.ones(1, len(words), dtype=torch.bool)).states[0]
+
+
+@pytest.mark.parametrize("kind", ["full", "linear", "fast_weights"])
+@given(order=st.permutations(range(7)))
+@settings(max_examples=10, deadline=None)
+def test_without_positions_the_encoder_sees_a_set(kind: str, order: list[int]) -> None:
+    model, words = make(self_attention=kind), torch.arange(4, 11)
+    states = encoded(model, words)
+    torch.testing.assert_close(encoded(model, words[order]), states[order], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("positions", "kind"),
+    [
+        ("sinusoidal", "full"), ("learned", "full"), ("relative", "full"), ("rotary", "full"),
+        ("alibi", "full"), ("sinusoidal", "linear"), ("learned", "fast_weights"),
+    ],
+)  # fmt: skip
+def test_with_positions_the_encoder_tells_the_order(positions: str, kind: str) -> None:
+    model, words = make(positions=positions, self_attention=kind), torch.arange(4, 11)
+    order = torch.tensor([1, 2, 0, 3, 6, 4, 5])
+    assert not torch.allclose(encoded(model, words[order]), encoded(model, words)[order])
+
+
+@pytest.mark.parametrize(("positions", "blind"), [("alibi", True), ("relative", False)])
+def test_symmetric_distances_alone_do_not_tell_a_sentence_from_its_mirror(
+    positions: str, blind: bool
+) -> None:
+    model, words = make(positions=positions), torch.arange(4, 11)
+    mirrored = encoded(model, words.flip(0)).flip(0)
+    assert torch.allclose(mirrored, encoded(model, words), rtol=0, atol=1e-12) == blind
+
+
+def test_root_mean_square_norms_have_no_mean_and_no_bias() -> None:
+    """x / √(mean x²) · g (Zhang & Sennrich 2019), everywhere."""
+    model = make(normalization="rms", positions="sinusoidal")
+    assert not [m for m in model.modules() if isinstance(m, nn.LayerNorm)]
+    x = torch.randn(3, 16, dtype=torch.float64) + 1
+    expected = x / x.square().mean(-1, keepdim=True).sqrt() * model.encoder_norm.weight
+    torch.testing.assert_close(model.encoder_norm(x), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["sliding_window", "linear", "fast_weights"])
+def test_decoding_keeps_a_memory_of_constant_size(kind: str) -> None:
+    model = make(self_attention=kind, positions="sinusoidal", window=4)
+    state = model.start(model.encode(torch.tensor([[5, 6]]), torch.ones(1, 2, dtype=torch.bool)))
+    sizes = set()
+    for t in range(30):
+        state = model.decode_step(torch.tensor([4]), state).state
+        kept = [x for cache in state.caches for x in vars(cache).values() if isinstance(x, Tensor)]
+        sizes |= {sum(x.numel() for x in kept)} if t >= 4 else set()
+    assert len(sizes) == 1
+    assert sizes.pop() <= 4 * 2 * 4 * 4  # w · (key and value) · heads · d_k

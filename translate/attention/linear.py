@@ -1,0 +1,151 @@
+"""Linear attention: a kernel φ in place of the softmax, so that cost is linear in length.
+
+Katharopoulos et al. 2020, eq. 5:  V'_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j)
+
+The sums do not depend on the query: one pass over the keys makes them, and a causal decoder carries
+them from token to token like the state of an RNN. Without the division it is a fast-weight
+controller (Schmidhuber 1992; Schlag et al. 2021): keys and values write a matrix, queries read it.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from translate.attention.caches import Cache, KeysValues
+from translate.attention.masks import causal_mask
+from translate.attention.patterns import Pattern
+from translate.attention.scaled_dot_product import repeat_groups
+
+CHUNK = 64  # queries and keys that meet each other one by one in the causal form
+
+
+def feature_map(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """φ(x) = elu(x) + 1 (Katharopoulos et al. 2020, eq. 7)."""
+    return F.elu(x) + 1
+
+
+def with_ones(values: Float[Tensor, "B G S Kv"]) -> Float[Tensor, "B G S V"]:
+    """[v ; 1]: Σ φ(k) [v ; 1]ᵀ holds both sums of eq. 5, the second as its last column."""
+    return F.pad(values, (0, 1), value=1.0)
+
+
+def divide_by_last(sums: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows Kv"]:
+    """The numerator by the denominator beside it; where nothing was summed, zeros."""
+    denominator = sums[..., -1:]
+    return sums[..., :-1] / denominator.masked_fill(denominator == 0, 1.0)
+
+
+def sums_over_all(
+    query: Float[Tensor, "B H T K"],
+    keys: Float[Tensor, "B H S K"],
+    values: Float[Tensor, "B H S V"],
+) -> Float[Tensor, "B H T V"]:
+    """q_iᵀ Σ_j k_j v_jᵀ over all keys."""
+    return query @ (keys.transpose(2, 3) @ values)
+
+
+def sums_so_far(
+    query: Float[Tensor, "B H T K"],
+    keys: Float[Tensor, "B H T K"],
+    values: Float[Tensor, "B H T V"],
+) -> Float[Tensor, "B H T V"]:
+    """q_iᵀ Σ_{j≤i} k_j v_jᵀ, by chunks of c: memory O(N (c + K V / c)) rather than O(N K V).
+
+    Within a chunk each query meets each key; what came before the chunk is one matrix for it.
+    """
+    length = query.shape[2]
+    query, keys, values = (
+        F.pad(x, (0, 0, 0, -length % CHUNK)).view(*x.shape[:2], -1, CHUNK, x.shape[3])
+        for x in (query, keys, values)
+    )
+    scores = query @ keys.transpose(3, 4)  # (B, H, chunks, c, c)
+    within = scores.masked_fill(~causal_mask(CHUNK, query.device), 0.0) @ values
+    chunks = keys.transpose(3, 4) @ values  # (B, H, chunks, K, V)
+    before = F.pad(chunks.cumsum(dim=2), (0, 0, 0, 0, 1, 0))[:, :, :-1]
+    return (within + query @ before).flatten(2, 3)[:, :, :length]
+
+
+class FastWeights(Cache):
+    """Σ φ(k) vᵀ over the tokens so far: a matrix a head, however many tokens there were."""
+
+    def __init__(self, sums: Float[Tensor, "N G K V"]) -> None:
+        self.sums = sums
+
+    def write(self, key: Float[Tensor, "N G 1 K"], value: Float[Tensor, "N G 1 V"]) -> None:
+        """Add the outer product of a key and its value."""
+        self.sums = self.sums + key.transpose(2, 3) * value
+
+    def at(self, rows: Int[Tensor, "M"]) -> FastWeights:
+        return FastWeights(self.sums.index_select(0, rows))
+
+
+class FastWeightAttention(Pattern):
+    """φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ: the sums alone, which grow with the sentence.
+
+    There are no scores: no relation can be told in them, and there are no weights to drop.
+    """
+
+    def __init__(self, *, causal: bool, relation: None = None) -> None:
+        super().__init__(causal=causal)
+
+    @staticmethod
+    def stored(values: Float[Tensor, "B G S Kv"]) -> Float[Tensor, "B G S V"]:
+        """What a key stores."""
+        return values
+
+    @staticmethod
+    def result(sums: Float[Tensor, "B H T V"]) -> Float[Tensor, "B H T Kv"]:
+        """What a query makes of the sums it finds."""
+        return sums
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H T K"],
+        memory: KeysValues,
+        *,
+        mask: Bool[Tensor, "B 1 1 T"] | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "B H T Kv"]:
+        with torch.autocast(query.device.type, enabled=False):  # float32: the sums grow long
+            features, keys, values = self.prepared(query, memory)
+            if mask is not None:
+                keys = keys * mask.transpose(2, 3)
+            keys, values = (repeat_groups(x, query.shape[1]) for x in (keys, values))
+            sums = sums_so_far if self.causal else sums_over_all
+            return self.result(sums(features, keys, values)).to(query.dtype)
+
+    def prepared(
+        self, query: Float[Tensor, "B H T K"], memory: KeysValues
+    ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B G T K"], Float[Tensor, "B G T V"]]:
+        """φ(q), φ(k) and what is stored under φ(k), in float32 at least."""
+        dtype = torch.promote_types(query.dtype, torch.float32)
+        values = self.stored(memory.values.to(dtype))
+        return feature_map(query.to(dtype)), feature_map(memory.keys.to(dtype)), values
+
+    def empty_cache(self, rows: int, heads: int, d_k: int, like: Tensor) -> FastWeights:
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        nothing = like.new_zeros(rows, heads, 0, d_k, dtype=dtype)  # no keys: their sum is zeros
+        return FastWeights(nothing.transpose(2, 3) @ self.stored(nothing))
+
+    def step(
+        self,
+        query: Float[Tensor, "N H 1 K"],
+        new: KeysValues,
+        cache: FastWeights,  # type: ignore[override]  # each pattern steps its own cache
+        length: int,
+    ) -> Float[Tensor, "N H 1 Kv"]:
+        with torch.autocast(query.device.type, enabled=False):
+            features, key, value = self.prepared(query, new)
+            cache.write(key, value)
+            sums = repeat_groups(cache.sums, query.shape[1])
+            return self.result(features @ sums).to(query.dtype)
+
+
+class LinearAttention(FastWeightAttention):
+    """Katharopoulos et al. 2020, eq. 5: the same sums, divided by those of φ(k) alone."""
+
+    stored = staticmethod(with_ones)
+    result = staticmethod(divide_by_last)

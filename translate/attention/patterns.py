@@ -1,0 +1,128 @@
+"""Which keys a self-attention meets, and how that is computed: all of them, or a sparse pattern."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from translate.attention.caches import Cache, KeysValues, KeyValueCache
+from translate.attention.masks import both, fixed_mask, strided_mask
+from translate.attention.positions import Relation
+from translate.attention.scaled_dot_product import fused_attention
+
+
+class Pattern(nn.Module, ABC):
+    """A kind of self-attention between the projections: heads in, heads out."""
+
+    def __init__(self, *, causal: bool) -> None:
+        super().__init__()
+        self.causal = causal
+
+    @abstractmethod
+    def forward(
+        self,
+        query: Float[Tensor, "B H T K"],
+        memory: KeysValues,
+        *,
+        mask: Bool[Tensor, "B 1 1 T"] | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "B H T Kv"]:
+        """Whole sequences, in which `mask` says what is not padding."""
+
+    @abstractmethod
+    def empty_cache(self, rows: int, heads: int, d_k: int, like: Tensor) -> Cache:
+        """The memory before the first token, for causal patterns."""
+
+    @abstractmethod
+    def step(
+        self, query: Float[Tensor, "N H 1 K"], new: KeysValues, cache: Cache, length: int
+    ) -> Float[Tensor, "N H 1 Kv"]:
+        """One more token after `length` others: the last row of `forward`."""
+
+
+class FullAttention(Pattern):
+    """Every query meets every key that `visible` shows it; here, all."""
+
+    def __init__(self, *, causal: bool, relation: Relation | None = None) -> None:
+        super().__init__(causal=causal)
+        self.relation = relation
+
+    def visible(
+        self, queries: Int[Tensor, "T"], keys: Int[Tensor, "S"]
+    ) -> Bool[Tensor, "T S"] | None:
+        """The pattern, as a mask between positions."""
+        return None
+
+    def bias(
+        self,
+        query: Float[Tensor, "B H T K"],
+        queries: Int[Tensor, "T"],
+        keys: Int[Tensor, "S"],
+    ) -> Float[Tensor, "#B H T S"] | None:
+        """What positions add to the scores, if they are told there."""
+        return None if self.relation is None else self.relation(query, keys - queries[:, None])
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H T K"],
+        memory: KeysValues,
+        *,
+        mask: Bool[Tensor, "B 1 1 T"] | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "B H T Kv"]:
+        positions = torch.arange(query.shape[2], device=query.device)
+        return fused_attention(
+            query, memory.keys, memory.values,
+            mask=both(mask, self.visible(positions, positions)), causal=self.causal,
+            bias=self.bias(query, positions, positions), dropout=dropout,
+        )  # fmt: skip
+
+    def empty_cache(self, rows: int, heads: int, d_k: int, like: Tensor) -> KeyValueCache:
+        return KeyValueCache.empty(rows, heads, d_k, like)
+
+    def step(
+        self,
+        query: Float[Tensor, "N H 1 K"],
+        new: KeysValues,
+        cache: KeyValueCache,  # type: ignore[override]  # each pattern steps its own cache
+        length: int,
+    ) -> Float[Tensor, "N H 1 Kv"]:
+        memory, keys = cache.append(new, length)
+        here = torch.full((1,), length, device=query.device)
+        return fused_attention(
+            query, memory.keys, memory.values,
+            mask=self.visible(here, keys), bias=self.bias(query, here, keys),
+        )  # fmt: skip
+
+
+class StridedAttention(FullAttention):
+    """The neighbourhood and every l-th key (Child et al. 2019), for data with a period.
+
+    Computed by the fused kernel under a mask of N × N booleans: the pattern, not its saving.
+    """
+
+    def __init__(self, *, causal: bool, relation: Relation | None = None, stride: int) -> None:
+        super().__init__(causal=causal, relation=relation)
+        self.stride = stride
+
+    def visible(self, queries: Int[Tensor, "T"], keys: Int[Tensor, "S"]) -> Bool[Tensor, "T S"]:
+        return strided_mask(queries, keys, stride=self.stride)
+
+
+class FixedAttention(FullAttention):
+    """The block of l keys and the last c of every block, as its summary (Child et al. 2019).
+
+    Computed by the fused kernel under a mask of N × N booleans: the pattern, not its saving.
+    """
+
+    def __init__(
+        self, *, causal: bool, relation: Relation | None = None, stride: int, summary: int
+    ) -> None:
+        super().__init__(causal=causal, relation=relation)
+        self.stride, self.summary = stride, summary
+
+    def visible(self, queries: Int[Tensor, "T"], keys: Int[Tensor, "S"]) -> Bool[Tensor, "T S"]:
+        return fixed_mask(queries, keys, stride=self.stride, summary=self.summary)

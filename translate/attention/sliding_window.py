@@ -1,0 +1,81 @@
+"""Sliding-window attention: each query sees a band of keys, in time and memory linear in length."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from translate.attention.caches import KeysValues, KeyValueCache
+from translate.attention.masks import sliding_window_mask
+from translate.attention.patterns import FullAttention
+from translate.attention.positions import Relation
+from translate.attention.scaled_dot_product import fused_attention
+
+SMALLEST_BLOCK = 64  # queries a kernel call; narrower blocks cost more than they save
+
+
+class SlidingWindowAttention(FullAttention):
+    """Longformer (Beltagy et al. 2020, section 3.1), without its global tokens.
+
+    A window w shows an encoder ⌊w/2⌋ keys on each side, as in the paper, and a causal decoder the
+    last w keys, its own among them: its cache is a ring of w entries.
+    """
+
+    def __init__(self, *, causal: bool, relation: Relation | None = None, window: int) -> None:
+        super().__init__(causal=causal, relation=relation)
+        self.window = window
+        self.left, self.right = (window - 1, 0) if causal else (window // 2, window // 2)
+        self.block = max(window, SMALLEST_BLOCK)
+
+    def visible(self, queries: Int[Tensor, "T"], keys: Int[Tensor, "S"]) -> Bool[Tensor, "T S"]:
+        return sliding_window_mask(queries, keys, left=self.left, right=self.right)
+
+    def empty_cache(self, rows: int, heads: int, d_k: int, like: Tensor) -> KeyValueCache:
+        return KeyValueCache.empty(rows, heads, d_k, like, window=self.window)
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H T K"],
+        memory: KeysValues,
+        *,
+        mask: Bool[Tensor, "B 1 1 T"] | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "B H T Kv"]:
+        if query.shape[2] <= self.block:
+            return super().forward(query, memory, mask=mask, dropout=dropout)
+        return self.in_blocks(query, memory, mask=mask, dropout=dropout)
+
+    def in_blocks(
+        self,
+        query: Float[Tensor, "B H T K"],
+        memory: KeysValues,
+        *,
+        mask: Bool[Tensor, "B 1 1 T"] | None,
+        dropout: float,
+    ) -> Float[Tensor, "B H T Kv"]:
+        """Blocks of c queries, each against the left + c + right keys that any of it may see."""
+        rows, num_heads, length, d_k = query.shape
+        if mask is None:
+            mask = query.new_ones(rows, 1, 1, length, dtype=torch.bool)
+        queries = F.pad(query, (0, 0, 0, -length % self.block))
+        queries = queries.view(rows, num_heads, -1, self.block, d_k)
+        queries = queries.transpose(1, 2).flatten(0, 1)  # (B·blocks, H, c, K)
+        at = torch.arange(self.block, device=query.device)
+        around = torch.arange(-self.left, self.block + self.right, device=query.device)
+        real = self.surroundings(mask.transpose(2, 3)).transpose(2, 3)  # (B·blocks, 1, 1, c')
+        heads = fused_attention(
+            queries, self.surroundings(memory.keys), self.surroundings(memory.values),
+            mask=self.visible(at, around) & real, bias=self.bias(queries, at, around),
+            dropout=dropout,
+        )  # fmt: skip
+        heads = heads.view(rows, -1, num_heads, self.block, heads.shape[3]).transpose(1, 2)
+        return heads.flatten(2, 3)[:, :, :length]
+
+    def surroundings(self, x: Shaped[Tensor, "B G S K"]) -> Shaped[Tensor, "BB G C K"]:
+        """Each block of x with its neighbours, zeros beyond both ends: (B·blocks, G, c', K)."""
+        width = self.left + self.block + self.right
+        padded = F.pad(x, (0, 0, self.left, -x.shape[2] % self.block + self.right))
+        windows = padded.unfold(2, width, self.block)  # (B, G, blocks, K, c')
+        return windows.permute(0, 2, 1, 4, 3).flatten(0, 1)

@@ -1,0 +1,180 @@
+"""The layers of a Transformer: attention and feed-forward, each in a residual connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from translate.attention.caches import Cache, KeysValues
+from translate.attention.multi_head import CrossAttention, SelfAttention
+from translate.attention.patterns import Pattern
+from translate.attention.positions import Relation
+from translate.models.dropout import Dropout
+from translate.models.stack import Stack
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = f(x W_1 + b_1) W_2 + b_2 (eq. 2).
+
+    SwiGLU multiplies by a gate that a third matrix makes (Shazeer 2020).
+    """
+
+    def __init__(self, *, d_model: int, d_ff: int, activation: str, dropout: float) -> None:
+        super().__init__()
+        self.activation = activation
+        self.inner = nn.Linear(d_model, 2 * d_ff if activation == "swiglu" else d_ff)
+        self.outer = nn.Linear(d_ff, d_model)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows D"]:
+        inner = self.inner(x)
+        if self.activation == "swiglu":
+            gate, value = inner.chunk(2, dim=-1)
+            inner = F.silu(gate) * value
+        else:
+            inner = F.relu(inner) if self.activation == "relu" else F.gelu(inner)
+        outer: Tensor = self.outer(self.dropout(inner))
+        return outer
+
+
+class Residual(nn.Module):
+    """x + Dropout(Sublayer(x)) with its norm before (Xiong et al. 2020) or after (the paper)."""
+
+    def __init__(self, *, norm: nn.Module, before: bool, dropout: float) -> None:
+        super().__init__()
+        self.norm, self.before = norm, before
+        self.dropout = Dropout(dropout)
+
+    def enter(self, x: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows D"]:
+        """What the sublayer reads."""
+        entered: Tensor = self.norm(x) if self.before else x
+        return entered
+
+    def leave(
+        self, x: Float[Tensor, "*rows D"], sublayer: Float[Tensor, "*rows D"]
+    ) -> Float[Tensor, "*rows D"]:
+        """What the next layer reads."""
+        left: Tensor = x + self.dropout(sublayer)
+        if not self.before:
+            left = self.norm(left)
+        return left
+
+
+@dataclass(frozen=True)
+class LayerOptions:
+    """What every layer of a Transformer is made with."""
+
+    d_model: int
+    num_heads: int
+    num_kv_heads: int
+    d_ff: int
+    activation: str
+    new_norm: Callable[[], nn.Module]
+    norm_before: bool
+    new_pattern: Callable[..., Pattern]  # of causal and relation
+    new_relation: Callable[[], Relation | None]
+    rotary: bool
+    dropout: float
+    attention_dropout: float
+    feed_forward_dropout: float
+
+    def residual(self) -> Residual:
+        return Residual(norm=self.new_norm(), before=self.norm_before, dropout=self.dropout)
+
+    def feed_forward(self) -> FeedForward:
+        return FeedForward(
+            d_model=self.d_model, d_ff=self.d_ff,
+            activation=self.activation, dropout=self.feed_forward_dropout,
+        )  # fmt: skip
+
+    def self_attention(self, *, causal: bool) -> SelfAttention:
+        return SelfAttention(
+            d_model=self.d_model, num_heads=self.num_heads, num_kv_heads=self.num_kv_heads,
+            pattern=self.new_pattern(causal=causal, relation=self.new_relation()),
+            dropout=self.attention_dropout, rotary=self.rotary,
+        )  # fmt: skip
+
+    def cross_attention(self) -> CrossAttention:
+        return CrossAttention(
+            d_model=self.d_model, memory_size=self.d_model, d_v=self.d_model // self.num_heads,
+            num_heads=self.num_heads, num_kv_heads=self.num_kv_heads,
+            dropout=self.attention_dropout,
+        )  # fmt: skip
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward (figure 1, left)."""
+
+    def __init__(self, options: LayerOptions) -> None:
+        super().__init__()
+        self.self_attention = options.self_attention(causal=False)
+        self.feed_forward = options.feed_forward()
+        self.residuals: Stack[Residual] = Stack(options.residual() for _ in range(2))
+
+    def forward(
+        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"]
+    ) -> Float[Tensor, "B S D"]:
+        attention, feed_forward = self.residuals
+        x = attention.leave(x, self.self_attention(attention.enter(x), mask=mask))
+        return feed_forward.leave(x, self.feed_forward(feed_forward.enter(x)))
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention over the source, then feed-forward (figure 1, right)."""
+
+    def __init__(self, options: LayerOptions) -> None:
+        super().__init__()
+        self.self_attention = options.self_attention(causal=True)
+        self.cross_attention = options.cross_attention()
+        self.feed_forward = options.feed_forward()
+        self.residuals: Stack[Residual] = Stack(options.residual() for _ in range(3))
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        memory: KeysValues,
+        mask: Bool[Tensor, "B 1 1 S"],
+        *,
+        need_weights: bool,
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
+        """Whole targets: padding comes last, so the causal mask already hides it."""
+        first, *_ = self.residuals
+        x = first.leave(x, self.self_attention(first.enter(x)))
+        return self._after_self_attention(x, memory, mask, need_weights)
+
+    def step(
+        self,
+        x: Float[Tensor, "N D"],
+        cache: Cache,
+        length: int,
+        memory: KeysValues,
+        mask: Bool[Tensor, "B 1 1 S"],
+        *,
+        need_weights: bool,
+    ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "B H n S"] | None]:
+        """One token of every hypothesis, after `length` others."""
+        first, *_ = self.residuals
+        attended = self.self_attention.step(first.enter(x)[:, None], cache, length)[:, 0]
+        x = first.leave(x, attended)
+        # (N, D) → (B, n, D): the hypotheses of a sentence are queries against one memory
+        beams = x.view(mask.shape[0], -1, x.shape[-1])
+        beams, weights = self._after_self_attention(beams, memory, mask, need_weights)
+        return beams.flatten(0, 1), weights
+
+    def _after_self_attention(
+        self,
+        x: Float[Tensor, "B T D"],
+        memory: KeysValues,
+        mask: Bool[Tensor, "B 1 1 S"],
+        need_weights: bool,
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
+        _, cross, feed_forward = self.residuals
+        attended, weights = self.cross_attention(
+            cross.enter(x), memory, mask=mask, need_weights=need_weights
+        )
+        x = cross.leave(x, attended)
+        return feed_forward.leave(x, self.feed_forward(feed_forward.enter(x))), weights
