@@ -76,6 +76,9 @@ def test_the_search_can_be_changed_and_is_the_runs_own_otherwise(program, run: s
         (["input=nowhere.txt"], "nowhere.txt"),
         (["input=x", "sentence"], "give one of the two"),
         (["scores=maybe", "x"], "scores = 'maybe': must be a valid boolean"),
+        (["search.coverage_penalty=-1", "x"], "search.coverage_penalty = -1: must be greater than"),
+        (["dictionary=words.tsv", "x"], "dictionary=words.tsv is for replacing unknown words"),
+        (["replace_unknown=true", "dictionary=no, =.tsv", "x"], "no, =.tsv cannot be read"),
     ],
 )
 def test_slips_are_told_and_nothing_is_translated(program, run: str, arguments, line) -> None:
@@ -84,6 +87,23 @@ def test_slips_are_told_and_nothing_is_translated(program, run: str, arguments, 
     assert done.out == ""
     assert line in done.err
     assert done.err.count("\n") == 1
+
+
+def test_unknown_words_and_coverage_need_nothing_but_their_keys(
+    program, run: str, tmp_path: Path
+) -> None:
+    (tmp_path / "words, =.tsv").write_text("Hund\tdog\n", encoding="utf-8")
+    keys = ["replace_unknown=true", "dictionary=words, =.tsv", "search.coverage_penalty=0.2"]
+    done = program("text", run, *keys, "der Hund", "")
+    assert done.status == 0, done.err
+    assert done.out.count("\n") == 2
+    (tmp_path / "s").write_text("der Hund\nein Haus\n", encoding="utf-8")
+    (tmp_path / "r").write_text("the dog\na house\n", encoding="utf-8")
+    done = program("evaluate", run, *keys, "input=s", "reference=r", "output=scores")
+    assert done.status == 0, done.err
+    decoding = json.loads((tmp_path / "scores" / "s.json").read_text("utf-8"))["decoding"]
+    assert decoding["coverage_penalty"] == 0.2
+    assert (decoding["replace_unknown"], decoding["dictionary"]) == (True, "words, =.tsv")
 
 
 def test_the_output_may_not_be_the_input(program, run: str, tmp_path: Path) -> None:
@@ -188,9 +208,22 @@ def test_attention_from_a_given_translation(program, run: str, tmp_path: Path) -
     assert b"<svg" in (tmp_path / "g.svg").read_bytes()
 
 
+def test_the_kernels_of_a_sentence_are_explained(program, run: str, trained: Path) -> None:
+    before = set(trained.rglob("*"))
+    done = program("attend", run, "explain=true", "device=cpu", "der Hund schläft")
+    assert done.status == 0, done.err
+    head, *lines = done.out.splitlines()
+    assert head.startswith("cpu, PyTorch ")
+    assert head.endswith("trained in 32-true")
+    assert "training, decode: 1 × decoder_layers.*.self_attention" in lines
+    assert "translating, encode: 1 × encoder_layers.*.self_attention" in lines
+    assert set(trained.rglob("*")) == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
+        (["explain=true", "output=p.png", "x"], "explain = True draws nothing: leave output out"),
         (["layer=2", "x"], "layer = 2: this model has layers 1 to 1"),
         (["head=0", "x"], "head = 0: must be greater than 0"),
         (["grid=true", "head=1", "x"], "leave layer and head out"),

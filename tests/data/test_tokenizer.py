@@ -71,6 +71,20 @@ def test_special_tokens_have_the_ids_of_the_vocabulary_and_leave_no_trace(tokeni
     assert tokenizer.decode([BOS, *ids, EOS, PAD, PAD]) == "the cat"
 
 
+def test_pieces_as_the_text_spells_them(tokenizer):
+    for text in ["the cat", "the Ωψ cat", "", "日本 Ω\ud800"]:
+        spelled, ids = tokenizer.spelled(text), tokenizer.encode(text)
+        names = tokenizer.pieces(ids)
+        for piece, i, name in zip(spelled, ids, names, strict=True):
+            assert (piece == name) == (i != UNK)
+    assert "".join(tokenizer.spelled("the Ωψ cat")).replace("▁", " ").strip() == "the Ωψ cat"
+
+
+def test_only_a_word_model_has_whole_words():
+    assert trained("word").whole_words
+    assert not any(trained(kind).whole_words for kind in ("unigram", "bpe", "char"))
+
+
 def test_special_tokens_cannot_be_written(tokenizer):
     assert not {PAD, BOS, EOS} & set(tokenizer.encode("<s> <pad> </s> the cat"))
 

@@ -97,7 +97,8 @@ def make_translator(joint, make_model):
     def make(name: str = "transformer", search: dict[str, Any] | None = None, **options: Any):
         chosen = {
             "kind": "beam", "beam_size": 3, "length_penalty": "gnmt", "alpha": 0.6, "n_best": 2,
-            "max_length_ratio": 1.0, "max_length_offset": 4, **(search or {}),
+            "coverage_penalty": 0.0, "max_length_ratio": 1.0, "max_length_offset": 4,
+            **(search or {}),
         }  # fmt: skip
         options = {"tokens_per_batch": 30, **options}
         return Translator(make_model(name), joint, build(**chosen), **options)

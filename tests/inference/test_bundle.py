@@ -106,7 +106,7 @@ def test_a_run_translates_after_loading(saved, make_model) -> None:
         saved,
         search={
             "kind": "beam", "beam_size": 2, "n_best": 2, "length_penalty": "none", "alpha": 0.0,
-            "max_length_ratio": 1.0, "max_length_offset": 5,
+            "coverage_penalty": 0.0, "max_length_ratio": 1.0, "max_length_offset": 5,
         },
     )  # fmt: skip
     assert len(next(greedy.stream(["el perro"]))) == 1

@@ -73,9 +73,10 @@ class TableModel(Seq2Seq):
         alignment = None
         if need_alignment:
             mask = state.memory.mask.repeat_interleave(len(tokens) // len(state.memory.mask), 0)
-            places = torch.arange(mask.shape[1])
-            scores = torch.sin(prefixes[:, None] * (places + 1.0)).double()
-            alignment = scores.masked_fill(~mask, -torch.inf).softmax(1)[:, None, None]
+            # three layers of two heads, (N, 3, 2, S), each with its own waves
+            waves = torch.arange(1.0, 7.0)[:, None] + torch.arange(mask.shape[1])
+            scores = 3 * torch.sin(prefixes[:, None, None] * waves.double()).unflatten(1, (3, 2))
+            alignment = scores.masked_fill(~mask[:, None, None], -torch.inf).softmax(3)
         return Step(self.table[prefixes], PrefixState(state.memory, prefixes), alignment)
 
 

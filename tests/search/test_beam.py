@@ -27,9 +27,11 @@ PENALTIES = {
 GREEDY = GreedySearch(max_length_ratio=0.5, max_length_offset=8)
 
 
-def beam(size: int, *, penalty: str = "gnmt", n_best: int = 1, offset: int = 8) -> BeamSearch:
+def beam(
+    size: int, *, penalty: str = "gnmt", beta: float = 0.0, n_best: int = 1, offset: int = 8
+) -> BeamSearch:
     return BeamSearch(
-        beam_size=size, length_penalty=penalty, alpha=0.8, n_best=n_best,
+        beam_size=size, length_penalty=penalty, alpha=0.8, coverage_penalty=beta, n_best=n_best,
         max_length_ratio=0.5, max_length_offset=offset,
     )  # fmt: skip
 
@@ -61,8 +63,34 @@ def rescored(model: Seq2Seq, source: list[int], tokens: tuple[int, ...]) -> list
     return [next_log_probs(model, source, tokens[:t])[a] for t, a in enumerate(answers)]
 
 
+def uncovered(model: Seq2Seq, source: list[int], tokens: tuple[int, ...]) -> float:
+    """Σ_i log(min(Σ_j p_ij, 1)) over the source words, from the weights of teacher forcing."""
+    target = torch.tensor([[BOS, *tokens]])
+    memory, mask = model.encode(*batch(source)), torch.ones_like(target, dtype=torch.bool)
+    alignment = model.decode(target, mask, memory, need_alignment=True).alignment
+    assert alignment is not None
+    _, layers, heads, length, _ = alignment.shape
+    total = 0.0
+    for i in range(len(source)):  # </s> follows them
+        given = 0.0
+        for j in range(length):
+            given += sum(
+                float(alignment[0, layer, head, j, i])
+                for layer in range(layers)
+                for head in range(heads)
+            ) / (layers * heads)
+        total += math.log(min(given, 1.0))
+    return total
+
+
 def slow_beam(
-    model: Seq2Seq, source: list[int], size: int, penalty: str, n_best: int, offset: int
+    model: Seq2Seq,
+    source: list[int],
+    size: int,
+    penalty: str,
+    n_best: int,
+    offset: int,
+    beta: float = 0.0,
 ) -> tuple[list[tuple[tuple[int, ...], float]], int]:
     """The twin: one sentence, Python lists, the whole prefix at each step, no early stopping.
 
@@ -83,7 +111,10 @@ def slow_beam(
         hypotheses = []
         for tokens, total in extensions[: size - len(finished)]:
             if tokens[-1] == EOS:
-                finished.append((tokens[:-1], total / PENALTIES[penalty](length + 1)))
+                score = total / PENALTIES[penalty](length + 1)
+                if beta:
+                    score += beta * uncovered(model, source, tokens[:-1])
+                finished.append((tokens[:-1], score))
             else:
                 hypotheses.append((tokens, total))
         finished.sort(key=lambda found: -found[1])
@@ -113,22 +144,24 @@ sentences = st.lists(st.lists(st.integers(4, 9), max_size=5), min_size=1, max_si
     st.sampled_from(list(PENALTIES)),
     st.sampled_from([0.3, 1.0, 3.0]),
     st.sampled_from([-1.0, 1.0, 3.0]),
+    st.sampled_from([0.0, 0.2, 2.0]),
     st.data(),
 )
 def test_equals_the_slow_twin_which_never_stops_early(
-    table_model: Models, ids, seed, size, penalty, sharpness, end, data
+    table_model: Models, ids, seed, size, penalty, sharpness, end, beta, data
 ) -> None:
     n_best = data.draw(st.integers(1, size))
     model = table_model(10, seed, sharpness=sharpness, end=end)
-    found = beam(size, penalty=penalty, n_best=n_best, offset=6)(model, *batch(*ids))
-    for sentence, hypotheses in zip(ids, found, strict=True):
-        same(hypotheses, slow_beam(model, sentence, size, penalty, n_best, 6)[0])
+    search = beam(size, penalty=penalty, beta=beta, n_best=n_best, offset=6)
+    for sentence, hypotheses in zip(ids, search(model, *batch(*ids)), strict=True):
+        same(hypotheses, slow_beam(model, sentence, size, penalty, n_best, 6, beta)[0])
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("n_best", [1, 50])
+@pytest.mark.parametrize("beta", [0.0, 1.0])
 def test_a_wide_beam_on_four_words_is_exhaustive(
-    table_model: Models, penalty: str, n_best: int
+    table_model: Models, penalty: str, n_best: int, beta: float
 ) -> None:
     model, source = table_model(7, seed=5), [4, 6]  # <unk> and three words
     words = [1, 4, 5, 6]
@@ -136,9 +169,11 @@ def test_a_wide_beam_on_four_words_is_exhaustive(
     scored = []
     for string in strings:
         log_prob = math.fsum(rescored(model, source, string))
-        scored.append((string, log_prob / PENALTIES[penalty](len(string) + 1)))
+        score = log_prob / PENALTIES[penalty](len(string) + 1)
+        scored.append((string, score + beta * uncovered(model, source, string)))
     best = sorted(scored, key=lambda found: -found[1])[:n_best]
-    (found,) = beam(200, penalty=penalty, n_best=n_best, offset=2)(model, *batch(source))
+    search = beam(200, penalty=penalty, beta=beta, n_best=n_best, offset=2)
+    (found,) = search(model, *batch(source))
     same(found, best)
 
 
@@ -205,7 +240,7 @@ def test_one_token_before_the_limit_is_finished(table_model: Models) -> None:
 @given(st.permutations(range(5)), st.integers(1, 5), st.integers(0, 10**6))
 def test_the_batch_never_changes_a_translation(table_model: Models, order, size, seed) -> None:
     ids = [[4], [5, 6, 7], [], [8, 8, 8, 8, 8, 8], [9, 4]]
-    model, search = table_model(10, seed), beam(4, n_best=2)
+    model, search = table_model(10, seed), beam(4, beta=0.5, n_best=2)
     alone = [search(model, *batch(sentence), need_alignment=True)[0] for sentence in ids]
     for start in range(0, 5, size):
         members = order[start : start + size]
@@ -214,10 +249,11 @@ def test_the_batch_never_changes_a_translation(table_model: Models, order, size,
             assert [h.tokens for h in found] == [h.tokens for h in alone[i]]
             for one, other in zip(found, alone[i], strict=True):
                 assert one.log_prob == pytest.approx(other.log_prob, abs=1e-10)
+                assert one.score == pytest.approx(other.score, abs=1e-10)
                 torch.testing.assert_close(one.alignment, other.alignment)
 
 
-@pytest.mark.parametrize("search", [beam(4, n_best=4), GREEDY])
+@pytest.mark.parametrize("search", [beam(4, n_best=4), beam(4, beta=0.3, n_best=4), GREEDY])
 def test_alignments_follow_their_hypothesis(table_model: Models, search) -> None:
     model, ids = table_model(10, seed=2), [[4, 5, 6, 7], [8]]
     found = search(model, *batch(*ids), need_alignment=True)
@@ -248,15 +284,17 @@ def rows(table_model: Models, monkeypatch) -> list[int]:
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize(("size", "n_best"), [(1, 1), (4, 1), (4, 3)])
+@pytest.mark.parametrize("beta", [0.0, 0.3])
 def test_stops_as_soon_as_it_safely_can_and_no_sooner(
-    table_model: Models, rows: list[int], penalty: str, size: int, n_best: int
+    table_model: Models, rows: list[int], penalty: str, size: int, n_best: int, beta: float
 ) -> None:
     early = 0
     for seed in range(12):
         model = table_model(10, seed, sharpness=2.0, end=1.0)
-        expected, steps = slow_beam(model, [4, 5], size, penalty, n_best, 4)
+        expected, steps = slow_beam(model, [4, 5], size, penalty, n_best, 4, beta)
         rows.clear()
-        (found,) = beam(size, penalty=penalty, n_best=n_best, offset=4)(model, *batch([4, 5]))
+        search = beam(size, penalty=penalty, beta=beta, n_best=n_best, offset=4)
+        (found,) = search(model, *batch([4, 5]))
         same(found, expected)
         assert len(rows) == steps
         early += steps < limit([4, 5], 4) + 1
@@ -271,6 +309,60 @@ def test_only_open_sentences_and_hypotheses_are_stepped(
     assert rows[0] == 12
     assert max(rows) <= 48
     assert rows[-1] < 12
+
+
+def test_the_score_is_what_the_documentation_says(table_model: Models) -> None:
+    model, ids, beta = table_model(10, seed=6, end=1.0), [[4, 5, 6], [7, 8]], 0.4
+    penalties = []
+    covered = beam(5, beta=beta, n_best=5)(model, *batch(*ids))
+    for sentence, hypotheses in zip(ids, covered, strict=True):
+        for found in hypotheses:
+            by_length = found.log_prob / PENALTIES["gnmt"](len(found.tokens) + 1)
+            expected = by_length + beta * uncovered(model, sentence, found.tokens)
+            assert found.score == pytest.approx(expected, abs=1e-10)
+            penalties.append(found.score - by_length)
+    assert max(penalties) <= 0
+    assert min(penalties) < -0.01
+
+
+def test_the_coverage_penalty_prefers_what_forgets_no_word(table_model: Models) -> None:
+    """A strong penalty gives, of everything the beam finds, the most covering translation."""
+    changed = 0
+    for seed in range(10):
+        model, source = table_model(10, seed, end=1.0), [4, 5, 6, 7]
+        (plain,) = beam(6, n_best=6)(model, *batch(source))
+        (strict,) = beam(6, beta=1e6, n_best=1)(model, *batch(source))
+        assert uncovered(model, source, strict[0].tokens) == pytest.approx(
+            max(uncovered(model, source, found.tokens) for found in plain)
+        )
+        changed += strict[0].tokens != plain[0].tokens
+    assert changed
+
+
+@pytest.mark.parametrize(("beta", "need_alignment"), [(0.0, False), (0.1, True)])
+def test_the_alignment_is_computed_only_where_it_counts(
+    table_model: Models, monkeypatch, beta: float, need_alignment: bool
+) -> None:
+    model = table_model(10, seed=1)
+    asked: list[bool] = []
+    step = type(model).decode_step
+
+    def decode_step(self, tokens, state, *, need_alignment):
+        asked.append(need_alignment)
+        return step(self, tokens, state, need_alignment=need_alignment)
+
+    monkeypatch.setattr(type(model), "decode_step", decode_step)
+    (found,) = beam(2, beta=beta)(model, *batch([4, 5]))
+    assert set(asked) == {need_alignment}
+    assert found[0].alignment is None
+
+
+def test_a_coverage_penalty_without_attention_is_refused(table_model: Models, monkeypatch) -> None:
+    model = table_model(10, seed=1)
+    step = type(model).decode_step
+    monkeypatch.setattr(type(model), "decode_step", lambda self, *args, **_: step(self, *args))
+    with pytest.raises(UserError, match=r"search.coverage_penalty = 0.2 .* has no attention"):
+        beam(2, beta=0.2)(model, *batch([4]))
 
 
 def test_more_hypotheses_than_the_beam_holds_are_refused() -> None:

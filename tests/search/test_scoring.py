@@ -7,7 +7,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.search.scoring import PENALTIES, best_next, length_limits, top_k
+from translate.search.scoring import (
+    PENALTIES,
+    best_next,
+    coverage_penalty,
+    length_limits,
+    top_k,
+)
 from translate.vocabulary import BOS, EOS, PAD
 
 
@@ -41,6 +47,20 @@ def test_a_row_at_its_end_can_only_end() -> None:
 
 def test_limits_count_pieces_without_the_end_of_sentence() -> None:
     assert length_limits([4, 1], ratio=1.5, offset=2) == [6, 2]
+
+
+def test_coverage_penalty_is_equation_14_over_the_words() -> None:
+    coverage = torch.tensor([[0.5, 1.7, 0.25, 0.0], [0.1, 0.0, 1.0, 0.0]], dtype=torch.float64)
+    words = torch.tensor([[True, True, False, False], [True, False, True, False]])
+    found = coverage_penalty(coverage, words, 0.3)
+    expected = [0.3 * math.log(0.5), 0.3 * math.log(0.1)]
+    assert found.tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_word_without_any_attention_costs_much_but_not_everything() -> None:
+    nothing, words = torch.zeros(1, 2), torch.tensor([[True, False]])
+    assert coverage_penalty(nothing, words, 1.0).item() == pytest.approx(-87.34, abs=0.01)
+    assert coverage_penalty(torch.zeros(1, 0), words[:, :0], 1.0).item() == 0
 
 
 @pytest.mark.parametrize("name", PENALTIES)

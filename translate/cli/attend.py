@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import sys
 import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import Float
 
+    from translate.inference.translator import Translator
+
 log = logging.getLogger(__name__)
 
 HELP = """\
@@ -31,6 +34,7 @@ translate attend: draw what the model attends to in a sentence
   translate attend run=runs/demo reference="Where is the train?" "¿Dónde está el tren?"
   translate attend run=runs/demo layer=3 head=2 pieces=true "¿Dónde está el tren?"
   translate attend run=runs/demo grid=true output=heads.png "¿Dónde está el tren?"
+  translate attend run=runs/demo explain=true "¿Dónde está el tren?"
 
 Row by row, the words of the translation; column by column, those of the source; the darker, the
 more attention. Draws a PNG and an SVG picture, and a heatmap of characters on standard output.
@@ -41,6 +45,8 @@ Keys:
   output         the picture, .png, .svg or .pdf; default: a PNG and an SVG in plots/ of the run
   layer, head    which, counted from 1; default: the mean of all
   grid           true: every layer and head in one picture
+  explain        true: draw nothing, but tell which kernel computes each fused attention call for
+                 this sentence on this device, in training and in translating, and why not flash
   pieces         true: subword pieces; default: whole words (the sum over a source word's pieces,
                  the mean over a target word's)
   search         how to search for the translation; default: as stored in the run
@@ -65,6 +71,8 @@ def job(job: Job) -> None:
     found = schema.problems(run, job.config, "") or search_problems(job.config["search"])
     if job.config["grid"] and (job.config["layer"], job.config["head"]) != (None, None):
         found.append("grid = True shows every layer and head: leave layer and head out")
+    if job.config["explain"] and "output" in job.verbatim:
+        found.append("explain = True draws nothing: leave output out")
     if found:
         raise listed(found)
     run(job, **job.config)
@@ -79,8 +87,9 @@ def run(
     head: PositiveInt | None,
     grid: bool,
     pieces: bool,
+    explain: bool,
 ) -> None:
-    """Draw one sentence's attention."""
+    """Draw one sentence's attention, or explain how it is computed."""
     import numpy as np
     from rich.console import Console
 
@@ -91,6 +100,9 @@ def run(
 
     folder, (sentence,) = Path(job.verbatim["run"]), job.sentences
     model = translator(load_bundle(str(folder)), search=search, device=device)
+    if explain:
+        _explain(model, folder, sentence, job.verbatim.get("reference"))
+        return
     found = model.align(sentence, job.verbatim.get("reference"))
     source, target = list(found.source_pieces), list(found.target_pieces)
     weights = found.weights
@@ -114,6 +126,22 @@ def run(
     Console().print(TerminalHeatmap(source, target, mean))
     for path in paths:
         log.info("drawn: %s", path)
+
+
+def _explain(model: Translator, run: Path, sentence: str, reference: str | None) -> None:
+    """Print the fused attention calls and their kernels."""
+    import torch
+
+    from translate.cli.stored import training_config
+    from translate.inference.explain import attention_calls, described
+    from translate.training.precision import autocast_dtype, settle
+
+    trainer = training_config(run).get("trainer", {})
+    precision = settle(trainer.get("precision", "auto"), model.device.type)
+    target = model.translate([sentence])[0] if reference is None else reference
+    phases = attention_calls(model, sentence, target, autocast=autocast_dtype(precision))
+    head = f"{model.device}, PyTorch {torch.__version__}, trained in {precision}"
+    sys.stdout.write("\n".join([head, *described(phases)]) + "\n")
 
 
 def select(

@@ -38,14 +38,14 @@ COMMANDS = {
         Command(
             "text",
             "translate sentences, a file or standard input",
-            verbatim=("run", "input", "output"),
+            verbatim=("run", "input", "output", "dictionary"),
             sentences=True,
             stored=True,
         ),
         Command(
             "evaluate",
             "BLEU, chrF and TER on a split or on files",
-            verbatim=("run", "input", "reference", "output"),
+            verbatim=("run", "input", "reference", "output", "dictionary"),
             stored=True,
         ),
         Command(

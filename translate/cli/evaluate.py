@@ -35,6 +35,8 @@ Keys:
   reference      their translations, a line each
   output         the folder of the two files; default: evaluation/ in the run
   search         how to search; default: as stored in the run
+  replace_unknown  true: in place of each <unk>, the source word it attends to most
+  dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
   cache          the folder of downloads and prepared corpora
   device         auto, cpu, cuda, cuda:1 or mps
@@ -74,16 +76,18 @@ def run(
     cache: str,
     device: Device,
     tokens_per_batch: PositiveInt,
+    replace_unknown: bool,
 ) -> None:
     """Translate a test set and print its figures."""
     from rich.console import Console
 
-    from translate.cli.stored import load_bundle, translator
+    from translate.cli.stored import load_bundle, translator, unknown_words
     from translate.data.progress import progress
     from translate.evaluation.report import render
     from translate.evaluation.run import evaluate_split
 
-    folder = Path(job.verbatim["run"])
+    folder, dictionary = Path(job.verbatim["run"]), job.verbatim.get("dictionary")
+    replacing = unknown_words(replace_unknown, dictionary)
     if {"input", "reference"} & set(job.verbatim):
         split, sources, references = _own_files(
             job.verbatim.get("input"), job.verbatim.get("reference")
@@ -92,7 +96,10 @@ def run(
         split = data["split"]
         sources, references = _split_of_run(folder, data, tokenizer, Path(cache))
     bundle = load_bundle(str(folder))
-    model = translator(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch)
+    model = translator(
+        bundle, search=search, device=device,
+        tokens_per_batch=tokens_per_batch, unknown_words=replacing,
+    )  # fmt: skip
     with progress("translating", total=len(sources)) as advance:
         report = evaluate_split(
             model,
@@ -101,7 +108,7 @@ def run(
             folder=Path(job.verbatim.get("output", folder / "evaluation")),
             split=split,
             command=shlex.join(["translate", *sys.argv[1:]]),
-            decoding=search,
+            decoding={**search, "replace_unknown": replace_unknown, "dictionary": dictionary},
             model_sha256=_model_sha256(folder),
             progress=lambda done: advance(1),
         )

@@ -18,6 +18,7 @@ from translate.errors import UserError
 if TYPE_CHECKING:
     from translate.inference.bundle import Bundle
     from translate.inference.translator import Translator
+    from translate.inference.unknown_words import UnknownWords
 
 
 @lru_cache(maxsize=1)  # once for the configuration and every job of a sweep
@@ -46,15 +47,42 @@ def search_node(arguments: Arguments) -> dict[str, Any]:
 
 
 def translator(
-    bundle: Bundle, *, search: Mapping[str, Any], device: str, **options: int
+    bundle: Bundle,
+    *,
+    search: Mapping[str, Any],
+    device: str,
+    unknown_words: UnknownWords | None = None,
+    **options: int,
 ) -> Translator:
     """A translator that searches as the composed configuration says."""
     from translate import search as searches
     from translate.inference.translator import Translator
 
     return Translator(
-        bundle.model, bundle.tokenizers, searches.build(**search), device=device, **options
+        bundle.model,
+        bundle.tokenizers,
+        searches.build(**search),
+        device=device,
+        unknown_words=unknown_words,
+        **options,
     )
+
+
+def unknown_words(replace_unknown: bool, dictionary: str | None) -> UnknownWords | None:
+    """What replaces unknown words: the entries of the file `dictionary`, copies beyond it.
+
+    Raises:
+        UserError: the dictionary cannot be read, or nothing would read it.
+    """
+    from translate.inference.unknown_words import UnknownWords
+
+    if dictionary is not None and not replace_unknown:
+        raise UsageError(
+            f"dictionary={dictionary} is for replacing unknown words: add replace_unknown=true"
+        )
+    if not replace_unknown:
+        return None
+    return UnknownWords({}) if dictionary is None else UnknownWords.read(dictionary)
 
 
 def training_config(run: str | Path) -> dict[str, Any]:

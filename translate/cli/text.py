@@ -27,6 +27,8 @@ Keys:
   run            the folder of the run (required)
   input, output  files; default standard input and output
   search         how to search; default: as stored in the run (translate models group=search)
+  replace_unknown  true: in place of each <unk>, the source word it attends to most
+  dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, that are translated at once
   interactive    true: answer each line before the next is read; default: only at a terminal
@@ -62,16 +64,21 @@ def run(
     tokens_per_batch: PositiveInt,
     interactive: bool | None,
     scores: bool,
+    replace_unknown: bool,
 ) -> None:
     """Translate every line."""
     from translate.cli import streams
-    from translate.cli.stored import load_bundle, translator
+    from translate.cli.stored import load_bundle, translator, unknown_words
 
+    replacing = unknown_words(replace_unknown, job.verbatim.get("dictionary"))
     lines = streams.lines_in(job.verbatim, job.sentences)
     if interactive is None:
         interactive = streams.interactive(job.verbatim, job.sentences)
     bundle = load_bundle(job.verbatim["run"])
-    model = translator(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch)
+    model = translator(
+        bundle, search=search, device=device,
+        tokens_per_batch=tokens_per_batch, unknown_words=replacing,
+    )  # fmt: skip
     translations = model.stream(lines, window=1 if interactive else None)
     numbered = scores or search.get("n_best", 1) > 1
     with streams.lines_out(job.verbatim, flush=interactive) as write:

@@ -26,6 +26,7 @@ Normalization = Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"
 Count = TypeVar("Count")
 
 OFF = Sampling(alpha=0.0, dropout=0.0)
+WORD_START = "▁"  # SentencePiece's mark for a space before a piece
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 SPECIAL = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
 ERRORS_ONLY = 2  # SentencePiece's log level: its errors are raised, all else is chatter on stderr
@@ -145,6 +146,15 @@ class Tokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The name of each id: `▁the`, `</s>`, `<0x0A>`."""
         return [self._processor.id_to_piece(int(i)) for i in ids]
+
+    def spelled(self, text: str) -> list[str]:
+        """The pieces of `encode`, but an unknown one as the text has it and not as `<unk>`."""
+        return list(self._processor.encode(without_surrogates(text), out_type=str))
+
+    @cached_property
+    def whole_words(self) -> bool:
+        """Whether every piece is a word with the space before it (kind `word`), `<unk>` too."""
+        return all(name.startswith(WORD_START) for name in self._ids)
 
     def is_unknown(self, token: int) -> bool:
         """Whether `token` is for a character the vocabulary lacks: `<unk>` or one byte of it."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-WORD_START = "▁"  # SentencePiece's mark for a space before a piece
+from translate.data.tokenizer import WORD_START
+
 SENTENCE_END = (".", "!", "?", "…", "。", "！", "？", "؟", "।")
 INVISIBLE = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}  # controls, formats, surrogates, separators
 

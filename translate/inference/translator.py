@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.inference import bundle
 from translate.inference.segments import by_length, has_text, split
+from translate.inference.unknown_words import UnknownWords
 from translate.models.seq2seq import Seq2Seq
 from translate.schema import check, nearest
 from translate.search import Hypothesis, Search
@@ -38,7 +39,8 @@ class Translation:
     """One translation of one line.
 
     Attributes:
-        text: one line; empty for an empty line, whose probabilities are 1.
+        text: one line; empty for an empty line, whose probabilities are 1. Unknown words stand
+            replaced in it where the translator does that, and nowhere else.
         score: what ranks translations (see `Hypothesis.score`).
         log_prob: natural logarithm of its probability, </s> included.
         tokens: target pieces, without </s>.
@@ -87,6 +89,13 @@ class AttentionMap:
     weights: Float[np.ndarray, "L H T S"]
 
 
+class Segment(NamedTuple):
+    """A line or a part of one, as the model reads it."""
+
+    ids: list[int]  # without </s>
+    pieces: list[str]  # as the line spells them; none where no word will be replaced
+
+
 class Translator:
     """Translates, scores and aligns sentences.
 
@@ -100,6 +109,7 @@ class Translator:
             better batches.
         max_source_length: a line of more pieces is translated in segments, split after a sentence
             or a word, and joined by spaces, with a warning.
+        unknown_words: what to write for each <unk>, by the attention; None leaves them.
     """
 
     def __init__(
@@ -112,6 +122,7 @@ class Translator:
         device: str | torch.device = "cpu",
         window: int = WINDOW,
         max_source_length: int = MAX_SOURCE_LENGTH,
+        unknown_words: UnknownWords | None = None,
     ) -> None:
         self.device = choose_device(device)
         self.model = model.to(self.device).eval()
@@ -120,6 +131,7 @@ class Translator:
         self.tokens_per_batch = tokens_per_batch
         self.window = window
         self.max_source_length = max_source_length
+        self.unknown_words = unknown_words
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
         """The best translation of each sentence."""
@@ -143,41 +155,48 @@ class Translator:
     ) -> list[list[Translation]]:
         """The n best of consecutive lines, the first of which is line `number`."""
         segments = [self._segments(line, i) for i, line in enumerate(lines, start=number)]
-        found = iter(self._search([ids for line in segments for ids in line], need_alignment))
+        found = iter(self._search(list(itertools.chain(*segments)), need_alignment))
         return [_joined([next(found) for _ in line]) for line in segments]
 
-    def _segments(self, line: str, number: int) -> list[list[int]]:
-        """The ids of a line, in one segment, in several if it is long, in none if it is empty."""
+    def _segments(self, line: str, number: int) -> list[Segment]:
+        """A line in one segment, in several if it is long, in none if it is empty."""
         ids = self.tokenizers.source.encode(line) if has_text(line) else []
+        pieces = self.tokenizers.source.spelled(line) if self.unknown_words else []
         if len(ids) <= self.max_source_length:
-            return [ids] if ids else []
+            return [Segment(ids, pieces)] if ids else []
         segments = split(self.tokenizers.source.pieces(ids), self.max_source_length)
         log.warning(
             "line %d has %d pieces, more than %d: translated in %d segments",
             number, len(ids), self.max_source_length, len(segments),
         )  # fmt: skip
-        return [ids[segment] for segment in segments]
+        return [Segment(ids[segment], pieces[segment]) for segment in segments]
 
-    def _search(
-        self, sentences: Sequence[list[int]], need_alignment: bool
-    ) -> list[list[Translation]]:
-        found: list[list[Translation]] = [[]] * len(sentences)
-        for batch in by_length([len(ids) + 1 for ids in sentences], self.tokens_per_batch):
-            source, mask = self._padded([[*sentences[i], EOS] for i in batch])
-            hypotheses = self.search(self.model, source, mask, need_alignment=need_alignment)
+    def _search(self, segments: Sequence[Segment], need_alignment: bool) -> list[list[Translation]]:
+        wanted = need_alignment or self.unknown_words is not None
+        found: list[list[Translation]] = [[]] * len(segments)
+        for batch in by_length([len(s.ids) + 1 for s in segments], self.tokens_per_batch):
+            source, mask = self._padded([[*segments[i].ids, EOS] for i in batch])
+            hypotheses = self.search(self.model, source, mask, need_alignment=wanted)
             for i, n_best in zip(batch, hypotheses, strict=True):
-                found[i] = [self._translation(hypothesis) for hypothesis in n_best]
+                found[i] = [self._translation(segments[i], h, need_alignment) for h in n_best]
         return found
 
-    def _translation(self, hypothesis: Hypothesis) -> Translation:
-        target, alignment = self.tokenizers.target, hypothesis.alignment
+    def _translation(
+        self, segment: Segment, hypothesis: Hypothesis, need_alignment: bool
+    ) -> Translation:
+        target, tokens = self.tokenizers.target, list(hypothesis.tokens)
+        alignment = None if hypothesis.alignment is None else _numpy(hypothesis.alignment)
+        if self.unknown_words is None:
+            text = target.decode(tokens)
+        else:
+            text = self.unknown_words.replace(segment.pieces, tokens, alignment, target)
         return Translation(
-            target.decode(list(hypothesis.tokens)),
+            text,
             hypothesis.score,
             hypothesis.log_prob,
-            tuple(target.pieces(hypothesis.tokens)),
+            tuple(target.pieces(tokens)),
             hypothesis.token_log_probs,
-            None if alignment is None else _numpy(alignment),
+            alignment if need_alignment else None,
         )
 
     def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[Score]:
@@ -260,6 +279,7 @@ def load(
     device: str | torch.device = "auto",
     search: Search | Mapping[str, Any] | None = None,
     tokens_per_batch: int = TOKENS_PER_BATCH,
+    unknown_words: UnknownWords | None = None,
 ) -> Translator:
     """The translator in the folder of a run or of a bundle; `search` in place of its own.
 
@@ -278,6 +298,7 @@ def load(
         search,
         tokens_per_batch=tokens_per_batch,
         device=device,
+        unknown_words=unknown_words,
     )
 
 

@@ -19,9 +19,15 @@ from pydantic import NonNegativeFloat, PositiveInt
 from torch import Tensor
 
 from translate.errors import UserError
-from translate.models.seq2seq import Seq2Seq
+from translate.models.seq2seq import Seq2Seq, Step
 from translate.search.hypothesis import Hypothesis
-from translate.search.scoring import PENALTIES, LengthPenalty, best_next, length_limits
+from translate.search.scoring import (
+    PENALTIES,
+    LengthPenalty,
+    best_next,
+    coverage_penalty,
+    length_limits,
+)
 from translate.search.tree import ROOT, Nodes, Tree
 from translate.vocabulary import BOS, EOS
 
@@ -44,6 +50,8 @@ class Beam:
     nodes: Int[Tensor, "B n"]
     tokens: Int[Tensor, "B n"]  # the last of each hypothesis
     log_probs: Float[Tensor, "B n"]  # of the whole hypothesis
+    words: Bool[Tensor, "B S"]  # which source positions count as covered or not
+    coverage: Float[Tensor, "B n S"]  # the attention each has had; S is 0 without a penalty
 
     def keep(self, sentences: Int[Tensor, "C"]) -> Beam:
         """The beams of these sentences alone."""
@@ -58,14 +66,21 @@ class Extensions(NamedTuple):
     token_log_probs: Float[Tensor, "B m"]
     log_probs: Float[Tensor, "B m"]  # of the whole hypothesis; DEAD beyond the sentence's places
     scores: Float[Tensor, "B m"]  # of those that end, -inf for the others
+    penalties: Float[Tensor, "B m"]  # the part of a score that is the coverage penalty
 
 
 class BeamSearch:
     """Up to `n_best` hypotheses a sentence, all different, best first.
 
-    A translation has at most max_length_ratio · source length + max_length_offset tokens. The
-    score is log P / penalty: `none` 1, `average` the length |Y| with </s>, `gnmt`
-    ((5 + |Y|) / 6)^alpha (Wu et al. 2016, eq. 14; alpha counts for `gnmt` alone).
+    A translation has at most max_length_ratio · source length + max_length_offset tokens. Finished
+    ones are ranked by (Wu et al. 2016, eq. 14)
+
+        score = log P / lp(Y) + cp(X; Y),   cp(X; Y) = β Σ_i log(min(Σ_j p_ij, 1))
+
+    where lp is `none` 1, `average` the length |Y| with </s>, `gnmt` ((5 + |Y|) / 6)^alpha (alpha
+    counts for `gnmt` alone), β is `coverage_penalty`, and p_ij is the attention of target piece j
+    (</s> is one) to source piece i (</s> is none): the mean of all layers and heads. Open
+    hypotheses are ranked by log P.
     """
 
     def __init__(
@@ -74,6 +89,7 @@ class BeamSearch:
         beam_size: PositiveInt,
         length_penalty: LengthPenalty,
         alpha: NonNegativeFloat,
+        coverage_penalty: NonNegativeFloat,
         n_best: PositiveInt,
         max_length_ratio: NonNegativeFloat,
         max_length_offset: PositiveInt,
@@ -88,6 +104,7 @@ class BeamSearch:
         self.max_length_ratio = max_length_ratio
         self.max_length_offset = max_length_offset
         self._rule, self._alpha = PENALTIES[length_penalty], alpha
+        self._beta = coverage_penalty
 
     @torch.inference_mode()
     def __call__(
@@ -100,14 +117,19 @@ class BeamSearch:
     ) -> list[list[Hypothesis]]:
         source_lengths = source_mask.sum(1).tolist()
         limits = length_limits(source_lengths, self.max_length_ratio, self.max_length_offset)
-        beam = self._begin(torch.tensor(limits, device=source.device))
+        # without a penalty none are counted, and coverage is a tensor of no columns
+        words = _words(source_mask) if self._beta else source_mask[:, :0]
+        beam = self._begin(torch.tensor(limits, device=source.device), words)
+        need_attention = need_alignment or self._beta > 0
         state = model.start(model.encode(source, source_mask))
         tree = Tree()
         for length in itertools.count():
-            step = model.decode_step(beam.tokens.flatten(), state, need_alignment=need_alignment)
-            extensions = self._extend(beam, model.project(step.hidden), length)
-            nodes = tree.grow(_nodes(beam, extensions), step.alignment)
-            going = self._prune(beam, nodes, extensions)
+            step = model.decode_step(beam.tokens.flatten(), state, need_alignment=need_attention)
+            coverage = self._covered(beam, step)
+            extensions = self._extend(beam, coverage, model.project(step.hidden), length)
+            alignment = step.alignment if need_alignment else None
+            nodes = tree.grow(_nodes(beam, extensions), alignment)
+            going = self._prune(beam, coverage, nodes, extensions)
             if going is None:
                 break
             beam, rows, sentences = going
@@ -121,7 +143,7 @@ class BeamSearch:
         """What divides the log-probability of `length` tokens, </s> included."""
         return self._rule(length, self._alpha)
 
-    def _begin(self, limits: Int[Tensor, "B"]) -> Beam:
+    def _begin(self, limits: Int[Tensor, "B"], words: Bool[Tensor, "B S"]) -> Beam:
         """One hypothesis a sentence: the empty one."""
         empty = torch.zeros_like(limits)[:, None]
         longest = [self._penalty(limit + 1) * ROUNDED_UP for limit in limits.tolist()]
@@ -134,9 +156,31 @@ class BeamSearch:
             nodes=empty + ROOT,
             tokens=empty + BOS,
             log_probs=empty.float(),
+            words=words,
+            coverage=torch.zeros_like(words[:, None], dtype=torch.float32),
         )
 
-    def _extend(self, beam: Beam, logits: Float[Tensor, "N V"], length: int) -> Extensions:
+    def _covered(self, beam: Beam, step: Step) -> Float[Tensor, "N S"]:
+        """Σ_j p_ij of every hypothesis, this step included."""
+        before = beam.coverage.flatten(0, 1)
+        if not self._beta:
+            return before
+        if step.alignment is None:
+            raise UserError(
+                f"search.coverage_penalty = {self._beta} adds up the decoder's attention to each "
+                "source word, and this model has no attention: search.coverage_penalty=0"
+            )
+        # float32 at least: bf16 sums drift
+        wide = torch.promote_types(step.alignment.dtype, torch.float32)
+        return before + step.alignment.mean((1, 2), dtype=wide)
+
+    def _extend(
+        self,
+        beam: Beam,
+        coverage: Float[Tensor, "N S"],
+        logits: Float[Tensor, "N V"],
+        length: int,
+    ) -> Extensions:
         """The best continuations of hypotheses that have `length` tokens."""
         sentences, width = beam.tokens.shape
         ending = (beam.limits <= length).repeat_interleave(width)
@@ -147,22 +191,32 @@ class BeamSearch:
         log_probs = log_probs.masked_fill(ranks >= beam.places[:, None], DEAD)
         tokens = choice.view(sentences, -1).gather(1, index)
         first = torch.arange(sentences, device=index.device) * width
+        rows = first[:, None] + index // best.shape[1]
+        words = beam.words.repeat_interleave(width, dim=0)
+        penalties = coverage_penalty(coverage, words, self._beta).to(best.dtype)[rows]
+        scores = log_probs / self._penalty(length + 1) + penalties
         return Extensions(
-            rows=first[:, None] + index // best.shape[1],
+            rows=rows,
             tokens=tokens,
             token_log_probs=best.view(sentences, -1).gather(1, index),
             log_probs=log_probs,
-            scores=torch.where(tokens == EOS, log_probs / self._penalty(length + 1), DEAD),
+            scores=torch.where(tokens == EOS, scores, DEAD),
+            penalties=penalties,
         )
 
     def _prune(
-        self, beam: Beam, nodes: Int[Tensor, "B m"], extensions: Extensions
+        self,
+        beam: Beam,
+        coverage: Float[Tensor, "N S"],
+        nodes: Int[Tensor, "B m"],
+        extensions: Extensions,
     ) -> tuple[Beam, Int[Tensor, "M"], Int[Tensor, "C"] | None] | None:
         """The hypotheses to go on with, their rows, and their sentences unless that is all.
 
         A hypothesis is dropped when it has ended, or when it cannot beat the worst kept score any
-        more: log P only falls and the penalty only grows, so log P / penalty at the length limit
-        bounds whatever it may become. None when nothing is left.
+        more: log P only falls and the length penalty only grows, so log P / penalty at the length
+        limit bounds whatever it may become. The coverage penalty is left out of the bound: it is at
+        most 0, and as coverage only grows it may yet rise to 0. None when nothing is left.
         """
         log_probs, scores = extensions.log_probs, extensions.scores
         ended = scores > DEAD
@@ -173,6 +227,7 @@ class BeamSearch:
         if not any(counts):
             return None
         log_probs, order = alive.topk(max(counts))
+        rows = extensions.rows.gather(1, order)
         pruned = replace(
             beam,
             places=beam.places - ended.sum(1),
@@ -180,13 +235,13 @@ class BeamSearch:
             nodes=nodes.gather(1, order),
             tokens=extensions.tokens.gather(1, order),
             log_probs=log_probs,
+            coverage=coverage[rows],
         )
-        rows = extensions.rows.gather(1, order).flatten()
         if all(counts):
-            return pruned, rows, None
+            return pruned, rows.flatten(), None
         going = [sentence for sentence, count in enumerate(counts) if count]
         sentences = torch.tensor(going, device=rows.device)
-        return pruned.keep(sentences), rows, sentences
+        return pruned.keep(sentences), rows.flatten(), sentences
 
 
 def _nodes(beam: Beam, extensions: Extensions) -> Nodes:
@@ -197,4 +252,10 @@ def _nodes(beam: Beam, extensions: Extensions) -> Nodes:
         tokens=extensions.tokens,
         log_probs=extensions.token_log_probs,
         scores=extensions.scores,
+        penalties=extensions.penalties,
     )
+
+
+def _words(source_mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B S"]:
+    """The real positions but the last, which is </s>."""
+    return source_mask & source_mask.flip(1).cumsum(1).flip(1).gt(1)

@@ -53,7 +53,8 @@ class GreedySearch:
             log_probs, tokens = best[:, 0], choice[:, 0]
             scores = torch.where(tokens == EOS, log_probs, -math.inf)
             rows = torch.arange(len(tokens), device=tokens.device)
-            grown = Nodes(sentences, nodes, rows, tokens, log_probs, scores)
+            none = torch.zeros_like(log_probs)
+            grown = Nodes(sentences, nodes, rows, tokens, log_probs, scores, none)
             nodes = tree.grow(grown, step.alignment)
             going = (tokens != EOS).nonzero()[:, 0]  # the one read from the device a step
             if not len(going):

@@ -17,7 +17,8 @@ class Hypothesis:
 
     Attributes:
         tokens: without <s> and </s>.
-        score: what ranks hypotheses: `log_prob` over the length penalty (greedy: `log_prob`).
+        score: what ranks hypotheses: `log_prob` over the length penalty, plus the coverage penalty
+            where the search has one (greedy: `log_prob`).
         log_prob: natural logarithm of P(tokens, </s> | source).
         token_log_probs: the T summands of `log_prob`, </s> last.
         alignment: the decoder's attention, when asked for and when the model has any.

@@ -27,6 +27,20 @@ None may fall as the length grows: early stopping relies on it.
 """
 
 
+def coverage_penalty(
+    coverage: Float[Tensor, "N S"], words: Bool[Tensor, "N S"], beta: float
+) -> Float[Tensor, "N"]:
+    """Wu et al. 2016, eq. 14:  cp(X; Y) = β Σ_i log(min(Σ_j p_ij, 1.0)), never above 0.
+
+    `coverage` is Σ_j p_ij, what source position i has been given; positions that are no `words`
+    do not count. A word that got nothing at all (beyond the window of a local attention) counts as
+    one that got float32's smallest number: -87 β, where the formula would say -∞ of every
+    translation alike.
+    """
+    least = torch.finfo(torch.float32).tiny
+    return beta * coverage.clamp(least, 1.0).log().masked_fill(~words, 0.0).sum(1)
+
+
 def length_limits(source_lengths: list[int], ratio: float, offset: int) -> list[int]:
     """The most tokens of each translation: ratio · source length + offset, </s> never counted.
 

@@ -25,6 +25,7 @@ class Nodes(NamedTuple):
     tokens: Int[Tensor, "*M"]
     log_probs: Float[Tensor, "*M"]  # of the token alone
     scores: Float[Tensor, "*M"]  # what ranks a finished hypothesis; -inf where none ends
+    penalties: Float[Tensor, "*M"]  # what a score holds beside log P / length penalty: at most 0
 
 
 class Tree:
@@ -36,15 +37,15 @@ class Tree:
 
     def __init__(self) -> None:
         self._integers: list[Int[Tensor, "4 M"]] = []
-        self._floats: list[Float[Tensor, "2 M"]] = []
+        self._floats: list[Float[Tensor, "3 M"]] = []
         self._alignments: list[Float[Tensor, "N L H S"] | None] = []
         self._size = 0
 
     def grow(self, nodes: Nodes, alignment: Float[Tensor, "N L H S"] | None) -> Int[Tensor, "*M"]:
         """Add one step's nodes; their ids."""
-        *integers, log_probs, scores = nodes
-        self._integers.append(torch.stack([column.flatten() for column in integers]))
-        self._floats.append(torch.stack([log_probs.flatten(), scores.flatten()]))
+        columns = [column.flatten() for column in nodes]
+        self._integers.append(torch.stack(columns[:4]))
+        self._floats.append(torch.stack(columns[4:]))
         self._alignments.append(alignment)
         first, self._size = self._size, self._size + nodes.tokens.numel()
         ids = torch.arange(first, self._size, device=nodes.tokens.device)
@@ -70,7 +71,7 @@ class Tree:
             UserError: a sentence has no hypothesis, for the model's output is not finite.
         """
         sentences, parents, rows, tokens = torch.cat(self._integers, dim=1).tolist()
-        log_probs, scores = torch.cat(self._floats, dim=1).tolist()
+        log_probs, scores, penalties = torch.cat(self._floats, dim=1).tolist()
 
         def read(end: int) -> Hypothesis:
             path = _path(parents, end)
@@ -79,7 +80,7 @@ class Tree:
             sentence = sentences[end]
             return Hypothesis(
                 tokens=tuple(tokens[node] for node in path[:-1]),
-                score=total / penalty(len(path)),
+                score=total / penalty(len(path)) + penalties[end],
                 log_prob=total,
                 token_log_probs=summands,
                 alignment=self._along([rows[node] for node in path], source_lengths[sentence]),

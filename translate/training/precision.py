@@ -24,6 +24,11 @@ def settle(precision: Precision | Literal["auto"], accelerator: str) -> Precisio
     return "bf16-mixed" if native else "32-true"
 
 
+def autocast_dtype(precision: Precision) -> torch.dtype | None:
+    """What a mixed precision multiplies in; None where that is the dtype of the weights."""
+    return {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(precision)
+
+
 def _cpu_multiplies_bf16() -> bool:
     capabilities = torch.backends.cpu.get_cpu_capability
     native = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)

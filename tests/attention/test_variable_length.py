@@ -1,0 +1,147 @@
+"""Sentences laid end to end: the twin against padded attention, and the adapter of the kernel."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
+
+from translate.attention.masks import over_keys, padding_mask
+from translate.attention.scaled_dot_product import readable_attention
+from translate.attention.variable_length import (
+    flash,
+    packed_attention,
+    sentence_by_sentence,
+    starts_of,
+)
+
+HEADS, D_K = 4, 8
+
+
+def randn(*shape: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def packed(padded: Tensor, mask: Tensor) -> Tensor:
+    """(B, H, T, K) → the real positions of all sentences, (M, H, K)."""
+    return padded.transpose(1, 2)[mask]
+
+
+def test_starts_are_where_sentences_begin_and_the_last_one_ends() -> None:
+    starts = starts_of(torch.tensor([3, 1, 2]))
+    assert starts.tolist() == [0, 3, 4, 6]
+    assert starts.dtype == torch.int32
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from(["cross", "self", "causal"]),
+    st.integers(0, 10**6),
+)
+def test_packed_equals_padded_forward_and_backward(lengths, groups, kind, seed) -> None:
+    targets = torch.tensor([pair[0] for pair in lengths])
+    sources = torch.tensor([pair[1] for pair in lengths]) if kind == "cross" else targets
+    seen, real = (
+        padding_mask(sources, int(sources.max())),
+        padding_mask(targets, int(targets.max())),
+    )
+    shapes = [(HEADS, real), (groups, seen), (groups, seen)]
+    inputs = [
+        randn(len(lengths), heads, mask.shape[1], D_K, seed=seed + i).requires_grad_()
+        for i, (heads, mask) in enumerate(shapes)
+    ]
+    causal = kind == "causal"  # padding comes last, so causal queries never see it
+    padded, _ = readable_attention(*inputs, mask=None if causal else over_keys(seen), causal=causal)
+    query, keys, values = (
+        packed(tensor, mask) for tensor, (_, mask) in zip(inputs, shapes, strict=True)
+    )
+    actual = packed_attention(
+        query, keys, values,
+        query_starts=starts_of(targets), key_starts=starts_of(sources),
+        longest_query=int(targets.max()), longest_keys=int(sources.max()), causal=causal,
+    )  # fmt: skip
+    expected = packed(padded, real)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
+    weights = randn(*expected.shape, seed=seed + 9)
+    ours = torch.autograd.grad((actual * weights).sum(), inputs)
+    theirs = torch.autograd.grad((expected * weights).sum(), inputs)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+def in_one_mask(query, keys, values, query_starts, key_starts, causal) -> Tensor:
+    """What any `varlen_attn` computes: readable attention in blocks along the diagonal."""
+    tokens = torch.arange(len(query)), torch.arange(len(keys))
+    sentence = [
+        torch.bucketize(place, starts[1:].long(), right=True)
+        for place, starts in zip(tokens, (query_starts, key_starts), strict=True)
+    ]
+    mask = sentence[0][:, None] == sentence[1]
+    if causal:
+        mask = mask & (tokens[0][:, None] >= tokens[1])
+    heads = (x.transpose(0, 1)[None] for x in (query, keys, values))
+    return readable_attention(*heads, mask=mask)[0][0].transpose(0, 1)
+
+
+def as_in_2_10(
+    query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, is_causal=False,
+    return_aux=None, scale=None,
+) -> Tensor:  # fmt: skip
+    assert (max_q, max_k) == (3, 3)
+    assert query.shape[1] == key.shape[1]
+    return in_one_mask(query, key, value, cu_seq_q, cu_seq_k, is_causal)
+
+
+def as_in_2_13(
+    query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, return_aux=None, scale=None,
+    window_size=(-1, -1), enable_gqa=False,
+) -> Tensor:  # fmt: skip
+    assert window_size in [(-1, -1), (-1, 0)]
+    assert enable_gqa == (query.shape[1] != key.shape[1])
+    return in_one_mask(query, key, value, cu_seq_q, cu_seq_k, window_size == (-1, 0))
+
+
+@pytest.mark.parametrize("varlen", [as_in_2_10, as_in_2_13])
+@pytest.mark.parametrize("groups", [2, 4])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_adapter_speaks_each_signature(varlen, groups: int, causal: bool) -> None:
+    starts = starts_of(torch.tensor([3, 1, 2]))
+    query = randn(6, HEADS, D_K, seed=1)
+    keys, values = randn(6, groups, D_K, seed=2), randn(6, groups, D_K, seed=3)
+    actual = flash(varlen)(query, keys, values, starts, starts, 3, 3, causal)
+    expected = sentence_by_sentence(query, keys, values, starts, starts, causal)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
+
+
+def test_the_installed_kernel_has_a_signature_that_the_adapter_knows() -> None:
+    installed = inspect.signature(varlen_attn).parameters
+    first = list(inspect.signature(as_in_2_10).parameters)[:7]
+    assert list(installed)[:7] == first
+    assert ("window_size" in installed) != ("is_causal" in installed)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("causal", [False, True])
+def test_on_cuda_the_kernel_equals_its_twin(causal: bool) -> None:
+    lengths = torch.tensor([30, 7, 64], device="cuda")
+    starts, shape = starts_of(lengths), (101, HEADS, 64)
+    inputs = [randn(*shape, seed=i).to("cuda", torch.bfloat16).requires_grad_() for i in range(3)]
+    actual = packed_attention(
+        *inputs, query_starts=starts, key_starts=starts,
+        longest_query=64, longest_keys=64, causal=causal,
+    )  # fmt: skip
+    wide = [x.detach().float().requires_grad_() for x in inputs]
+    expected = sentence_by_sentence(*wide, starts, starts, causal)
+    torch.testing.assert_close(actual.float(), expected, rtol=2e-2, atol=2e-2)
+    ours = torch.autograd.grad(actual.float().square().sum(), inputs)
+    theirs = torch.autograd.grad(expected.square().sum(), wide)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one.float(), other, rtol=5e-2, atol=5e-2)

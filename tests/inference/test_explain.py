@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from translate.attention.kernels import kernels_that_ran
+from translate.inference.explain import attention_calls, described
+
+SOURCE, TARGET = "el perro come.", "the dog eats."
+
+
+@pytest.fixture
+def explained(make_translator):
+    def explain(name: str, **options):
+        translator = make_translator(name)
+        return attention_calls(translator, SOURCE, TARGET, **{"autocast": None, **options})
+
+    return explain
+
+
+def test_a_transformers_calls_are_told_apart_by_place_and_phase(explained) -> None:
+    phases = explained("transformer")
+    assert {
+        phase: {call.place: count for call, count in calls.items()}
+        for phase, calls in phases.items()
+    } == {
+        "training, encode": {"encoder_layers.*.self_attention": 1},
+        "training, decode": {
+            "decoder_layers.*.self_attention": 2,
+            "decoder_layers.*.cross_attention": 2,
+        },
+        "translating, encode": {"encoder_layers.*.self_attention": 1},
+        "translating, a step of 2 hypotheses": {
+            "decoder_layers.*.self_attention": 2,
+            "decoder_layers.*.cross_attention": 2,
+        },
+    }
+
+
+def test_dropout_costs_flash_in_training_alone(explained) -> None:
+    for phase, calls in explained("transformer").items():
+        for call in calls:
+            training = phase.startswith("training")
+            assert call.dropout == (0.1 if training else 0.0)
+            assert call.kernel.name == ("math" if training else "flash")
+            assert ("dropout" in call.kernel.why_not_flash) == training
+
+
+def test_a_step_asks_with_one_query_a_hypothesis_and_without_the_causal_flag(explained) -> None:
+    phases = explained("transformer")
+    own, cross = phases["translating, a step of 2 hypotheses"]
+    assert (own.query[:3], own.keys[2], own.causal, own.mask) == ((2, 2, 1), 2, False, None)
+    assert (cross.query[:3], cross.causal) == ((1, 2, 2), False)
+    own, cross = phases["training, decode"]
+    assert own.causal
+    assert cross.mask == (1, 1, 1, cross.keys[2])
+
+
+@pytest.mark.parametrize("name", ["rnn_none", "rnn_general"])
+def test_a_recurrent_model_answers_that_it_makes_none(explained, name: str) -> None:
+    phases = explained(name)
+    assert not any(phases.values())
+    assert list(described(phases)) == [
+        "this model makes no fused attention calls: its attention, if any, is plain PyTorch"
+    ]
+
+
+def test_the_answer_is_a_few_lines_a_call(explained) -> None:
+    lines = list(described(explained("transformer")))
+    assert len(lines) == 18
+    assert lines[3:6] == [
+        "training, decode: 2 × decoder_layers.*.self_attention",
+        "    math, not flash: Both fused kernels do not support non-zero dropout.",
+        "    query 1 × 2 × 5 × 4, keys 1 × 2 × 5 × 4, values 1 × 2 × 5 × 4, float64, causal, "
+        "dropout 0.1",
+    ]
+
+
+def test_the_model_is_left_as_it_was_and_runs_what_was_announced(make_translator) -> None:
+    translator = make_translator("transformer")
+    translator.model.float()
+    phases = attention_calls(translator, SOURCE, TARGET, autocast=torch.bfloat16)
+    assert not translator.model.training
+    assert not torch.is_autocast_enabled("cpu")
+    announced = {
+        call.kernel.name
+        for phase, calls in phases.items()
+        if phase.startswith("translating")
+        for call in calls
+    }
+    assert kernels_that_ran(lambda: translator.translate([SOURCE])) == announced

@@ -1,0 +1,200 @@
+"""Which kernel computes a fused attention call, and why not flash: a fact asked of PyTorch.
+
+`F.scaled_dot_product_attention` chooses among kernels by device, dtype, shapes, mask, dropout and
+what it was compiled with. The choice is silent: a mask is enough to lose flash attention on CUDA.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
+from torch.profiler import ProfilerActivity, profile
+
+NAMES = {
+    SDPBackend.FLASH_ATTENTION: "flash",
+    SDPBackend.EFFICIENT_ATTENTION: "efficient",
+    SDPBackend.CUDNN_ATTENTION: "cudnn",
+    SDPBackend.MATH: "math",
+}
+OPERATIONS = {
+    "aten::_scaled_dot_product_flash_attention": "flash",
+    "aten::_scaled_dot_product_flash_attention_for_cpu": "flash",
+    "aten::_scaled_dot_product_efficient_attention": "efficient",
+    "aten::_scaled_dot_product_cudnn_attention": "cudnn",
+    "aten::_scaled_dot_product_attention_math": "math",
+}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel by its name in `NAMES`, and PyTorch's reason against flash (empty for flash)."""
+
+    name: str
+    why_not_flash: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of fused attention, and the kernel that computes it."""
+
+    place: str  # the submodule that made it, by its name in the model
+    query: tuple[int, ...]  # shapes, (B, H, T, K)
+    keys: tuple[int, ...]
+    values: tuple[int, ...]
+    mask: tuple[int, ...] | None
+    dtype: torch.dtype
+    causal: bool
+    dropout: float
+    kernel: Kernel
+
+
+def kernel_of(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    dropout: float = 0.0,
+    grouped: bool = False,
+) -> Kernel:
+    """The kernel that `F.scaled_dot_product_attention` takes for these tensors here and now.
+
+    Shapes are those of that function; nothing is computed. The tensors count with what they carry:
+    device, dtype, strides, and whether a gradient will be wanted.
+    """
+    query, keys, values = (_as_autocast_will(tensor) for tensor in (query, keys, values))
+
+    def ask() -> SDPBackend:
+        # not public, but the very function that the call itself asks
+        choice = torch._fused_sdp_choice(
+            query, keys, values,
+            attn_mask=mask, dropout_p=dropout, is_causal=causal, enable_gqa=grouped,
+        )  # fmt: skip
+        return SDPBackend(choice)
+
+    try:
+        chosen = ask()
+    except NotImplementedError:
+        return Kernel("math", f"PyTorch has no fused attention for {query.device.type}")
+    name = NAMES.get(chosen, chosen.name.lower())
+    return Kernel(name, "" if name == "flash" else _why_not_flash(ask, name))
+
+
+@contextmanager
+def recorded_calls(model: nn.Module) -> Iterator[list[Call]]:
+    """Yield the list to which every fused attention call inside the block is added.
+
+    Readable twins and other mechanisms make no such calls, so they are not in it.
+    """
+    recorder = _Recorder({id(module): name for name, module in model.named_modules()})
+    with recorder:
+        yield recorder.calls
+
+
+def kernels_that_ran(work: Callable[[], object]) -> set[str]:
+    """The names of the attention kernels that the profiler sees while `work` runs."""
+    with profile(activities=[ProfilerActivity.CPU]) as seen:  # operators are launched there
+        work()
+    return {OPERATIONS[event.key] for event in seen.key_averages() if event.key in OPERATIONS}
+
+
+class _Recorder(TorchFunctionMode):
+    """Sees each torch function before it runs; costs nothing where it is not switched on."""
+
+    def __init__(self, names: Mapping[int, str]) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self.names = names
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if func is F.scaled_dot_product_attention:
+            self._record(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+    def _record(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> None:
+        kernel = kernel_of(
+            query, key, value,
+            mask=attn_mask, causal=is_causal, dropout=dropout_p, grouped=enable_gqa,
+        )  # fmt: skip
+        self.calls.append(
+            Call(
+                place=self._place(),
+                query=tuple(query.shape),
+                keys=tuple(key.shape),
+                values=tuple(value.shape),
+                mask=None if attn_mask is None else tuple(attn_mask.shape),
+                dtype=_as_autocast_will(query).dtype,
+                causal=is_causal,
+                dropout=dropout_p,
+                kernel=kernel,
+            )
+        )
+
+    def _place(self) -> str:
+        """The innermost submodule at work; read from the stack, for `step` calls no hooks."""
+        frame = inspect.currentframe()
+        while frame is not None:
+            owner = id(frame.f_locals.get("self"))
+            if owner in self.names:
+                return self.names[owner]
+            frame = frame.f_back
+        return ""
+
+
+def _as_autocast_will(tensor: Tensor) -> Tensor:
+    """The tensor in the dtype that reaches the kernel: autocast changes it below this level."""
+    device = tensor.device.type
+    if torch.is_autocast_enabled(device) and tensor.dtype != torch.float64:
+        return tensor.to(torch.get_autocast_dtype(device))
+    return tensor
+
+
+def _why_not_flash(ask: Callable[[], SDPBackend], name: str) -> str:
+    """PyTorch's own words: with flash the only kernel allowed, it warns why there is none."""
+    allowed: bool = torch.backends.cuda.flash_sdp_enabled()  # type: ignore[no-untyped-call]
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            ask()
+        except RuntimeError:
+            return _reason([str(warning.message) for warning in said])
+    if not allowed:
+        # CPUs obey the switch of CUDA too
+        return "flash is switched off (torch.backends.cuda.enable_flash_sdp)"
+    return f"flash would do, but PyTorch prefers {name}"
+
+
+def _reason(messages: list[str]) -> str:
+    """What stands under the heading of flash; the other kernels' reasons are not asked for."""
+    reasons, heading = [], ""
+    for message in messages:
+        text = re.sub(r" \(Triggered internally at .*\)$", "", message, flags=re.DOTALL).strip()
+        if text.endswith("kernel not used because:"):
+            heading = text
+        elif heading.startswith("Flash attention"):
+            reasons.append(text)
+    return " ".join(reasons) or "PyTorch gives no reason"

@@ -1,0 +1,118 @@
+"""Attention over sentences laid end to end: no padding, and no mask that would lose flash.
+
+    tokens    a0 a1 a2 b0 b1 c0 …     (M, H, K): the sentences of a batch, one after the other
+    starts    0        3     5  …     (B + 1): where each begins, and at last where the last ends
+
+On CUDA in half precision `torch.nn.attention.varlen.varlen_attn` computes all of them in one flash
+kernel (Dao et al. 2022). It knows neither a bias nor dropout.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from translate.attention.scaled_dot_product import fused_attention
+
+HALF = (torch.float16, torch.bfloat16)  # what the flash kernel multiplies
+EVERYWHERE, CAUSAL = (-1, -1), (-1, 0)  # how far to the left and to the right; -1 is to the end
+
+
+def starts_of(lengths: Int[Tensor, "B"]) -> Int[Tensor, "C"]:
+    """Cumulative lengths, 0 first (C = B + 1), in the integers the kernel takes."""
+    total = lengths.cumsum(0, dtype=torch.int32)
+    return torch.cat((total.new_zeros(1), total))
+
+
+def packed_attention(
+    query: Float[Tensor, "M H K"],
+    keys: Float[Tensor, "P G K"],
+    values: Float[Tensor, "P G K"],
+    *,
+    query_starts: Int[Tensor, "C"],
+    key_starts: Int[Tensor, "C"],
+    longest_query: int,
+    longest_keys: int,
+    causal: bool = False,
+) -> Float[Tensor, "M H K"]:
+    """Attention of every sentence's queries to the keys of the same sentence alone.
+
+    Args:
+        query: the queries of all sentences, one after the other.
+        keys: those of the same sentences; G key/value heads serve H query heads.
+        values: beside the keys.
+        query_starts: where each sentence's queries begin (`starts_of`).
+        key_starts: where each sentence's keys begin.
+        longest_query: the most queries of a sentence; a number, so that the device need not be
+            waited for.
+        longest_keys: the most keys of a sentence.
+        causal: query t sees keys 0 … t; for self-attention, where both have the same lengths.
+    """
+    if query.device.type == "cuda" and query.dtype in HALF:
+        from torch.nn.attention.varlen import varlen_attn
+
+        return flash(varlen_attn)(
+            query, keys, values, query_starts, key_starts, longest_query, longest_keys, causal
+        )
+    return sentence_by_sentence(query, keys, values, query_starts, key_starts, causal)
+
+
+def sentence_by_sentence(
+    query: Float[Tensor, "M H K"],
+    keys: Float[Tensor, "P G K"],
+    values: Float[Tensor, "P G K"],
+    query_starts: Int[Tensor, "C"],
+    key_starts: Int[Tensor, "C"],
+    causal: bool,
+) -> Float[Tensor, "M H K"]:
+    """The readable twin: each sentence by itself."""
+    queries, key_parts, value_parts = (
+        torch.split(packed, starts.diff().tolist())
+        for packed, starts in ((query, query_starts), (keys, key_starts), (values, key_starts))
+    )
+    contexts = []
+    for sentence in zip(queries, key_parts, value_parts, strict=True):
+        q, k, v = (part.transpose(0, 1)[None] for part in sentence)  # (1, heads, T, K)
+        contexts.append(fused_attention(q, k, v, causal=causal)[0].transpose(0, 1))  # (T, H, K)
+    return torch.cat(contexts)
+
+
+def flash(varlen_attn: Callable[..., Any]) -> Callable[..., Tensor]:
+    """One way to call `varlen_attn`, whose signature changes from one PyTorch to the next.
+
+    torch 2.10 has `is_causal`; later ones have `window_size` in its place, and `enable_gqa`,
+    without which the key/value heads must be as many as the query heads.
+    """
+    known = inspect.signature(varlen_attn).parameters
+
+    def call(
+        query: Float[Tensor, "M H K"],
+        keys: Float[Tensor, "P G K"],
+        values: Float[Tensor, "P G K"],
+        query_starts: Int[Tensor, "C"],
+        key_starts: Int[Tensor, "C"],
+        longest_query: int,
+        longest_keys: int,
+        causal: bool,
+    ) -> Float[Tensor, "M H K"]:
+        options: dict[str, Any] = {}
+        if "window_size" in known:
+            options["window_size"] = CAUSAL if causal else EVERYWHERE
+        else:
+            options["is_causal"] = causal
+        group = query.shape[1] // keys.shape[1]
+        if "enable_gqa" in known:
+            options["enable_gqa"] = group > 1
+        else:
+            keys, values = (x.repeat_interleave(group, dim=1) for x in (keys, values))
+        context: Tensor = varlen_attn(
+            query, keys, values, query_starts, key_starts, longest_query, longest_keys, **options
+        )
+        return context
+
+    return call

@@ -1,0 +1,110 @@
+"""Which attention kernels a model's calls take on this device, in training and in translating."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from translate.attention.kernels import Call, recorded_calls
+from translate.inference.translator import Translator
+from translate.models.seq2seq import Seq2Seq
+from translate.vocabulary import BOS, EOS
+
+Phases = dict[str, Counter[Call]]  # what the model does → its calls, alike ones counted
+
+
+def attention_calls(
+    translator: Translator, source: str, target: str, *, autocast: torch.dtype | None
+) -> Phases:
+    """The fused attention calls for one pair of sentences; none where a model makes none.
+
+    Args:
+        autocast: what a training step multiplies in, where that is not the model's own dtype.
+    """
+    device, tokenizers = translator.device, translator.tokenizers
+    source_ids = torch.tensor([[*tokenizers.source.encode(source), EOS]], device=device)
+    target_in = torch.tensor([[BOS, *tokenizers.target.encode(target)]], device=device)
+    mixed: AbstractContextManager[object] = nullcontext()
+    if autocast is not None:
+        mixed = torch.autocast(device.type, autocast)
+    with _in_training(translator.model) as model, mixed:
+        training = _teacher_forcing(model, source_ids, target_in)
+    with torch.inference_mode():
+        translating = _two_steps(translator.model, source_ids)
+    return {
+        **{f"training, {name}": calls for name, calls in training.items()},
+        **{f"translating, {name}": calls for name, calls in translating.items()},
+    }
+
+
+def described(phases: Phases) -> Iterator[str]:
+    """A few lines for each kind of call."""
+    if not any(phases.values()):
+        yield "this model makes no fused attention calls: its attention, if any, is plain PyTorch"
+        return
+    for phase, calls in phases.items():
+        for call, count in calls.items():
+            kernel = call.kernel
+            reason = f", not flash: {kernel.why_not_flash}" if kernel.why_not_flash else ""
+            yield f"{phase}: {count} × {call.place}"
+            yield f"    {kernel.name}{reason}"
+            yield f"    {_shapes(call)}"
+
+
+def _teacher_forcing(model: Seq2Seq, source: Tensor, target_in: Tensor) -> Phases:
+    with recorded_calls(model) as encoding:
+        memory = model.encode(source, torch.ones_like(source, dtype=torch.bool))
+    with recorded_calls(model) as decoding:
+        model.decode(target_in, torch.ones_like(target_in, dtype=torch.bool), memory)
+    return {"encode": _counted(encoding), "decode": _counted(decoding)}
+
+
+def _two_steps(model: Seq2Seq, source: Tensor) -> Phases:
+    """The first step of one hypothesis, then a step of two."""
+    with recorded_calls(model) as encoding:
+        memory = model.encode(source, torch.ones_like(source, dtype=torch.bool))
+    state = model.start(memory)
+    first = model.decode_step(source.new_tensor([BOS]), state)
+    state = first.state.select(source.new_tensor([0, 0]))
+    with recorded_calls(model) as stepping:
+        model.decode_step(source.new_tensor([EOS, EOS]), state)
+    return {"encode": _counted(encoding), "a step of 2 hypotheses": _counted(stepping)}
+
+
+@contextmanager
+def _in_training(model: Seq2Seq) -> Iterator[Seq2Seq]:
+    before = model.training
+    try:
+        yield model.train()
+    finally:
+        model.train(before)
+
+
+def _counted(calls: list[Call]) -> Counter[Call]:
+    """Calls of all layers together, in the order of the first."""
+    return Counter(replace(call, place=_any_layer(call.place)) for call in calls)
+
+
+def _any_layer(place: str) -> str:
+    """`layers.2.attention` → `layers.*.attention`."""
+    return ".".join("*" if part.isdigit() else part for part in place.split("."))
+
+
+def _shapes(call: Call) -> str:
+    extras = [
+        f"mask {_product(call.mask)}" if call.mask else "",
+        "causal" if call.causal else "",
+        f"dropout {call.dropout}" if call.dropout else "",
+    ]
+    sizes = [f"{name} {_product(getattr(call, name))}" for name in ("query", "keys", "values")]
+    return ", ".join(filter(None, chain(sizes, [str(call.dtype).removeprefix("torch.")], extras)))
+
+
+def _product(shape: tuple[int, ...]) -> str:
+    return " × ".join(map(str, shape))

@@ -1,0 +1,146 @@
+"""Unknown words, replaced through the attention.
+
+Luong et al. 2015, "Addressing the rare word problem in neural machine translation", and Jean et
+al. 2015: a produced <unk> stands for the source word it looked at most; a dictionary translates
+that word, else it is copied, which is right for names and numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from translate.data.text import read_lines
+from translate.data.tokenizer import WORD_START, Tokenizer
+from translate.errors import UserError
+from translate.vocabulary import UNK
+
+UNKNOWN = "<unk>"
+EDGES = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)  # a word between its punctuation
+
+
+class UnknownWords:
+    """Says what to write for each <unk>.
+
+    Args:
+        dictionary: source word → translation. A word is looked up as it stands, then in lower case,
+            then both without the punctuation around it; one that is not in it is copied.
+    """
+
+    def __init__(self, dictionary: Mapping[str, str]) -> None:
+        self.dictionary = dictionary
+
+    @classmethod
+    def read(cls, path: str | Path) -> UnknownWords:
+        """A dictionary file: on each line a source word, a tab and its translation.
+
+        Raises:
+            UserError: the file cannot be read, a line is not of that form, or two disagree.
+        """
+        dictionary: dict[str, str] = {}
+        for number, line in enumerate(read_lines(path, strict=True), start=1):
+            if not line.strip():
+                continue
+            columns = [column.strip() for column in line.split("\t")]
+            if len(columns) != 2 or not all(columns):
+                raise UserError(
+                    f"{path}, line {number}: {line!r} is not a source word, a tab and its "
+                    "translation"
+                )
+            source, target = columns
+            if dictionary.setdefault(source, target) != target:
+                raise UserError(
+                    f"{path}, line {number}: {source!r} is {target!r} here but "
+                    f"{dictionary[source]!r} before: keep one of the two"
+                )
+        return cls(dictionary)
+
+    def replace(
+        self,
+        source: Sequence[str],
+        tokens: Sequence[int],
+        alignment: Float[np.ndarray, "L H T S"] | None,
+        tokenizer: Tokenizer,
+    ) -> str:
+        """The text of `tokens`, with a source word in place of each word that holds an <unk>.
+
+        Args:
+            source: the source pieces as the sentence spells them, the unknown ones too.
+            tokens: the translation, without </s>.
+            alignment: the attention to follow, mean of all layers and heads; </s> comes last on
+                both sides and does not count.
+            tokenizer: of the target.
+
+        Raises:
+            UserError: the model has no attention.
+        """
+        if alignment is None:
+            raise UserError(
+                "replace_unknown=true follows the decoder's attention from <unk> to the source, "
+                "and this model has none: leave it out, or train one with model=rnn_bahdanau, "
+                "rnn_luong or transformer"
+            )
+        weights, source_words = alignment.mean((0, 1)), word_spans(source)
+        target = tokenizer.pieces(tokens)
+        if tokenizer.whole_words:
+            target = [WORD_START + piece if piece == UNKNOWN else piece for piece in target]
+        parts: list[tuple[int, str]] = []  # each with its first piece
+        end = 0
+        for start, stop in word_spans(target):
+            rows = [row for row in range(start, stop) if tokens[row] == UNK]
+            if rows:
+                given = [weights[rows, first:last].sum() for first, last in source_words]
+                first, last = source_words[int(np.argmax(given))]
+                words = "".join(source[first:last]).split(WORD_START)
+                parts.append((end, tokenizer.decode(tokens[end:start])))
+                parts.append((start, " ".join(map(self.translation, filter(None, words)))))
+                end = stop
+        parts.append((end, tokenizer.decode(tokens[end:])))
+        text = ""
+        for first, part in parts:
+            if part:
+                text += " " + part if text and target[first].startswith(WORD_START) else part
+        return text
+
+    def translation(self, word: str) -> str:
+        """The dictionary's entry for a source word, or the word itself."""
+        edges = EDGES.fullmatch(word)
+        assert edges is not None  # it matches anything
+        before, core, after = edges.groups()
+        return self._entry(word) or before + (self._entry(core) or core) + after
+
+    def _entry(self, word: str) -> str | None:
+        return self.dictionary.get(word) or self.dictionary.get(word.lower())
+
+
+def word_spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
+    """The half-open ranges of pieces that make one word each; punctuation is apart.
+
+    Neighbours are one word where no space comes between them and both are letters, marks or digits,
+    or <unk>. In scripts without spaces (Chinese, Japanese) each piece is a word of its own; of a
+    vocabulary of whole words, unknown neighbours are one piece.
+    """
+    starts = [i for i in range(len(pieces)) if i == 0 or not _one_word(pieces[i - 1], pieces[i])]
+    return list(itertools.pairwise([*starts, len(pieces)]))
+
+
+def _one_word(left: str, right: str) -> bool:
+    if right.startswith(WORD_START):
+        return False
+    return left == WORD_START or (_is_spelling(left) and _is_spelling(right))
+
+
+def _is_spelling(piece: str) -> bool:
+    """Whether a piece spells part of a word, in a script that puts spaces between words."""
+    letters = piece.removeprefix(WORD_START)
+    return letters == UNKNOWN or all(
+        unicodedata.category(letter)[0] in "LMN"
+        and unicodedata.east_asian_width(letter) not in "FW"
+        for letter in letters
+    )
