@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from translate.attention.kernels import kernel_of, kernels_that_ran, recorded_calls
 from translate.attention.masks import over_keys, padding_mask
 from translate.attention.multi_head import CrossAttention, SelfAttention
+from translate.attention.patterns import FullAttention
 from translate.attention.scaled_dot_product import fused_attention
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
@@ -88,11 +89,11 @@ class Layer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         sizes = {"d_model": 8, "num_heads": 2, "num_kv_heads": 1, "dropout": 0.5}
-        self.inner = SelfAttention(**sizes, rotary=False)
-        self.outer = CrossAttention(**sizes)
+        self.inner = SelfAttention(**sizes, rotary=False, pattern=FullAttention(causal=True))
+        self.outer = CrossAttention(**sizes, memory_size=8)
 
     def once(self, x: Tensor, mask: Tensor) -> None:
-        self.outer(self.inner(x, causal=True), self.outer.keys_values(x), mask=mask)
+        self.outer(self.inner(x), self.outer.keys_values(x), mask=mask)
 
 
 def test_calls_are_recorded_with_their_place_and_their_kernel() -> None:
@@ -101,7 +102,7 @@ def test_calls_are_recorded_with_their_place_and_their_kernel() -> None:
     with recorded_calls(model) as calls:
         model[0].once(x, mask)
     inner, outer = calls
-    assert (inner.place, outer.place) == ("0.inner", "0.outer")
+    assert (inner.place, outer.place) == ("0.inner.pattern", "0.outer")
     assert (inner.causal, inner.mask) == (True, None)
     assert (outer.causal, outer.mask) == (False, (3, 1, 1, 5))
     assert (outer.query, outer.keys, outer.values) == ((3, 2, 5, 4), (3, 1, 5, 4), (3, 1, 5, 4))

@@ -215,8 +215,8 @@ def test_the_kernels_of_a_sentence_are_explained(program, run: str, trained: Pat
     head, *lines = done.out.splitlines()
     assert head.startswith("cpu, PyTorch ")
     assert head.endswith("trained in 32-true")
-    assert "training, decode: 1 × decoder_layers.*.self_attention" in lines
-    assert "translating, encode: 1 × encoder_layers.*.self_attention" in lines
+    assert "training, decode: 1 × decoder_layers.*.self_attention.pattern" in lines
+    assert "translating, encode: 1 × encoder_layers.*.self_attention.pattern" in lines
     assert set(trained.rglob("*")) == before
 
 

@@ -24,14 +24,14 @@ def test_a_transformers_calls_are_told_apart_by_place_and_phase(explained) -> No
         phase: {call.place: count for call, count in calls.items()}
         for phase, calls in phases.items()
     } == {
-        "training, encode": {"encoder_layers.*.self_attention": 1},
+        "training, encode": {"encoder_layers.*.self_attention.pattern": 1},
         "training, decode": {
-            "decoder_layers.*.self_attention": 2,
+            "decoder_layers.*.self_attention.pattern": 2,
             "decoder_layers.*.cross_attention": 2,
         },
-        "translating, encode": {"encoder_layers.*.self_attention": 1},
+        "translating, encode": {"encoder_layers.*.self_attention.pattern": 1},
         "translating, a step of 2 hypotheses": {
-            "decoder_layers.*.self_attention": 2,
+            "decoder_layers.*.self_attention.pattern": 2,
             "decoder_layers.*.cross_attention": 2,
         },
     }
@@ -69,7 +69,7 @@ def test_the_answer_is_a_few_lines_a_call(explained) -> None:
     lines = list(described(explained("transformer")))
     assert len(lines) == 18
     assert lines[3:6] == [
-        "training, decode: 2 × decoder_layers.*.self_attention",
+        "training, decode: 2 × decoder_layers.*.self_attention.pattern",
         "    math, not flash: Both fused kernels do not support non-zero dropout.",
         "    query 1 × 2 × 5 × 4, keys 1 × 2 × 5 × 4, values 1 × 2 × 5 × 4, float64, causal, "
         "dropout 0.1",
