@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from translate.inference.bundle import Bundle
     from translate.inference.translator import Translator
 
+SPLITS = ("test", "dev")  # of a run's own corpus, that it can be judged on
+
 
 @lru_cache(maxsize=1)  # once for the configuration and every job of a sweep
 def load_bundle(run: str) -> Bundle:
@@ -55,6 +57,32 @@ def translator(
     return Translator(
         bundle.model, bundle.tokenizers, searches.build(**search), device=device, **options
     )
+
+
+def split_of_run(
+    run: Path, data: Mapping[str, Any], tokenizer: Mapping[str, Any], cache: Path
+) -> Any:
+    """The table of the split `data.split` of the corpus a run was trained on.
+
+    Raises:
+        UserError: the run does not say what it was trained on, or there is no such split.
+    """
+    from translate.data.corpus import prepare
+
+    if data["split"] not in SPLITS:
+        raise UsageError(f"data.split = {data['split']!r}: must be {' or '.join(SPLITS)}")
+    settings = {key: value for key, value in data.items() if key != "split"}
+    if not settings:
+        raise UserError(
+            f"{run} has no config.yaml that names its corpus: give input=FILE reference=FILE"
+        )
+    corpus = prepare(settings, tokenizer, cache=cache)
+    table = corpus.test if data["split"] == "test" else corpus.dev
+    if table is None:
+        raise UserError(
+            "this corpus has no test split: use data.split=dev, or input=FILE reference=FILE"
+        )
+    return table
 
 
 def training_config(run: str | Path) -> dict[str, Any]:
