@@ -90,7 +90,7 @@ class Layer(nn.Module):
         super().__init__()
         sizes = {"d_model": 8, "num_heads": 2, "num_kv_heads": 1, "dropout": 0.5}
         self.inner = SelfAttention(**sizes, rotary=False, pattern=FullAttention(causal=True))
-        self.outer = CrossAttention(**sizes, memory_size=8)
+        self.outer = CrossAttention(**sizes, memory_size=8, d_v=4)
 
     def once(self, x: Tensor, mask: Tensor) -> None:
         self.outer(self.inner(x), self.outer.keys_values(x), mask=mask)

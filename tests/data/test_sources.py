@@ -44,7 +44,7 @@ SHARED = {
 
 
 def make(kind, **keys):
-    node = SHARED | {"kind": kind} | keys
+    node = SHARED | {"kind": kind} | ({"alignments": None} if kind == "files" else {}) | keys
     assert schema.problems(KINDS[kind], node, "data") == []
     return KINDS[kind].model_validate(node)
 
@@ -83,6 +83,48 @@ def test_files_by_name(tmp_path):
     names = ["german.txt", "english.txt"]
     found = read("files", tmp_path, dir=str(tmp_path), train=names, dev=None, test=None)
     assert found == {"train": PAIRS}
+
+
+ALIGNED = {"train": "train", "dev": "val", "test": None, "alignments": "align"}
+
+
+def test_files_of_links_stand_beside_the_text(tmp_path):
+    write_files(tmp_path, "train", PAIRS)
+    write_files(tmp_path, "val", PAIRS[:1])
+    (tmp_path / "train.align.gz").write_bytes(gzip.compress(b"1-1 0-0\n0p1\n\n"))
+    keys = {"dir": str(tmp_path), **ALIGNED}
+    found = read("files", tmp_path, **keys)
+    assert [pair.alignment for pair in found["train"]] == [((0, 0), (1, 1)), (), ()]
+    assert [pair._replace(alignment=()) for pair in found["train"]] == PAIRS
+    assert found["dev"] == PAIRS[:1]  # no val.align, no links
+    source = make("files", **keys)
+    before = source.fingerprint(tmp_path, 1)
+    (tmp_path / "val.align").write_text("0-1\n")
+    assert source.fingerprint(tmp_path, 1) != before
+    assert read("files", tmp_path, **keys)["dev"][0].alignment == ((0, 1),)
+
+
+def test_links_that_do_not_fit_the_text_are_told(tmp_path):
+    write_files(tmp_path, "train", PAIRS)
+    keys = {"dir": str(tmp_path), **ALIGNED, "dev": None}
+    with pytest.raises(UserError, match=r"train.align .*exists; .*data.alignments"):
+        read("files", tmp_path, **keys)
+    (tmp_path / "train.align").write_text("0-0\n")
+    with pytest.raises(UserError, match=r"train\.align has 1 lines for 3 pairs"):
+        read("files", tmp_path, **keys)
+    (tmp_path / "train.align").write_text("0-0\n2-0\n\n")
+    with pytest.raises(UserError, match="line 2: 2-0 links a source word 2"):
+        read("files", tmp_path, **keys)
+
+
+def test_links_need_a_prefix_and_words_that_stay_in_place():
+    replacing = {"cleaning": SHARED["cleaning"] | {"replace": [["-", " "]]}}
+    names = {"train": ["german.txt", "english.txt"]}
+    for change, line in ((replacing, "cleaning.replace may join or split"), (names, "a prefix")):
+        node = SHARED | {"kind": "files", "dir": None} | ALIGNED | change
+        (problem,) = schema.problems(KINDS["files"], node, "data")
+        assert problem.startswith("data: alignments")
+        assert line in problem
 
 
 def test_unequal_line_counts_name_both_files_and_counts(tmp_path):
@@ -366,6 +408,7 @@ def test_toy_is_told_apart_by_numbers_and_seed(tmp_path):
 def test_problems_of_the_node_are_named(changes, problem):
     from translate.data.corpus import check_data
 
-    node = SHARED | {"kind": "files", "dir": None, "train": "train", "dev": None, "test": None}
+    splits = {"train": "train", "dev": None, "test": None}
+    node = SHARED | {"kind": "files", "dir": None, "alignments": None} | splits
     assert check_data(node) == []
     assert any(problem in line for line in check_data(node | changes))

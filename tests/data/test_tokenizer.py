@@ -10,7 +10,8 @@ import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from functools import cache
+from itertools import chain, pairwise
 from random import Random
 
 import pytest
@@ -436,3 +437,26 @@ def test_all_problems_are_listed_at_once(node):
         len(check_tokenizer(node | {"kind": "word", "byte_fallback": True, "sampling": sampling}))
         == 3
     )
+
+
+@given(st.lists(st.sampled_from([*NOUNS, "the", "sees", "catdog", "dogs.", "x", "日本"])))
+def test_words_together_are_the_sentence(words):
+    """But for runs of unknown words, which only their own pieces can tell apart."""
+    for kind in ("unigram", "bpe", "char"):
+        tokenizer = remembered(kind)
+        found = tokenizer.encode_words("  ".join(words))
+        assert len(found) == len(words)
+        assert list(chain.from_iterable(found)) == tokenizer.encode(" ".join(words))
+    word = remembered("word")
+    assert word.encode_words(" ".join(words)) == [word.encode(each) for each in words]
+
+
+@cache
+def remembered(kind):
+    return trained(kind)
+
+
+def test_a_word_of_nothing_visible_has_no_pieces(tokenizer):
+    the, nothing, cat = tokenizer.encode_words(" the \u200b\u00a0cat\u3000")
+    assert (the, nothing, cat) == (tokenizer.encode("the"), [], tokenizer.encode("cat"))
+    assert tokenizer.encode_words(" \t") == []

@@ -56,6 +56,12 @@ COMMANDS = {
             stored=True,
         ),
         Command(
+            "align",
+            "which word translates which: links, and their error rate against gold",
+            verbatim=("run", "input", "reference", "output", "gold", "reverse"),
+            stored=True,
+        ),
+        Command(
             "score",
             "log-probability and perplexity of given translations",
             verbatim=("run", "input", "reference", "output"),

@@ -6,7 +6,6 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
 from pydantic import PositiveInt
 
@@ -15,7 +14,6 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import UsageError, listed
 from translate.cli.fields import Device, Node
-from translate.errors import UserError
 
 HELP = """\
 translate evaluate: BLEU, chrF and TER on a split or on files
@@ -42,8 +40,6 @@ Keys:
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, that are translated at once
 """
-
-SPLITS = ("test", "dev")
 
 
 def main(command: Command, arguments: Arguments) -> None:
@@ -130,21 +126,9 @@ def _split_of_run(
     run: Path, data: Node, tokenizer: Node, cache: Path
 ) -> tuple[list[str], list[list[str]]]:
     """Sources and references of the split `data.split` of the corpus the run was trained on."""
-    from translate.data.corpus import prepare
+    from translate.cli.stored import split_of_run
 
-    if data["split"] not in SPLITS:
-        raise UsageError(f"data.split = {data['split']!r}: must be {' or '.join(SPLITS)}")
-    settings = {key: value for key, value in data.items() if key != "split"}
-    if not settings:
-        raise UserError(
-            f"{run} has no config.yaml that names its corpus: give input=FILE reference=FILE"
-        )
-    corpus = prepare(settings, tokenizer, cache=cache)
-    table: Any = corpus.test if data["split"] == "test" else corpus.dev
-    if table is None:
-        raise UserError(
-            "this corpus has no test split: use data.split=dev, or input=FILE reference=FILE"
-        )
+    table = split_of_run(run, data, tokenizer, cache)
     return list(table["source"]), [list(item) for item in table["references"]]
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from translate.inference.translator import Translator
     from translate.inference.unknown_words import UnknownWords
 
+SPLITS = ("test", "dev")  # of a run's own corpus, that it can be judged on
+
 
 @lru_cache(maxsize=1)  # once for the configuration and every job of a sweep
 def load_bundle(run: str) -> Bundle:
@@ -83,6 +85,32 @@ def unknown_words(replace_unknown: bool, dictionary: str | None) -> UnknownWords
     if not replace_unknown:
         return None
     return UnknownWords({}) if dictionary is None else UnknownWords.read(dictionary)
+
+
+def split_of_run(
+    run: Path, data: Mapping[str, Any], tokenizer: Mapping[str, Any], cache: Path
+) -> Any:
+    """The table of the split `data.split` of the corpus a run was trained on.
+
+    Raises:
+        UserError: the run does not say what it was trained on, or there is no such split.
+    """
+    from translate.data.corpus import prepare
+
+    if data["split"] not in SPLITS:
+        raise UsageError(f"data.split = {data['split']!r}: must be {' or '.join(SPLITS)}")
+    settings = {key: value for key, value in data.items() if key != "split"}
+    if not settings:
+        raise UserError(
+            f"{run} has no config.yaml that names its corpus: give input=FILE reference=FILE"
+        )
+    corpus = prepare(settings, tokenizer, cache=cache)
+    table = corpus.test if data["split"] == "test" else corpus.dev
+    if table is None:
+        raise UserError(
+            "this corpus has no test split: use data.split=dev, or input=FILE reference=FILE"
+        )
+    return table
 
 
 def training_config(run: str | Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -27,6 +27,7 @@ class Batch(NamedTuple):
     target_in: Int[Tensor, "B T"]  # <s> y
     target_out: Int[Tensor, "B T"]  # y </s>
     target_lengths: Int[Tensor, "B"]
+    gold: Float[Tensor, "B T S"] | None = None  # where attention should look (`guidance.gold_rows`)
 
 
 class Draw(NamedTuple):

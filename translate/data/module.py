@@ -7,13 +7,17 @@ from typing import Any
 
 import lightning as L
 import numpy as np
+import torch
 from datasets import Dataset as Table
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from translate.data.batching import Batch, Draw, TokenBatches, by_shape, collate, cut
 from translate.data.corpus import Corpus
+from translate.data.guidance import gold_rows, pad_rows
 from translate.data.tokenizer import Tokenizer
+from translate.errors import UserError
 
 
 class Sentences:
@@ -37,20 +41,31 @@ class Pairs(Dataset[Batch]):
 
     With subword sampling the text is segmented anew here (in the loader's workers), seeded by
     (seed, epoch, pair), so that neither workers nor batching change what is drawn.
+
+    With `guided` (and no sampling) a batch says where attention should look, too.
     """
 
     def __init__(
-        self, table: Table, tokenizers: tuple[Tokenizer, Tokenizer], *, sampling: bool, seed: int
+        self,
+        table: Table,
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        *,
+        sampling: bool,
+        guided: bool,
+        seed: int,
     ) -> None:
         self.table, self.tokenizers = table, tokenizers
-        self.sampling, self.seed = sampling, seed
+        self.sampling, self.guided, self.seed = sampling, guided, seed
         self.source, self.target = Sentences(table, "source_ids"), Sentences(table, "target_ids")
+        if guided:
+            self.aligned = table.select_columns(["source", "target", "alignment"])
 
     def __getitems__(self, draws: list[Draw]) -> Batch:
         pairs = [draw.pair for draw in draws]
         if not self.sampling:
             sources = [self.source[pair] for pair in pairs]
-            return collate(pairs, sources, [self.target[pair] for pair in pairs])
+            batch = collate(pairs, sources, [self.target[pair] for pair in pairs])
+            return batch._replace(gold=self._gold(batch)) if self.guided else batch
         rows = self.table[pairs]
         generators = [np.random.default_rng((self.seed, *draw)) for draw in draws]
         seeds = [generator.integers(2**31, size=2) for generator in generators]
@@ -65,12 +80,33 @@ class Pairs(Dataset[Batch]):
         )
         return collate(pairs, sources, targets)
 
+    def _gold(self, batch: Batch) -> Tensor:
+        """The gold rows of each pair; zeros where its words cannot be told from its pieces."""
+        rows = self.aligned[batch.ids.tolist()]
+        shapes = zip(batch.target_lengths.tolist(), batch.source_lengths.tolist(), strict=True)
+        matrices = []
+        for *pair, links, shape in zip(
+            rows["source"], rows["target"], rows["alignment"], shapes, strict=True
+        ):
+            words = [
+                tokenizer.encode_words(text)
+                for text, tokenizer in zip(pair, self.tokenizers, strict=True)
+            ]
+            matrix = gold_rows(links, *words)
+            # a run of unknown words is one piece of the sentence, but one each of the words
+            matrices.append(matrix if matrix.shape == shape else np.zeros(shape, np.float32))
+        return torch.from_numpy(pad_rows(matrices))
+
 
 class TranslationData(L.LightningDataModule):
     """Feeds training with token-budget batches, and validation with the dev pairs in order.
 
     Args:
         sampling: segment the training text anew each epoch (subword regularisation).
+        guided: say where attention should look, from the gold alignments of the training pairs.
+
+    Raises:
+        UserError: there are no gold alignments to guide by, or sampling would tear them apart.
     """
 
     def __init__(
@@ -81,10 +117,14 @@ class TranslationData(L.LightningDataModule):
         pool_batches: int,
         workers: int,
         sampling: bool,
+        guided: bool,
         seed: int,
     ) -> None:
         super().__init__()
-        self.corpus, self.sampling, self.seed = corpus, sampling, seed
+        if guided:
+            _check_guidance(corpus, sampling)
+        self.corpus, self.seed = corpus, seed
+        self.sampling, self.guided = sampling, guided
         self.tokens_per_batch, self.pool_batches = tokens_per_batch, pool_batches
         self.workers = workers
         self.skip = 0
@@ -102,7 +142,10 @@ class TranslationData(L.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Batch]:
         tokenizers = (self.corpus.tokenizers.source, self.corpus.tokenizers.target)
-        pairs = Pairs(self.corpus.train, tokenizers, sampling=self.sampling, seed=self.seed)
+        pairs = Pairs(
+            self.corpus.train, tokenizers,
+            sampling=self.sampling, guided=self.guided, seed=self.seed,
+        )  # fmt: skip
         return DataLoader(
             pairs, batch_sampler=self.batches(), collate_fn=_as_is,
             num_workers=self.workers, persistent_workers=self.workers > 0,
@@ -114,7 +157,7 @@ class TranslationData(L.LightningDataModule):
         order = by_shape(source_lengths, target_lengths)
         batches = cut(order, source_lengths, target_lengths, self.tokens_per_batch)
         tokenizers = (self.corpus.tokenizers.source, self.corpus.tokenizers.target)
-        pairs = Pairs(table, tokenizers, sampling=False, seed=self.seed)
+        pairs = Pairs(table, tokenizers, sampling=False, guided=False, seed=self.seed)
         return DataLoader(pairs, batch_sampler=_Fixed(batches), collate_fn=_as_is)
 
     def state_dict(self) -> dict[str, Any]:
@@ -124,6 +167,20 @@ class TranslationData(L.LightningDataModule):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.skip = state_dict["batches_done"]
+
+
+def _check_guidance(corpus: Corpus, sampling: bool) -> None:
+    key = "trainer.guided_alignment.weight"
+    if sampling:
+        raise UserError(
+            f"{key} and tokenizer.sampling at once: alignments are between words, whose pieces "
+            "sampling draws anew each epoch; set one of the two to 0"
+        )
+    if "alignment" not in corpus.train.column_names:
+        raise UserError(
+            f"{key} needs gold alignments, and the training pairs of this corpus have none: "
+            "choose data=toy, or data=files with data.alignments, or set it to 0"
+        )
 
 
 def lengths(table: Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

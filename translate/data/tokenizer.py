@@ -114,6 +114,15 @@ class Tokenizer:
         """The ids of the best segmentation, without `<s>` and `</s>`; [] for white space."""
         return list(self._processor.encode(without_surrogates(text), out_type=int))
 
+    def encode_words(self, text: str) -> list[list[int]]:
+        """The ids of each word, words being what stands between white space.
+
+        Together they are `encode(text)`, but that a run of unknown words stays apart. A word
+        of invisible characters alone may have none.
+        """
+        words = without_surrogates(text).split()
+        return [list(ids) for ids in self._processor.encode(words, out_type=int, num_threads=1)]
+
     def encode_all(self, texts: Sequence[str], *, threads: int) -> list[list[int]]:
         """`encode` of many texts at once, in their order."""
         clean = [without_surrogates(text) for text in texts]

@@ -21,6 +21,7 @@ class Losses(NamedTuple):
 
     smoothed: Float[Tensor, ""]  # differentiable
     nll: Float[Tensor, ""]  # -log p(y): for perplexity, no gradient
+    guided: Float[Tensor, ""] | None = None  # no sum: the weighted mean that guidance adds
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):

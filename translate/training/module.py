@@ -16,6 +16,7 @@ from translate.attention.masks import padding_mask
 from translate.data.batching import Batch
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
+from translate.training.guidance import Guidance
 from translate.training.loss import Losses, projected_cross_entropy
 from translate.training.optim import build_optimizer, build_schedule
 
@@ -28,6 +29,7 @@ class TranslationTask(L.LightningModule):
     """Maximum likelihood with label smoothing, teacher-forced.
 
     Args:
+        guidance: which attention learns given alignments, where any does.
         optimizer, schedule: the config nodes of these names.
         total_steps: optimizer steps of the whole run, which some schedules need.
     """
@@ -37,13 +39,14 @@ class TranslationTask(L.LightningModule):
         model: Seq2Seq,
         *,
         label_smoothing: float,
+        guidance: Guidance | None,
         optimizer: Mapping[str, Any],
         schedule: Mapping[str, Any],
         total_steps: int,
         seed: int,
     ) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.guidance = model, guidance
         self.label_smoothing, self.seed = label_smoothing, seed
         self.optimizer_options, self.schedule_options = dict(optimizer), dict(schedule)
         self.total_steps = total_steps
@@ -54,14 +57,20 @@ class TranslationTask(L.LightningModule):
         source_mask = padding_mask(batch.source_lengths, batch.source.shape[1])
         target_mask = padding_mask(batch.target_lengths, batch.target_in.shape[1])
         memory = self.model.encode(batch.source, source_mask)
-        hidden = self.model.decode(batch.target_in, target_mask, memory).hidden
-        return projected_cross_entropy(
-            hidden[target_mask],
+        decoded = self.model.decode(
+            batch.target_in, target_mask, memory, need_alignment=batch.gold is not None
+        )
+        losses = projected_cross_entropy(
+            decoded.hidden[target_mask],
             self.model.output.weight,
             self.model.output.bias,
             batch.target_out[target_mask],
             smoothing=smoothing,
         )
+        if self.guidance is None or batch.gold is None or decoded.alignment is None:
+            return losses
+        guided = self.guidance.loss(decoded.alignment, batch.gold)
+        return losses._replace(guided=self.guidance.weight * guided)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # dropout depends on the place in the run alone, so that a resumed run repeats it exactly
@@ -71,6 +80,9 @@ class TranslationTask(L.LightningModule):
         tokens = batch.target_lengths.sum()
         losses = self.losses(batch, smoothing=self.label_smoothing)
         loss = losses.smoothed / NOMINAL_TOKENS
+        if losses.guided is not None:  # a mean, weighted by tokens as the other part is
+            loss = loss + losses.guided * tokens / NOMINAL_TOKENS
+            self.log("train/guided_loss", losses.guided, batch_size=len(batch.ids))
         self.step_tokens = self.step_tokens.to(tokens.device) + tokens
         if loss.device.type == "cpu" and not math.isfinite(loss.item()):
             raise UserError(

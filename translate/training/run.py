@@ -27,6 +27,7 @@ from translate.training.averaging import AveragedWeights
 from translate.training.callbacks import StopAtStep
 from translate.training.checkpoint import remove_stale_temporaries
 from translate.training.dev_translations import DevTranslations
+from translate.training.guidance import build_guidance
 from translate.training.module import TranslationTask
 from translate.training.settings import MAY_CHANGE, Settings
 from translate.training.trainer import build_trainer, processes, quieten_lightning
@@ -78,12 +79,13 @@ def train(config: Mapping[str, Any], run: Path) -> None:
         torch.set_num_threads(options.threads)
     L.seed_everything(config["seed"], verbose=False)
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
-    data = _data(config, corpus)
+    data = _data(config, corpus, guided=options.guided_alignment.weight > 0)
     steps = _total_steps(options, data)
     model = _model(config, corpus)
     task = TranslationTask(
         model,
         label_smoothing=options.label_smoothing,
+        guidance=build_guidance(model, options.guided_alignment),
         optimizer=config["optimizer"],
         schedule=config["schedule"],
         total_steps=steps,
@@ -171,7 +173,7 @@ def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _data(config: Mapping[str, Any], corpus: Corpus) -> TranslationData:
+def _data(config: Mapping[str, Any], corpus: Corpus, *, guided: bool) -> TranslationData:
     data = config["data"]
     return TranslationData(
         corpus,
@@ -179,6 +181,7 @@ def _data(config: Mapping[str, Any], corpus: Corpus) -> TranslationData:
         pool_batches=data["pool_batches"],
         workers=data["workers"],
         sampling=_samples(config["tokenizer"]),
+        guided=guided,
         seed=config["seed"],
     )
 

@@ -28,6 +28,16 @@ class Averaging(BaseModel):
     every: PositiveInt
 
 
+class GuidedAlignment(BaseModel):
+    """Which attention learns to follow given alignments (`translate.training.guidance`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    weight: Annotated[float, Field(ge=0)]
+    layer: PositiveInt | None
+    head: PositiveInt
+
+
 class Settings(BaseModel):
     """Each key is explained where its default stands, in conf/trainer/default.yaml."""
 
@@ -52,6 +62,7 @@ class Settings(BaseModel):
     patience: PositiveInt | None
     samples: NonNegativeInt
     averaging: Averaging
+    guided_alignment: GuidedAlignment
     tensorboard: bool
     wandb: bool
     mlflow: bool

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from translate.data.pair import Pair
+from translate.data.pharaoh import read_links
 from translate.data.sources.base import SPLITS, Source, file_hash, parallel
 from translate.data.text import read_lines
 from translate.errors import UserError
@@ -23,17 +26,49 @@ class Files(Source):
     train: Name
     dev: Name | None
     test: Name | None
+    alignments: str | None
+
+    @model_validator(mode="after")
+    def _alignments_stay_in_place(self) -> Self:
+        if self.alignments is not None and self.cleaning.replace:
+            raise ValueError(
+                "alignments count the words of the files, which cleaning.replace may join or "
+                "split: replace in the files themselves, or set one of the two to null or []"
+            )
+        if self.alignments is not None and not isinstance(self.train, str):
+            raise ValueError(
+                f"alignments = {self.alignments!r} is an ending, like those of the languages: "
+                "train must be a prefix, not two names"
+            )
+        return self
 
     def fingerprint(self, cache: Path, seed: int) -> str:
+        texts = [(split, *paths) for split, paths in self._paths().items()]
+        links = [(f"{split} links", path) for split, path in self._links().items()]
         return " ".join(
-            f"{split} {file_hash(a)} {file_hash(b)}" for split, (a, b) in self._paths().items()
+            f"{name} {' '.join(map(file_hash, files))}" for name, *files in texts + links
         )
 
     def read(self, cache: Path, seed: int) -> dict[str, list[Pair]]:
-        return {
+        pairs = {
             split: parallel(read_lines(a), read_lines(b), (str(a), str(b)))
             for split, (a, b) in self._paths().items()
         }
+        for split, path in self._links().items():
+            pairs[split] = _aligned(pairs[split], path)
+        return pairs
+
+    def _links(self) -> dict[str, Path]:
+        """The alignment files: of train, and of dev and test where they exist."""
+        if self.alignments is None:
+            return {}
+        root, found = Path(self.dir or ".").expanduser(), {}
+        for split in SPLITS:
+            name = getattr(self, split)
+            path = root / f"{name}.{self.alignments}"
+            if split == "train" or (isinstance(name, str) and _present(path)):
+                found[split] = _existing(path, "data.alignments")
+        return found
 
     def _paths(self) -> dict[str, tuple[Path, Path]]:
         names: dict[str, Name | None] = {split: getattr(self, split) for split in SPLITS}
@@ -42,6 +77,15 @@ class Files(Source):
             for split, name in names.items()
             if name is not None
         }
+
+
+def _aligned(pairs: list[Pair], path: Path) -> list[Pair]:
+    """The pairs with their sure links."""
+    links = read_links(path, [pair.source for pair in pairs], [pair.target for pair in pairs])
+    return [
+        pair._replace(alignment=tuple(sorted(gold.sure)))
+        for pair, gold in zip(pairs, links, strict=True)
+    ]
 
 
 def find_files(
@@ -60,10 +104,15 @@ def find_files(
     return found[0], found[1]
 
 
+def _present(path: Path) -> Path | None:
+    """The file itself, or compressed."""
+    candidates = (path, path.with_name(path.name + ".gz"))
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
 def _existing(path: Path, key: str) -> Path:
-    for candidate in (path, path.with_name(path.name + ".gz")):
-        if candidate.is_file():
-            return candidate
+    if found := _present(path):
+        return found
     raise UserError(
         f"neither {path} nor {path.name}.gz exists; set data.dir (the folder), {key} (the file) "
         "and data.source, "

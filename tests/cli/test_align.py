@@ -1,0 +1,154 @@
+"""`translate align` on the tiny trained run, as a person would use it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from translate.data.pharaoh import from_line
+
+SOURCES = ["der Hund schläft .", "", "eine  Katze sieht den Hund", "ja"]
+TARGETS = ["the dog sleeps .", "", "a cat sees the dog", ""]
+SIZES = [(4, 4), (0, 0), (5, 5), (1, 0)]
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> tuple[str, str]:
+    for name, lines in (("s, =.txt", SOURCES), ("t.txt", TARGETS)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return "input=s, =.txt", "reference=t.txt"
+
+
+def test_a_line_of_links_a_pair(program, run: str, pairs, tmp_path: Path) -> None:
+    done = program("align", run, *pairs)
+    assert done.status == 0, done.err
+    lines = done.out.split("\n")
+    assert len(lines) == len(SOURCES) + 1
+    for line, (source, target) in zip(lines, SIZES, strict=False):
+        links = from_line(line).sure
+        assert len(links) == (target if source else 0)  # one link a target word
+        assert all(i < source and j < target for i, j in links)
+    assert lines[1] == lines[3] == ""
+    to_file = program("align", run, *pairs, "output=o ${x}.txt", "tokens_per_batch=1")
+    assert (to_file.status, to_file.out) == (0, "")
+    assert (tmp_path / "o ${x}.txt").read_text("utf-8") == done.out
+
+
+def test_other_heads_and_methods_give_other_links(program, run: str, pairs) -> None:
+    plain = program("align", run, *pairs).out
+    for options in (["head=2"], ["method=threshold", "threshold=0.01"]):
+        done = program("align", run, *pairs, *options)
+        assert done.status == 0, done.err
+        assert done.out != plain
+    both = [program("align", run, *pairs, f"method={way}").out for way in ("intersection", "union")]
+    for few, some, many in zip(
+        *(text.split("\n") for text in (both[0], plain, both[1])), strict=True
+    ):
+        assert from_line(few).sure <= from_line(some).sure <= from_line(many).sure
+
+
+def test_links_are_scored_against_gold(program, run: str, pairs, trained: Path, tmp_path) -> None:
+    links = program("align", run, *pairs).out
+    (tmp_path / "gold").write_text(links.replace("-", "p", 1))  # one possible, the others sure
+    done = program("align", run, *pairs, "gold=gold")
+    assert done.status == 0, done.err
+    assert done.out == links
+    assert "AER 0.0000, precision 1.0000, recall 1.0000 (4 pairs, 9 links" in done.err
+    figures = json.loads((trained / "evaluation" / "s, =.txt.alignment.json").read_text())
+    assert (figures["error_rate"], figures["sure"], figures["possible"]) == (0, 8, 1)
+    (tmp_path / "gold").write_text("0-0\n\n1p1\n\n")  # precision 1 or 2 of 9
+    done = program("align", run, *pairs, "gold=gold", "layer=1", "head=1")
+    figures = json.loads((trained / "evaluation" / "s, =.txt.alignment.json").read_text())
+    hits = figures["precision"] * figures["links"], figures["recall"]
+    assert figures["error_rate"] == pytest.approx(1 - sum(hits) / (figures["links"] + 1))
+    assert (figures["layer"], figures["head"], figures["method"]) == (1, 1, "argmax")
+
+
+def test_the_runs_own_test_sentences_have_gold(
+    program, run: str, trained: Path, home: Path
+) -> None:
+    for split in ("test", "dev"):
+        done = program("align", run, f"cache={home}/data", f"data.split={split}")
+        assert done.status == 0, done.err
+        assert done.out == ""
+        assert "AER 0." in done.err
+        assert "(8 pairs" in done.err
+        assert json.loads((trained / "evaluation" / f"{split}.alignment.json").read_text())
+        kept = (trained / "evaluation" / f"{split}.links").read_text().splitlines()
+        assert len(kept) == 8
+        assert all(kept)
+
+
+def test_a_guided_head_is_the_one_that_is_read(
+    program, run: str, trained: Path, pairs, tmp_path: Path
+) -> None:
+    shutil.copytree(trained, tmp_path / "guided")
+    config = tmp_path / "guided" / "config.yaml"
+    text = config.read_text("utf-8")
+    assert "weight: 0.0\n    layer: null\n    head: 1\n" in text
+    config.write_text(
+        text.replace(
+            "weight: 0.0\n    layer: null\n    head: 1", "weight: 0.1\n    layer: 1\n    head: 2"
+        ),
+        encoding="utf-8",
+    )
+    second = program("align", run, *pairs, "head=2").out
+    assert program("align", run, *pairs).out != second
+    assert program("align", "run=guided", *pairs).out == second
+    assert program("align", "run=guided", *pairs, "head=1").out != second
+
+
+def test_a_reverse_run_must_translate_the_other_way(
+    program, run: str, trained: Path, pairs, tmp_path: Path
+) -> None:
+    done = program("align", run, f"reverse={trained}", *pairs, "method=union")
+    assert done.status == 1
+    assert "translates de to en" in done.err
+    assert "give a run of the other direction" in done.err
+    done = program("align", run, f"reverse={trained}", *pairs)
+    assert done.status == 2
+    assert "reverse= is for method=intersection or union" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["method=best"], "method = 'best': must be 'argmax', 'threshold', 'intersection' or"),
+        (["threshold=0"], "threshold = 0: must be greater than 0"),
+        (["layer=0"], "layer = 0: must be greater than 0"),
+        (["layer=2"], "layer = 2: this model has layers 1 to 1"),
+        (["head=3"], "head = 3: this model has heads 1 to 2"),
+        (["input=s"], "reference=FILE missing: input= and reference= go together"),
+        (["gold=g"], "input=FILE and reference=FILE missing"),
+        (["data.split=tset"], "data.split = 'tset': must be test or dev"),
+        (["methd=union"], "methd is not a key; did you mean method?"),
+        (["input=nowhere", "reference=nowhere"], "nowhere"),
+    ],
+)
+def test_slips_are_told_in_a_line(program, run: str, arguments, line) -> None:
+    done = program("align", run, *arguments)
+    assert done.status in (1, 2)
+    assert done.out == ""
+    assert line in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_gold_that_does_not_fit_is_told(program, run: str, pairs, tmp_path: Path) -> None:
+    (tmp_path / "g").write_text("0-0\n")
+    done = program("align", run, *pairs, "gold=g")
+    assert done.status == 1
+    assert "g has 1 lines for 4 pairs" in done.err
+
+
+def test_a_corpus_without_gold_alignments_is_told(program, run: str, trained: Path, home) -> None:
+    from datasets import Dataset
+
+    table = Dataset.from_dict({"source": ["x"], "references": [["y"]]})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("translate.cli.stored.split_of_run", lambda *_: table)
+        done = program("align", run)
+    assert done.status == 1
+    assert "has no gold alignments: give input=FILE reference=FILE" in done.err

@@ -1,0 +1,231 @@
+"""The guided loss against its formula, and what it does to a model that is trained by it."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from translate.attention.masks import padding_mask
+from translate.data.batching import Batch
+from translate.data.corpus import Corpus, prepare
+from translate.data.module import TranslationData
+from translate.errors import UserError
+from translate.models import registry
+from translate.models.head import AttentionHead
+from translate.models.seq2seq import Seq2Seq
+from translate.training.guidance import Guidance, build_guidance
+from translate.training.module import TranslationTask
+from translate.training.run import train
+from translate.training.settings import GuidedAlignment
+
+CONF = str(Path(__file__).parents[2] / "conf")
+TINY = [
+    "data=toy", "data.train=200", "data.dev=10", "data.test=10", "data.workers=0",
+    "data.tokens_per_batch=300", "tokenizer=word", "trainer.max_steps=2",
+    "trainer.validate_every=2", "trainer.samples=0", "trainer.precision=32-true",
+    "trainer.log_every=1",
+]  # fmt: skip
+SMALL = ["model.embedding_size=16", "model.hidden_size=16", "model.attention_size=16"]
+MODELS = {
+    "transformer": ["model.d_model=16", "model.d_ff=16", "model.num_heads=2"],
+    "rnn_bahdanau": SMALL,
+    "rnn_luong": SMALL,
+    "rnn_none": SMALL,
+}
+
+
+@pytest.fixture
+def config(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    cache = tmp_path_factory.getbasetemp() / "guidance"
+
+    def composed(model: str, *overrides: str) -> dict[str, Any]:
+        chosen = [*TINY, f"model={model}", *MODELS[model], f"cache={cache}", *overrides]
+        with initialize_config_dir(CONF, version_base=None):
+            node = OmegaConf.to_container(compose("train", chosen), resolve=True)
+        assert isinstance(node, dict)
+        return {str(key): value for key, value in node.items() if key != "experiment"}
+
+    return composed
+
+
+def prepared(config: dict[str, Any]) -> Corpus:
+    return prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
+
+
+def built(config: dict[str, Any], corpus: Corpus) -> Seq2Seq:
+    torch.manual_seed(0)
+    sizes = {
+        "source_vocab_size": len(corpus.tokenizers.source),
+        "target_vocab_size": len(corpus.tokenizers.target),
+    }
+    return registry.build(**config["model"], **sizes)
+
+
+def batches(corpus: Corpus, count: int) -> list[Batch]:
+    data = TranslationData(
+        corpus, tokens_per_batch=300, pool_batches=5, workers=0,
+        sampling=False, guided=True, seed=1,
+    )  # fmt: skip
+    return list(islice(data.train_dataloader(), count))
+
+
+def task(config: dict[str, Any], model: Seq2Seq, **guided: Any) -> TranslationTask:
+    options = GuidedAlignment(**{"weight": 0.5, "layer": None, "head": 1, **guided})
+    return TranslationTask(
+        model, label_smoothing=0.1, guidance=build_guidance(model, options),
+        optimizer=config["optimizer"], schedule=config["schedule"], total_steps=9, seed=1,
+    )  # fmt: skip
+
+
+def test_the_loss_is_the_formula() -> None:
+    generator = torch.Generator().manual_seed(0)
+    alignment = torch.rand(2, 3, 2, 4, 5, dtype=torch.float64, generator=generator).softmax(-1)
+    gold = torch.rand(2, 4, 5, dtype=torch.float64, generator=generator)
+    gold = gold / gold.sum(-1, keepdim=True)
+    gold[0, 1] = gold[1, 2:] = 0  # a word without a link, and padding
+    total, rows = 0.0, 0
+    for b in range(2):
+        for t in range(4):
+            if gold[b, t].any():
+                rows += 1
+                for s in range(5):
+                    total -= float(gold[b, t, s]) * math.log(float(alignment[b, 1, 0, t, s]))
+    actual = Guidance(AttentionHead(2, 1), weight=9.0).loss(alignment, gold)
+    assert rows == 5
+    assert float(actual) == pytest.approx(total / rows, rel=1e-12)
+
+
+def test_no_links_and_no_weight_at_a_link_stay_finite() -> None:
+    guidance = Guidance(AttentionHead(1, 1), weight=1.0)
+    alignment = torch.tensor([0.0, 1.0]).reshape(1, 1, 1, 1, 2).requires_grad_()
+    assert guidance.loss(alignment, torch.zeros(1, 1, 2)).item() == 0
+    outside = guidance.loss(alignment, torch.tensor([[[1.0, 0.0]]]))
+    (gradient,) = torch.autograd.grad(outside, alignment)
+    assert 80 < float(outside.detach()) < 90
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("model", ["transformer", "rnn_bahdanau", "rnn_luong"])
+def test_the_gradient_reaches_what_makes_the_attention(
+    config: Callable[..., dict[str, Any]], model: str
+) -> None:
+    options = config(model)
+    corpus = prepared(options)
+    translator = built(options, corpus)
+    (batch,) = batches(corpus, 1)
+    guided = task(options, translator).losses(batch, smoothing=0.0).guided
+    assert guided is not None
+    names, parameters = zip(*translator.named_parameters(), strict=True)
+    gradients = torch.autograd.grad(guided, parameters, allow_unused=True)
+    reached = {n for n, g in zip(names, gradients, strict=True) if g is not None and g.any()}
+    makes = {
+        "transformer": {"decoder_layers.1.cross_attention.query.weight", "source_embedding.weight"},
+        "rnn_bahdanau": {"score.v.weight", "score.W_Q.weight", "score.W_K.weight"},
+        "rnn_luong": {"score.W_a.weight"},
+    }[model]
+    assert makes <= reached
+    if model == "transformer":  # only the guided head of the guided layer learns from it
+        gradient = dict(zip(names, gradients, strict=True))[
+            "decoder_layers.1.cross_attention.query.weight"
+        ]
+        assert gradient is not None
+        assert gradient[:8].any()
+        assert not gradient[8:].any()
+        assert not any(name.startswith("decoder_layers.2.") for name in reached)
+
+
+def mass(model: Seq2Seq, head: AttentionHead, batch: Batch) -> float:
+    """The mean weight on gold links."""
+    assert batch.gold is not None
+    with torch.no_grad():
+        mask = padding_mask(batch.source_lengths, batch.source.shape[1])
+        target_mask = padding_mask(batch.target_lengths, batch.target_in.shape[1])
+        memory = model.encode(batch.source, mask)
+        decoded = model.decode(batch.target_in, target_mask, memory, need_alignment=True)
+    assert decoded.alignment is not None
+    weights: Tensor = head.of(decoded.alignment)
+    linked = batch.gold.sum(-1) > 0
+    return float((weights * (batch.gold > 0)).sum(-1)[linked].mean())
+
+
+@pytest.mark.parametrize("model", ["transformer", "rnn_bahdanau", "rnn_luong"])
+def test_a_few_steps_put_the_attention_on_gold_links(
+    config: Callable[..., dict[str, Any]], model: str
+) -> None:
+    options = config(model, "model.dropout=0.0")
+    corpus = prepared(options)
+    translator = built(options, corpus)
+    guided = task(options, translator, weight=1.0)
+    assert guided.guidance is not None
+    (batch,) = batches(corpus, 1)
+    optimizer = torch.optim.Adam(translator.parameters(), lr=0.01)
+    before = mass(translator, guided.guidance.head, batch)
+    for _ in range(40):
+        optimizer.zero_grad()
+        loss = guided.losses(batch, smoothing=0.0).guided
+        assert loss is not None
+        loss.backward()
+        optimizer.step()
+    assert mass(translator, guided.guidance.head, batch) > before + 0.1
+
+
+def test_without_weight_no_alignment_is_computed(
+    config: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from translate.models.transformer import Transformer
+
+    asked: list[bool] = []
+    decode = Transformer.decode
+
+    def watched(self: Any, *args: Any, need_alignment: bool = False) -> Any:
+        asked.append(need_alignment)
+        return decode(self, *args, need_alignment=need_alignment)
+
+    monkeypatch.setattr(Transformer, "decode", watched)
+    train(config("transformer"), tmp_path / "run")
+    assert not any(asked)
+    assert asked
+
+
+def losses(run: Path, column: str) -> list[float]:
+    with (run / "metrics.csv").open(newline="") as file:
+        return [float(row[column]) for row in csv.DictReader(file) if row[column]]
+
+
+def test_a_guided_run_reports_its_loss_and_resumes_exactly(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    guided = "trainer.guided_alignment.weight=0.5", "schedule=constant"
+    train(config("rnn_bahdanau", *guided, "trainer.max_steps=4"), tmp_path / "whole")
+    for steps in (2, 4):
+        options = config("rnn_bahdanau", *guided, f"trainer.max_steps={steps}")
+        train(options, tmp_path / "broken")
+    for column in ("train/loss", "train/guided_loss"):
+        whole = losses(tmp_path / "whole", column)
+        assert len(whole) == 4
+        assert losses(tmp_path / "broken", column) == whole
+
+
+def test_what_cannot_be_guided_is_told_before_training(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    weight = "trainer.guided_alignment.weight=0.1"
+    for model, key, message in (
+        ("rnn_none", "seed=1", "no attention over the source"),
+        ("rnn_bahdanau", "trainer.guided_alignment.head=2", r"head = 2: .* has heads 1 to 1"),
+        ("transformer", "trainer.guided_alignment.layer=4",
+         r"trainer\.guided_alignment\.layer = 4: this model has layers 1 to 3"),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=message):
+            train(config(model, weight, key), tmp_path / model)
+        assert not (tmp_path / model / "checkpoints").exists()

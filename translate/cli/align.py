@@ -1,0 +1,247 @@
+"""translate align: which word translates which."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field, PositiveInt
+
+from translate import schema
+from translate.cli.arguments import Arguments
+from translate.cli.commands import Command, Job
+from translate.cli.errors import listed
+from translate.cli.fields import Device, Node
+from translate.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import Float
+
+    from translate.data.pharaoh import Gold
+    from translate.evaluation.alignment import Link
+    from translate.inference.aligner import Aligner
+
+log = logging.getLogger(__name__)
+
+HELP = """\
+translate align: which word translates which, read from the model's attention
+
+  translate align run=runs/toy             # its test sentences, and the error rate
+  translate align run=runs/demo input=src.txt reference=tgt.txt > links.txt
+  translate align run=runs/demo input=src.txt reference=tgt.txt gold=gold.txt method=threshold
+  translate align run=runs/es-en reverse=runs/en-es input=s.es reference=s.en method=intersection
+
+For each pair a line of links i-j (Pharaoh's format): word i of the source goes with word j of the
+target, counted from 0, words being what stands between white space. An empty line gives an empty
+line. The model reads the given translation; it does not make its own.
+
+With gold links, alignment error rate, precision and recall (Och & Ney 2003) go to standard error
+and to evaluation/<name>.alignment.json of the run. A line of gold has links i-j (sure) and ipj or
+i?j (possible). Without input and reference, the run's own test sentences are aligned if their
+corpus has gold alignments, as data=toy has; the links are kept in evaluation/<split>.links.
+
+Keys:
+  run            the folder of the run (required)
+  input          source sentences, a line each (.gz too), with
+  reference      their translations, a line each
+  gold           their links, a line each: to score by
+  output         a file for the links; default standard output
+  layer          of the decoder, from 1; default: the one that trainer.guided_alignment taught, else
+                 the last but one, or the only one
+  head           from 1; default: the one that was taught, else the mean of all
+  method         argmax: each target word with the source word it looks at most
+                 threshold: all pairs with at least the weight `threshold`
+                 intersection, union: of argmax in both directions, the other one being each source
+                 word with the target word that looks at it most, or reverse
+  reverse        a run that translates the other way, for the other direction
+  data.split     test or dev, of the run's own corpus; data, tokenizer, cache: as in evaluate
+  device         auto, cpu, cuda, cuda:1 or mps
+  tokens_per_batch  tokens of the longer side, padding included, that are aligned at once
+"""
+
+BOTH_DIRECTIONS = ("intersection", "union")
+
+
+class Task(NamedTuple):
+    """What to align, and what to judge it by."""
+
+    name: str
+    sources: Sequence[str]
+    targets: Sequence[str]
+    gold: Sequence[Gold] | None
+
+
+def main(command: Command, arguments: Arguments) -> None:
+    """Run the command."""
+    from translate.cli.compose import launch
+    from translate.cli.stored import search_node, training_config
+
+    search_node(arguments)  # a missing run is told before a missing file
+    trained = training_config(arguments.verbatim["run"]) if "run" in arguments.verbatim else {}
+    nodes = {group: trained.get(group, {}) for group in ("data", "tokenizer")}
+    launch(command, arguments, job, nodes=nodes)
+
+
+def job(job: Job) -> None:
+    """Check the configuration, then align."""
+    found = schema.problems(run, job.config, "")
+    files = [key for key in ("input", "reference") if key in job.verbatim]
+    if len(files) == 1 or ("gold" in job.verbatim and not files):
+        missing = [f"{key}=FILE" for key in ("input", "reference") if key not in files]
+        found.append(f"{' and '.join(missing)} missing: input= and reference= go together")
+    if "reverse" in job.verbatim and job.config["method"] not in BOTH_DIRECTIONS:
+        found.append(f"reverse= is for method={' or '.join(BOTH_DIRECTIONS)}")
+    if found:
+        raise listed(found)
+    run(job, **job.config)
+
+
+def run(
+    job: Job,
+    *,
+    data: Node,
+    tokenizer: Node,
+    layer: PositiveInt | None,
+    head: PositiveInt | None,
+    method: Literal["argmax", "threshold", "intersection", "union"],
+    threshold: Annotated[float, Field(gt=0, le=1)],
+    cache: str,
+    device: Device,
+    tokens_per_batch: PositiveInt,
+) -> None:
+    """Write the links of every pair, and score them where there is gold."""
+    from translate.cli.streams import lines_out
+    from translate.data.pharaoh import to_line
+    from translate.data.progress import progress
+    from translate.evaluation.links import linkers
+
+    folder = Path(job.verbatim["run"])
+    forward, backward = aligners(
+        job, layer=layer, head=head, device=device, tokens_per_batch=tokens_per_batch
+    )
+    task = _own_files(job) or _split_of_run(folder, data, tokenizer, Path(cache))
+    linker = linkers(threshold=threshold)[method]
+    out = dict(job.verbatim)
+    if "input" not in out:
+        out.setdefault("output", str(_evaluation(folder) / f"{task.name}.links"))
+    found: list[frozenset[Link]] = []
+    with progress("aligning", total=len(task.sources)) as advance, lines_out(out) as write:
+        for weights in both_directions(task, forward, backward):
+            found.append(linker(*weights))
+            write(to_line(found[-1]))
+            advance(1)
+    if task.gold is not None:
+        chosen = asdict(forward.head) | {"method": method, "threshold": threshold}
+        _score(task, found, _evaluation(folder), chosen)
+
+
+def aligners(
+    job: Job,
+    *,
+    layer: int | None,
+    head: int | None,
+    device: str,
+    tokens_per_batch: int,
+) -> tuple[Aligner, Aligner | None]:
+    """What aligns source to target, and, with a reverse run, what aligns target to source."""
+    from translate.cli.stored import load_bundle, training_config
+    from translate.inference.aligner import Aligner
+    from translate.inference.translator import choose_device
+    from translate.models.head import choose_head
+
+    place = choose_device(device)
+    made, languages = [], []
+    for run in (job.verbatim[key] for key in ("run", "reverse") if key in job.verbatim):
+        bundle = load_bundle(run)
+        guided = training_config(run).get("trainer", {}).get("guided_alignment", {"weight": 0})
+        taught = (guided["layer"], guided["head"]) if guided["weight"] else (None, None)
+        wanted = (layer, head) if layer or head else taught
+        chosen = choose_head(bundle.model, layer=wanted[0], head=wanted[1])
+        languages.append((bundle.config.source_language, bundle.config.target_language))
+        made.append(
+            Aligner(
+                bundle.model, bundle.tokenizers, chosen,
+                tokens_per_batch=tokens_per_batch, device=place,
+            )
+        )  # fmt: skip
+    if len(made) == 1:
+        return made[0], None
+    if languages[0] != languages[1][::-1]:
+        raise UserError(
+            f"reverse={job.verbatim['reverse']} translates {' to '.join(languages[1])}, and "
+            f"{job.verbatim['run']} {' to '.join(languages[0])}: give a run of the other direction"
+        )
+    return made[0], made[1]
+
+
+def both_directions(
+    task: Task, forward: Aligner, backward: Aligner | None
+) -> Iterator[tuple[Float[np.ndarray, "T S"], Float[np.ndarray, "S T"]]]:
+    """The weights of each pair from target to source, and from source to target."""
+    weights = forward(task.sources, task.targets)
+    if backward is None:
+        return ((matrix, matrix.T) for matrix in weights)
+    return zip(weights, backward(task.targets, task.sources), strict=True)
+
+
+def _own_files(job: Job) -> Task | None:
+    from translate.cli.streams import line_pairs
+    from translate.data.pharaoh import read_links
+
+    if "input" not in job.verbatim:
+        return None
+    source = job.verbatim["input"]
+    sources, targets = line_pairs(source, job.verbatim["reference"])
+    gold = read_links(job.verbatim["gold"], sources, targets) if "gold" in job.verbatim else None
+    return Task(Path(source).name.removesuffix(".gz"), sources, targets, gold)
+
+
+def _split_of_run(run: Path, data: Node, tokenizer: Node, cache: Path) -> Task:
+    """The split `data.split` of the run's own corpus, whose gold links are all sure."""
+    from translate.cli.stored import split_of_run
+    from translate.data.pharaoh import Gold
+
+    table: Any = split_of_run(run, data, tokenizer, cache)
+    if "alignment" not in table.column_names:
+        raise UserError(
+            f"the corpus of {run} has no gold alignments: give input=FILE reference=FILE (and "
+            "gold=FILE to score)"
+        )
+    gold = [Gold(frozenset(map(tuple, links)), frozenset()) for links in table["alignment"]]
+    targets = [references[0] for references in table["references"]]
+    return Task(data["split"], list(table["source"]), targets, gold)
+
+
+def _evaluation(run: Path) -> Path:
+    folder = run / "evaluation"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _score(task: Task, found: Sequence[frozenset[Link]], folder: Path, options: Node) -> None:
+    """Tell how good the links are, and keep the figures."""
+    from translate.evaluation.alignment import alignment_error_rate
+
+    assert task.gold is not None
+    scores = alignment_error_rate(
+        [gold.sure for gold in task.gold], [gold.possible for gold in task.gold], found
+    )
+    counts = {
+        "pairs": len(found),
+        "links": sum(map(len, found)),
+        "sure": sum(len(gold.sure) for gold in task.gold),
+        "possible": sum(len(gold.possible) for gold in task.gold),
+    }
+    path = folder / f"{task.name}.alignment.json"
+    figures = asdict(scores) | counts | options
+    path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    log.info(
+        "AER %.4f, precision %.4f, recall %.4f (%d pairs, %d links; gold: %d sure, %d more "
+        "possible); %s",
+        scores.error_rate, scores.precision, scores.recall, *counts.values(), path,
+    )  # fmt: skip

@@ -1,0 +1,65 @@
+"""One attention of a decoder, chosen by the numbers of its layer and head."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from translate.errors import UserError
+from translate.models.seq2seq import Seq2Seq
+from translate.vocabulary import BOS, EOS
+
+
+@dataclass(frozen=True)
+class AttentionHead:
+    """A layer, and a head of it or the mean of all."""
+
+    layer: int  # from 1
+    head: int | None  # from 1; None: the mean
+
+    def of(self, alignment: Float[Tensor, "B L H T S"]) -> Float[Tensor, "B T S"]:
+        """The weights of this head; whatever was chosen, rows sum to what they did."""
+        weights = alignment[:, self.layer - 1]
+        return weights.mean(dim=1) if self.head is None else weights[:, self.head - 1]
+
+
+def choose_head(
+    model: Seq2Seq, *, layer: int | None, head: int | None, where: str = ""
+) -> AttentionHead:
+    """A head by its numbers from 1, checked against what the model has.
+
+    Args:
+        layer: None is the last but one (of a Transformer the best: Garg et al. 2019),
+            or the only one.
+        head: None is the mean of all.
+        where: the place of the two keys in the configuration, such as `trainer.`.
+
+    Raises:
+        UserError: no such layer or head, or no attention over the source at all.
+    """
+    layers, heads = _shape(model)
+    for name, number, count in (("layer", layer, layers), ("head", head, heads)):
+        if number is not None and number > count:
+            raise UserError(f"{where}{name} = {number}: this model has {name}s 1 to {count}")
+    return AttentionHead(max(1, layers - 1) if layer is None else layer, head)
+
+
+@torch.no_grad()
+def _shape(model: Seq2Seq) -> tuple[int, int]:
+    """Layers and heads of attention over the source: asked of the model with one token each."""
+    device = next(model.parameters()).device
+    source, target = (torch.tensor([[token]], device=device) for token in (EOS, BOS))
+    mask, training = torch.ones_like(source, dtype=torch.bool), model.training
+    model.eval()  # dropout would take random numbers from whatever comes next
+    memory = model.encode(source, mask)
+    alignment = model.decode(target, mask, memory, need_alignment=True).alignment
+    model.train(training)
+    if alignment is None:
+        raise UserError(
+            "this model has no attention over the source: its decoder reads the whole sentence as "
+            "one vector; choose model=rnn_bahdanau, rnn_luong or transformer"
+        )
+    return alignment.shape[1], alignment.shape[2]
