@@ -1,0 +1,286 @@
+#!/usr/bin/env python
+"""Does attention hold as sentences grow? Bahdanau et al. 2015, figure 2, and beyond.
+
+Trains models of several kinds on one corpus and draws BLEU against the length of the source. With
+--positions it also trains Transformers that differ in how they know the order of words, and
+translates sentences longer than any they were trained on (toy grammar only).
+
+Every step is a public command (`translate train`, `translate evaluate`); what is finished is not
+done again, so the script can be stopped with Ctrl-C and started anew at any time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import yaml
+
+from translate.cli.config_dir import options
+from translate.data.corpus import prepare
+from translate.data.toy import toy_pairs
+from translate.errors import UserError
+from translate.evaluation.buckets import Bucket, by_length
+from translate.inference import bundle
+from translate.models.transformer import Transformer
+from translate.plots.lengths import bleu_by_length
+from translate.training import provenance
+
+MODELS = ("rnn_none", "rnn_bahdanau", "rnn_luong", "transformer", "convolutional")
+POSITIONS = get_args(get_type_hints(Transformer.__init__)["positions"])
+TOY = (
+    "experiment=toy", "data.min_words=5", "data.max_words=40", "data.test=2000",
+    "trainer.max_steps=3000", "trainer.validate_every=1000",
+)  # fmt: skip
+EDGES = (10, 15, 20, 25, 30, 35, 40, 50, 60, 70, 80)
+LONGER = (41, 80)  # words of the sentences beyond training
+EPILOG = f"""\
+Without data= or experiment= the corpus is the toy grammar:
+  {" ".join(TOY)}
+
+examples:
+  scripts/experiment_length.py                            # all models on toy, 5 to 40 words
+  scripts/experiment_length.py --positions sinusoidal,rotary,none seed=2
+  scripts/experiment_length.py --models rnn_none,rnn_luong trainer.max_steps=200 --output /tmp/try
+  scripts/experiment_length.py --output runs/length-multi30k \\
+      experiment=multi30k data.dir=my/multi30k            # another corpus
+
+Written to the output folder: MODEL/ (the runs), length.png .svg .md .json and, with --positions,
+extrapolation.png .svg .md .json; the tables go to standard output too, progress to standard error.
+"""
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Sentences to translate: `arguments` name them to `translate evaluate`."""
+
+    name: str  # of its files among a run's evaluations
+    sources: Sequence[str]
+    references: Sequence[Sequence[str]]
+    arguments: tuple[str, ...]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    given = parse(argv)
+    overrides = [*(() if chooses_corpus(given.overrides) else TOY), *given.overrides]
+    runs = {name: [f"model={name}"] for name in given.models}
+    schemes = {
+        f"transformer-{positions}": ["model=transformer", f"model.positions={positions}"]
+        for positions in given.positions
+    }
+    every = runs | schemes
+    for number, (name, choice) in enumerate(every.items(), start=1):
+        tell(f"[{number}/{len(every)}] training {name}")
+        train(given.output / name, [*choice, *overrides])
+    config = yaml.safe_load((given.output / next(iter(every)) / "config.yaml").read_text("utf-8"))
+    test = held_out(config)
+    if runs:
+        scores = {name: score(given.output / name, [test], given.edges) for name in runs}
+        write(given.output / "length", scores, given.fewest)
+    if schemes:
+        tests = [test, longer(config, given.output / "longer")]
+        scores = {name: score(given.output / name, tests, given.edges) for name in schemes}
+        trained_to = config["data"]["max_words"]
+        write(given.output / "extrapolation", scores, given.fewest, trained_to)
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "overrides", nargs="*", metavar="KEY=VALUE",
+        help="settings of every training, as `translate train` takes them: data=, tokenizer=, "
+        "trainer.max_steps=, seed=, search=greedy, …",
+    )  # fmt: skip
+    parser.add_argument(
+        "--models", type=names("model", sorted(options("model"))), default=list(MODELS),
+        metavar="A,B,…", help=f"options of `translate models group=model`; '' for none; "
+        f"default: {','.join(MODELS)}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--positions", type=names("positions", POSITIONS), default=[], metavar="A,B,…",
+        help=f"Transformers to train with these model.positions ({', '.join(POSITIONS)}) and to "
+        f"test on sentences of {LONGER[0]} to {LONGER[1]} words; default: none",
+    )  # fmt: skip
+    parser.add_argument(
+        "--edges", type=numbers, default=list(EDGES), metavar="N,N,…",
+        help="the longest source of each bucket, in words; "
+        f"default: {','.join(map(str, EDGES))}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--fewest",
+        type=int,
+        default=20,
+        metavar="N",
+        help="buckets with fewer sentences stand in the tables but are not drawn; default: 20",
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("runs/length"), metavar="FOLDER",
+        help="where runs, pictures and tables go; default: runs/length",
+    )  # fmt: skip
+    given = parser.parse_intermixed_args(argv)
+    if not given.models and not given.positions:
+        parser.error("nothing to train: give --models or --positions")
+    if given.positions and chooses_corpus(given.overrides):
+        parser.error("--positions needs sentences of any length: the toy grammar, without data=")
+    return given
+
+
+def names(what: str, known: Sequence[str]) -> Callable[[str], list[str]]:
+    """A reader of names separated by commas."""
+
+    def read(text: str) -> list[str]:
+        found = [name for name in text.split(",") if name]
+        if unknown := [name for name in found if name not in known]:
+            raise argparse.ArgumentTypeError(
+                f"no {what} {', '.join(unknown)}: choose from {', '.join(known)}"
+            )
+        return found
+
+    return read
+
+
+def numbers(text: str) -> list[int]:
+    """Whole numbers separated by commas."""
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} are no whole numbers: 10,20,30") from None
+
+
+def chooses_corpus(overrides: Sequence[str]) -> bool:
+    return any(override.split("=")[0] in ("data", "experiment") for override in overrides)
+
+
+def tell(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+def translate(*arguments: str) -> None:
+    """Run one command of the program; its tables are also in the files that it writes."""
+    tell(shlex.join(["translate", *arguments]))
+    command = [sys.executable, "-m", "translate", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        status = process.wait()
+    except KeyboardInterrupt:
+        process.wait()  # Ctrl-C reached it as well: let it save
+        raise
+    if status:
+        raise UserError(f"translate {arguments[0]} ended with status {status}")
+
+
+def train(run: Path, settings: Sequence[str]) -> None:
+    """Train to the end, from nothing or from where it stopped; a finished run is left alone."""
+    if provenance.run_status(run) != "finished":
+        translate("train", f"run={run}", *settings)
+        return
+    before = [a for a in provenance.read(run)["command"][2:] if not a.startswith("run=")]
+    if before != list(settings):
+        raise UserError(
+            f"{run} was trained with {shlex.join(before)}, not {shlex.join(settings)}: give "
+            "another --output or remove it"
+        )
+    tell(f"{run} is finished")
+
+
+def held_out(config: Mapping[str, Any]) -> Sentences:
+    """The test split of the corpus that the runs were trained on."""
+    corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
+    if corpus.test is None:
+        raise UserError("this corpus has no test split: choose another with data=")
+    return Sentences("test", list(corpus.test["source"]), list(corpus.test["references"]), ())
+
+
+def longer(config: Mapping[str, Any], folder: Path) -> Sentences:
+    """Toy sentences beyond the lengths of training, of combinations it has not seen either."""
+    if config["data"]["max_words"] >= LONGER[0]:
+        raise UserError(
+            f"data.max_words is {config['data']['max_words']}: train on shorter sentences than "
+            f"the {LONGER[0]} to {LONGER[1]} words of the test"
+        )
+    pairs = toy_pairs(
+        train=0, dev=0, test=500, min_length=LONGER[0], max_length=LONGER[1],
+        seed=config["data"]["seed"],
+    )["test"]  # fmt: skip
+    sides = {"de": [pair.source for pair in pairs], "en": [pair.target for pair in pairs]}
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {}
+    for language, lines in sides.items():
+        files[language] = folder / f"longer.{language}"
+        files[language].write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    source, target = config["data"]["source"], config["data"]["target"]
+    return Sentences(
+        files[source].name,
+        sides[source],
+        [[line] for line in sides[target]],
+        (f"input={files[source]}", f"reference={files[target]}"),
+    )
+
+
+def score(run: Path, tests: Sequence[Sentences], edges: Sequence[int]) -> list[Bucket]:
+    """The buckets of all sentences of the test sets together."""
+    translations = [line for test in tests for line in translated(run, test)]
+    sources = [line for test in tests for line in test.sources]
+    references = [item for test in tests for item in test.references]
+    return by_length(sources, translations, references, edges)
+
+
+def translated(run: Path, test: Sentences) -> list[str]:
+    """The translations of a test set, from the run's evaluation or made now."""
+    report = run / "evaluation" / f"{test.name}.json"
+    weights = bundle.find(run) / bundle.WEIGHTS
+    if not report.exists() or report.stat().st_mtime < weights.stat().st_mtime:
+        translate("evaluate", f"run={run}", *test.arguments)
+    lines = report.with_suffix(".hyp").read_bytes().decode().split("\n")
+    return lines[:-1]
+
+
+def write(
+    path: Path,
+    scores: Mapping[str, Sequence[Bucket]],
+    fewest: int,
+    trained_to: int | None = None,
+) -> None:
+    """The pictures, the table and the figures: path.png, .svg, .md and .json."""
+    lines = {
+        name: [(b.source_words, b.bleu) for b in buckets if b.items >= fewest]
+        for name, buckets in scores.items()
+    }
+    for suffix in (".png", ".svg"):
+        bleu_by_length(lines, path.with_suffix(suffix), trained_to=trained_to)
+    figures = {name: [b.as_dict() for b in buckets] for name, buckets in scores.items()}
+    path.with_suffix(".json").write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
+    text = table(scores)
+    path.with_suffix(".md").write_text(text, "utf-8")
+    print(text)
+    tell(f"{path}.png, .svg, .md and .json are written")
+
+
+def table(scores: Mapping[str, Sequence[Bucket]]) -> str:
+    """BLEU in Markdown: a row a model, a column a bucket."""
+    buckets = next(iter(scores.values()))
+    rows = [
+        ["source words", *(bucket.label for bucket in buckets)],
+        ["---", *("---:" for _ in buckets)],
+        ["sentences", *(f"{bucket.items:,}" for bucket in buckets)],
+        *([name, *(f"{bucket.bleu:.1f}" for bucket in row)] for name, row in scores.items()),
+    ]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"experiment_length: error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

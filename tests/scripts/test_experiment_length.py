@@ -1,0 +1,126 @@
+"""The length experiment calls public commands, each once, and never mixes settings."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from translate.errors import UserError
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "experiment_length.py"
+
+
+@pytest.fixture
+def experiment(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("experiment_length", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)  # dataclasses look there
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def calls(experiment: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    made: list[tuple[str, ...]] = []
+    monkeypatch.setattr(experiment, "translate", lambda *arguments: made.append(arguments))
+    return made
+
+
+def finished(run: Path, *settings: str, status: str = "finished") -> Path:
+    run.mkdir()
+    record = {"status": status, "command": ["translate", "train", f"run={run}", *settings]}
+    (run / "provenance.json").write_text(json.dumps(record))
+    return run
+
+
+def test_a_finished_run_is_not_trained_again(
+    experiment: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    settings = ["model=rnn_none", "experiment=toy"]
+    experiment.train(finished(tmp_path / "run", *settings), settings)
+    assert calls == []
+
+
+@pytest.mark.parametrize("status", [None, "unfinished"])
+def test_a_new_or_stopped_run_is_trained(
+    experiment: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path, status: str | None
+) -> None:
+    run = tmp_path / "run"
+    if status:
+        finished(run, "model=rnn_none", status=status)
+    experiment.train(run, ["model=rnn_none"])
+    assert calls == [("train", f"run={run}", "model=rnn_none")]
+
+
+def test_a_run_of_other_settings_is_refused(
+    experiment: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    run = finished(tmp_path / "run", "model=rnn_none", "seed=1")
+    with pytest.raises(UserError, match=r"trained with model=rnn_none seed=1, not .* seed=2"):
+        experiment.train(run, ["model=rnn_none", "seed=2"])
+    assert calls == []
+
+
+def test_translations_are_made_once_for_the_same_weights(
+    experiment: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    run = finished(tmp_path / "run")
+    for folder in ("bundle", "evaluation"):
+        (run / folder).mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (run / "bundle" / name).touch()
+    (run / "evaluation" / "test.hyp").write_text("a b\n\nc\u2028d\n", "utf-8")
+    report = run / "evaluation" / "test.json"
+    report.touch()
+    test = experiment.Sentences("test", [], [], ("data.split=test",))
+    assert experiment.translated(run, test) == ["a b", "", "c\u2028d"]
+    assert calls == []
+    os.utime(report, (0, 0))  # the weights are newer
+    experiment.translated(run, test)
+    assert calls == [("evaluate", f"run={run}", "data.split=test")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--models", "rnn_non"], "no model rnn_non: choose from .*rnn_none"),
+        (["--positions", "sinusoid"], "no positions sinusoid: choose from .*sinusoidal"),
+        (["--positions", "rotary", "data=files"], "--positions needs .* the toy grammar"),
+        (["--models", ""], "nothing to train"),
+        (["--edges", "5,x"], "'5,x' are no whole numbers"),
+    ],
+)
+def test_wrong_arguments_are_told_before_any_training(
+    experiment: ModuleType,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    with pytest.raises(SystemExit):
+        experiment.parse(arguments)
+    assert re.search(message, " ".join(capsys.readouterr().err.split()))
+
+
+def test_a_table_has_a_row_a_model_and_a_column_a_length(experiment: ModuleType) -> None:
+    sources = ["one two", "one two three four"]
+    perfect = [["a b c d e"], ["f g h i j"]]
+    scores = {
+        "good": experiment.by_length(sources, ["a b c d e", "f g h i j"], perfect, [3, 10]),
+        "bad": experiment.by_length(sources, ["", ""], perfect, [3, 10]),
+    }
+    assert experiment.table(scores).splitlines() == [
+        "| source words | 0–3 | 4–10 |",
+        "| --- | ---: | ---: |",
+        "| sentences | 1 | 1 |",
+        "| good | 100.0 | 100.0 |",
+        "| bad | 0.0 | 0.0 |",
+    ]
