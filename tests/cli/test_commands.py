@@ -8,6 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -194,7 +195,8 @@ def test_attention_is_drawn_in_files_and_characters(program, run: str, trained: 
     assert done.status == 0, done.err
     assert "Hund" in done.out
     pictures = list((trained / "plots").glob("attention-der-hund-*"))
-    assert {path.suffix for path in pictures} == {".png", ".svg"}
+    assert {path.suffix for path in pictures} == {".png", ".svg", ".html", ".json"}
+    assert sorted(done.err.splitlines()) == sorted(f"written: {path}" for path in pictures)
 
 
 def test_attention_from_a_given_translation(program, run: str, tmp_path: Path) -> None:
@@ -220,16 +222,66 @@ def test_the_kernels_of_a_sentence_are_explained(program, run: str, trained: Pat
     assert set(trained.rglob("*")) == before
 
 
+def test_attention_as_data_and_as_a_page(program, run: str, trained: Path, tmp_path: Path) -> None:
+    arguments = ["reference=the dog", "head=2", "der Hund </script>"]
+    done = program("attend", run, "output=a.json", *arguments)
+    assert done.status == 0, done.err
+    (found,) = json.loads((tmp_path / "a.json").read_text("utf-8"))["runs"]
+    assert found["model"] == {
+        "run": str(trained),
+        "family": "transformer",
+        "languages": ["de", "en"],
+    }
+    assert (found["source"], found["target"]) == ("der Hund </script>", "the dog")
+    assert found["target_given"] is True
+    for unit in ("words", "pieces"):
+        weights = np.array(found[unit]["weights"])
+        sides = (len(found[unit]["target"]), len(found[unit]["source"]))
+        assert weights.shape == (1, 2, *sides)
+        np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-4)
+    assert found["words"]["target"] == ["the", "dog", "</s>"]
+    done = program("attend", run, "output=a.html", *arguments)
+    assert done.status == 0, done.err
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert page.count("</script>") == 2
+    assert '"start": {"unit": "words", "layer": null, "head": 2}' in page
+
+
+def test_a_sentence_that_is_no_unicode_is_attended_to(program, run: str, tmp_path: Path) -> None:
+    done = program("attend", run, "output=a.json", "reference=the dog", "der \udcff Hund")
+    assert done.status == 0, done.err
+    (found,) = json.loads((tmp_path / "a.json").read_text("utf-8"))["runs"]
+    assert found["source"] == "der \N{REPLACEMENT CHARACTER} Hund"
+
+
+def test_two_runs_side_by_side(program, run: str, trained: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other, = run"
+    shutil.copytree(trained / "bundle", other)
+    done = program("attend", run, f"beside={other}", "layer=1", "der Hund")
+    assert done.status == 0, done.err
+    assert done.out.index(str(trained)) < done.out.index(str(other))
+    page, data = done.err.splitlines()[-2:]
+    assert (page[-5:], data[-5:]) == (".html", ".json")
+    document = json.loads(Path(data.removeprefix("written: ")).read_text("utf-8"))
+    assert [one["model"]["run"] for one in document["runs"]] == [str(trained), str(other)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (["explain=true", "output=p.png", "x"], "explain = True draws nothing: leave output out"),
-        (["layer=2", "x"], "layer = 2: this model has layers 1 to 1"),
+        (["layer=2", "x"], "has layers 1 to 1"),
         (["head=0", "x"], "head = 0: must be greater than 0"),
         (["grid=true", "head=1", "x"], "leave layer and head out"),
         (["x", "y"], "one sentence at a time, not 2"),
         ([], "one sentence at a time, not 0"),
-        (["output=p.jpeg", "x"], ".png"),
+        (
+            ["output=p.jpeg", "x"],
+            "output = 'p.jpeg': end the name in .png, .svg, .pdf, .html, .json",
+        ),
+        (["output=p.png", "beside=y", "x"], "for two runs: end the name in .html, .json"),
+        (["grid=true", "beside=y", "x"], "leave beside out"),
+        (["beside=nowhere", "x"], "nowhere"),
     ],
 )
 def test_what_cannot_be_drawn_is_told(program, run: str, arguments, line) -> None:

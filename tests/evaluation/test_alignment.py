@@ -116,6 +116,16 @@ def test_pieces_join_to_words() -> None:
     assert word_spans([]) == []
 
 
+def test_pieces_are_words_where_no_spaces_are_written() -> None:
+    def words(*pieces: str) -> list[str]:
+        return [join(pieces[start:stop]) for start, stop in word_spans(pieces)]
+
+    assert words("▁", "今朝", "東京", "で", "。", "</s>") == ["今朝", "東京", "で。", "</s>"]
+    assert words("▁我", "用", "Py", "thon", "写", "▁x") == ["我", "用", "Python", "写", "x"]
+    assert words("▁コ", "ー", "ヒ", "々") == ["コー", "ヒ々"]  # marks lean on what is before them
+    assert words("▁ไ", "ป", "ิ") == ["ไ", "ปิ"]
+
+
 def test_words_receive_sums_and_give_means() -> None:
     weights = np.array(
         [
@@ -147,6 +157,15 @@ def test_joined_rows_still_sum_to_one(source: list[str], target: list[str], seed
     joined = word_attention(source, target, weights)
     assert joined.weights.shape == (len(joined.target), len(joined.source))
     np.testing.assert_allclose(joined.weights.sum(axis=1), 1)
+
+
+def test_heads_are_joined_each_for_itself() -> None:
+    heads = np.random.default_rng(0).dirichlet(np.ones(5), size=(2, 3, 4))
+    joined = word_attention(SOURCE, TARGET, heads)
+    assert joined.weights.shape == (2, 3, 3, 3)
+    for layer, head in np.ndindex(2, 3):
+        one = word_attention(SOURCE, TARGET, heads[layer, head])
+        np.testing.assert_array_equal(joined.weights[layer, head], one.weights)
 
 
 def test_byte_pieces_are_spelled() -> None:

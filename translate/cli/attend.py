@@ -7,6 +7,7 @@ import logging
 import re
 import sys
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import Float
 
-    from translate.inference.translator import Translator
+    from translate.inference.bundle import Bundle
+    from translate.inference.translator import AttentionMap, Translator
+    from translate.plots.attention_page import Attended, Tokens
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +38,19 @@ translate attend: draw what the model attends to in a sentence
   translate attend run=runs/demo layer=3 head=2 pieces=true "¿Dónde está el tren?"
   translate attend run=runs/demo grid=true output=heads.png "¿Dónde está el tren?"
   translate attend run=runs/demo explain=true "¿Dónde está el tren?"
+  translate attend run=runs/demo beside=runs/rnn output=both.html "¿Dónde está el tren?"
 
 Row by row, the words of the translation; column by column, those of the source; the darker, the
-more attention. Draws a PNG and an SVG picture, and a heatmap of characters on standard output.
+more attention. Writes a PNG and an SVG picture, a page to explore in a browser and the weights as
+JSON, and a heatmap of characters on standard output.
 
 Keys:
   run            the folder of the run (required)
+  beside         the folder of another run, to stand beside it on the page and in the JSON
   reference      the translation to attend from; default: the model's own
-  output         the picture, .png, .svg or .pdf; default: a PNG and an SVG in plots/ of the run
+  output         one file, by its ending: .png, .svg or .pdf, a picture; .html, the page (all layers
+                 and heads, words and pieces; nothing is loaded from elsewhere); .json, all weights;
+                 default: .png, .svg, .html and .json in plots/ of the run
   layer, head    which, counted from 1; default: the mean of all
   grid           true: every layer and head in one picture
   explain        true: draw nothing, but tell which kernel computes each fused attention call for
@@ -52,6 +60,9 @@ Keys:
   search         how to search for the translation; default: as stored in the run
   device         auto, cpu, cuda, cuda:1 or mps
 """
+
+FOR_SEVERAL = (".html", ".json")  # what can hold two runs
+FOR_ONE = (".png", ".svg", ".pdf")
 
 
 def main(command: Command, arguments: Arguments) -> None:
@@ -73,9 +84,21 @@ def job(job: Job) -> None:
         found.append("grid = True shows every layer and head: leave layer and head out")
     if job.config["explain"] and "output" in job.verbatim:
         found.append("explain = True draws nothing: leave output out")
-    if found:
+    if found := found + output_problems(job):
         raise listed(found)
     run(job, **job.config)
+
+
+def output_problems(job: Job) -> list[str]:
+    """Files that cannot show what they are to."""
+    several, output = "beside" in job.verbatim, job.verbatim.get("output")
+    if several and job.config["grid"]:
+        return ["grid = True is a picture of one run: leave beside out (the page has all heads)"]
+    allowed = FOR_SEVERAL if several else (*FOR_ONE, *FOR_SEVERAL)
+    if output is None or Path(output).suffix.lower() in allowed:
+        return []
+    what = " for two runs" if several else ""
+    return [f"output = {output!r}{what}: end the name in {', '.join(allowed)}"]
 
 
 def run(
@@ -90,42 +113,60 @@ def run(
     explain: bool,
 ) -> None:
     """Draw one sentence's attention, or explain how it is computed."""
-    import numpy as np
     from rich.console import Console
 
     from translate.cli.stored import load_bundle, translator
-    from translate.evaluation.alignment import word_attention
-    from translate.plots import attention
+    from translate.cli.streams import lines_in
     from translate.plots.terminal import TerminalHeatmap
 
-    folder, (sentence,) = Path(job.verbatim["run"]), job.sentences
-    model = translator(load_bundle(str(folder)), search=search, device=device)
+    folders = [job.verbatim[key] for key in ("run", "beside") if key in job.verbatim]
+    (sentence,) = lines_in({}, job.sentences)
     if explain:
-        _explain(model, folder, sentence, job.verbatim.get("reference"))
+        for folder in folders:
+            model = translator(load_bundle(folder), search=search, device=device)
+            _explain(model, Path(folder), sentence, job.verbatim.get("reference"))
         return
-    found = model.align(sentence, job.verbatim.get("reference"))
-    source, target = list(found.source_pieces), list(found.target_pieces)
-    weights = found.weights
-    if not pieces:
-        layers, heads = weights.shape[:2]
-        words = [
-            [word_attention(source, target, weights[i, j]) for j in range(heads)]
-            for i in range(layers)
-        ]
-        source, target = list(words[0][0].source), list(words[0][0].target)
-        weights = np.stack(
-            [np.stack([w.weights for w in row]) for row in words]
-        )  # (L, H, T, S) of words
-    mean = select(weights, layer, head)
-    paths = pictures(folder, sentence, job.verbatim.get("output"))
-    for path in paths:
-        if grid:
-            attention.grid(source, target, weights, path)
-        else:
-            attention.heatmap(source, target, mean, path)
-    Console().print(TerminalHeatmap(source, target, mean))
-    for path in paths:
-        log.info("drawn: %s", path)
+    runs = []
+    for folder in folders:
+        bundle = load_bundle(folder)
+        model = translator(bundle, search=search, device=device)
+        found = model.align(sentence, job.verbatim.get("reference"))
+        runs.append(attended(folder, bundle, found, given="reference" in job.verbatim))
+    means = [
+        select(each, layer, head, pieces=pieces) for each in runs
+    ]  # before anything is written
+    console = Console()
+    for each, mean in zip(runs, means, strict=True):
+        if len(runs) > 1:
+            console.print(f"\n{each.run}", markup=False, highlight=False, soft_wrap=True)
+        shown = tokens(each, pieces=pieces)
+        console.print(TerminalHeatmap(shown.source, shown.target, mean))
+    for path in files(folders, sentence, job.verbatim.get("output")):
+        write(path, runs, means, layer=layer, head=head, grid=grid, pieces=pieces)
+        log.info("written: %s", path)
+
+
+def attended(run: str, bundle: Bundle, found: AttentionMap, *, given: bool) -> Attended:
+    """Pieces and words of a sentence, with where they come from."""
+    from translate.evaluation.alignment import word_attention
+    from translate.plots.attention_page import Attended, Tokens
+
+    words = word_attention(found.source_pieces, found.target_pieces, found.weights)
+    return Attended(
+        run=run,
+        family=bundle.config.family,
+        languages=(bundle.config.source_language, bundle.config.target_language),
+        source=found.source,
+        target=found.target,
+        target_given=given,
+        words=Tokens(words.source, words.target, words.weights),
+        pieces=Tokens(found.source_pieces, found.target_pieces, found.weights),
+    )
+
+
+def tokens(run: Attended, *, pieces: bool) -> Tokens:
+    """What a picture shows."""
+    return run.pieces if pieces else run.words
 
 
 def _explain(model: Translator, run: Path, sentence: str, reference: str | None) -> None:
@@ -145,28 +186,56 @@ def _explain(model: Translator, run: Path, sentence: str, reference: str | None)
 
 
 def select(
-    weights: Float[np.ndarray, "L H T S"], layer: int | None, head: int | None
+    run: Attended, layer: int | None, head: int | None, *, pieces: bool
 ) -> Float[np.ndarray, "T S"]:
     """One layer's head; where none is named, the mean.
 
     Raises:
         UserError: the model has no such layer or head.
     """
+    weights = tokens(run, pieces=pieces).weights
     for axis, (name, number) in enumerate((("layer", layer), ("head", head))):
         count = weights.shape[axis]
         if number is not None and number > count:
-            raise UserError(f"{name} = {number}: this model has {name}s 1 to {count}")
+            raise UserError(f"{name} = {number}: the model of {run.run} has {name}s 1 to {count}")
     chosen = weights[slice(None) if layer is None else slice(layer - 1, layer)]
     chosen = chosen[:, slice(None) if head is None else slice(head - 1, head)]
     return chosen.mean(axis=(0, 1))  # type: ignore[no-any-return]
 
 
-def pictures(run: Path, sentence: str, output: str | None) -> list[Path]:
-    """The files to draw: `output`, else a PNG and an SVG in the run, named after the sentence."""
+def write(
+    path: Path,
+    runs: Sequence[Attended],
+    means: Sequence[Float[np.ndarray, "T S"]],
+    *,
+    layer: int | None,
+    head: int | None,
+    grid: bool,
+    pieces: bool,
+) -> None:
+    """Write what the path's ending asks for."""
+    from translate.plots import attention, attention_page
+
+    kind, shown = path.suffix.lower(), tokens(runs[0], pieces=pieces)
+    if kind == ".json":
+        attention_page.write_json(runs, path)
+    elif kind == ".html":
+        attention_page.write_page(runs, path, layer=layer, head=head, pieces=pieces)
+    elif grid:
+        attention.grid(shown.source, shown.target, shown.weights, path)
+    else:
+        attention.heatmap(shown.source, shown.target, means[0], path)
+
+
+def files(runs: Sequence[str], sentence: str, output: str | None) -> list[Path]:
+    """The files to write: `output`, else one of each kind in the run, named after the sentence."""
     if output is not None:
         return [Path(output)]
     plain = unicodedata.normalize("NFKD", sentence).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:40].strip("-")
-    digest = hashlib.sha256(sentence.encode("utf-8", "replace")).hexdigest()[:6]
+    # two runs do not take the place of the first alone
+    named = "\n".join([sentence, *runs[1:]]).encode("utf-8", "replace")
+    digest = hashlib.sha256(named).hexdigest()[:6]
     name = "-".join(filter(None, ["attention", words, digest]))
-    return [run / "plots" / f"{name}{suffix}" for suffix in (".png", ".svg")]
+    kinds = FOR_SEVERAL if len(runs) > 1 else (".png", ".svg", *FOR_SEVERAL)
+    return [Path(runs[0]) / "plots" / f"{name}{kind}" for kind in kinds]

@@ -51,7 +51,7 @@ COMMANDS = {
         Command(
             "attend",
             "draw what the model attends to in a sentence",
-            verbatim=("run", "reference", "output"),
+            verbatim=("run", "beside", "reference", "output"),
             sentences=True,
             stored=True,
         ),

@@ -6,8 +6,10 @@ A link is a pair (source word, target word) of positions from 0.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float
@@ -18,6 +20,18 @@ Link = tuple[int, int]
 
 WORD_START = "▁"  # SentencePiece's mark for a space before a piece
 END = "</s>"
+# Scripts without spaces between words, by what the Unicode names of their letters begin with.
+UNSPACED = (
+    "CJK ",
+    "HIRAGANA",
+    "KATAKANA",
+    "BOPOMOFO",
+    "THAI",
+    "LAO",
+    "KHMER",
+    "MYANMAR",
+    "TIBETAN",
+)
 
 
 @dataclass(frozen=True)
@@ -85,11 +99,14 @@ def links(weights: Float[np.ndarray, "T S"], *, null: int | None = None) -> froz
 
 @dataclass(frozen=True)
 class WordAttention:
-    """Attention between words: `weights[t, s]` is what target word t gives to source word s."""
+    """Attention between words: `weights[..., t, s]` is what target word t gives to source word s.
+
+    Layers and heads may come before; hard links are read from one matrix.
+    """
 
     source: tuple[str, ...]
     target: tuple[str, ...]
-    weights: Float[np.ndarray, "T S"]
+    weights: Float[np.ndarray, "*heads T S"]
 
     def links(self) -> frozenset[Link]:
         """Hard links between words; `</s>` at the end of either side takes no part.
@@ -104,37 +121,52 @@ class WordAttention:
 def word_attention(
     source_pieces: Sequence[str],
     target_pieces: Sequence[str],
-    weights: Float[np.ndarray, "T S"],
+    weights: Float[np.ndarray, "*heads T S"],
 ) -> WordAttention:
     """Join pieces to words: sums over a source word's pieces, means over a target word's.
 
-    Rows that summed to 1 still do. Texts without spaces (Chinese, Japanese, Thai) come out as one
-    word: show their pieces instead.
+    Rows that summed to 1 still do, each head's for itself.
     """
-    if weights.shape != (len(target_pieces), len(source_pieces)):
+    if weights.shape[-2:] != (len(target_pieces), len(source_pieces)):
         raise ValueError(
-            f"weights of shape {weights.shape} for {len(target_pieces)} target and "
+            f"weights of shape {weights.shape[-2:]} for {len(target_pieces)} target and "
             f"{len(source_pieces)} source pieces"
         )
     source, target = word_spans(source_pieces), word_spans(target_pieces)
-    received = [weights[:, start:stop].sum(axis=1) for start, stop in source]
-    columns = np.stack(received, axis=1) if received else weights  # (T pieces, S words)
-    given = [columns[start:stop].mean(axis=0) for start, stop in target]
+    received = [weights[..., start:stop].sum(axis=-1) for start, stop in source]
+    columns = np.stack(received, axis=-1) if received else weights  # (…, T pieces, S words)
+    given = [columns[..., start:stop, :].mean(axis=-2) for start, stop in target]
     return WordAttention(
         source=tuple(join(source_pieces[start:stop]) for start, stop in source),
         target=tuple(join(target_pieces[start:stop]) for start, stop in target),
-        weights=np.stack(given) if given else columns[:0],  # (T words, S words)
+        weights=np.stack(given, axis=-2) if given else columns,  # (…, T words, S words)
     )
 
 
 def word_spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
-    """The half-open ranges of pieces that make one word each; `</s>` is a word of its own."""
-    starts = [
+    """The half-open ranges of pieces that make one word each; `</s>` is a word of its own.
+
+    In scripts without spaces (Chinese, Japanese, Thai) each piece is taken for a word.
+    """
+    inner = [
         position
-        for position, piece in enumerate(pieces)
-        if position == 0 or piece == END or piece.startswith(WORD_START)
+        for position, (before, piece) in enumerate(pairwise(pieces), start=1)
+        if piece == END or piece.startswith(WORD_START) or _parts(before, piece)
     ]
-    return list(zip(starts, [*starts[1:], len(pieces)], strict=True)) if pieces else []
+    return list(pairwise([0, *inner, len(pieces)])) if pieces else []
+
+
+def _parts(before: str, piece: str) -> bool:
+    """Whether a word begins without a space: at a letter, beside one that is written unspaced."""
+    first, last = piece[:1], before[-1:]
+    if before == WORD_START or unicodedata.category(first or " ") == "Lm":
+        return False  # a space alone belongs to the word after it, 々 and ー to what they prolong
+    return _unspaced(first) or (first.isalnum() and _unspaced(last))
+
+
+def _unspaced(character: str) -> bool:
+    """Whether a character, if any, is a letter of a script without spaces."""
+    return character.isalpha() and unicodedata.name(character, "").startswith(UNSPACED)
 
 
 def join(pieces: Iterable[str]) -> str:

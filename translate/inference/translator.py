@@ -80,10 +80,13 @@ class AttentionMap:
     """Which source pieces the decoder looked at for each target piece; </s> comes last on both.
 
     Attributes:
+        source, target: the sentence and the translation attended from.
         weights: by decoder layer, head, target piece and source piece; a row sums to 1 unless the
             attention is defined otherwise (Luong's local-p).
     """
 
+    source: str
+    target: str
     source_pieces: tuple[str, ...]
     target_pieces: tuple[str, ...]
     weights: Float[np.ndarray, "L H T S"]
@@ -245,9 +248,12 @@ class Translator:
         if target is None:
             ((best, *_),) = self.search(self.model, *self._padded([[*source_ids, EOS]]))
             target_ids = list(best.tokens)
+            target = self.tokenizers.target.decode(target_ids)
         else:
             target_ids = self.tokenizers.target.encode(target)
         return AttentionMap(
+            source,
+            target,
             tuple(self.tokenizers.source.pieces([*source_ids, EOS])),
             tuple(self.tokenizers.target.pieces([*target_ids, EOS])),
             self._alignment([*source_ids, EOS], [BOS, *target_ids]),

@@ -61,6 +61,11 @@ FAMILIES = (
     "Arial Unicode MS",
 )
 
+# Han characters are drawn otherwise in Japanese and Korean; beside these letters, they are theirs.
+KANA = frozenset(map(chr, range(0x3041, 0x3100)))
+HANGUL = frozenset(map(chr, range(0xAC00, 0xD7A4)))
+NATIONAL = ((KANA, "Noto Sans CJK JP"), (HANGUL, "Noto Sans CJK KR"))
+
 # Fonts that claim characters they do not show: a box for each, and TeX's with their own encodings.
 NO_TEXT_FONTS = ("Last Resort", "cm")
 
@@ -114,11 +119,20 @@ def save(figure: Figure, path: Path) -> None:
         pad_inches=0.08,
         metadata=UNDATED[kind],
     )
+    write(path, buffer.getvalue())
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file, and make its folder.
+
+    Raises:
+        UserError: the path cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(buffer.getvalue())
+        path.write_bytes(content)
     except OSError as error:
-        raise UserError(f"cannot write the picture {path}: {error.strerror or error}") from error
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def file_type(path: Path) -> str:
@@ -166,7 +180,7 @@ def _families(characters: frozenset[str]) -> tuple[str, ...]:
     chosen = [FAMILIES[0]]
     missing = {c for c in characters if unicodedata.category(c) not in ("Cf", "Mn", "Cc")}
     missing -= _coverage(FAMILIES[0])
-    for family in _candidates():
+    for family in _candidates(characters):
         if not missing:
             break
         if found := missing & _coverage(family):
@@ -183,7 +197,7 @@ def _families(characters: frozenset[str]) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def _candidates() -> Sequence[str]:
+def _candidates(characters: frozenset[str]) -> Sequence[str]:
     """Installed families of upright regular text, the preferred ones first, the others by name."""
     from matplotlib.font_manager import fontManager
 
@@ -194,7 +208,8 @@ def _candidates() -> Sequence[str]:
         and entry.weight in (400, "normal", "regular")
         and not entry.name.startswith(NO_TEXT_FONTS)
     }
-    preferred = [family for family in FAMILIES if family in installed]
+    national = [family for letters, family in NATIONAL if letters & characters]
+    preferred = [family for family in [*national, *FAMILIES] if family in installed]
     return preferred + sorted(installed.difference(preferred))
 
 
