@@ -65,6 +65,16 @@ def test_symmetric_distances_alone_do_not_tell_a_sentence_from_its_mirror(
     assert torch.allclose(mirrored, encoded(model, words), rtol=0, atol=1e-12) == blind
 
 
+def test_matrices_start_within_the_bounds_of_glorot_and_bengio() -> None:
+    """U(-a, a) with a = √(6 / (inputs + outputs)), and biases of zero."""
+    model = make(d_model=64, d_ff=128)
+    for stack in (model.encoder_layers, model.decoder_layers):
+        for layer in (module for module in stack.modules() if isinstance(module, nn.Linear)):
+            bound = (6 / sum(layer.weight.shape)) ** 0.5
+            assert 0.95 * bound < layer.weight.abs().max() <= bound
+            assert not layer.bias.any()
+
+
 def test_root_mean_square_norms_have_no_mean_and_no_bias() -> None:
     """x / √(mean x²) · g (Zhang & Sennrich 2019), everywhere."""
     model = make(normalization="rms", positions="sinusoidal")

@@ -1,0 +1,92 @@
+"""The documents say what the source says: code, examples, commands, tests and links."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from translate.cli.arguments import split
+from translate.cli.commands import COMMANDS, Job
+from translate.cli.compose import launch
+from translate.cli.validation import training_problems
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENT = ROOT / "docs" / "attention.md"
+TEXT = DOCUMENT.read_text(encoding="utf-8")
+CHOICES = re.findall(r"^Config: `(.+?)`", TEXT, re.MULTILINE)
+NAMED_TESTS = re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", TEXT)
+ROWS = re.findall(r"^\| (\d+) \|.*$", TEXT, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def include_code() -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        "include_code", ROOT / "scripts" / "include_code.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_code_in_the_document_is_the_code_of_the_source(include_code: ModuleType) -> None:
+    assert len(include_code.BLOCK.findall(TEXT)) > 20
+    differing = include_code.differing(TEXT)
+    assert not differing, (
+        f"docs/attention.md differs from the source in {differing}: run scripts/include_code.py"
+    )
+
+
+def test_a_block_that_differs_is_found_and_mended(include_code: ModuleType) -> None:
+    marker = "translate/attention/masks.py: over_keys"
+    for block in ("", "```python\nreturn mask\n```\n", "\n```python\n```\n"):
+        stale = f"before\n\n<!-- {marker} -->\n{block}\nafter\n"
+        assert include_code.differing(stale) == [marker]
+        mended = include_code.with_code(stale)
+        assert "    return mask[:, None, None, :]\n```\n\nafter\n" in mended
+        assert include_code.differing(mended) == []
+
+
+def test_a_name_that_is_gone_is_told(include_code: ModuleType) -> None:
+    with pytest.raises(SystemExit, match=r"masks\.py has 0 definitions of no_such"):
+        include_code.with_code("<!-- translate/attention/masks.py: no_such -->\n")
+
+
+def test_examples_print_what_the_document_says() -> None:
+    examples = "\n".join(re.findall(r"^```pycon\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
+    parsed = doctest.DocTestParser().get_doctest(examples, {}, DOCUMENT.name, str(DOCUMENT), 0)
+    said: list[str] = []
+    results = doctest.DocTestRunner(verbose=False).run(parsed, out=said.append)
+    assert results.attempted > 5
+    assert results.failed == 0, "".join(said)
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_config_line_is_valid(choice: str) -> None:
+    jobs: list[Job] = []
+    launch(COMMANDS["train"], split(COMMANDS["train"], ["data=toy", *choice.split()]), jobs.append)
+    assert len(jobs) == 1
+    assert training_problems(jobs[0].config) == []
+
+
+def test_every_mechanism_is_in_the_table_once() -> None:
+    assert list(map(int, ROWS)) == list(range(1, 23))
+
+
+@pytest.mark.parametrize(("name", "path"), NAMED_TESTS, ids=[name for name, _ in NAMED_TESTS])
+def test_every_named_test_exists(name: str, path: str) -> None:
+    tree = ast.parse((DOCUMENT.parent / path).read_text(encoding="utf-8"))
+    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_link_leads_somewhere() -> None:
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", TEXT) if "://" not in link]
+    assert links
+    assert not [link for link in links if not (DOCUMENT.parent / link).exists()]
