@@ -132,9 +132,7 @@ def run(
         model = translator(bundle, search=search, device=device)
         found = model.align(sentence, job.verbatim.get("reference"))
         runs.append(attended(folder, bundle, found, given="reference" in job.verbatim))
-    means = [
-        select(each, layer, head, pieces=pieces) for each in runs
-    ]  # before anything is written
+    means = [select(each, layer, head, pieces=pieces) for each in runs]  # may fail: before writing
     console = Console()
     for each, mean in zip(runs, means, strict=True):
         if len(runs) > 1:
