@@ -36,8 +36,9 @@ from translate.training import provenance
 MODELS = ("rnn_none", "rnn_bahdanau", "rnn_luong", "transformer", "convolutional")
 POSITIONS = get_args(get_type_hints(Transformer.__init__)["positions"])
 TOY = (
-    "experiment=toy", "data.min_words=5", "data.max_words=40", "data.test=2000",
-    "trainer.max_steps=3000", "trainer.validate_every=1000",
+    "data=toy", "tokenizer=word", "data.min_words=5", "data.max_words=40", "data.test=2000",
+    "data.tokens_per_batch=1000", "schedule=linear", "schedule.warmup_steps=100",
+    "optimizer.learning_rate=3e-3", "trainer.max_steps=3000", "trainer.validate_every=1000",
 )  # fmt: skip
 EDGES = (10, 15, 20, 25, 30, 35, 40, 50, 60, 70, 80)
 LONGER = (41, 80)  # words of the sentences beyond training
@@ -50,7 +51,7 @@ examples:
   scripts/experiment_length.py --positions sinusoidal,rotary,none seed=2
   scripts/experiment_length.py --models rnn_none,rnn_luong trainer.max_steps=200 --output /tmp/try
   scripts/experiment_length.py --output runs/length-multi30k \\
-      experiment=multi30k data.dir=my/multi30k            # another corpus
+      data=multi30k_en_de data.dir=my/multi30k            # another corpus
 
 Written to the output folder: MODEL/ (the runs), length.png .svg .md .json and, with --positions,
 extrapolation.png .svg .md .json; the tables go to standard output too, progress to standard error.

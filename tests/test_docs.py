@@ -14,6 +14,7 @@ import pytest
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
 from translate.cli.compose import launch
+from translate.cli.train import HELP
 from translate.cli.validation import training_problems
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,6 +74,26 @@ def test_every_config_line_is_valid(choice: str) -> None:
     jobs: list[Job] = []
     launch(COMMANDS["train"], split(COMMANDS["train"], ["data=toy", *choice.split()]), jobs.append)
     assert len(jobs) == 1
+    assert training_problems(jobs[0].config) == []
+
+
+def train_lines(text: str) -> list[str]:
+    """What the lines of a text give to `translate train`, without flags, sweeps and run folders."""
+    lines = re.findall(r"^ +translate train ([^#\n]*)", text, re.MULTILINE)
+    plain = [line.split() for line in lines if "--" not in line]
+    kept = [
+        " ".join(word for word in words if "=" in word and not word.startswith("run="))
+        for words in plain
+    ]
+    return sorted(set(filter(None, kept)))
+
+
+@pytest.mark.parametrize(
+    "choice", train_lines((ROOT / "README.md").read_text(encoding="utf-8") + HELP)
+)
+def test_every_training_of_the_readme_and_the_help_is_valid(choice: str) -> None:
+    jobs: list[Job] = []
+    launch(COMMANDS["train"], split(COMMANDS["train"], choice.split()), jobs.append)
     assert training_problems(jobs[0].config) == []
 
 

@@ -12,6 +12,10 @@ from types import ModuleType
 
 import pytest
 
+from translate.cli.arguments import split
+from translate.cli.commands import COMMANDS, Job
+from translate.cli.compose import launch
+from translate.cli.validation import training_problems
 from translate.errors import UserError
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "experiment_length.py"
@@ -124,3 +128,11 @@ def test_a_table_has_a_row_a_model_and_a_column_a_length(experiment: ModuleType)
         "| good | 100.0 | 100.0 |",
         "| bad | 0.0 | 0.0 |",
     ]
+
+
+@pytest.mark.parametrize("model", ["rnn_none", "rnn_bahdanau", "transformer", "convolutional"])
+def test_the_toy_settings_suit_every_model(experiment: ModuleType, model: str) -> None:
+    jobs: list[Job] = []
+    command = COMMANDS["train"]
+    launch(command, split(command, [*experiment.TOY, f"model={model}"]), jobs.append)
+    assert training_problems(jobs[0].config) == []

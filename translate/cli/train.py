@@ -27,8 +27,8 @@ translate train: train a model; go on with an interrupted run
   translate train experiment=demo run=runs/demo            # a ready recipe
   translate train run=runs/demo                            # go on where it stopped
   translate train model=rnn_luong model.attention=dot data=toy run=runs/luong
-  translate train data=files data.dir=my/corpus model.d_model=512 optimizer.learning_rate=5e-4
-  translate train --multirun experiment=toy seed=1,2,3 model=rnn_bahdanau,transformer
+  translate train data=files data.dir=my/corpus data.source=de data.target=en model.d_model=512
+  translate train --multirun data=toy tokenizer=word seed=1,2 model=rnn_bahdanau,transformer
 
 Ctrl-C saves and leaves a run that can go on. A run that is under way takes its settings from its
 own folder; those given beside run= are compared with it, and only what cannot change the result so
