@@ -42,5 +42,6 @@ def test_training_shows_one_bar_with_loss_speed_and_time(
     assert re.search(r"━+ 12/12 \d:\d\d:\d\d • 0:00:00", bar), bar
     assert re.search(r"loss: \d\.\d{3} tokens/s: \d+ learning rate: \d\.\d\de-\d\d", bar), bar
     # messages stand above the bar, whole
-    assert [line[:15] for line in lines if "dev BLEU" in line][0] == "step 6: dev BLE"
+    validated = [line for line in lines if "dev BLEU" in line]
+    assert [line.partition(":")[0] for line in validated] == ["step 6", "step 12", "finished"]
     assert sum(line.startswith("  hypothesis ") for line in lines) == 6

@@ -88,7 +88,7 @@ class _Stderr(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            print(self.format(record), file=sys.stderr, flush=True)
+            sys.stderr.write(self.format(record) + "\n")
         except Exception:
             self.handleError(record)
 
