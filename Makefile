@@ -19,6 +19,10 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --editable '.[dev]'
 	@touch $@
 
+$(VENV)/.proof: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --editable '.[dev,proof]'
+	@touch $@
+
 .PHONY: help demo test soak check audit clean
 
 help: ## list the targets
@@ -40,7 +44,7 @@ demo: $(INSTALLED) ## real sentences: download, train, evaluate, translate, draw
 test: $(INSTALLED) ## run the tests, two at a time
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 $(PYTEST_ARGS)
 
-soak: $(INSTALLED) ## the long proofs of docs/reliability.md (about an hour); the figures go to soak.txt
+soak: $(VENV)/.proof ## the long proofs of docs/reliability.md (about an hour); the figures go to soak.txt
 	rm -f soak.txt
 	OMP_NUM_THREADS=1 SOAK_FIGURES=$(CURDIR)/soak.txt $(BIN)/python -m pytest -q -m soak --timeout 7200 $(PYTEST_ARGS)
 	cat soak.txt
@@ -48,11 +52,11 @@ soak: $(INSTALLED) ## the long proofs of docs/reliability.md (about an hour); th
 check: $(INSTALLED) ## formatting, lint, types, the direction of imports
 	scripts/check
 
-requirements.lock: pyproject.toml $(INSTALLED) ## the versions and hashes that the tests ran with
-	$(BIN)/uv pip compile --quiet pyproject.toml --extra dev --universal --python-version 3.11 \
+requirements.lock: pyproject.toml | $(VENV)/.proof ## the versions and hashes that the tests ran with
+	$(BIN)/uv pip compile --quiet pyproject.toml --extra dev --extra proof --universal --python-version 3.11 \
 	  --generate-hashes --custom-compile-command "make requirements.lock" --output-file $@
 
-audit: $(INSTALLED) requirements.lock ## known vulnerabilities in requirements.lock; fails without network
+audit: $(VENV)/.proof requirements.lock ## known vulnerabilities in requirements.lock; fails without network
 	@$(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip --strict || \
 	  { echo "audit failed: see above; without an advisory service nothing is known to be safe" >&2; exit 1; }
 

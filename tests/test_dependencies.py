@@ -16,7 +16,11 @@ LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 PINNED = dict(re.findall(r"^([a-z0-9._-]+)==([^\s;]+)", LOCK, re.MULTILINE))
 NAMED = [
     requirement
-    for text in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+    for text in [
+        *PROJECT["dependencies"],
+        *PROJECT["optional-dependencies"]["dev"],
+        *PROJECT["optional-dependencies"]["proof"],
+    ]
     if (requirement := Requirement(text)).name != PROJECT["name"]
 ]
 # Lower ones run code from a checkpoint or a configuration, or tear files.
