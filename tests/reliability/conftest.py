@@ -17,6 +17,7 @@ import torch
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.inference import bundle
 from translate.models import registry
+from translate.models.seq2seq import Seq2Seq
 
 WORDS = ["der", "Hund", "schläft", "die", "Katze", "frisst", "the", "dog", "sleeps", "cat", "eats"]
 MODEL = {
@@ -28,26 +29,23 @@ MODEL = {
 SEARCH = {"kind": "greedy", "max_length_ratio": 0.1, "max_length_offset": 3}
 
 
-def save_bundle(
-    folder: Path, *, tokenizers: Tokenizers, shift: float = 0.0, **changes: Any
-) -> None:
-    """A bundle of a tiny recurrent model, all weights moved by `shift`."""
+def tiny_model(tokenizers: Tokenizers, *, bias: float = 0.0) -> Seq2Seq:
+    """A recurrent model, told apart by its output's bias."""
     torch.manual_seed(7)
-    sizes = {
-        "source_vocab_size": len(tokenizers.source),
-        "target_vocab_size": len(tokenizers.target),
-    }
-    model = registry.build(**MODEL, **sizes)
+    model = registry.build(
+        **MODEL,
+        source_vocab_size=len(tokenizers.source),
+        target_vocab_size=len(tokenizers.target),
+    )
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(shift)
-    options = {key: value for key, value in MODEL.items() if key != "family"}
+        model.output.bias.fill_(bias)
+    return model
+
+
+def save_bundle(folder: Path, model: Seq2Seq, tokenizers: Tokenizers) -> None:
     bundle.save(
-        folder,
-        **{
-            "family": "rnn", "options": options, "model": model, "tokenizers": tokenizers,
-            "languages": ("de", "en"), "search": SEARCH, "extra": {}, **changes,
-        },
+        folder, family="rnn", options={k: v for k, v in MODEL.items() if k != "family"},
+        model=model, tokenizers=tokenizers, languages=("de", "en"), search=SEARCH, extra={},
     )  # fmt: skip
 
 
@@ -64,7 +62,7 @@ def tokenizers() -> Tokenizers:
 @pytest.fixture
 def saved(tmp_path: Path, tokenizers: Tokenizers) -> Path:
     """The folder of a run with a tiny bundle."""
-    save_bundle(tmp_path / "run" / "bundle", tokenizers=tokenizers)
+    save_bundle(tmp_path / "run" / "bundle", tiny_model(tokenizers), tokenizers)
     return tmp_path / "run"
 
 
@@ -191,5 +189,9 @@ def faults() -> Any:
     from types import SimpleNamespace
 
     return SimpleNamespace(
-        watching=watching, in_a_child=in_a_child, die=die, save_bundle=save_bundle
+        watching=watching,
+        in_a_child=in_a_child,
+        die=die,
+        tiny_model=tiny_model,
+        save_bundle=save_bundle,
     )

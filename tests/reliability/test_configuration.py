@@ -6,6 +6,7 @@ import math
 import random
 import string
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ FREE = {"columns"}  # mappings whose keys are the corpus's own
 TEXT = {("data", "attribution"): [""]}  # what a key may hold all the same
 
 
+@cache
 def configuration(choice: str) -> dict[str, Any]:
     jobs: list[Job] = []
     chosen = [choice, *GIVEN.get(choice, [])]

@@ -63,11 +63,11 @@ def test_a_signal_while_preparing_leaves_nothing_half_done(
 def test_a_reader_that_leaves_ends_a_translation_quietly(
     saved: Path, tmp_path: Path, faults: Any
 ) -> None:
-    (tmp_path / "in").write_text("der Hund schläft\n" * 30_000)
+    (tmp_path / "in").write_text("der Hund schläft\n" * 3_000)
     reader, writer = os.pipe()
+    os.close(reader)
 
     def prepared() -> None:
-        os.close(reader)
         os.dup2(writer, 1)
         sys.stdout = os.fdopen(1, "w")
         os.dup2(os.open(tmp_path / "said", os.O_WRONLY | os.O_CREAT), 2)
@@ -75,6 +75,5 @@ def test_a_reader_that_leaves_ends_a_translation_quietly(
 
     arguments = ["text", f"run={saved}", f"input={tmp_path}/in", "device=cpu"]
     assert status_of(faults, arguments, prepared) == 141
-    os.close(reader)
     os.close(writer)
     assert (tmp_path / "said").read_text() == ""

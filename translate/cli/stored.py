@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from translate.inference.unknown_words import UnknownWords
 
 KEYS = ("data", "tokenizer", "model", "optimizer", "schedule", "trainer", "search", "seed", "cache")
-LARGEST = 1 << 20  # characters of a config.yaml
+LARGEST, DEEPEST = 1 << 18, 16  # characters and levels of a config.yaml
 SPLITS = ("test", "dev")  # of a run's own corpus, that it can be judged on
 
 
@@ -133,8 +133,7 @@ def training_config(run: str | Path) -> dict[str, Any]:
             text = stream.read(LARGEST + 1).decode()
         if len(text) > LARGEST:
             raise UserError(f"{file} has more than {LARGEST:,} bytes: no training writes so much")
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise UserError(f"{file} refers to itself (*), which no training writes")
+        _check_shape(text, file)
         config = OmegaConf.to_container(OmegaConf.create(text))
     except (OSError, YAMLError, OmegaConfBaseException, ValueError, RecursionError) as error:
         raise UserError(f"{file} cannot be read: {str(error).splitlines()[0]}") from error
@@ -147,6 +146,19 @@ def training_config(run: str | Path) -> dict[str, Any]:
             "what it is for"
         )
     return {str(key): value for key, value in config.items()}
+
+
+def _check_shape(text: str, file: Path) -> None:
+    """Refuse what would take forever to read, before it is read: it is looked at as it comes."""
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.AliasEvent) or depth > DEEPEST:
+            raise UserError(
+                f"{file} refers to itself (*) or is more than {DEEPEST} levels deep, which no "
+                "training writes"
+            )
 
 
 def _orders(node: Any, place: str = "") -> Iterator[str]:

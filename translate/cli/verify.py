@@ -73,12 +73,13 @@ def run(
     from translate.inference import bundle
 
     folder = Path(job.verbatim["run"])
+    loaded = load_bundle(str(folder))
     split, sources, references = _test_set(job, folder, data, tokenizer, Path(cache))
     stored = read_stored(folder / "evaluation", split)
     search = dict(stored["decoding"])
     replacing = unknown_words(search.pop("replace_unknown", False), search.pop("dictionary", None))
     model = translator(
-        load_bundle(str(folder)), search=search, device=device,
+        loaded, search=search, device=device,
         tokens_per_batch=tokens_per_batch, unknown_words=replacing,
     )  # fmt: skip
     checksums = json.loads((bundle.find(folder) / bundle.CHECKSUMS).read_text(encoding="utf-8"))

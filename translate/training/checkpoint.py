@@ -21,6 +21,7 @@ from translate.durable import replacing
 from translate.errors import UserError
 
 SEAL = struct.Struct("<H64s")  # the end of a zip archive: length of the comment, comment
+ARCHIVE = b"PK"  # how every zip archive begins
 CHUNK = 1 << 20
 
 
@@ -54,6 +55,9 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                     raise UserError(
                         f"{path} is damaged: its SHA-256 is not the one at its end; {_remedy(path)}"
                     )
+                file.seek(0)
+                if file.read(2) != ARCHIVE:  # PyTorch would try its older formats
+                    raise UserError(f"{path} is no checkpoint of this program; {_remedy(path)}")
                 file.seek(0)
                 return torch.load(file, map_location="cpu", weights_only=True)
         except OSError as error:
