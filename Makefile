@@ -19,10 +19,14 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --editable '.[dev]'
 	@touch $@
 
-.PHONY: help demo test check clean
+$(VENV)/.proof: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --editable '.[dev,proof]'
+	@touch $@
+
+.PHONY: help demo test soak check audit clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z.]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED) ## real sentences: download, train, evaluate, translate, draw attention
 	@if grep -qs '"status": "finished"' $(RUN)/provenance.json; \
@@ -40,8 +44,21 @@ demo: $(INSTALLED) ## real sentences: download, train, evaluate, translate, draw
 test: $(INSTALLED) ## run the tests, two at a time
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 $(PYTEST_ARGS)
 
+soak: $(VENV)/.proof ## the long proofs of docs/reliability.md (about an hour); the figures go to soak.txt
+	rm -f soak.txt
+	OMP_NUM_THREADS=1 SOAK_FIGURES=$(CURDIR)/soak.txt $(BIN)/python -m pytest -q -m soak --timeout 7200 $(PYTEST_ARGS)
+	cat soak.txt
+
 check: $(INSTALLED) ## formatting, lint, types, the direction of imports
 	scripts/check
+
+requirements.lock: pyproject.toml | $(VENV)/.proof ## the versions and hashes that the tests ran with
+	$(BIN)/uv pip compile --quiet pyproject.toml --extra dev --extra proof --universal --python-version 3.11 \
+	  --generate-hashes --custom-compile-command "make requirements.lock" --output-file $@
+
+audit: $(VENV)/.proof requirements.lock ## known vulnerabilities in requirements.lock; fails without network
+	@$(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip --strict || \
+	  { echo "audit failed: see above; without an advisory service nothing is known to be safe" >&2; exit 1; }
 
 clean: ## remove the environment and caches; runs and data stay
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

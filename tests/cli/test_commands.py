@@ -116,7 +116,7 @@ def test_the_output_may_not_be_the_input(program, run: str, tmp_path: Path) -> N
 
 def test_a_run_is_needed_and_must_have_a_model(program, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for command in ("text", "attend", "score", "evaluate"):
+    for command in ("text", "attend", "score", "evaluate", "verify"):
         sentence = ["x"] if command in ("text", "attend") else []
         for given, line in [
             ([], "run=PATH is missing"),
@@ -153,6 +153,32 @@ def test_evaluating_files_of_ones_own(program, run: str, tmp_path: Path) -> None
     done = program("evaluate", run, "input=s", "reference=r", "output=here")
     assert done.status == 0, done.err
     assert json.loads((tmp_path / "here" / "s.json").read_text("utf-8"))["items"] == 2
+
+
+def test_a_stored_score_is_verified_to_the_last_bit(program, run: str, trained: Path) -> None:
+    (Path("s")).write_text("der Hund\nein Haus\n", encoding="utf-8")
+    (Path("r")).write_text("the dog\na house\n", encoding="utf-8")
+    files = ["input=s", "reference=r"]
+    done = program("verify", run, *files)
+    assert done.status == 1
+    assert "s.json is not there to verify: translate evaluate writes it" in done.err
+    assert program("evaluate", run, *files).status == 0
+    done = program("verify", run, *files)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith("equal: s, BLEU ")
+    assert "2 sentences, model " in done.out
+    path = trained / "evaluation" / "s.json"
+    stored = json.loads(path.read_text("utf-8"))
+    stored["bleu"]["score"] += 1e-9
+    path.write_text(json.dumps(stored), encoding="utf-8")
+    done = program("verify", run, *files)
+    assert done.status == 1
+    assert done.out == ""
+    assert f"bleu score is {stored['bleu']['score'] - 1e-9}, stored is" in done.err
+    (Path("r")).write_text("the dog\nthe house\n", encoding="utf-8")
+    assert "the references changed: SHA-256" in program("verify", run, *files).err
+    path.write_text("{}", encoding="utf-8")
+    assert "is no evaluation" in program("verify", run, *files).err
 
 
 @pytest.mark.parametrize("command", ["evaluate", "score"])

@@ -152,6 +152,19 @@ def test_all_wrong_values_are_told_at_once(program, tmp_path) -> None:
     assert not list(tmp_path.iterdir())  # refused before a run was begun
 
 
+def test_wrong_names_wrong_values_and_what_is_missing_are_told_at_once(program) -> None:
+    slips = ["model.d_modle=3", "optimizer.beta1=2", "seed=-1", "trainer.savings=1", "data=files"]
+    done = program("train", *slips)
+    assert done.status == 2
+    assert done.err.startswith("translate: error: 6 problems\n")
+    for line in (
+        "model.d_modle is not a key", "optimizer.beta1 = 2: must be less than or equal to 1",
+        "seed = -1: must be greater than or equal to 0", "trainer.savings is not a key",
+        "data.source is missing: write data.source=VALUE", "data.target is missing",
+    ):  # fmt: skip
+        assert line in done.err
+
+
 def test_what_a_model_says_of_a_combination_is_heard(program) -> None:
     done = program("train", "data=toy", "model.d_model=10", "model.num_heads=4")
     assert done.status == 2

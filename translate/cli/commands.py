@@ -49,6 +49,12 @@ COMMANDS = {
             stored=True,
         ),
         Command(
+            "verify",
+            "compute a stored score again, and say whether it is equal",
+            verbatim=("run", "input", "reference"),
+            stored=True,
+        ),
+        Command(
             "attend",
             "draw what the model attends to in a sentence",
             verbatim=("run", "beside", "reference", "output"),

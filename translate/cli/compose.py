@@ -25,7 +25,7 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.config_dir import config_dir
 from translate.cli.errors import JobFailedError, UsageError, listed
-from translate.cli.explain import explain
+from translate.cli.explain import Check, explain, problems
 
 QUIET = [
     "hydra.run.dir=.",
@@ -41,12 +41,15 @@ def launch(
     arguments: Arguments,
     job: Callable[[Job], None],
     *,
+    check: Check = lambda config: [],
     nodes: Mapping[str, Mapping[str, Any]] | None = None,
     base: Mapping[str, Any] | None = None,
 ) -> None:
     """Call `job` with the composed configuration: once, or once for each combination of a sweep.
 
     Args:
+        check: tells every problem of a composed configuration; those of its values are listed
+            together with those that Hydra has with the names of its keys.
         nodes: group → the node a run carries, to be had as `group=stored`.
         base: a whole configuration to start from in place of the command's YAML.
 
@@ -64,7 +67,7 @@ def launch(
 
     def task(composed: DictConfig) -> None:
         try:
-            prepared = _job(composed, arguments)
+            prepared = _job(composed, arguments, check)
             HydraConfig.instance().cfg = None
             with _command_line(program):
                 job(prepared)
@@ -82,18 +85,18 @@ def launch(
             try:
                 app()
             except Exception as error:
+                multirun = arguments.multirun
                 raise listed(
-                    explain(error, name, arguments.overrides, multirun=arguments.multirun)
+                    explain(error, name, arguments.overrides, check, multirun=multirun)
                 ) from error
             finally:
                 HydraConfig.instance().cfg = None
 
 
-def _job(composed: DictConfig, arguments: Arguments) -> Job:
+def _job(composed: DictConfig, arguments: Arguments, check: Check) -> Job:
     try:
-        missing = sorted(OmegaConf.missing_keys(composed))
-        if missing:
-            raise listed(f"{key} is missing: write {key}=VALUE" for key in missing)
+        if found := problems(composed, check):
+            raise listed(found)
         config: Any = OmegaConf.to_container(composed, resolve=True)
     except OmegaConfBaseException as error:
         raise UsageError(str(error).splitlines()[0]) from error

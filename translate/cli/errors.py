@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 
 from translate.errors import UserError
 from translate.wording import listing
 
-FAILURE, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141  # 128 + the signal, as shells count
+FAILURE, USAGE, BROKEN_PIPE = 1, 2, 141  # 128 + the signal, as shells count
 
 
 class UsageError(UserError):
@@ -27,6 +30,36 @@ class JobFailedError(BaseException):
     """Carries a job's exception (its `__cause__`) past Hydra, which would print it its own way."""
 
 
+class StoppedError(BaseException):
+    """A signal came while nothing was under way that could be saved.
+
+    Not Python's KeyboardInterrupt: Lightning answers that one by leaving with status 1.
+    """
+
+    def __init__(self, number: int) -> None:
+        name = signal.Signals(number).name
+        super().__init__(f"stopped by {name}; the same command starts again, or goes on")
+        self.exit_code = 128 + number
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM raise, so that half-written files are removed on the way out."""
+    if threading.current_thread() is not threading.main_thread():  # others cannot handle signals
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise StoppedError(number)
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
 def report(error: BaseException, *, debug: bool) -> int:
     """Tell what went wrong; returns the exit status."""
     if isinstance(error, JobFailedError) and error.__cause__ is not None:
@@ -34,9 +67,6 @@ def report(error: BaseException, *, debug: bool) -> int:
     if isinstance(error, BrokenPipeError):
         _silence_stdout()
         return BROKEN_PIPE
-    if isinstance(error, KeyboardInterrupt):
-        _say("interrupted")
-        return INTERRUPTED
     if isinstance(code := getattr(error, "exit_code", None), int):  # ended by a signal, all saved
         sys.stderr.write(f"translate: {error}\n")
         return code

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -10,18 +11,29 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from translate.cli.config_dir import config_dir, groups, options
 from translate.wording import nearest
 
+Check = Callable[[Mapping[str, Any]], list[str]]
+
+
+def problems(composed: DictConfig, check: Check) -> list[str]:
+    """What is missing in a configuration, and what `check` finds in the rest of it."""
+    missing = sorted(OmegaConf.missing_keys(composed))
+    config: Any = OmegaConf.to_container(composed, resolve=True)
+    found = [line for line in check(config) if line.split(" ")[0] not in missing]
+    return [f"{key} is missing: write {key}=VALUE" for key in missing] + found
+
 
 def explain(
-    error: Exception, config_name: str, overrides: Sequence[str], *, multirun: bool
+    error: Exception, config_name: str, overrides: Sequence[str], check: Check, *, multirun: bool
 ) -> list[str]:
     """Every override that Hydra refuses, not only the first: each is tried beside the good ones.
 
-    Returns the error itself in one line when no single override is to blame.
+    What `check` has against the good ones follows. Returns the error itself in one line when no
+    single override is to blame.
     """
     found: list[str] = []
     good: list[str] = []
@@ -40,6 +52,8 @@ def explain(
                 except Exception as refusal:
                     found.append(_reason(refusal, single, config, config_name))
             good += accepted[:1]
+        with suppress(OmegaConfBaseException):  # a value that refers to one of the refused
+            found += problems(config, check) if found else []
     return found or [_one_line(error)]
 
 

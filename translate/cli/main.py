@@ -46,9 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the program on `argv` (default: the process's own) and return its exit status."""
     given = list(sys.argv[1:] if argv is None else argv)
     try:
-        status = _dispatch(given)
-        sys.stdout.flush()  # here, where a closed pipe or a full disk can still be reported
-    except (Exception, KeyboardInterrupt, errors.JobFailedError) as error:
+        with errors.stopped_by_signals():
+            status = _dispatch(given)
+            sys.stdout.flush()  # here, where a closed pipe or a full disk can still be reported
+    except (Exception, errors.StoppedError, errors.JobFailedError) as error:
         return errors.report(error, debug=arguments.wants_debug(given))
     return status
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
-from translate.cli.errors import listed
 from translate.cli.fields import Node
 
 HELP = """\
@@ -35,18 +36,20 @@ def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
 
-    launch(command, arguments, job)
+    launch(command, arguments, job, check=check)
 
 
-def job(job: Job) -> None:
-    """Check the configuration, then prepare."""
+def check(config: Mapping[str, Any]) -> list[str]:
+    """Every problem of the configuration, one line each."""
     from translate.data.corpus import check_data
     from translate.data.tokenizer import check_tokenizer
 
-    found = schema.problems(run, job.config, "")
-    found = found or [*check_data(job.config["data"]), *check_tokenizer(job.config["tokenizer"])]
-    if found:
-        raise listed(found)
+    found = schema.problems(run, config, "")
+    return found or [*check_data(config["data"]), *check_tokenizer(config["tokenizer"])]
+
+
+def job(job: Job) -> None:
+    """Prepare."""
     run(**job.config)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from translate.inference.translator import Translator
     from translate.inference.unknown_words import UnknownWords
 
+KEYS = ("data", "tokenizer", "model", "optimizer", "schedule", "trainer", "search", "seed", "cache")
+LARGEST, DEEPEST = 1 << 18, 16  # characters and levels of a config.yaml
 SPLITS = ("test", "dev")  # of a run's own corpus, that it can be judged on
 
 
@@ -116,16 +119,57 @@ def split_of_run(
 def training_config(run: str | Path) -> dict[str, Any]:
     """The configuration a run was started with; empty where the folder has none.
 
+    Hydra composes with it, and Hydra obeys much that a configuration can say: the folder may come
+    from a stranger, so that only plain values under the keys of a training pass.
+
     Raises:
-        UserError: the file is there and cannot be read.
+        UserError: the file is there and cannot be read, or says more than a training writes.
     """
     file = Path(run) / "config.yaml"
     if not file.is_file():
         return {}
     try:
-        config = OmegaConf.to_container(OmegaConf.load(file))
-    except (OSError, YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
+        with file.open("rb") as stream:
+            text = stream.read(LARGEST + 1).decode()
+        if len(text) > LARGEST:
+            raise UserError(f"{file} has more than {LARGEST:,} bytes: no training writes so much")
+        _check_shape(text, file)
+        config = OmegaConf.to_container(OmegaConf.create(text))
+    except (OSError, YAMLError, OmegaConfBaseException, ValueError, RecursionError) as error:
         raise UserError(f"{file} cannot be read: {str(error).splitlines()[0]}") from error
     if not isinstance(config, dict):
         raise UserError(f"{file} holds no configuration")
+    strange = [str(key) for key in config if key not in KEYS] + list(_orders(config))
+    if strange:
+        raise UserError(
+            f"{file} holds {', '.join(strange)}, which no training writes: remove it, if you know "
+            "what it is for"
+        )
     return {str(key): value for key, value in config.items()}
+
+
+def _check_shape(text: str, file: Path) -> None:
+    """Refuse what would take forever to read, before it is read: it is looked at as it comes."""
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.AliasEvent) or depth > DEEPEST:
+            raise UserError(
+                f"{file} refers to itself (*) or is more than {DEEPEST} levels deep, which no "
+                "training writes"
+            )
+
+
+def _orders(node: Any, place: str = "") -> Iterator[str]:
+    """Where a configuration tells Hydra to do something rather than what a value is."""
+    if isinstance(node, list):
+        node = dict(enumerate(node))
+    if isinstance(node, dict):
+        for key, value in node.items():
+            name = f"{place}{key}"
+            if str(key) == "defaults" or str(key).startswith("_"):
+                yield name
+            yield from _orders(value, f"{name}.")
+    elif isinstance(node, str) and "${" in node:
+        yield f"{place.removesuffix('.')} = {node[:60]!r}"

@@ -6,16 +6,16 @@ import hashlib
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pydantic import NonNegativeInt
 
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
-from translate.cli.errors import listed
 from translate.cli.fields import Node
 from translate.errors import UserError
 
@@ -64,18 +64,29 @@ def main(command: Command, arguments: Arguments) -> None:
         base = training_config(arguments.verbatim["run"])
     if base:
         log.info("settings from %s/config.yaml", arguments.verbatim["run"])
-    launch(command, arguments, job, base=base or None)
+    launch(command, arguments, job, check=check, base=base or None)
+
+
+def check(config: Mapping[str, Any]) -> list[str]:
+    """Every problem of the configuration, one line each."""
+    from translate.cli.validation import training_problems
+
+    nodes = without_experiment(config)
+    found = schema.problems(_nodes, nodes, "")
+    whole = all(isinstance(nodes.get(name), dict) for name in schema.keys(_nodes)[:-2])
+    return [*found, *(training_problems(nodes) if whole else [])]
+
+
+def without_experiment(config: Mapping[str, Any]) -> Node:
+    """An experiment is a choice of settings, and none itself."""
+    return {key: value for key, value in config.items() if key != "experiment"}
 
 
 def job(job: Job) -> None:
-    """Check the configuration, then train."""
-    from translate.cli.validation import training_problems
+    """Train."""
     from translate.training.run import train
 
-    config = {key: value for key, value in job.config.items() if key != "experiment"}
-    found = schema.problems(_nodes, config, "") or training_problems(config)
-    if found:
-        raise listed(found)
+    config = without_experiment(job.config)
     run = folder(job)
     if job.swept:
         # further processes of a distributed run are started from sys.argv: it must name this job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -149,6 +150,7 @@ class TranslationData(L.LightningDataModule):
         return DataLoader(
             pairs, batch_sampler=self.batches(), collate_fn=_as_is,
             num_workers=self.workers, persistent_workers=self.workers > 0,
+            worker_init_fn=_leave_signals_to_the_trainer,
         )  # fmt: skip
 
     def val_dataloader(self) -> DataLoader[Batch]:
@@ -204,6 +206,12 @@ class _Fixed:
 
     def __len__(self) -> int:
         return len(self.batches)
+
+
+def _leave_signals_to_the_trainer(worker: int) -> None:
+    """Ctrl-C and a cluster's SIGTERM reach all processes; the last step still needs its batch."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _as_is(batch: Any) -> Any:

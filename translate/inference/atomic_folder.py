@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from translate.durable import sync_folder
+
 
 def present(folder: Path, marker: str) -> Path | None:
     """Where the folder of this name, known by a file in it, is; None if nowhere.
@@ -39,22 +41,13 @@ def replace(folder: Path, files: Mapping[str, bytes]) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-    _sync(fresh)
+    sync_folder(fresh)
     if folder.exists():
         folder.replace(aside)
     fresh.replace(folder)
-    _sync(folder.parent)
+    sync_folder(folder.parent)
     shutil.rmtree(aside, ignore_errors=True)
 
 
 def _aside(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.old")
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in a folder survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

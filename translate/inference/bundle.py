@@ -7,12 +7,16 @@
     checksums.json          SHA-256 of the others, README.md apart
 
 A bundle is replaced as a whole: whatever interrupts `save`, `load` finds the old or the new one.
+It may come from a stranger: `load` reads plain files of a bounded size, checks all they say before
+it builds anything, and builds classes of `translate.models` alone.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -20,24 +24,33 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import torch
 from pydantic import BaseModel, PositiveInt
 from safetensors import SafetensorError
 from torch import Tensor
 
 from translate import __version__
+from translate import search as searches
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.errors import UserError
 from translate.inference import atomic_folder
 from translate.inference.model_card import model_card
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
-from translate.schema import check, problems
+from translate.schema import check, nearest, problems
 
 FORMAT = 1  # raised when an older program could not read what a newer one writes
 
 CONFIG, WEIGHTS, CHECKSUMS = "config.json", "model.safetensors", "checksums.json"
 SOURCE, TARGET, CARD = "source.spm", "target.spm", "README.md"
 CHECKED = (CONFIG, WEIGHTS, SOURCE, TARGET)
+
+# What a file of a bundle may be at most, in bytes, and what a configuration may ask for.
+LARGEST = {CONFIG: 1 << 20, CHECKSUMS: 1 << 16, SOURCE: 1 << 27, TARGET: 1 << 27, WEIGHTS: 1 << 36}
+DEEPEST = 16  # levels of JSON
+MOST = 1 << 20  # any whole number among the options: sizes, positions, windows
+MOST_LAYERS = 512
+FLOATS = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
 
 
 class Config(BaseModel):
@@ -108,7 +121,8 @@ def save(
         TARGET: tokenizers.target.to_bytes(),
         CARD: card.encode(),
     }
-    files[CHECKSUMS] = _json({name: hashlib.sha256(files[name]).hexdigest() for name in CHECKED})
+    sums = {name: hashlib.sha256(files[name]).hexdigest() for name in CHECKED}
+    files[CHECKSUMS] = _json(sums).rstrip()  # the last byte counts: cut anywhere, it is no JSON
     try:
         atomic_folder.replace(Path(folder), files)
     except OSError as error:
@@ -148,16 +162,24 @@ def load(folder: str | Path) -> Bundle:
         raise UserError(f"{folder} is no bundle: {CONFIG} is missing")
     expected = _parse(_read(present, CHECKSUMS), present / CHECKSUMS)
     config = _config(_verified(present, CONFIG, expected), present / CONFIG)
-    tensors = _tensors(_verified(present, WEIGHTS, expected), present / WEIGHTS)
     tokenizers = _tokenizers(present, config, expected)
-    model = registry.build(
+    tensors = _tensors(_verified(present, WEIGHTS, expected), present / WEIGHTS)
+    with torch.device("meta"):  # shapes without memory, until the weights are known to have them
+        outline = _build(config)
+    _check_weights(outline, tensors, present / WEIGHTS)
+    model = _build(config)
+    model.to(next(iter(tensors.values())).dtype)
+    model.load_state_dict(tensors, strict=False)  # only the tied names are absent
+    return Bundle(model.eval(), tokenizers, config)
+
+
+def _build(config: Config) -> Seq2Seq:
+    return registry.build(
         config.family,
         source_vocab_size=config.source_vocab_size,
         target_vocab_size=config.target_vocab_size,
         **config.options,
     )
-    _fill(model, tensors, present / WEIGHTS)
-    return Bundle(model.eval(), tokenizers, config)
 
 
 def _weights(model: Seq2Seq) -> dict[str, Tensor]:
@@ -167,8 +189,8 @@ def _weights(model: Seq2Seq) -> dict[str, Tensor]:
     return {name: tensor.detach() for name, tensor in unique if name in saved}
 
 
-def _fill(model: Seq2Seq, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy weights into a new model; what its constructor tied stays tied."""
+def _check_weights(model: Seq2Seq, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """The weights are those of this model, to the last name and shape, and are numbers."""
     shapes = {name: tuple(tensor.shape) for name, tensor in _weights(model).items()}
     found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     if shapes != found:
@@ -177,9 +199,15 @@ def _fill(model: Seq2Seq, tensors: Mapping[str, Tensor], path: Path) -> None:
             f"{path}: {name} is {found.get(name, 'missing')} where the model of {CONFIG} has "
             f"{shapes.get(name, 'nothing')}: the two files do not belong together"
         )
-    floating = [tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()]
-    model.to(floating[0] if floating else None)
-    model.load_state_dict(dict(tensors), strict=False)  # only the tied names are absent
+    types = {tensor.dtype for tensor in tensors.values()}
+    if len(types) > 1 or not types <= FLOATS:
+        raise UserError(
+            f"{path} holds {', '.join(sorted(map(str, types)))}: weights are floating-point "
+            "numbers, all of one kind"
+        )
+    broken = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
+    if broken:
+        raise UserError(f"{path}: {broken[0]} holds values that are not finite: train it again")
 
 
 def _tokenizers(folder: Path, config: Config, expected: Mapping[str, Any]) -> Tokenizers:
@@ -193,6 +221,13 @@ def _tokenizers(folder: Path, config: Config, expected: Mapping[str, Any]) -> To
             )
         loaded.append(Tokenizer.from_bytes(content))
     source, target = loaded
+    for side, tokenizer in (("source", source), ("target", target)):
+        size = getattr(config, f"{side}_vocab_size")
+        if size != len(tokenizer):
+            raise UserError(
+                f"{folder / CONFIG}: {side}_vocab_size is {size}, but the tokenizer has "
+                f"{len(tokenizer)} pieces: the two files do not belong together"
+            )
     return Tokenizers(source, source if source.sha256 == target.sha256 else target)
 
 
@@ -209,26 +244,64 @@ def _config(content: bytes, path: Path) -> Config:
     families = registry.families()
     if config.family in families:  # if not, building says so
         sizes = ("source_vocab_size", "target_vocab_size")
-        found = problems(
-            families[config.family], config.options, f"{path}: options", supplied=sizes
-        )
-        check(found)
+        where = f"{path}: options"
+        check(problems(families[config.family], config.options, where, supplied=sizes))
+        check(_excesses(config, where))
+    check(_search_problems(config, f"{path}: search"))
     return config
+
+
+def _search_problems(config: Config, where: str) -> list[str]:
+    options = dict(config.search)
+    kind = options.pop("kind", None)
+    if not isinstance(kind, str) or kind not in searches.KINDS:
+        return [f"{where}.kind = {kind!r}: no such kind{nearest(str(kind), searches.KINDS)}"]
+    return problems(searches.KINDS[kind], options, where)
+
+
+def _excesses(config: Config, where: str) -> list[str]:
+    """What would take all memory, or a day, to build."""
+    limits = {
+        name: MOST_LAYERS if name.endswith("_layers") else MOST
+        for name, value in config.options.items()
+        if isinstance(value, int)
+    }
+    return [
+        f"{where}.{name} = {config.options[name]}: must be at most {limit}"
+        for name, limit in limits.items()
+        if config.options[name] > limit
+    ]
 
 
 def _tensors(content: bytes, path: Path) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load(content)
-    except SafetensorError as error:
+    except (SafetensorError, LookupError, ValueError, TypeError, RuntimeError) as error:
         raise UserError(f"{path} is no safetensors file ({error}): copy it again") from error
 
 
 def _read(folder: Path, name: str) -> bytes:
+    path = folder / name
     try:
-        return (folder / name).read_bytes()
+        # neither a link that leads elsewhere nor a pipe that never ends
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(handle, "rb") as file:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise UserError(f"{path} is no plain file: copy the whole bundle again")
+            if status.st_size > LARGEST[name]:
+                raise UserError(
+                    f"{path} has {status.st_size:,} bytes, and {LARGEST[name]:,} is the most that "
+                    "a bundle's may have: this is no bundle of this program"
+                )
+            return file.read()
     except OSError as error:
+        if path.is_symlink():
+            raise UserError(
+                f"{path} is a link, and the files of a bundle are plain: cp -rL copies them so"
+            ) from error
         raise UserError(
-            f"{folder / name} cannot be read ({error.strerror}): copy the whole bundle again"
+            f"{path} cannot be read ({error.strerror}): copy the whole bundle again"
         ) from error
 
 
@@ -244,12 +317,23 @@ def _verified(folder: Path, name: str, expected: Mapping[str, Any]) -> bytes:
 
 def _parse(content: bytes, path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(content)
+        values = json.loads(content, parse_constant=_no_number)
+        depth = _depth(values)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({error}): copy the whole bundle again") from error
-    if not isinstance(values, dict):
-        raise UserError(f"{path} is damaged (no JSON object): copy the whole bundle again")
+    if not isinstance(values, dict) or depth > DEEPEST:
+        what = f"no JSON object of at most {DEEPEST} levels"
+        raise UserError(f"{path} is damaged ({what}): copy the whole bundle again")
     return values
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _depth(value: Any) -> int:
+    within = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_depth, within), default=0)
 
 
 def _json(values: Mapping[str, Any]) -> bytes:

@@ -1,13 +1,9 @@
-"""What happens around the steps: progress, speed, interrupts."""
+"""What is shown around the steps: progress and speed."""
 
 from __future__ import annotations
 
 import logging
-import math
-import signal
 import time
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import lightning as L
@@ -101,52 +97,3 @@ class Throughput(Callback):
                 step, self.total_steps, loss, speed, rate, *divmod(round(left), 60),
             )  # fmt: skip
         self.tokens, self.seconds = 0, 0.0
-
-
-class StopAtStep(Callback):
-    """Saves where training ends: at the last step, at a signal, out of time, or out of patience.
-
-    Ctrl-C and SIGTERM make the present step the last; a second Ctrl-C does not wait. What is saved
-    can go on: it is not yet the averaged weights, which take the place of the trained ones later.
-    Must come after early stopping in the list of callbacks, to see that it wants to stop.
-
-    Args:
-        max_minutes: of this call; a run that goes on gets as many again.
-    """
-
-    def __init__(self, checkpoint: Path, *, total_steps: int, max_minutes: float | None) -> None:
-        self.checkpoint, self.total_steps = checkpoint, total_steps
-        self.seconds = math.inf if max_minutes is None else 60 * max_minutes
-        self.deadline = math.inf
-        self.signal: int | None = None
-        self.saved_step = -1
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        def note(number: int, frame: FrameType | None) -> None:
-            self.signal = number
-            log.warning("stopping after this step (once more: at once)")
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-        signal.signal(signal.SIGINT, note)
-        signal.signal(signal.SIGTERM, note)
-        self.deadline = time.monotonic() + self.seconds
-
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any
-    ) -> None:
-        if (args[-1] + 1) % trainer.accumulate_grad_batches:
-            return
-        late = time.monotonic() >= self.deadline
-        last = self.signal is not None or late or trainer.global_step >= self.total_steps
-        if trainer.strategy.reduce_boolean_decision(last, all=False):  # all processes stop together
-            self._save(trainer)
-            trainer.should_stop = True
-
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.should_stop:  # early stopping has lost its patience
-            self._save(trainer)
-
-    def _save(self, trainer: L.Trainer) -> None:
-        if self.saved_step != trainer.global_step:
-            trainer.save_checkpoint(self.checkpoint)
-            self.saved_step = trainer.global_step

@@ -1,47 +1,110 @@
-"""Checkpoints that a crash cannot tear: written beside, synced, then renamed over the old one."""
+"""Checkpoints that a crash cannot tear, damage cannot pass and a stranger cannot use to run code.
+
+A checkpoint is a zip archive, as PyTorch writes it, whose comment is the SHA-256 of all before it.
+One rename replaces the state and its digest together; with a manifest beside it there would be a
+moment when the two disagree.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pickle
+import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
+from translate.durable import replacing
 from translate.errors import UserError
 
-TEMPORARY = ".tmp"
+SEAL = struct.Struct("<H64s")  # the end of a zip archive: length of the comment, comment
+ARCHIVE = b"PK"  # how every zip archive begins
+CHUNK = 1 << 20
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Lightning's checkpoint files, but a reader meets the whole old file or the whole new one."""
+    """Lightning's checkpoint files, written whole and sealed, read only when the seal holds."""
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | os.PathLike[str], storage_options: Any = None
     ) -> None:
         final = Path(path)
-        final.parent.mkdir(parents=True, exist_ok=True)
-        temporary = final.with_name(final.name + TEMPORARY)  # same folder: rename stays atomic
         try:
-            with temporary.open("wb") as file:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(final) as file:
                 torch.save(checkpoint, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(final)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
+                _seal(file)
+        except (OSError, RuntimeError) as error:
             raise UserError(
-                f"cannot write checkpoint {final}: {error.strerror}; the one before is intact"
+                f"cannot write checkpoint {final}: {_reason(error)}; the one before is intact: "
+                "make room or mend the folder, then give the same command again"
             ) from error
-        folder = os.open(final.parent, os.O_RDONLY)
+
+    def load_checkpoint(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
+        """The checkpoint, on the CPU.
+
+        Raises:
+            UserError: the file cannot be read, is damaged, or holds more than tensors and numbers.
+        """
         try:
-            os.fsync(folder)  # the rename itself survives a power cut
-        finally:
-            os.close(folder)
+            with Path(path).open("rb") as file:
+                if not _sealed(file):
+                    raise UserError(
+                        f"{path} is damaged: its SHA-256 is not the one at its end; {_remedy(path)}"
+                    )
+                file.seek(0)
+                if file.read(2) != ARCHIVE:  # PyTorch would try its older formats
+                    raise UserError(f"{path} is no checkpoint of this program; {_remedy(path)}")
+                file.seek(0)
+                return torch.load(file, map_location="cpu", weights_only=True)
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}") from error
+        except (pickle.UnpicklingError, RuntimeError, ValueError, LookupError) as error:
+            raise UserError(
+                f"{path} is no checkpoint of this program ({str(error).splitlines()[0]}); "
+                f"{_remedy(path)}"
+            ) from error
 
 
-def remove_stale_temporaries(folder: Path) -> None:
-    """Delete what a killed run was writing."""
-    for path in folder.glob(f"*{TEMPORARY}"):
-        path.unlink()
+def _reason(error: BaseException | None) -> str:
+    """What the system said; PyTorch raises an error of its own on top of it."""
+    message = str(error).splitlines()[0]
+    while error is not None and not isinstance(error, OSError):
+        error = error.__context__
+    return message if error is None or not error.strerror else error.strerror
+
+
+def _seal(file: BinaryIO) -> None:
+    """Append the digest of a zip archive that has no comment yet as its comment."""
+    size = file.seek(-2, os.SEEK_END)  # where the length of the comment, 0, stands
+    digest = _digest(file, size)
+    file.seek(size)
+    file.write(SEAL.pack(len(digest), digest))
+
+
+def _sealed(file: BinaryIO) -> bool:
+    size = file.seek(0, os.SEEK_END) - SEAL.size
+    if size < 0:
+        return False
+    digest = _digest(file, size)
+    return file.read() == SEAL.pack(len(digest), digest)
+
+
+def _digest(file: BinaryIO, size: int) -> bytes:
+    """SHA-256 in hexadecimal of the first `size` bytes, after which the file then stands."""
+    sha256 = hashlib.sha256()
+    file.seek(0)
+    while size and (block := file.read(min(size, CHUNK))):
+        sha256.update(block)
+        size -= len(block)
+    return sha256.hexdigest().encode()
+
+
+def _remedy(path: str | os.PathLike[str]) -> str:
+    return (
+        f"put a copy back, rename {Path(path).with_name('best.ckpt')} to it to go on from the best "
+        "dev BLEU, or remove the run's folder and start over"
+    )

@@ -12,11 +12,14 @@ from typing import Any
 from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
+from translate.durable import replacing
+
 
 class MetricsFile(Logger):
     """Appends to `path`; a new column rewrites the file once.
 
-    Rows of a step that is reached again (after a crash, from an older checkpoint) are replaced.
+    Rows of a step that is reached again (after a crash, from an older checkpoint) are replaced,
+    and what a kill left of a row is dropped.
     """
 
     def __init__(self, path: Path) -> None:
@@ -25,10 +28,13 @@ class MetricsFile(Logger):
         self.columns = ["step"]
         self.rows: list[dict[str, str]] = []
         if path.exists():
-            with path.open(newline="", encoding="utf-8") as file:
-                reader = csv.DictReader(file)
-                self.rows = list(reader)
-                self.columns = list(reader.fieldnames or self.columns)
+            text = path.read_bytes().decode("utf-8", "replace")
+            whole, _, torn = text.rpartition("\n")  # a kill may leave a part of the last row
+            reader = csv.DictReader(io.StringIO(whole, newline=""))
+            self.rows = list(reader)
+            self.columns = list(reader.fieldnames or self.columns)
+            if torn:
+                self._rewrite()
 
     @property
     def name(self) -> str:
@@ -66,6 +72,5 @@ class MetricsFile(Logger):
         writer = csv.DictWriter(text, self.columns, restval="")
         writer.writeheader()
         writer.writerows(self.rows)
-        temporary = self.path.with_suffix(".tmp")
-        temporary.write_text(text.getvalue(), encoding="utf-8", newline="")
-        temporary.replace(self.path)
+        with replacing(self.path) as file:
+            file.write(text.getvalue().encode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +13,6 @@ from torch.optim import Optimizer
 
 from translate.attention.masks import padding_mask
 from translate.data.batching import Batch
-from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
 from translate.training.guidance import Guidance
 from translate.training.loss import Losses, projected_cross_entropy
@@ -84,12 +82,6 @@ class TranslationTask(L.LightningModule):
             loss = loss + losses.guided * tokens / NOMINAL_TOKENS
             self.log("train/guided_loss", losses.guided, batch_size=len(batch.ids))
         self.step_tokens = self.step_tokens.to(tokens.device) + tokens
-        if loss.device.type == "cpu" and not math.isfinite(loss.item()):
-            raise UserError(
-                f"the loss is {loss.item()} at step {self.global_step} (pairs "
-                f"{batch.ids[:5].tolist()} …): lower optimizer.learning_rate or raise "
-                "schedule.warmup_steps; the last checkpoint is intact"
-            )
         # shown without smoothing, so that exp(loss) is a perplexity and compares with dev/loss
         self.log("train/loss", losses.nll / tokens, batch_size=len(batch.ids), prog_bar=True)
         return loss

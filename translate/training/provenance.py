@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import torch
 
+from translate.durable import replacing
 from translate.errors import UserError
 
 Status = Literal["new", "unfinished", "finished"]
@@ -45,9 +46,8 @@ def write(run: Path, **facts: Any) -> None:
     """Add facts to the record, creating it with the machine and the versions."""
     path = run / FILE
     record = read(run) if path.exists() else _machine()
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(record | facts, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    temporary.replace(path)
+    with replacing(path) as file:
+        file.write(f"{json.dumps(record | facts, indent=2, ensure_ascii=False)}\n".encode())
 
 
 def _machine() -> dict[str, Any]:

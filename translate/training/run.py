@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import signal
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from lightning.pytorch.callbacks import Callback
 
 from translate.data.corpus import Corpus, prepare
 from translate.data.module import TranslationData
+from translate.durable import remove_temporaries, replacing
 from translate.errors import UserError
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
@@ -24,10 +27,12 @@ from translate.search import build as build_search
 from translate.training import provenance
 from translate.training.allocator import keep_memory
 from translate.training.averaging import AveragedWeights
-from translate.training.callbacks import StopAtStep
-from translate.training.checkpoint import remove_stale_temporaries
 from translate.training.dev_translations import DevTranslations
+from translate.training.disk import check_room
+from translate.training.finite import StopWhenNotFinite
 from translate.training.guidance import build_guidance
+from translate.training.last_checkpoint import LastCheckpoint
+from translate.training.lock import locked
 from translate.training.module import TranslationTask
 from translate.training.settings import MAY_CHANGE, Settings
 from translate.training.trainer import build_trainer, processes, quieten_lightning
@@ -44,7 +49,8 @@ class Interrupted(Exception):
 
     def __init__(self, number: int, run: Path) -> None:
         name = signal.Signals(number).name
-        super().__init__(f"stopped by {name}: `translate train run={run}` goes on")
+        resume = shlex.join(["translate", "train", f"run={run}"])
+        super().__init__(f"stopped by {name}, all is saved; this goes on: {resume}")
         self.exit_code = 128 + number
 
 
@@ -57,11 +63,16 @@ def train(config: Mapping[str, Any], run: Path) -> None:
         run: the folder; an interrupted run in it goes on.
 
     Raises:
-        UserError: anything a person can mend, before or while training.
+        UserError: anything a person can mend, before or while training; another process that
+            trains in this folder.
         Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
+    with locked(run) if _is_main_process() else nullcontext():
+        _train(config, run)
+
+
+def _train(config: Mapping[str, Any], run: Path) -> None:
     options = Settings(**config["trainer"])
-    run.mkdir(parents=True, exist_ok=True)
     if _is_main_process():
         _log_to(run / "train.log")
     last = run / "checkpoints" / "last.ckpt"
@@ -71,7 +82,8 @@ def train(config: Mapping[str, Any], run: Path) -> None:
     if _is_main_process():
         _save_configuration(config, run)
         provenance.write(run, status="unfinished")
-        remove_stale_temporaries(last.parent)
+        remove_temporaries(last.parent)
+        remove_temporaries(run)
 
     quieten_lightning()
     keep_memory()
@@ -79,9 +91,14 @@ def train(config: Mapping[str, Any], run: Path) -> None:
         torch.set_num_threads(options.threads)
     L.seed_everything(config["seed"], verbose=False)
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
+    if resuming:
+        _refuse_other_corpus(corpus, run)
     data = _data(config, corpus, guided=options.guided_alignment.weight > 0)
     steps = _total_steps(options, data)
     model = _model(config, corpus)
+    if _is_main_process():
+        check_room(run, model, averaged=options.averaging.kind != "none")
+        provenance.write(run, corpus=_identity(corpus))
     task = TranslationTask(
         model,
         label_smoothing=options.label_smoothing,
@@ -91,9 +108,16 @@ def train(config: Mapping[str, Any], run: Path) -> None:
         total_steps=steps,
         seed=config["seed"],
     )
-    stop = StopAtStep(last, total_steps=steps, max_minutes=options.max_minutes)
+    stop = LastCheckpoint(
+        last,
+        save_every=options.save_every,
+        validate_every=min(options.validate_every, steps),
+        total_steps=steps,
+        max_minutes=options.max_minutes,
+    )
     dev = _dev_translations(config, corpus, run)
-    trainer = build_trainer(options, run, steps, [stop, dev, *_averaging(options, steps)])
+    finite = StopWhenNotFinite(run, every=options.log_every)
+    trainer = build_trainer(options, run, steps, [finite, dev, *_averaging(options, steps)], stop)
     if trainer.precision == "64-true":
         task.double()  # Lightning does so after weight averaging has copied the model
     log.info(
@@ -109,7 +133,7 @@ def train(config: Mapping[str, Any], run: Path) -> None:
     )
     for logger in trainer.loggers:
         logger.log_hyperparams(_flat(config))
-    trainer.fit(task, data, ckpt_path=last if resuming else None, weights_only=False)
+    trainer.fit(task, data, ckpt_path=last if resuming else None)
     if stop.signal is not None and trainer.global_step < steps:
         raise Interrupted(stop.signal, run)
     if dev.last_step != trainer.global_step:
@@ -143,13 +167,20 @@ def _log_to(path: Path) -> None:
 
 def _save_configuration(config: Mapping[str, Any], run: Path) -> None:
     text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
-    (run / "config.yaml").write_text(text, encoding="utf-8")
+    with replacing(run / "config.yaml") as file:
+        file.write(text.encode())
 
 
 def _refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
     """A checkpoint goes on only under the configuration that made it, but for `MAY_CHANGE`."""
     path = run / "config.yaml"
-    before = _flat(yaml.safe_load(path.read_text(encoding="utf-8")))
+    try:
+        before = _flat(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError, AttributeError) as error:
+        raise UserError(
+            f"{path} cannot be read, which says what {run} was begun with: put it back, or start "
+            "a new run folder"
+        ) from error
     now = _flat(config)
     differences = [
         f"{key}: {before.get(key)!r} → {now.get(key)!r}"
@@ -163,6 +194,27 @@ def _refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
             f"{run} was begun with another configuration ({'; '.join(differences)}): leave these "
             "keys as they were, or start a new run folder"
         )
+
+
+def _refuse_other_corpus(corpus: Corpus, run: Path) -> None:
+    """The same settings may name files whose text has changed since."""
+    before, now = provenance.read(run).get("corpus"), _identity(corpus)
+    if before is None or before == now:
+        return
+    changed = ", ".join(key for key in now if before.get(key) != now[key])
+    raise UserError(
+        f"{run} was begun with other text (different: {changed}): put the files of data back as "
+        "they were, or start a new run folder"
+    )
+
+
+def _identity(corpus: Corpus) -> dict[str, str]:
+    """What tells a corpus and its tokenizers from all others."""
+    return {
+        "corpus": corpus.folder.name,  # a hash of text and settings
+        "source tokenizer": corpus.tokenizers.source.sha256,
+        "target tokenizer": corpus.tokenizers.target.sha256,
+    }
 
 
 def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

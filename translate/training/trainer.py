@@ -16,12 +16,15 @@ from lightning.pytorch.loggers import Logger
 from translate.errors import UserError
 from translate.training.callbacks import StepsBar, Throughput
 from translate.training.checkpoint import AtomicCheckpointIO
+from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.metrics import MetricsFile
 from translate.training.precision import settle
 from translate.training.settings import Settings
 
 
-def build_trainer(options: Settings, run: Path, steps: int, callbacks: list[Callback]) -> L.Trainer:
+def build_trainer(
+    options: Settings, run: Path, steps: int, callbacks: list[Callback], last: LastCheckpoint
+) -> L.Trainer:
     """Lightning's trainer for `steps` optimizer steps; `callbacks` come before its own.
 
     The whole run is one epoch of an endless stream of batches, which `max_steps` ends: nothing
@@ -32,13 +35,10 @@ def build_trainer(options: Settings, run: Path, steps: int, callbacks: list[Call
         *callbacks,
         Throughput(every=options.log_every, total_steps=steps, lines=not shows_bar),
         ModelCheckpoint(
-            run / "checkpoints", filename="last", save_top_k=1, enable_version_counter=False,
-            every_n_train_steps=options.save_every,
-        ),
-        ModelCheckpoint(
             run / "checkpoints", filename="best", monitor="dev/bleu", mode="max", save_top_k=1,
             enable_version_counter=False, save_on_train_epoch_end=False,
         ),
+        last,
     ]  # fmt: skip
     if shows_bar:
         callbacks.append(StepsBar(steps * options.accumulate))
@@ -51,7 +51,7 @@ def build_trainer(options: Settings, run: Path, steps: int, callbacks: list[Call
         max_epochs=1, max_steps=steps,
         accumulate_grad_batches=options.accumulate,
         gradient_clip_val=options.gradient_clip or None,
-        val_check_interval=min(options.validate_every, steps) * options.accumulate,
+        val_check_interval=last.validate_every * options.accumulate,
         check_val_every_n_epoch=None, num_sanity_val_steps=0,
         log_every_n_steps=options.log_every,
         logger=_loggers(options, run), callbacks=callbacks, plugins=[AtomicCheckpointIO()],

@@ -6,8 +6,9 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from translate.data.cleaning import Cleaning
 from translate.data.pair import Pair
@@ -16,15 +17,16 @@ from translate.errors import UserError
 
 SPLITS = ("train", "dev", "test")
 Columns = dict[str, str | int]
+Text = Annotated[str, Field(min_length=1)]  # a name or a path; an empty one names nothing
 
 
 class Splits(BaseModel):
     """A name for each split in the source; null where the source has no such split."""
 
     model_config = ConfigDict(extra="forbid")
-    train: str
-    dev: str | None
-    test: str | None
+    train: Text
+    dev: Text | None
+    test: Text | None
 
     def given(self) -> dict[str, str]:
         """The splits that the source has, in the order train, dev, test."""
@@ -38,8 +40,8 @@ class Source(BaseModel, ABC):
     """
 
     model_config = ConfigDict(extra="forbid")
-    source: str
-    target: str
+    source: Text
+    target: Text
     attribution: str | None
     seed: NonNegativeInt
     cleaning: Cleaning

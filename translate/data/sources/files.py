@@ -9,12 +9,12 @@ from pydantic import model_validator
 
 from translate.data.pair import Pair
 from translate.data.pharaoh import read_links
-from translate.data.sources.base import SPLITS, Source, file_hash, parallel
+from translate.data.sources.base import SPLITS, Source, Text, file_hash, parallel
 from translate.data.text import read_lines
 from translate.errors import UserError
 
 # a prefix (`train` for train.de and train.en) or both file names, source first
-Name = str | tuple[str, str]
+Name = Text | tuple[Text, Text]
 AUTO = "auto"  # in place of a name: the split's own name, where there are such files
 
 
@@ -22,11 +22,11 @@ class Files(Source):
     """conf/data/files.yaml."""
 
     kind: Literal["files"]
-    dir: str | None
+    dir: Text | None
     train: Name
     dev: Name | None
     test: Name | None
-    alignments: str | None
+    alignments: Text | None
 
     @model_validator(mode="after")
     def _alignments_stay_in_place(self) -> Self:

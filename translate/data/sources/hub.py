@@ -12,7 +12,15 @@ from pydantic import PositiveInt
 
 from translate.data.pair import Pair
 from translate.data.progress import progress
-from translate.data.sources.base import Columns, Source, Splits, column_of, file_hash, parallel
+from translate.data.sources.base import (
+    Columns,
+    Source,
+    Splits,
+    Text,
+    column_of,
+    file_hash,
+    parallel,
+)
 from translate.data.sources.files import find_files
 from translate.data.sources.tables import at_path
 from translate.data.text import read_lines
@@ -23,14 +31,14 @@ class Hub(Source):
     """conf/data/hub.yaml, and multi30k_*.yaml, which name local files (`dir`, `files`) as well."""
 
     kind: Literal["hub"]
-    id: str | None
-    config: str | None
-    revision: str | None
+    id: Text | None
+    config: Text | None
+    revision: Text | None
     splits: Splits
     columns: Columns | None
     streaming: bool
     limit: PositiveInt | None
-    dir: str | None
+    dir: Text | None
     files: Splits
 
     def fingerprint(self, cache: Path, seed: int) -> str:

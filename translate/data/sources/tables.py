@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from translate.data.pair import Pair
-from translate.data.sources.base import SPLITS, Columns, Source, column_of, file_hash
+from translate.data.sources.base import SPLITS, Columns, Source, Text, column_of, file_hash
 from translate.data.text import read_lines
 from translate.errors import UserError
 
@@ -18,9 +18,9 @@ from translate.errors import UserError
 class _Table(Source):
     """One file a split."""
 
-    train: str
-    dev: str | None
-    test: str | None
+    train: Text
+    dev: Text | None
+    test: Text | None
     columns: Columns | None
 
     def fingerprint(self, cache: Path, seed: int) -> str:

@@ -1,0 +1,127 @@
+"""Each key of each option: another type, a value out of range and a slip in its name are found."""
+
+from __future__ import annotations
+
+import math
+import random
+import string
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from translate.cli.arguments import split
+from translate.cli.commands import COMMANDS, Job
+from translate.cli.compose import launch
+from translate.cli.config_dir import groups, options
+from translate.cli.validation import training_problems
+from translate.wording import nearest
+
+CHOICES = [f"{g}={o}" for g in groups() if g != "experiment" for o in options(g)]
+GIVEN = {
+    "data=files": ["data.source=de", "data.target=en"],
+    "data=hub": ["data.source=de", "data.target=en"],
+    "data=tsv": ["data.source=de", "data.target=en", "data.train=x"],
+    "data=jsonl": ["data.source=de", "data.target=en", "data.train=x"],
+}
+FREE = {"columns"}  # mappings whose keys are the corpus's own
+TEXT = {("data", "attribution"): [""]}  # what a key may hold all the same
+
+
+@cache
+def configuration(choice: str) -> dict[str, Any]:
+    jobs: list[Job] = []
+    chosen = [choice, *GIVEN.get(choice, [])]
+    given = chosen if choice.startswith("data=") else ["data=toy", *chosen]
+    launch(COMMANDS["train"], split(COMMANDS["train"], given), jobs.append)
+    return {key: value for key, value in jobs[0].config.items() if key != "experiment"}
+
+
+def places(node: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for key, value in node.items():
+        if isinstance(value, Mapping) and key not in FREE:
+            yield from places(value, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def put(config: Mapping[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    key, *rest = path
+    return {**config, key: put(config[key], tuple(rest), value) if rest else value}
+
+
+def wrong(value: Any) -> list[Any]:
+    """Values that no key with this default can take: of other types, and out of any range."""
+    found: list[Any] = [[["x"]], {"no": {"such": "key"}}]
+    if isinstance(value, bool):
+        return [*found, 1, "yes", "true", None]
+    if isinstance(value, int | float):
+        return [*found, True, "8", math.nan, -math.inf, -1]
+    if isinstance(value, str):
+        return [*found, 7, ""]
+    return [*found, math.nan]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_no_wrong_value_passes(choice: str, figures: Callable[..., None]) -> None:
+    config = configuration(choice)
+    group = choice.partition("=")[0]
+    passed, tried = [], 0
+    for path in places({group: config[group]}):
+        value = config
+        for step in path:
+            value = value[step]
+        for bad in wrong(value):
+            found = training_problems(put(config, path, bad))
+            tried += 1
+            if bad in TEXT.get(path, []):
+                continue
+            if not any(line.startswith(".".join(path)) for line in found):
+                passed.append((".".join(path), bad))
+    figures(f"{choice}: wrong values found", tried - len(passed), tried)
+    assert not passed
+
+
+def slips(word: str, generator: random.Random) -> set[str]:
+    """Everything one edit away: a letter lost, changed, added, or two of them swapped."""
+    letters = string.ascii_lowercase + "_"
+    edits = {word[:i] + word[i + 1 :] for i in range(len(word))}
+    edits |= {word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(len(word) - 1)}
+    edits |= {word[:i] + generator.choice(letters) + word[i + 1 :] for i in range(len(word))}
+    edits |= {word[:i] + generator.choice(letters) + word[i:] for i in range(len(word) + 1)}
+    return edits - {"", word}
+
+
+def siblings(node: Mapping[str, Any]) -> Iterator[list[str]]:
+    yield list(node)
+    for key, value in node.items():
+        if isinstance(value, Mapping) and key not in FREE:
+            yield from siblings(value)
+
+
+def test_the_nearest_name_is_suggested_for_slips_of_one_letter(
+    figures: Callable[..., None],
+) -> None:
+    generator = random.Random(4)
+    families = {tuple(names) for c in CHOICES for names in siblings(configuration(c))}
+    right = tried = 0
+    for names in sorted(families):
+        for name in names:
+            for slip in slips(name, generator) - set(names):
+                tried += 1
+                right += nearest(slip, names) == f"; did you mean {name}?"
+    figures("slips of one letter whose name was suggested", right, tried)
+    assert tried > 5_000
+    assert right / tried >= 0.95
+
+
+def test_a_slip_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a folder is made, and no corpus is looked at."""
+    from translate.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    for slip in ("trainer.max_step=3", "trainer.max_steps=x", "modle=rnn_none", "seed=-1"):
+        assert main(["train", "data=toy", "run=here", f"cache={tmp_path}/cache", slip]) == 2
+        assert not list(tmp_path.iterdir())

@@ -1,0 +1,90 @@
+"""Files that lost bytes, or a bit of one: refused by name, never loaded as something else."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+
+from translate.errors import UserError
+from translate.inference import bundle
+from translate.training.checkpoint import AtomicCheckpointIO
+
+FILES = ["checksums.json", "config.json", "model.safetensors", "source.spm", "target.spm"]
+
+
+def damaged(content: bytes, random: Random) -> bytes:
+    """The bytes cut short, or with one bit turned over."""
+    place = random.randrange(len(content))
+    if random.random() < 0.5:
+        return content[:place]
+    return (
+        content[:place] + bytes([content[place] ^ 1 << random.randrange(8)]) + content[place + 1 :]
+    )
+
+
+def refusals(paths: list[Path], load: Callable[[], object], trials: int) -> int:
+    """How many of so many damaged files are refused by a message that names one of them."""
+    random, refused = Random(6), 0
+    whole = {path: path.read_bytes() for path in paths}
+    for _ in range(trials):
+        path = random.choice(paths)
+        path.write_bytes(damaged(whole[path], random))
+        try:
+            load()
+        except UserError as error:
+            refused += any(other.name in str(error) for other in paths)
+        path.write_bytes(whole[path])
+    load()  # it was the damage
+    return refused
+
+
+SUITE = 50
+SOAK = 500
+
+
+@pytest.mark.parametrize("trials", [SUITE, pytest.param(SOAK, marks=pytest.mark.soak)])
+def test_no_damaged_bundle_is_loaded(
+    saved: Path, trials: int, figures: Callable[..., None]
+) -> None:
+    folder = saved / "bundle"
+    refused = refusals([folder / name for name in FILES], lambda: bundle.load(folder), trials)
+    figures("damaged bundles refused", refused, trials)
+    assert refused == trials
+
+
+@pytest.mark.parametrize("trials", [SUITE, pytest.param(SOAK, marks=pytest.mark.soak)])
+def test_no_damaged_checkpoint_is_loaded(
+    tmp_path: Path, trials: int, figures: Callable[..., None]
+) -> None:
+    path, io = tmp_path / "last.ckpt", AtomicCheckpointIO()
+    io.save_checkpoint({"weights": torch.arange(300.0), "step": 3, "name": "x"}, path)
+    refused = refusals([path], lambda: io.load_checkpoint(path), trials)
+    figures("damaged checkpoints refused", refused, trials)
+    assert refused == trials
+
+
+def test_every_byte_of_a_checkpoint_counts(tmp_path: Path) -> None:
+    """The last ones too, where the digest itself stands."""
+    path, io = tmp_path / "last.ckpt", AtomicCheckpointIO()
+    io.save_checkpoint({"step": 3}, path)
+    whole = path.read_bytes()
+    for place in {*range(0, len(whole), 11), *range(len(whole) - 80, len(whole))}:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(UserError, match="is damaged"):
+            io.load_checkpoint(path)
+        path.write_bytes(whole[:place])
+        with pytest.raises(UserError, match="is damaged"):
+            io.load_checkpoint(path)
+
+
+def test_a_checkpoint_is_an_archive_that_other_programs_read(tmp_path: Path) -> None:
+    path, io = tmp_path / "last.ckpt", AtomicCheckpointIO()
+    io.save_checkpoint({"step": 3}, path)
+    assert torch.load(path, weights_only=True) == {"step": 3}
+    shutil.copy(path, tmp_path / "copy.ckpt")
+    assert io.load_checkpoint(tmp_path / "copy.ckpt") == {"step": 3}

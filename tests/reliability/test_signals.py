@@ -1,0 +1,79 @@
+"""How a process ends that is told to: nothing half-written, and the status that shells expect."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from translate.cli.main import main
+
+PREPARE = [
+    "prepare", "data=toy", "data.train=50", "data.dev=5", "data.test=5", "tokenizer.vocab_size=400",
+    "cache=cache",
+]  # fmt: skip
+
+
+def status_of(faults: Any, arguments: list[str], prepared: Callable[[], None]) -> int:
+    """The exit status of the program in a child, after it was prepared for its fate."""
+
+    def program() -> None:
+        prepared()
+        os._exit(main(arguments))
+
+    return int(faults.in_a_child(program))
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("command", ["prepare", "train"])
+def test_a_signal_while_preparing_leaves_nothing_half_done(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    faults: Any,
+    number: int,
+    status: int,
+    command: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def interrupted(*arguments: object) -> None:
+        os.kill(os.getpid(), number)
+
+    def prepared() -> None:
+        monkeypatch.setattr("translate.data.corpus.account", interrupted)
+        os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT), 2)
+        sys.stderr = os.fdopen(2, "w", buffering=1)
+
+    assert status_of(faults, [command, *PREPARE[1:]], prepared) == status
+    last = (tmp_path / "said").read_text().splitlines()[-1]
+    name = signal.Signals(number).name
+    assert last == f"translate: stopped by {name}; the same command starts again, or goes on"
+    left = [path.name for path in (tmp_path / "cache" / "corpora").iterdir()]
+    assert all(name.endswith(".lock") for name in left)
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert main(PREPARE) == 0  # and the next finds its way
+
+
+def test_a_reader_that_leaves_ends_a_translation_quietly(
+    saved: Path, tmp_path: Path, faults: Any
+) -> None:
+    (tmp_path / "in").write_text("der Hund schläft\n" * 3_000)
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    def prepared() -> None:
+        os.dup2(writer, 1)
+        sys.stdout = os.fdopen(1, "w")
+        os.dup2(os.open(tmp_path / "said", os.O_WRONLY | os.O_CREAT), 2)
+        sys.stderr = os.fdopen(2, "w", buffering=1)
+
+    arguments = ["text", f"run={saved}", f"input={tmp_path}/in", "device=cpu"]
+    assert status_of(faults, arguments, prepared) == 141
+    os.close(writer)
+    assert (tmp_path / "said").read_text() == ""

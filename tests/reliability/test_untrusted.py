@@ -1,0 +1,285 @@
+"""A model from a stranger: whatever its files say, nothing runs and nothing is written."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+import translate
+from translate.cli.stored import training_config
+from translate.data.corpus import check_data
+from translate.data.tokenizer import Tokenizers
+from translate.errors import UserError
+from translate.inference import bundle
+from translate.training.checkpoint import AtomicCheckpointIO, _seal
+
+
+class Payload:
+    """Unpickling it leaves a file behind."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> Any:
+        return os.system, (f"touch {self.marker}",)
+
+
+def forge(folder: Path, name: str, content: bytes) -> None:
+    """Put content of one's own into a bundle, and its right checksum."""
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).write_bytes(content)
+    vouch(folder, name, hashlib.sha256(content).hexdigest())
+
+
+def vouch(folder: Path, name: str, digest: str) -> None:
+    sums = json.loads((folder / "checksums.json").read_text())
+    (folder / "checksums.json").write_text(json.dumps({**sums, name: digest}))
+
+
+def configure(folder: Path, **changes: Any) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    options = {**config["options"], **changes.pop("options", {})}
+    content = json.dumps({**config, "options": options, **changes})
+    forge(folder, "config.json", content.encode())
+
+
+def safetensors(
+    header: dict[str, Any] | bytes, body: bytes = b"", size: int | None = None
+) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if size is None else size) + text + body
+
+
+def weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    from safetensors.torch import load_file, save
+
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    forge(folder, "model.safetensors", save(tensors))
+
+
+def link(folder: Path, name: str, target: str) -> None:
+    content = (folder / name).read_bytes()
+    (folder / name).unlink()
+    outside = folder.parent / "outside"
+    outside.write_bytes(content)
+    (folder / name).symlink_to(target.format(outside=outside))
+
+
+def pipe(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+
+
+def zipped(marker: Path) -> bytes:
+    """A pickle in PyTorch's own clothes, with the name of a file outside."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(Payload(marker)))
+        archive.writestr("archive/version", "3\n")
+        archive.writestr("../../executed", "x")
+    return buffer.getvalue()
+
+
+ENTRY = {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}
+HUGE = {"dtype": "F32", "shape": [1 << 40, 1 << 20], "data_offsets": [0, 16]}
+TARGET = {"_target_": "subprocess.call", "_args_": [["touch", "executed"]]}
+Attack = Callable[[Path, Path], object]  # the bundle, the file a payload would make
+
+BUNDLES: dict[str, Attack] = {
+    "pickle as weights": lambda f, m: forge(f, "model.safetensors", pickle.dumps(Payload(m))),
+    "checkpoint as weights": lambda f, m: forge(f, "model.safetensors", zipped(m)),
+    "pickle as tokenizer": lambda f, m: forge(f, "source.spm", pickle.dumps(Payload(m))),
+    "pickle as configuration": lambda f, m: forge(f, "config.json", pickle.dumps(Payload(m))),
+    "pickle as checksums": lambda f, m: (f / "checksums.json").write_bytes(
+        pickle.dumps(Payload(m))
+    ),
+    "_target_ as options": lambda f, m: configure(f, options=TARGET),
+    "_target_ in an option": lambda f, m: configure(f, options={"cell": TARGET}),
+    "_target_ as search": lambda f, m: configure(f, search=TARGET),
+    "_target_ beside a search": lambda f, m: configure(f, search={"kind": "greedy", **TARGET}),
+    "an interpolation in the search": lambda f, m: configure(
+        f, search={"kind": "${oc.env:HOME}", "max_length_ratio": 1.0, "max_length_offset": 5}
+    ),
+    "a module as family": lambda f, m: configure(f, family="os"),
+    "a path as family": lambda f, m: configure(f, family="../../evil"),
+    "a class as family": lambda f, m: configure(f, family="subprocess.Popen"),
+    "a width for all memory": lambda f, m: configure(f, options={"hidden_size": 1 << 40}),
+    "layers for a day": lambda f, m: configure(f, options={"encoder_layers": 1 << 20}),
+    "a vocabulary for all memory": lambda f, m: configure(f, source_vocab_size=1 << 40),
+    "a beam for all memory": lambda f, m: configure(
+        f, search={"kind": "beam", "beam_size": 1 << 50, "n_best": 1}
+    ),
+    "deep JSON": lambda f, m: forge(f, "config.json", b'{"extra":' + b"[" * 99_999),
+    "nested JSON": lambda f, m: configure(f, extra=nested(50)),
+    "endless JSON": lambda f, m: forge(f, "config.json", b'{"extra": "' + b"x" * (2 << 20) + b'"}'),
+    "an endless number": lambda f, m: forge(f, "config.json", b'{"format": ' + b"9" * 9_999 + b"}"),
+    "NaN in JSON": lambda f, m: configure(f, options={"dropout": float("nan")}),
+    "a header of 2^60 bytes": lambda f, m: forge(
+        f, "model.safetensors", safetensors(b"{}", size=1 << 60)
+    ),
+    "a declared shape of 2^60": lambda f, m: forge(
+        f, "model.safetensors", safetensors({"output.bias": HUGE}, b"\0" * 16)
+    ),
+    "offsets beyond the file": lambda f, m: forge(
+        f, "model.safetensors",
+        safetensors({"output.bias": {**ENTRY, "data_offsets": [0, 1 << 50]}}, b"\0" * 16),
+    ),
+    "tensors on top of each other": lambda f, m: forge(
+        f, "model.safetensors", safetensors({"a": ENTRY, "b": ENTRY}, b"\0" * 16)
+    ),
+    "an unknown type of number": lambda f, m: forge(
+        f, "model.safetensors", safetensors({"a": {**ENTRY, "dtype": "OBJECT"}}, b"\0" * 16)
+    ),
+    "weights that are whole numbers": lambda f, m: weights(
+        f, lambda t: t.update({name: v.to(torch.int32) for name, v in t.items()})
+    ),
+    "weights that are no numbers": lambda f, m: weights(
+        f, lambda t: t["output.bias"].fill_(float("nan"))
+    ),
+    "weights that are infinite": lambda f, m: weights(
+        f, lambda t: t["output.bias"].fill_(float("inf"))
+    ),
+    "a weight too many": lambda f, m: weights(
+        f, lambda t: t.update({"../../executed": torch.zeros(1)})
+    ),
+    "a path among the checksums": lambda f, m: vouch(f, "model.safetensors", "../../etc/passwd"),
+    "a list as checksum": lambda f, m: vouch(f, "model.safetensors", ["x"]),  # type: ignore[arg-type]
+    "a link to a file outside": lambda f, m: link(f, "model.safetensors", "{outside}"),
+    "a link without end": lambda f, m: link(f, "config.json", "/dev/zero"),
+    "a link to itself": lambda f, m: link(f, "source.spm", "source.spm"),
+    "a pipe that never ends": lambda f, m: pipe(f, "target.spm"),
+}  # fmt: skip
+
+
+def nested(levels: int) -> dict[str, Any]:
+    return {} if levels == 0 else {"x": nested(levels - 1)}
+
+
+def everything(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("attack", BUNDLES.values(), ids=BUNDLES)
+def test_a_bundle_that_attacks_is_refused_in_a_line(
+    saved: Path, tmp_path: Path, attack: Attack
+) -> None:
+    attack(saved / "bundle", tmp_path / "executed")
+    before = everything(tmp_path)
+    with pytest.raises(UserError) as refused:
+        translate.load(saved, device="cpu")
+    assert everything(tmp_path) == before
+    first = str(refused.value).splitlines()[0]
+    assert str(saved) in first or "problems" in first or "model.family" in first
+    assert len(str(refused.value)) < 2_000
+
+
+def sealed(content: bytes) -> bytes:
+    """As a stranger would seal it who has read our source."""
+    file = io.BytesIO(content)
+    _seal(file)
+    return file.getvalue()
+
+
+def legacy(marker: Path) -> bytes:
+    return pickle.dumps(Payload(marker)) + b"\0\0"
+
+
+def module_of_code(marker: Path) -> bytes:
+    buffer = io.BytesIO()
+    torch.save({"state_dict": Payload(marker)}, buffer)
+    return buffer.getvalue()
+
+
+CHECKPOINTS: dict[str, Callable[[Path], bytes]] = {
+    "a pickle": lambda m: pickle.dumps(Payload(m)),
+    "a sealed pickle": lambda m: sealed(legacy(m)),
+    "a sealed archive with a payload": lambda m: sealed(module_of_code(m)),
+    "a sealed archive by hand": lambda m: sealed(zipped(m)),
+    "an archive without a seal": lambda m: module_of_code(m),
+    "nothing": lambda m: b"",
+    "less than a seal": lambda m: b"PK",
+}
+
+
+@pytest.mark.parametrize("attack", CHECKPOINTS.values(), ids=CHECKPOINTS)
+def test_a_checkpoint_that_attacks_is_refused_in_a_line(
+    tmp_path: Path, attack: Callable[[Path], bytes]
+) -> None:
+    path, marker = tmp_path / "last.ckpt", tmp_path / "executed"
+    path.write_bytes(attack(marker))
+    with pytest.raises(UserError, match=r"last\.ckpt is (damaged|no checkpoint)") as refused:
+        AtomicCheckpointIO().load_checkpoint(path, weights_only=False)  # which is not obeyed
+    assert "\n" not in str(refused.value)
+    assert everything(tmp_path) == {"last.ckpt"}
+
+
+CALL = {"_target_": "subprocess.call", "_args_": [["touch", "executed"]]}
+CONFIGS: dict[str, tuple[Any, str]] = {
+    "callbacks of Hydra": ({"hydra": {"callbacks": {"x": CALL}}}, "hydra"),
+    "a launcher of Hydra": ({"hydra": {"launcher": CALL}}, "hydra"),
+    "logging with a factory": ({"hydra": {"job_logging": {"()": "os.system"}}}, "hydra"),
+    "files beside ours": ({"defaults": ["/../../../tmp/evil@hydra.callbacks"]}, "defaults"),
+    "files beside ours, deeper": ({"data": {"defaults": ["/../evil"]}}, "data.defaults"),
+    "_target_": ({"model": CALL}, "model._target_"),
+    "_target_ in a list": ({"data": {"columns": [CALL]}}, "data.columns.0._target_"),
+    "the environment": ({"data": {"dir": "${oc.env:HOME}"}}, "data.dir = "),
+    "a list": (["x"], "no configuration"),
+}
+
+
+@pytest.mark.parametrize(("content", "line"), CONFIGS.values(), ids=CONFIGS)
+def test_a_configuration_that_gives_orders_is_refused(
+    tmp_path: Path, content: Any, line: str
+) -> None:
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(UserError, match=r"config\.yaml") as refused:
+        training_config(tmp_path)
+    assert line in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("data: !!python/object/apply:os.system [touch executed]", "cannot be read"),
+        ("a: &a [x]\n" + "\n".join(f"b{n}: [*a, *a]" for n in range(9)), "refers to itself"),
+        ("data: {x: '" + "x" * (2 << 20) + "'}", "more than"),
+        ("data: " + "[" * 5_000, "levels deep"),
+        ("data: \x00", "cannot be read"),
+    ],
+    ids=["python object", "billion laughs", "endless", "deep", "NUL"],
+)
+def test_yaml_that_does_more_than_say_is_refused(tmp_path: Path, text: str, line: str) -> None:
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(UserError, match=line):
+        training_config(tmp_path)
+    assert everything(tmp_path) == {"config.yaml"}
+
+
+@pytest.mark.parametrize(
+    "name", ["../words", "words\n--index-url=http://x", "words @ file:///tmp/x", "-r x", ""]
+)
+def test_a_package_is_a_name_and_no_more(name: str) -> None:
+    keys = {"kind": "pypi", "version": "1", "sha256": "0" * 64, "name": name}
+    assert any("data.name" in line for line in check_data(keys))
+
+
+def test_an_honest_bundle_is_loaded(saved: Path, tokenizers: Tokenizers) -> None:
+    """Else all of the above would be refused for another reason."""
+    loaded = bundle.load(saved / "bundle")
+    assert loaded.tokenizers.source.sha256 == tokenizers.source.sha256
+    configure(saved / "bundle", extra=nested(10))
+    weights(saved / "bundle", lambda t: t["output.bias"].fill_(1.0))
+    assert bundle.load(saved / "bundle").model.output.bias.tolist()[0] == 1.0

@@ -1,0 +1,224 @@
+"""What a run refuses before its first step: somebody else's folder, settings, text or disk."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from torch import nn
+
+from translate.errors import UserError
+from translate.training import provenance
+from translate.training.disk import CHECKPOINTS, SLACK, check_room
+from translate.training.finite import StopWhenNotFinite
+from translate.training.lock import locked
+from translate.training.run import _refuse_other_configuration, train
+from translate.training.settings import MAY_CHANGE
+
+Config = Callable[..., dict[str, Any]]
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from translate.training.lock import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Any:
+    """Another process that trains in the folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "run")], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_folder_in_use_is_refused_until_its_process_dies(
+    holder: Any, tmp_path: Path, config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = tmp_path / "run"
+    who = f"process {holder.pid} on {socket.gethostname()}"
+    with pytest.raises(UserError, match=f"is being trained by {who}: .*another folder with run="):
+        train(config(), run)
+    assert [path.name for path in run.iterdir()] == [".lock"]
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with caplog.at_level(logging.WARNING), locked(run):
+        assert f"from {who}, which has died" in caplog.text
+        assert json.loads((run / ".lock").read_text())["pid"] == os.getpid()
+    assert (run / ".lock").read_bytes() == b""
+
+
+def test_the_lock_of_another_host_is_not_taken_over(tmp_path: Path) -> None:
+    (tmp_path / ".lock").write_text('{"host": "elsewhere", "pid": 7}')
+    with (
+        pytest.raises(UserError, match=r"by process 7 on elsewhere.* remove .*\.lock"),
+        locked(tmp_path),
+    ):
+        pass
+    (tmp_path / ".lock").write_text('{"host": "elsew')  # its writer died at it
+    with locked(tmp_path):
+        pass
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(
+    tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **keywords: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    settings = config()
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(UserError, match=r"run cannot be written to \(Permission denied\).*run="):
+        train(settings, tmp_path / "run")
+
+
+def leaves(node: Mapping[str, Any], prefix: str = "") -> list[str]:
+    found = []
+    for key, value in node.items():
+        nested = isinstance(value, Mapping)
+        found += leaves(value, f"{prefix}{key}.") if nested else [f"{prefix}{key}"]
+    return found
+
+
+def changed(config: dict[str, Any], place: str) -> dict[str, Any]:
+    copy: dict[str, Any] = json.loads(json.dumps(config))
+    *path, key = place.split(".")
+    node = copy
+    for step in path:
+        node = node[step]
+    node[key] = "something else"
+    return copy
+
+
+def test_each_key_that_differs_is_refused_by_name_but_for_those_that_may(
+    tmp_path: Path, config: Config
+) -> None:
+    before = config()
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(before))
+    _refuse_other_configuration(before, tmp_path)
+    places = leaves(before)
+    assert len(places) > 80
+    free = {"cache", "data.workers"} | {f"trainer.{key}" for key in MAY_CHANGE}
+    for place in places:
+        now = changed(before, place)
+        if place in free:
+            _refuse_other_configuration(now, tmp_path)
+            continue
+        with pytest.raises(UserError, match=rf"{place}: .* → 'something else'"):
+            _refuse_other_configuration(now, tmp_path)
+
+
+def test_a_run_that_lost_its_configuration_says_so(tmp_path: Path, config: Config) -> None:
+    for content in (None, b"\xff", b"[1]", b"a: ["):
+        if content is not None:
+            (tmp_path / "config.yaml").write_bytes(content)
+        with pytest.raises(UserError, match=r"config\.yaml cannot be read.*put it back"):
+            _refuse_other_configuration(config(), tmp_path)
+
+
+def test_a_run_goes_on_only_with_its_own_text_and_from_a_whole_checkpoint(
+    tmp_path: Path, config: Config
+) -> None:
+    run = tmp_path / "run"
+    train(config("trainer.max_steps=1"), run)
+    last = run / "checkpoints" / "last.ckpt"
+    whole = bytearray(last.read_bytes())
+    last.write_bytes(whole[:-100])
+    with pytest.raises(UserError, match=r"last\.ckpt is damaged.*rename .*best\.ckpt") as refused:
+        train(config("trainer.max_steps=2"), run)
+    assert "\n" not in str(refused.value)
+    shutil.copy(run / "checkpoints" / "best.ckpt", last)  # as it says
+    train(config("trainer.max_steps=2"), run)
+    record = provenance.read(run)
+    provenance.write(run, corpus={**record["corpus"], "target tokenizer": "another"})
+    with pytest.raises(UserError, match=r"other text \(different: target tokenizer\)"):
+        train(config("trainer.max_steps=3"), run)
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1000, 1000))
+
+
+def test_a_disk_too_small_for_the_checkpoints_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights, free = 4_000_000, 0
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+    needed = CHECKPOINTS * 4 * weights + 2 * weights + SLACK
+    free = needed
+    check_room(tmp_path, Model(), averaged=True)
+    free = needed - 1
+    with pytest.raises(UserError, match=r"has 123 MB free, but .* need 123 MB: make room"):
+        check_room(tmp_path, Model(), averaged=True)
+    check_room(tmp_path, Model(), averaged=False)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "last.ckpt").write_bytes(b"12")  # will make way
+    check_room(tmp_path, Model(), averaged=True)
+
+
+def test_a_full_disk_is_told_before_the_first_step(
+    tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10_000_000))
+    with pytest.raises(UserError, match="has 10 MB free"):
+        train(config(), tmp_path / "run")
+    assert not (tmp_path / "run" / "metrics.csv").exists()
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def steps(guard: StopWhenNotFinite, losses: list[float], device: str) -> None:
+    trainer = SimpleNamespace(accumulate_grad_batches=1)
+    module = SimpleNamespace(device=torch.device(device))
+    for index, loss in enumerate(losses):
+        batch = SimpleNamespace(ids=torch.tensor([index, 100 + index]))
+        guard.on_train_batch_end(
+            trainer, module, {"loss": torch.tensor(loss)}, batch, index  # type: ignore[arg-type]
+        )  # fmt: skip
+
+
+def test_a_loss_on_a_gpu_is_looked_at_now_and_then_and_before_each_save(tmp_path: Path) -> None:
+    """There each look waits for all the work that was given out."""
+    guard = StopWhenNotFinite(tmp_path, every=4)
+    steps(guard, [1.0, float("inf"), 2.0], "cuda")
+    with pytest.raises(UserError, match=r"the loss is inf at step 1 \(its training pairs: .*json"):
+        guard.on_save_checkpoint(None, Model(), {})  # type: ignore[arg-type]
+    record = json.loads((tmp_path / "not_finite.json").read_text())
+    assert record == {"step": 1, "loss": "inf", "pairs": [1, 101]}
+    guard = StopWhenNotFinite(tmp_path, every=3)
+    with pytest.raises(UserError, match="the loss is nan at step 0"):
+        steps(guard, [float("nan"), 1.0, 1.0], "cuda")
+    steps(StopWhenNotFinite(tmp_path, every=3), [1.0] * 9, "cuda")
+
+
+def test_weights_that_are_no_numbers_are_never_saved(tmp_path: Path) -> None:
+    model = Model()
+    guard = StopWhenNotFinite(tmp_path, every=1)
+    guard.on_save_checkpoint(None, model, {})  # type: ignore[arg-type]
+    with torch.no_grad():
+        model.weight[3, 3] = float("nan")
+    with pytest.raises(UserError, match="the weights weight are not finite after step 5"):
+        guard.on_save_checkpoint(SimpleNamespace(global_step=5), model, {})  # type: ignore[arg-type]

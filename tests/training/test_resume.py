@@ -1,0 +1,228 @@
+"""A run in many parts is the run in one: losses, scores and weights, bit for bit."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from translate.training import provenance
+from translate.training.checkpoint import AtomicCheckpointIO
+from translate.training.dev_translations import DevTranslations
+from translate.training.module import TranslationTask
+from translate.training.run import Interrupted, train
+
+Config = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def losses(monkeypatch: pytest.MonkeyPatch) -> dict[int, set[str]]:
+    """Step → every loss this process has seen at it, to the last bit."""
+    seen: dict[int, set[str]] = {}
+    original = TranslationTask.training_step
+
+    def training_step(self: TranslationTask, batch: Any, batch_idx: int) -> Any:
+        loss = original(self, batch, batch_idx)
+        rate = self.trainer.optimizers[0].param_groups[0]["lr"]
+        ids = hash(tuple(batch.ids.tolist()))
+        seen.setdefault(batch_idx, set()).add(f"{loss.item().hex()} {rate.hex()} {ids}")
+        return loss
+
+    monkeypatch.setattr(TranslationTask, "training_step", training_step)
+    return seen
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
+        read = list(csv.DictReader(file))
+    return [{k: v for k, v in row.items() if k != "tokens_per_second"} for row in read]
+
+
+def assert_same(broken: Path, whole: Path) -> None:
+    """All that two finished runs leave is the same, but for speeds and times."""
+    assert provenance.read(broken)["steps"] == provenance.read(whole)["steps"]
+    assert provenance.read(broken)["dev_bleu"] == provenance.read(whole)["dev_bleu"]
+    wanted = ("step", "train/loss", "dev/loss", "dev/bleu")
+    for one, other in zip(figures(broken, wanted), figures(whole, wanted), strict=True):
+        assert one == other
+    for name in ("last", "best"):
+        saved, expected = (
+            AtomicCheckpointIO().load_checkpoint(run / "checkpoints" / f"{name}.ckpt")
+            for run in (broken, whole)
+        )
+        assert saved["global_step"] == expected["global_step"], name
+        for part in ("state_dict", "current_model_state"):
+            for key, tensor in expected.get(part, {}).items():
+                assert torch.equal(saved[part][key], tensor), (name, part, key)
+    saved, expected = (load_file(run / "bundle" / "model.safetensors") for run in (broken, whole))
+    assert all(torch.equal(saved[key], expected[key]) for key in expected)
+    cards = [json.loads((run / "bundle" / "config.json").read_text()) for run in (broken, whole)]
+    assert cards[0]["extra"] == cards[1]["extra"]
+
+
+def figures(run: Path, names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return sorted(
+        {values for row in rows(run) if any((values := tuple(row.get(n, "") for n in names))[1:])}
+    )
+
+
+def stop_in(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, when: Callable[..., bool]
+) -> None:
+    """The process signals itself while it does what `name` does."""
+    original = getattr(owner, name)
+
+    def signalled(self: Any, *arguments: Any) -> Any:
+        if when(self, *arguments):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(owner, name, signalled)
+
+
+def test_a_signal_in_a_validation_waits_for_its_end_and_no_longer(
+    config: Config, tmp_path: Path, losses: dict[int, set[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    train(config(), whole)
+    with monkeypatch.context() as patch:
+        stop_in(patch, DevTranslations, "_translate", lambda *_: True)
+        with pytest.raises(Interrupted, match="all is saved") as stopped:
+            train(config(), broken)
+    assert stopped.value.exit_code == 143
+    saved = AtomicCheckpointIO().load_checkpoint(broken / "checkpoints" / "last.ckpt")
+    assert saved["global_step"] == 6
+    assert [row["dev/bleu"] for row in rows(broken) if row["dev/bleu"]] != []
+    train(config(), broken)
+    assert_same(broken, whole)
+    assert {len(found) for found in losses.values()} == {1}
+
+
+def test_a_signal_between_validations_adds_none(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_in(monkeypatch, TranslationTask, "training_step", lambda task, batch, step: step == 2)
+    with pytest.raises(Interrupted):
+        train(config(), tmp_path / "run")
+    assert not any(row.get("dev/bleu") for row in rows(tmp_path / "run"))
+    assert not (tmp_path / "run" / "bundle").exists()
+
+
+def test_a_signal_to_all_processes_leaves_the_workers_their_last_batch(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in a terminal and a cluster's SIGTERM reach the workers too."""
+    run = tmp_path / "run"
+
+    def signalled(task: TranslationTask, batch: Any, step: int) -> bool:
+        if step == 2:
+            os.killpg(0, signal.SIGINT)
+        return False
+
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        stop_in(monkeypatch, TranslationTask, "training_step", signalled)
+        try:
+            train(config("data.workers=2"), run)
+        except Interrupted as stopped:
+            os._exit(stopped.exit_code)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+    saved = AtomicCheckpointIO().load_checkpoint(run / "checkpoints" / "last.ckpt")
+    assert saved["global_step"] == 3
+
+
+def killed_at_random(config: dict[str, Any], run: Path, *, seconds: float) -> bool:
+    """Train in a child of this process and kill -9 it after so long; whether it had finished."""
+    child = os.fork()
+    if child == 0:
+        try:
+            train(config, run)
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            assert os.waitstatus_to_exitcode(status) == 0
+            return True
+        time.sleep(0.005)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return False
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_two_hundred_kills_lose_no_checkpoint_and_change_no_bit(
+    config: Config, tmp_path: Path
+) -> None:
+    from random import Random
+
+    random, kills, runs, found = Random(9), 0, 0, 0
+    settings = config("trainer.max_steps=120", "trainer.save_every=4", "trainer.validate_every=10")
+    whole = tmp_path / "whole"
+    start = time.monotonic()
+    train(settings, whole)
+    longest = time.monotonic() - start
+    while kills < int(os.environ.get("SOAK_KILLS", "200")):
+        run, reached = tmp_path / f"run{runs}", 0
+        while not killed_at_random(settings, run, seconds=random.uniform(0.2, longest / 2)):
+            kills += 1
+            last = run / "checkpoints" / "last.ckpt"
+            if reached or last.exists():
+                step = AtomicCheckpointIO().load_checkpoint(last)["global_step"]
+                assert step >= reached
+                reached, found = step, found + 1
+        assert_same(run, whole)
+        runs += 1
+    record(f"kill -9 at random: {kills} kills, {found} checkpoints found whole, {runs} runs equal")
+
+
+def record(line: str) -> None:
+    with Path(os.environ.get("SOAK_FIGURES", os.devnull)).open("a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("model", ["transformer", "rnn"])
+def test_stopped_at_every_step_of_three_epochs(
+    config: Config, tmp_path: Path, losses: dict[int, set[str]], model: str, workers: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """One run, stopped after each of its steps in turn, against one that never stopped."""
+    options = ["trainer.max_epochs=3", "trainer.max_steps=null", f"data.workers={workers}"]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    train(config(*options, model=model), whole)
+    total = len(losses)
+    assert total == provenance.read(whole)["steps"]
+    for step in range(total - 1):
+        with monkeypatch.context() as patch:
+            stop_in(
+                patch,
+                TranslationTask,
+                "training_step",
+                lambda task, batch, index, step=step: index == step,
+            )
+            with pytest.raises(Interrupted):
+                train(config(*options, model=model), broken)
+    train(config(*options, model=model), broken)
+    assert {len(found) for found in losses.values()} == {1}
+    assert_same(broken, whole)
+    record(f"stopped after each of {total} steps, {model}, {workers} workers: 0 losses differ")

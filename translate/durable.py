@@ -1,0 +1,47 @@
+"""Files that a crash cannot tear: a reader meets the whole old one or the whole new one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+TEMPORARY = ".tmp"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, and to read back; when the block has ended well, it is `path`.
+
+    Raises:
+        OSError: `path` is what it was, unless the folder alone could not be synced at the end.
+    """
+    temporary = path.with_name(path.name + TEMPORARY)  # same folder: the rename stays atomic
+    try:
+        with temporary.open("w+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):  # what cannot be removed now is removed at the next start
+            temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Delete what a killed process was writing."""
+    for path in folder.glob(f"*{TEMPORARY}"):
+        path.unlink()

@@ -1,0 +1,42 @@
+"""Whether the checkpoints to come fit on the disk, asked before the first step."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from torch import nn
+
+from translate.errors import UserError
+
+MOMENTS = 2  # AdamW keeps two numbers a parameter
+CHECKPOINTS = 3  # last, best, and the one that is being written
+BUNDLES = 2  # the best, and the one that will replace it
+SLACK = 64 << 20  # bytes: logs, pictures, metrics, names
+
+
+def check_room(run: Path, model: nn.Module, *, averaged: bool) -> None:
+    """Refuse a run that would end with a full disk.
+
+    Raises:
+        UserError: names what is needed and what there is.
+    """
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    checkpoint = weights * (1 + MOMENTS + averaged)
+    needed = CHECKPOINTS * checkpoint + BUNDLES * weights + SLACK - _written(run)
+    free = shutil.disk_usage(run).free
+    if free < needed:
+        raise UserError(
+            f"{run} has {_size(free)} free, but checkpoints and bundle need {_size(needed)}: make "
+            "room, choose another folder with run=, or a smaller model"
+        )
+
+
+def _written(run: Path) -> int:
+    """Bytes of an earlier part of the run, which will be replaced."""
+    files = (path for name in ("checkpoints", "bundle") for path in (run / name).glob("*"))
+    return sum(path.stat().st_size for path in files)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

@@ -1,0 +1,112 @@
+"""checkpoints/last.ckpt: what a run goes on from, and when it ends."""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.trainer.states import TrainerFn
+
+log = logging.getLogger(__name__)
+
+
+class LastCheckpoint(Checkpoint):
+    """Saves every so many steps, after each validation, and where training ends.
+
+    It ends at the last step, out of time, out of patience or at a signal. Ctrl-C and SIGTERM make
+    the present step the last; a second one does not wait. A validation is part of its step: where
+    one is due, the step is saved after it and not before, so that going on neither skips nor
+    repeats it. What is saved is not yet the averaged weights, which take the place of the trained
+    ones later.
+
+    Must come last in the list of callbacks: early stopping wants to stop before, and what others
+    know of the best model so far is saved too.
+
+    Args:
+        validate_every, save_every: optimizer steps.
+        max_minutes: of this call; a run that goes on gets as many again.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        save_every: int,
+        validate_every: int,
+        total_steps: int,
+        max_minutes: float | None,
+    ) -> None:
+        self.path, self.save_every, self.validate_every = path, save_every, validate_every
+        self.total_steps = total_steps
+        self.seconds = math.inf if max_minutes is None else 60 * max_minutes
+        self.deadline = math.inf
+        self.signal: int | None = None
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+        def note(number: int, frame: FrameType | None) -> None:
+            self.signal = number
+            log.warning("stopping after this step (once more: at once)")
+            for each, handler in found.items():
+                signal.signal(each, handler)
+
+        for number in found:
+            signal.signal(number, note)
+        self.deadline = time.monotonic() + self.seconds
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any
+    ) -> None:
+        if (args[-1] + 1) % trainer.accumulate_grad_batches:
+            return
+        step = trainer.global_step
+        ended = step >= self.total_steps or time.monotonic() >= self.deadline
+        due = step % self.validate_every == 0
+        if self._together(ended or self.signal is not None, trainer):
+            if self._together(ended, trainer):
+                trainer.should_stop = True  # after one more validation, if none is due
+            elif not due:
+                trainer.should_stop = True
+                trainer.limit_val_batches = 0  # Lightning validates wherever it stops
+        if trainer.should_stop or (step % self.save_every == 0 and not due):
+            trainer.save_checkpoint(self.path)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.state.fn != TrainerFn.FITTING:  # a validation after it has averaged weights
+            return
+        if self._together(self.signal is not None, trainer):
+            trainer.should_stop = True
+        with _as_after_the_batch(trainer):
+            trainer.save_checkpoint(self.path)
+
+    @staticmethod
+    def _together(decision: bool, trainer: L.Trainer) -> bool:
+        """All processes stop where one does."""
+        return bool(trainer.strategy.reduce_boolean_decision(decision, all=False))
+
+
+@contextmanager
+def _as_after_the_batch(trainer: L.Trainer) -> Iterator[None]:
+    """Let Lightning count as it does before a validation.
+
+    From such a state it goes on with the next batch; from one after a validation it asks whether
+    one is due now, which another max_steps can change, and else counts the step twice.
+    """
+    progress = trainer.fit_loop.epoch_loop.batch_progress
+    for count in (progress.total, progress.current):
+        count.completed -= 1
+    try:
+        yield
+    finally:
+        for count in (progress.total, progress.current):
+            count.completed += 1
