@@ -37,6 +37,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "tied_embeddings": "all", "dropout": 0.1, "attention_dropout": 0.1,
         "feed_forward_dropout": 0.1,
     },
+    "convolutional": {
+        "family": "convolutional", "embedding_size": 8, "hidden_size": 8, "encoder_layers": 2,
+        "decoder_layers": 2, "encoder_width": 3, "decoder_width": 3, "max_positions": 64,
+        "tied_embeddings": "all", "dropout": 0.1,
+    },
 }  # fmt: skip
 
 

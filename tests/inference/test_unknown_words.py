@@ -14,6 +14,7 @@ from translate.errors import UserError
 from translate.inference.translator import Translator
 from translate.inference.unknown_words import UnknownWords, word_spans
 from translate.search import Hypothesis
+from translate.search.rules import NO_RULES
 from translate.vocabulary import UNK
 
 SENTENCES = [
@@ -155,7 +156,9 @@ class Unknowing:
     def __init__(self) -> None:
         self.asked: list[bool] = []
 
-    def __call__(self, model, source, source_mask, *, need_alignment=False):
+    rules = NO_RULES
+
+    def __call__(self, model, source, source_mask, *, demands=None, need_alignment=False):
         self.asked.append(need_alignment)
         found = []
         for length in source_mask.sum(1).tolist():

@@ -204,6 +204,19 @@ def test_select_continues_the_hypotheses_it_names(name: str, data: st.DataObject
             state, prefixes, alive = state.keep(kept), prefixes[kept], alive[kept]
 
 
+def test_a_sentence_kept_twice_goes_on_twice(model: Seq2Seq) -> None:
+    source, source_mask = sentences(5, 3)
+    target, target_mask = sentences(3, 3, 3, seed=1)
+    twice = torch.tensor([1, 0, 1])
+    state = model.start(model.encode(source, source_mask)).keep(twice)
+    memory = model.encode(source[twice], source_mask[twice])
+    expected = model.decode(target, target_mask, memory).hidden
+    for t in range(3):
+        step = model.decode_step(target[:, t], state)
+        state = step.state
+        torch.testing.assert_close(step.hidden, expected[:, t], **EXACT)
+
+
 def test_alignment_rows_sum_to_one_and_padding_gets_nothing(
     request: pytest.FixtureRequest, model: Seq2Seq
 ) -> None:

@@ -8,22 +8,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from slow_twins import PENALTIES, batch, limit, rescored, slow_beam, uncovered
 
-from translate.attention.masks import padding_mask
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
 from translate.search import BeamSearch, GreedySearch, Hypothesis
 from translate.vocabulary import BOS, EOS, PAD
 
 Models = Callable[..., Seq2Seq]
-PENALTIES = {
-    "none": lambda length: 1,
-    "average": lambda length: length,
-    "gnmt": lambda length: ((5 + length) / 6) ** 0.8,
-}
-
-
 GREEDY = GreedySearch(max_length_ratio=0.5, max_length_offset=8)
 
 
@@ -34,97 +26,6 @@ def beam(
         beam_size=size, length_penalty=penalty, alpha=0.8, coverage_penalty=beta, n_best=n_best,
         max_length_ratio=0.5, max_length_offset=offset,
     )  # fmt: skip
-
-
-def batch(*sentences: list[int]) -> tuple[Tensor, Tensor]:
-    """Sentences with their </s>, padded with ids that would change the answer if they were read."""
-    lengths = torch.tensor([len(ids) + 1 for ids in sentences])
-    mask = padding_mask(lengths, int(lengths.max()))
-    source = torch.full(mask.shape, 3)
-    source[mask] = torch.tensor([i for ids in sentences for i in [*ids, EOS]])
-    return source, mask
-
-
-def limit(ids: list[int], offset: int = 8) -> int:
-    return int(0.5 * len(ids) + offset)
-
-
-def next_log_probs(model: Seq2Seq, source: list[int], prefix: tuple[int, ...]) -> list[float]:
-    """The distribution after a prefix, by teacher forcing from the start."""
-    target = torch.tensor([[BOS, *prefix]])
-    memory = model.encode(*batch(source))
-    hidden = model.decode(target, torch.ones_like(target, dtype=torch.bool), memory).hidden
-    return model.project(hidden[0, -1]).log_softmax(-1).tolist()
-
-
-def rescored(model: Seq2Seq, source: list[int], tokens: tuple[int, ...]) -> list[float]:
-    """The log-probability of each token of a translation and of its </s>."""
-    answers = [*tokens, EOS]
-    return [next_log_probs(model, source, tokens[:t])[a] for t, a in enumerate(answers)]
-
-
-def uncovered(model: Seq2Seq, source: list[int], tokens: tuple[int, ...]) -> float:
-    """Σ_i log(min(Σ_j p_ij, 1)) over the source words, from the weights of teacher forcing."""
-    target = torch.tensor([[BOS, *tokens]])
-    memory, mask = model.encode(*batch(source)), torch.ones_like(target, dtype=torch.bool)
-    alignment = model.decode(target, mask, memory, need_alignment=True).alignment
-    assert alignment is not None
-    _, layers, heads, length, _ = alignment.shape
-    total = 0.0
-    for i in range(len(source)):  # </s> follows them
-        given = 0.0
-        for j in range(length):
-            given += sum(
-                float(alignment[0, layer, head, j, i])
-                for layer in range(layers)
-                for head in range(heads)
-            ) / (layers * heads)
-        total += math.log(min(given, 1.0))
-    return total
-
-
-def slow_beam(
-    model: Seq2Seq,
-    source: list[int],
-    size: int,
-    penalty: str,
-    n_best: int,
-    offset: int,
-    beta: float = 0.0,
-) -> tuple[list[tuple[tuple[int, ...], float]], int]:
-    """The twin: one sentence, Python lists, the whole prefix at each step, no early stopping.
-
-    Also says after how many steps nothing could change any more.
-    """
-    hypotheses: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
-    finished: list[tuple[tuple[int, ...], float]] = []
-    most, steps = limit(source, offset), 0
-    for length in range(most + 1):
-        steps += not settled(hypotheses, finished[:n_best], PENALTIES[penalty](most + 1), n_best)
-        extensions = [
-            ((*tokens, token), total + log_prob)
-            for tokens, total in hypotheses
-            for token, log_prob in enumerate(next_log_probs(model, source, tokens))
-            if token not in (PAD, BOS) and (token == EOS or length < most)
-        ]
-        extensions.sort(key=lambda extension: -extension[1])
-        hypotheses = []
-        for tokens, total in extensions[: size - len(finished)]:
-            if tokens[-1] == EOS:
-                score = total / PENALTIES[penalty](length + 1)
-                if beta:
-                    score += beta * uncovered(model, source, tokens[:-1])
-                finished.append((tokens[:-1], score))
-            else:
-                hypotheses.append((tokens, total))
-        finished.sort(key=lambda found: -found[1])
-    return finished[:n_best], steps
-
-
-def settled(hypotheses, kept, longest_penalty: float, n_best: int) -> bool:
-    """Whether no open hypothesis can enter the n best, at the best still possible for each."""
-    bounds = [total / longest_penalty for _, total in hypotheses]
-    return len(kept) == n_best and all(bound <= kept[-1][1] for bound in bounds)
 
 
 def same(found: list[Hypothesis], expected: list[tuple[tuple[int, ...], float]]) -> None:

@@ -7,11 +7,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from translate.search.demand import Demand, length_limits
 from translate.search.scoring import (
     PENALTIES,
     best_next,
     coverage_penalty,
-    length_limits,
+    next_log_probs,
     top_k,
 )
 from translate.vocabulary import BOS, EOS, PAD
@@ -29,24 +30,40 @@ def test_top_k_is_topk(width: int, count: int, seed: int) -> None:
 
 def test_probabilities_are_of_the_whole_vocabulary_in_float32_at_least() -> None:
     logits = torch.randn(2, 9, dtype=torch.bfloat16)
-    best, tokens = best_next(logits, 9, ending=torch.tensor([False, False]))
-    assert best.dtype == torch.float32
-    expected = logits.float().log_softmax(1).gather(1, tokens)
-    torch.testing.assert_close(best[:, :7], expected[:, :7])
-    assert best[:, 7:].eq(-math.inf).all()  # <pad> and <s>
-    assert {PAD, BOS}.isdisjoint(tokens[:, :7].flatten().tolist())
+    found = next_log_probs(logits)
+    assert found.dtype == torch.float32
+    words = [i for i in range(9) if i not in (PAD, BOS)]
+    torch.testing.assert_close(found[:, words], logits.float().log_softmax(1)[:, words])
+    assert found[:, [PAD, BOS]].eq(-math.inf).all()
+
+
+def test_the_best_are_chosen_by_rank_and_told_with_their_own_probability() -> None:
+    log_probs = next_log_probs(torch.randn(2, 9))
+    ranks = log_probs.where(torch.arange(9) % 2 == 0, log_probs - 5)
+    found = best_next(log_probs, ranks, 3, ending=torch.tensor([False, False]))
+    assert torch.equal(found.tokens, ranks.topk(3).indices)
+    assert torch.equal(found.ranks, ranks.topk(3).values)
+    assert torch.equal(found.log_probs, log_probs.gather(1, found.tokens))
 
 
 def test_a_row_at_its_end_can_only_end() -> None:
-    logits = torch.randn(2, 9, dtype=torch.float64)
-    best, tokens = best_next(logits, 3, ending=torch.tensor([False, True]))
-    assert tokens[1, 0] == EOS
-    assert best[1].tolist() == [logits[1].log_softmax(0)[EOS].item(), -math.inf, -math.inf]
-    assert best[0].isfinite().all()
+    log_probs = next_log_probs(torch.randn(3, 9, dtype=torch.float64))
+    ranks = log_probs.clone()
+    ranks[2] = -math.inf  # rules have left nothing
+    found = best_next(log_probs, ranks, 3, ending=torch.tensor([False, True, False]))
+    for row in (1, 2):
+        assert found.tokens[row, 0] == EOS
+        assert found.ranks[row].tolist() == [log_probs[row, EOS].item(), -math.inf, -math.inf]
+    assert found.ranks[0].isfinite().all()
 
 
 def test_limits_count_pieces_without_the_end_of_sentence() -> None:
     assert length_limits([4, 1], ratio=1.5, offset=2) == [6, 2]
+
+
+def test_what_is_demanded_raises_a_limit() -> None:
+    demands = [Demand(), Demand(prefix=(4, 5), phrases=((6, 7), (6, 7), (8,)))]
+    assert length_limits([4, 1], ratio=1.5, offset=2, demands=demands) == [6, 5]
 
 
 def test_coverage_penalty_is_equation_14_over_the_words() -> None:

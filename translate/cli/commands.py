@@ -38,14 +38,23 @@ COMMANDS = {
         Command(
             "text",
             "translate sentences, a file or standard input",
-            verbatim=("run", "input", "output", "dictionary"),
+            verbatim=(
+                "run",
+                "ensemble",
+                "input",
+                "output",
+                "dictionary",
+                "prefix",
+                "prefixes",
+                "constraints",
+            ),
             sentences=True,
             stored=True,
         ),
         Command(
             "evaluate",
             "BLEU, chrF and TER on a split or on files",
-            verbatim=("run", "input", "reference", "output", "dictionary"),
+            verbatim=("run", "ensemble", "input", "reference", "output", "dictionary"),
             stored=True,
         ),
         Command(
@@ -70,7 +79,7 @@ COMMANDS = {
         Command(
             "score",
             "log-probability and perplexity of given translations",
-            verbatim=("run", "input", "reference", "output"),
+            verbatim=("run", "ensemble", "input", "reference", "output"),
             stored=True,
         ),
         Command("models", "list what can be chosen, a line each"),

@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
+from typing import Literal
 
 from pydantic import PositiveInt
 
@@ -28,11 +29,13 @@ evaluation/<split>.hyp and evaluation/<split>.json of the run.
 
 Keys:
   run            the folder of the run (required)
+  ensemble       further runs, separated by commas, whose probabilities are averaged with its own
   data.split     test or dev; default test
   input          source sentences of your own, a line each, with
   reference      their translations, a line each
   output         the folder of the two files; default: evaluation/ in the run
   search         how to search; default: as stored in the run
+  mbr            chrf or bleu: of search.n_best translations, the one most like all of them
   replace_unknown  true: in place of each <unk>, the source word it attends to most
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
@@ -73,11 +76,12 @@ def run(
     device: Device,
     tokens_per_batch: PositiveInt,
     replace_unknown: bool,
+    mbr: Literal["chrf", "bleu"] | None,
 ) -> None:
     """Translate a test set and print its figures."""
     from rich.console import Console
 
-    from translate.cli.stored import load_bundle, translator, unknown_words
+    from translate.cli.stored import load_runs, translator, unknown_words
     from translate.data.progress import progress
     from translate.evaluation.report import render
     from translate.evaluation.run import evaluate_split
@@ -91,10 +95,10 @@ def run(
     else:
         split = data["split"]
         sources, references = _split_of_run(folder, data, tokenizer, Path(cache))
-    bundle = load_bundle(str(folder))
+    bundle = load_runs(job.verbatim)
     model = translator(
         bundle, search=search, device=device,
-        tokens_per_batch=tokens_per_batch, unknown_words=replacing,
+        tokens_per_batch=tokens_per_batch, unknown_words=replacing, mbr=mbr,
     )  # fmt: skip
     with progress("translating", total=len(sources)) as advance:
         report = evaluate_split(
@@ -104,7 +108,13 @@ def run(
             folder=Path(job.verbatim.get("output", folder / "evaluation")),
             split=split,
             command=shlex.join(["translate", *sys.argv[1:]]),
-            decoding={**search, "replace_unknown": replace_unknown, "dictionary": dictionary},
+            decoding={
+                **search,
+                "replace_unknown": replace_unknown,
+                "dictionary": dictionary,
+                "mbr": mbr,
+                "ensemble": job.verbatim.get("ensemble"),
+            },
             model_sha256=_model_sha256(folder),
             progress=lambda done: advance(1),
         )

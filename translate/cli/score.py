@@ -13,6 +13,7 @@ from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
 from translate.cli.fields import Device
 from translate.errors import UserError
+from translate.vocabulary import EOS
 
 log = logging.getLogger(__name__)
 
@@ -23,15 +24,18 @@ translate score: log-probability and perplexity of given translations
 
 For each pair a line of log-probability, tokens and perplexity, separated by tabs. Logarithms are
 natural, tokens are the model's pieces with the end of the sentence, and perplexity is
-exp(-log-probability / tokens). The totals of all pairs go to standard error.
+exp(-log-probability / tokens). With tokens=true follow the pieces and the log-probability of each,
+separated by spaces, the end of the sentence last. The totals of all pairs go to standard error.
 
 Keys:
   run            the folder of the run (required)
+  ensemble       further runs, separated by commas, whose probabilities are averaged with its own
   input          source sentences, a line each (required; .gz too)
   reference      their translations, a line each (required)
   output         a file for the scores; default standard output
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, that are scored at once
+  tokens         true: every piece with its log-probability
 """
 
 
@@ -53,31 +57,36 @@ def job(job: Job) -> None:
     run(job, **job.config)
 
 
-def run(job: Job, *, device: Device, tokens_per_batch: PositiveInt) -> None:
+def run(job: Job, *, device: Device, tokens_per_batch: PositiveInt, tokens: bool) -> None:
     """Score every pair."""
     from translate.cli import streams
-    from translate.cli.stored import load_bundle, translator
+    from translate.cli.stored import load_runs, translator
 
-    source, reference = job.verbatim["input"], job.verbatim["reference"]
-    sources, references = streams.line_pairs(source, reference)
+    source = job.verbatim["input"]
+    sources, references = streams.line_pairs(source, job.verbatim["reference"])
     if not sources:
         raise UserError(f"{source} is empty: there is nothing to score")
-    bundle = load_bundle(job.verbatim["run"])
+    bundle = load_runs(job.verbatim)
     model = translator(
         bundle, search=bundle.config.search, device=device, tokens_per_batch=tokens_per_batch
     )
-    log_prob, tokens = 0.0, 0
+    log_prob, count = 0.0, 0
     with streams.lines_out(job.verbatim) as write:
-        for score in model.score(sources, references):
+        for reference, score in zip(references, model.score(sources, references), strict=True):
             surprise = perplexity(score.log_prob, score.tokens)
-            write(f"{score.log_prob:.6f}\t{score.tokens}\t{surprise:.4f}")
-            log_prob, tokens = log_prob + score.log_prob, tokens + score.tokens
+            columns = [f"{score.log_prob:.6f}", str(score.tokens), f"{surprise:.4f}"]
+            if tokens:
+                ids = [*bundle.tokenizers.target.encode(reference), EOS]
+                columns.append(" ".join(bundle.tokenizers.target.pieces(ids)))
+                columns.append(" ".join(f"{one:.6f}" for one in score.token_log_probs))
+            write("\t".join(columns))
+            log_prob, count = log_prob + score.log_prob, count + score.tokens
     log.info(
         "%d pairs, %d tokens, log-probability %.4f, perplexity %.4f",
         len(sources),
-        tokens,
+        count,
         log_prob,
-        perplexity(log_prob, tokens),
+        perplexity(log_prob, count),
     )
 
 

@@ -18,6 +18,7 @@ from translate.errors import UserError
 
 if TYPE_CHECKING:
     from translate.inference.bundle import Bundle
+    from translate.inference.minimum_bayes_risk import Utility
     from translate.inference.translator import Translator
     from translate.inference.unknown_words import UnknownWords
 
@@ -26,7 +27,7 @@ LARGEST, DEEPEST = 1 << 18, 16  # characters and levels of a config.yaml
 SPLITS = ("test", "dev")  # of a run's own corpus, that it can be judged on
 
 
-@lru_cache(maxsize=1)  # once for the configuration and every job of a sweep
+@lru_cache(maxsize=8)  # once for the configuration and every job of a sweep
 def load_bundle(run: str) -> Bundle:
     """The bundle of a run.
 
@@ -36,6 +37,20 @@ def load_bundle(run: str) -> Bundle:
     from translate.inference import bundle
 
     return bundle.load(bundle.find(run))
+
+
+def load_runs(verbatim: Mapping[str, str]) -> Bundle:
+    """The bundle of `run=`; of all together where `ensemble=` names further runs.
+
+    Raises:
+        UserError: a run cannot be read, or they do not fit together.
+    """
+    from translate.inference.ensemble import together
+
+    runs = [verbatim["run"], *filter(None, verbatim.get("ensemble", "").split(","))]
+    if len(runs) == 1:
+        return load_bundle(runs[0])
+    return together([(run, load_bundle(run)) for run in runs])
 
 
 def search_node(arguments: Arguments) -> dict[str, Any]:
@@ -57,6 +72,7 @@ def translator(
     search: Mapping[str, Any],
     device: str,
     unknown_words: UnknownWords | None = None,
+    mbr: Utility | None = None,
     **options: int,
 ) -> Translator:
     """A translator that searches as the composed configuration says."""
@@ -69,6 +85,7 @@ def translator(
         searches.build(**search),
         device=device,
         unknown_words=unknown_words,
+        mbr=mbr,
         **options,
     )
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from translate.cli.errors import UsageError
 from translate.data.text import one_line, read_lines
 from translate.errors import UserError
+
+if TYPE_CHECKING:
+    from translate.inference.wishes import Wish
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +39,31 @@ def lines_in(verbatim: Mapping[str, str], sentences: Sequence[str] = ()) -> Iter
     if sys.stdin.isatty():
         log.info("reading from the terminal, a sentence a line; Ctrl-D ends")
     return read_lines(sys.stdin.buffer)
+
+
+def wishes_in(verbatim: Mapping[str, str]) -> Wish | Iterator[Wish]:
+    """What `prefix=`, or the lines of `prefixes=` and `constraints=`, ask of each translation.
+
+    Raises:
+        UsageError: a prefix in two ways.
+    """
+    from translate.inference.wishes import Wish
+
+    if "prefix" in verbatim and "prefixes" in verbatim:
+        raise UsageError("prefix= and prefixes= at once: give one of the two")
+    prefix = verbatim.get("prefix", "")
+    if not {"prefixes", "constraints"} & set(verbatim):
+        return Wish(prefix)
+    prefixes = (
+        read_lines(verbatim["prefixes"]) if "prefixes" in verbatim else itertools.repeat(prefix)
+    )
+    if "constraints" not in verbatim:
+        return map(Wish, prefixes)
+    phrases = (line.split("\t") for line in read_lines(verbatim["constraints"]))
+    return (
+        Wish(prefix, tuple(filter(None, some)))
+        for prefix, some in zip(prefixes, phrases, strict=False)
+    )
 
 
 def line_pairs(source: str, reference: str) -> tuple[list[str], list[str]]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+from typing import TYPE_CHECKING, Literal
+
 from pydantic import PositiveInt
 
 from translate import schema
@@ -9,6 +13,14 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
 from translate.cli.fields import Device, Node
+from translate.vocabulary import EOS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import Float
+
+    from translate.data.tokenizer import Tokenizers
+    from translate.inference.translator import Translation
 
 HELP = """\
 translate text: translate sentences, a file or standard input
@@ -17,22 +29,33 @@ translate text: translate sentences, a file or standard input
   translate text run=runs/demo < spanish.txt > english.txt
   translate text run=runs/demo input=spanish.txt output=english.txt search=beam search.beam_size=8
   translate text run=runs/demo search=beam search.n_best=3 "Hola."
+  translate text run=runs/demo prefix="Where is" "¿Dónde está el tren?"
+  translate text run=runs/demo search=sample search.n_best=30 mbr=chrf < spanish.txt
   translate text run=runs/demo -- "x=1" "--dashes in front"
 
 A line in, a line out, in order; an empty line stays empty. Input is UTF-8, plain or gzip; lines end
 at \\n only. With scores=true or search.n_best above 1 a translation is a line of number, score and
-text, separated by tabs.
+text, separated by tabs; with mbr only the chosen one is written, unless scores=true. With
+format=json a line holds all translations of a line: text, score, log-probability, pieces, the
+log-probability of each with the end of the sentence last, and the mean attention of all layers and
+heads to each source piece.
 
 Keys:
   run            the folder of the run (required)
+  ensemble       further runs, separated by commas, whose probabilities are averaged with its own
   input, output  files; default standard input and output
   search         how to search; default: as stored in the run (translate models group=search)
+  prefix         how every translation begins; prefixes=FILE: a line for each line
+  constraints    a file with a line for each line: phrases that its translation must contain,
+                 separated by tabs (search=beam)
+  mbr            chrf or bleu: of search.n_best translations, the one most like all of them
   replace_unknown  true: in place of each <unk>, the source word it attends to most
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, that are translated at once
   interactive    true: answer each line before the next is read; default: only at a terminal
   scores         true: line numbers and scores in front
+  format         text or json
 An argument that looks like KEY=VALUE and is no key is an error, not a sentence; after -- everything
 is a sentence.
 """
@@ -65,24 +88,67 @@ def run(
     interactive: bool | None,
     scores: bool,
     replace_unknown: bool,
+    mbr: Literal["chrf", "bleu"] | None,
+    format: Literal["text", "json"],
 ) -> None:
     """Translate every line."""
     from translate.cli import streams
-    from translate.cli.stored import load_bundle, translator, unknown_words
+    from translate.cli.stored import load_runs, translator, unknown_words
 
     replacing = unknown_words(replace_unknown, job.verbatim.get("dictionary"))
+    wishes = streams.wishes_in(job.verbatim)
     lines = streams.lines_in(job.verbatim, job.sentences)
     if interactive is None:
         interactive = streams.interactive(job.verbatim, job.sentences)
-    bundle = load_bundle(job.verbatim["run"])
+    bundle = load_runs(job.verbatim)
     model = translator(
         bundle, search=search, device=device,
-        tokens_per_batch=tokens_per_batch, unknown_words=replacing,
+        tokens_per_batch=tokens_per_batch, unknown_words=replacing, mbr=mbr,
     )  # fmt: skip
-    translations = model.stream(lines, window=1 if interactive else None)
-    numbered = scores or search.get("n_best", 1) > 1
+    lines, sources = itertools.tee(lines)
+    translations = model.stream(
+        lines,
+        window=1 if interactive else None,
+        need_alignment=format == "json",
+        wishes=wishes,
+    )
+    numbered = scores or (search.get("n_best", 1) > 1 and mbr is None)
     with streams.lines_out(job.verbatim, flush=interactive) as write:
-        for number, best in enumerate(translations, start=1):
-            for translation in best if numbered else best[:1]:
+        for number, (source, found) in enumerate(zip(sources, translations, strict=False), start=1):
+            if format == "json":
+                write(_as_json(source, bundle.tokenizers, found))
+                continue
+            for translation in found if numbered else found[:1]:
                 front = f"{number}\t{translation.score:.4f}\t" if numbered else ""
                 write(front + translation.text)
+
+
+def _as_json(source: str, tokenizers: Tokenizers, found: list[Translation]) -> str:
+    """A line that holds everything known of the translations of `source`."""
+    ids = [*tokenizers.source.encode(source), EOS]
+    return json.dumps(
+        {
+            "source": source,
+            "source_pieces": tokenizers.source.pieces(ids),
+            "translations": [
+                {
+                    "text": one.text,
+                    "score": one.score,
+                    "log_prob": one.log_prob,
+                    "pieces": one.tokens,
+                    "piece_log_probs": one.token_log_probs,
+                    "alignment": _rounded(one.alignment),
+                }
+                for one in found
+            ],
+        },
+        ensure_ascii=False,
+    )
+
+
+def _rounded(alignment: Float[np.ndarray, "L H T S"] | None) -> list[list[float]] | None:
+    """The mean of all layers and heads, a row for each piece of the translation and </s>."""
+    if alignment is None:
+        return None
+    rows: list[list[float]] = alignment.mean((0, 1)).round(4).tolist()
+    return rows

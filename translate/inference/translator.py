@@ -6,7 +6,7 @@ import itertools
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,11 +20,13 @@ from translate.attention.masks import padding_mask
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.inference import bundle
+from translate.inference.minimum_bayes_risk import Utility, expected_utilities
 from translate.inference.segments import by_length, has_text, split
 from translate.inference.unknown_words import UnknownWords
+from translate.inference.wishes import NO_WISH, Wish, demands, paired
 from translate.models.seq2seq import Seq2Seq
 from translate.schema import check, nearest
-from translate.search import Hypothesis, Search
+from translate.search import Demand, Hypothesis, Search
 from translate.vocabulary import BOS, EOS, PAD
 
 log = logging.getLogger(__name__)
@@ -97,6 +99,7 @@ class Segment(NamedTuple):
 
     ids: list[int]  # without </s>
     pieces: list[str]  # as the line spells them; none where no word will be replaced
+    demand: Demand
 
 
 class Translator:
@@ -113,6 +116,8 @@ class Translator:
         max_source_length: a line of more pieces is translated in segments, split after a sentence
             or a word, and joined by spaces, with a warning.
         unknown_words: what to write for each <unk>, by the attention; None leaves them.
+        mbr: translations of a line are ranked by minimum Bayes risk under this utility; their score
+            is then the utility expected of them. None: by the score of the search.
     """
 
     def __init__(
@@ -126,6 +131,7 @@ class Translator:
         window: int = WINDOW,
         max_source_length: int = MAX_SOURCE_LENGTH,
         unknown_words: UnknownWords | None = None,
+        mbr: Utility | None = None,
     ) -> None:
         self.device = choose_device(device)
         self.model = model.to(self.device).eval()
@@ -135,51 +141,75 @@ class Translator:
         self.window = window
         self.max_source_length = max_source_length
         self.unknown_words = unknown_words
+        self.mbr = mbr
+        self._banned = tuple(tuple(tokenizers.target.encode(text)) for text in search.rules.banned)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
         """The best translation of each sentence."""
         return [best.text for best, *_ in self.stream(sentences)]
 
     def stream(
-        self, lines: Iterable[str], *, window: int | None = None, need_alignment: bool = False
+        self,
+        lines: Iterable[str],
+        *,
+        window: int | None = None,
+        need_alignment: bool = False,
+        wishes: Wish | Iterable[Wish] = NO_WISH,
     ) -> Iterator[list[Translation]]:
         """The n best translations of each line, in input order, best first.
 
         Reads no further ahead than `window` lines. A line without a visible character has one
-        translation, the empty one.
+        translation, the empty one. `wishes` holds one for each line, or is that of all.
         """
-        lines, read = iter(lines), 0
-        while some := list(itertools.islice(lines, window or self.window)):
+        asked, read = paired(lines, wishes), 0
+        while some := list(itertools.islice(asked, window or self.window)):
             yield from self._translate(some, read + 1, need_alignment)
             read += len(some)
 
     def _translate(
-        self, lines: list[str], number: int, need_alignment: bool
+        self, lines: list[tuple[str, Wish]], number: int, need_alignment: bool
     ) -> list[list[Translation]]:
         """The n best of consecutive lines, the first of which is line `number`."""
-        segments = [self._segments(line, i) for i, line in enumerate(lines, start=number)]
+        segments = [
+            self._segments(line, wish, i) for i, (line, wish) in enumerate(lines, start=number)
+        ]
         found = iter(self._search(list(itertools.chain(*segments)), need_alignment))
-        return [_joined([next(found) for _ in line]) for line in segments]
+        return [self._ranked(_joined([next(found) for _ in line])) for line in segments]
 
-    def _segments(self, line: str, number: int) -> list[Segment]:
+    def _ranked(self, found: list[Translation]) -> list[Translation]:
+        """By minimum Bayes risk, if that is wanted; else as they are."""
+        if self.mbr is None or len(found) == 1:
+            return found
+        utilities = expected_utilities([translation.text for translation in found], self.mbr)
+        scored = [replace(t, score=u) for t, u in zip(found, utilities, strict=True)]
+        return sorted(scored, key=lambda translation: translation.score, reverse=True)
+
+    def _segments(self, line: str, wish: Wish, number: int) -> list[Segment]:
         """A line in one segment, in several if it is long, in none if it is empty."""
         ids = self.tokenizers.source.encode(line) if has_text(line) else []
         pieces = self.tokenizers.source.spelled(line) if self.unknown_words else []
-        if len(ids) <= self.max_source_length:
-            return [Segment(ids, pieces)] if ids else []
-        segments = split(self.tokenizers.source.pieces(ids), self.max_source_length)
-        log.warning(
-            "line %d has %d pieces, more than %d: translated in %d segments",
-            number, len(ids), self.max_source_length, len(segments),
+        if not ids:
+            return []
+        segments = [slice(None)]
+        if len(ids) > self.max_source_length:
+            segments = split(self.tokenizers.source.pieces(ids), self.max_source_length)
+            log.warning(
+                "line %d has %d pieces, more than %d: translated in %d segments",
+                number, len(ids), self.max_source_length, len(segments),
+            )  # fmt: skip
+        asked = demands(
+            wish, len(segments), line=number, banned=self._banned,
+            encode=self.tokenizers.target.encode,
         )  # fmt: skip
-        return [Segment(ids[segment], pieces[segment]) for segment in segments]
+        return [Segment(ids[s], pieces[s], d) for s, d in zip(segments, asked, strict=True)]
 
     def _search(self, segments: Sequence[Segment], need_alignment: bool) -> list[list[Translation]]:
         wanted = need_alignment or self.unknown_words is not None
         found: list[list[Translation]] = [[]] * len(segments)
         for batch in by_length([len(s.ids) + 1 for s in segments], self.tokens_per_batch):
             source, mask = self._padded([[*segments[i].ids, EOS] for i in batch])
-            hypotheses = self.search(self.model, source, mask, need_alignment=wanted)
+            asked = [segments[i].demand for i in batch]
+            hypotheses = self.search(self.model, source, mask, demands=asked, need_alignment=wanted)
             for i, n_best in zip(batch, hypotheses, strict=True):
                 found[i] = [self._translation(segments[i], h, need_alignment) for h in n_best]
         return found

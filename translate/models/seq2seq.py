@@ -43,7 +43,7 @@ class DecoderState(Protocol):
         """
 
     def keep(self, sentences: Int[Tensor, "C"]) -> Self:
-        """Drop all sentences but these: finished ones leave the batch."""
+        """Go on with these sentences alone: finished ones leave. One named twice goes on twice."""
 
 
 def rows_of(sentences: Int[Tensor, "C"], beam: int) -> Int[Tensor, "M"]:

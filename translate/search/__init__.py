@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from translate.errors import UserError
 from translate.schema import check, nearest, problems
 from translate.search.beam import BeamSearch
+from translate.search.demand import Demand
+from translate.search.diverse import DiverseBeamSearch
 from translate.search.greedy import GreedySearch
 from translate.search.hypothesis import Hypothesis, Search
+from translate.search.rules import Rules
+from translate.search.sample import SampleSearch
 
-__all__ = ["KINDS", "BeamSearch", "GreedySearch", "Hypothesis", "Search", "build"]
+__all__ = [
+    "KINDS",
+    "BeamSearch",
+    "Demand",
+    "DiverseBeamSearch",
+    "GreedySearch",
+    "Hypothesis",
+    "Rules",
+    "SampleSearch",
+    "Search",
+    "build",
+]
 
-KINDS: dict[str, type[GreedySearch] | type[BeamSearch]] = {
+KINDS: dict[str, Callable[..., Search]] = {
     "greedy": GreedySearch,
     "beam": BeamSearch,
+    "diverse": DiverseBeamSearch,
+    "sample": SampleSearch,
 }
 
 
@@ -27,4 +45,6 @@ def build(kind: str, **options: Any) -> Search:
     if kind not in KINDS:
         raise UserError(f"search.kind = {kind!r} does not exist{nearest(kind, KINDS)}")
     check(problems(KINDS[kind], options, "search"))
+    if "rules" in options:
+        options["rules"] = Rules(**options["rules"])
     return KINDS[kind](**options)

@@ -20,36 +20,41 @@ from torch import Tensor
 
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq, Step
+from translate.search.demand import Demands, length_limits
 from translate.search.hypothesis import Hypothesis
+from translate.search.phrases import Phrases, in_turns
+from translate.search.rules import NO_RULES, Position, Rule, Rules, apply
 from translate.search.scoring import (
     PENALTIES,
     LengthPenalty,
     best_next,
     coverage_penalty,
-    length_limits,
+    next_log_probs,
 )
 from translate.search.tree import ROOT, Nodes, Tree
 from translate.vocabulary import BOS, EOS
 
-DEAD = -math.inf  # the log-probability of a row that holds no hypothesis
+DEAD = -math.inf  # the total of a row that holds no hypothesis
 ROUNDED_UP = 1 + 1e-6  # keeps the bound of early stopping a bound in float32
 
 
 @dataclass(frozen=True)
 class Beam:
-    """The open hypotheses, best first, of the sentences still in the batch.
+    """The open hypotheses, best first, of the beams still in the batch: one a sentence, or groups.
 
     n is the widest beam among them; narrower ones end with DEAD rows.
     """
 
-    sentences: Int[Tensor, "B"]  # index in the whole batch
+    beams: Int[Tensor, "B"]  # index in the whole batch, sentence by sentence
+    sentences: Int[Tensor, "B"]  # of each
     limits: Int[Tensor, "B"]  # the most tokens each translation may have
     longest_penalty: Float[Tensor, "B"]  # the length penalty at that length
     places: Int[Tensor, "B"]  # of the beam, not yet taken by finished hypotheses
     kept: Float[Tensor, "B n_best"]  # the best finished scores so far, -inf for none
     nodes: Int[Tensor, "B n"]
     tokens: Int[Tensor, "B n"]  # the last of each hypothesis
-    log_probs: Float[Tensor, "B n"]  # of the whole hypothesis
+    history: Int[Tensor, "B n T"]  # all of them; T is 0 without a rule
+    totals: Float[Tensor, "B n"]  # the ranks of its tokens added up: log P, but for rules
     words: Bool[Tensor, "B S"]  # which source positions count as covered or not
     coverage: Float[Tensor, "B n S"]  # the attention each has had; S is 0 without a penalty
 
@@ -63,10 +68,18 @@ class Extensions(NamedTuple):
 
     rows: Int[Tensor, "B m"]  # of the batch: which hypothesis is extended
     tokens: Int[Tensor, "B m"]
-    token_log_probs: Float[Tensor, "B m"]
-    log_probs: Float[Tensor, "B m"]  # of the whole hypothesis; DEAD beyond the sentence's places
+    log_probs: Float[Tensor, "B m"]  # of the token
+    ranks: Float[Tensor, "B m"]  # of the token
+    totals: Float[Tensor, "B m"]  # of the whole hypothesis; DEAD beyond the sentence's places
     scores: Float[Tensor, "B m"]  # of those that end, -inf for the others
     penalties: Float[Tensor, "B m"]  # the part of a score that is the coverage penalty
+
+
+class Asked(NamedTuple):
+    """What a call wants beyond likely translations."""
+
+    rules: tuple[Rule, ...]
+    phrases: Phrases | None
 
 
 class BeamSearch:
@@ -93,6 +106,7 @@ class BeamSearch:
         n_best: PositiveInt,
         max_length_ratio: NonNegativeFloat,
         max_length_offset: PositiveInt,
+        rules: Rules = NO_RULES,  # a bundle of before there were rules has none
     ) -> None:
         if n_best > beam_size:
             raise UserError(
@@ -103,7 +117,10 @@ class BeamSearch:
         self.n_best = n_best
         self.max_length_ratio = max_length_ratio
         self.max_length_offset = max_length_offset
-        self._rule, self._alpha = PENALTIES[length_penalty], alpha
+        self.rules = rules
+        self._groups = 1  # beams a sentence
+        self._per_row = beam_size  # candidates that each hypothesis brings
+        self._divisor, self._alpha = PENALTIES[length_penalty], alpha
         self._beta = coverage_penalty
 
     @torch.inference_mode()
@@ -113,49 +130,68 @@ class BeamSearch:
         source: Int[Tensor, "B S"],
         source_mask: Bool[Tensor, "B S"],
         *,
+        demands: Demands = None,
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
-        source_lengths = source_mask.sum(1).tolist()
-        limits = length_limits(source_lengths, self.max_length_ratio, self.max_length_offset)
+        lengths = source_mask.sum(1).tolist()
+        limits = length_limits(lengths, self.max_length_ratio, self.max_length_offset, demands)
         # without a penalty none are counted, and coverage is a tensor of no columns
         words = _words(source_mask) if self._beta else source_mask[:, :0]
         beam = self._begin(torch.tensor(limits, device=source.device), words)
+        asked = self._asked(demands, beam.limits)
         need_attention = need_alignment or self._beta > 0
         state = model.start(model.encode(source, source_mask))
+        if self._groups > 1:
+            state = state.keep(beam.sentences)
         tree = Tree()
         for length in itertools.count():
             step = model.decode_step(beam.tokens.flatten(), state, need_alignment=need_attention)
             coverage = self._covered(beam, step)
-            extensions = self._extend(beam, coverage, model.project(step.hidden), length)
+            extensions = self._extend(beam, coverage, model.project(step.hidden), length, asked)
             alignment = step.alignment if need_alignment else None
             nodes = tree.grow(_nodes(beam, extensions), alignment)
-            going = self._prune(beam, coverage, nodes, extensions)
+            going = self._prune(beam, coverage, nodes, extensions, bool(asked.rules))
             if going is None:
                 break
             beam, rows, sentences = going
             state = step.state.select(rows)
             state = state if sentences is None else state.keep(sentences)
         return tree.best(
-            self.n_best, penalty=self._penalty, limits=limits, source_lengths=source_lengths
+            self.n_best * self._groups,
+            penalty=self._penalty,
+            limits=limits,
+            source_lengths=lengths,
         )
 
     def _penalty(self, length: int) -> float:
         """What divides the log-probability of `length` tokens, </s> included."""
-        return self._rule(length, self._alpha)
+        return self._divisor(length, self._alpha)
+
+    def _asked(self, demands: Demands, limits: Int[Tensor, "B"]) -> Asked:
+        rules = self.rules.active(demands, limits.device)
+        if not demands or not any(demand.phrases for demand in demands):
+            return Asked(rules, None)
+        phrases = Phrases([d.phrases for d in demands], [d.prefix for d in demands], limits)
+        return Asked((phrases.unfinished, *rules), phrases)
 
     def _begin(self, limits: Int[Tensor, "B"], words: Bool[Tensor, "B S"]) -> Beam:
-        """One hypothesis a sentence: the empty one."""
+        """One hypothesis a beam: the empty one."""
+        sentences = torch.arange(len(limits), device=limits.device)
+        sentences = sentences.repeat_interleave(self._groups)
+        limits, words = limits[sentences], words[sentences]
         empty = torch.zeros_like(limits)[:, None]
         longest = [self._penalty(limit + 1) * ROUNDED_UP for limit in limits.tolist()]
         return Beam(
-            sentences=torch.arange(len(limits), device=limits.device),
+            beams=torch.arange(len(limits), device=limits.device),
+            sentences=sentences,
             limits=limits,
             longest_penalty=torch.tensor(longest, device=limits.device),
             places=torch.full_like(limits, self.beam_size),
             kept=torch.full((len(limits), self.n_best), DEAD, device=limits.device),
             nodes=empty + ROOT,
             tokens=empty + BOS,
-            log_probs=empty.float(),
+            history=empty[:, :, None][:, :, :0],
+            totals=empty.float(),
             words=words,
             coverage=torch.zeros_like(words[:, None], dtype=torch.float32),
         )
@@ -180,29 +216,52 @@ class BeamSearch:
         coverage: Float[Tensor, "N S"],
         logits: Float[Tensor, "N V"],
         length: int,
+        asked: Asked,
     ) -> Extensions:
         """The best continuations of hypotheses that have `length` tokens."""
         sentences, width = beam.tokens.shape
+        log_probs = next_log_probs(logits)
+        of_rows = beam.sentences.repeat_interleave(width)
+        at = Position(of_rows, beam.history.flatten(0, 1), log_probs)
         ending = (beam.limits <= length).repeat_interleave(width)
-        best, choice = best_next(logits, self.beam_size, ending=ending)  # (N, K)
-        totals = (beam.log_probs.flatten()[:, None] + best).view(sentences, -1)  # (B, n·K)
-        log_probs, index = totals.topk(min(self.beam_size, totals.shape[1]))
-        ranks = torch.arange(log_probs.shape[1], device=index.device)
-        log_probs = log_probs.masked_fill(ranks >= beam.places[:, None], DEAD)
-        tokens = choice.view(sentences, -1).gather(1, index)
+        found = best_next(log_probs, apply(asked.rules, at), self._per_row, ending=ending)
+        banks = None
+        if asked.phrases is not None:
+            found, banks = asked.phrases.candidates(found, at)
+            banks = banks.view(sentences, -1)
+        totals = (beam.totals.flatten()[:, None] + found.ranks).view(sentences, -1)  # (B, n·K)
+        tokens = found.tokens.view(sentences, -1)
+        index = self._choose(beam, totals, tokens, banks)  # (B, m)
+        places = torch.arange(index.shape[1], device=index.device)
+        chosen = totals.gather(1, index).masked_fill(places >= beam.places[:, None], DEAD)
         first = torch.arange(sentences, device=index.device) * width
-        rows = first[:, None] + index // best.shape[1]
+        rows = first[:, None] + index // found.tokens.shape[1]
         words = beam.words.repeat_interleave(width, dim=0)
-        penalties = coverage_penalty(coverage, words, self._beta).to(best.dtype)[rows]
-        scores = log_probs / self._penalty(length + 1) + penalties
+        penalties = coverage_penalty(coverage, words, self._beta).to(log_probs.dtype)[rows]
+        scores = chosen / self._penalty(length + 1) + penalties
+        tokens = tokens.gather(1, index)
         return Extensions(
             rows=rows,
             tokens=tokens,
-            token_log_probs=best.view(sentences, -1).gather(1, index),
-            log_probs=log_probs,
+            log_probs=found.log_probs.view(sentences, -1).gather(1, index),
+            ranks=found.ranks.view(sentences, -1).gather(1, index),
+            totals=chosen,
             scores=torch.where(tokens == EOS, scores, DEAD),
             penalties=penalties,
         )
+
+    def _choose(
+        self,
+        beam: Beam,
+        totals: Float[Tensor, "B M"],
+        tokens: Int[Tensor, "B M"],
+        banks: Int[Tensor, "B M"] | None,
+    ) -> Int[Tensor, "B m"]:
+        """Which candidates get the places of a beam, best first."""
+        count = min(self.beam_size, totals.shape[1])
+        if banks is not None:
+            return in_turns(totals, banks, count)
+        return totals.topk(count).indices
 
     def _prune(
         self,
@@ -210,31 +269,36 @@ class BeamSearch:
         coverage: Float[Tensor, "N S"],
         nodes: Int[Tensor, "B m"],
         extensions: Extensions,
+        with_history: bool,
     ) -> tuple[Beam, Int[Tensor, "M"], Int[Tensor, "C"] | None] | None:
         """The hypotheses to go on with, their rows, and their sentences unless that is all.
 
         A hypothesis is dropped when it has ended, or when it cannot beat the worst kept score any
-        more: log P only falls and the length penalty only grows, so log P / penalty at the length
-        limit bounds whatever it may become. The coverage penalty is left out of the bound: it is at
-        most 0, and as coverage only grows it may yet rise to 0. None when nothing is left.
+        more: its total only falls and the length penalty only grows, so total / penalty at the
+        length limit bounds whatever it may become. The coverage penalty is left out of the bound:
+        it is at most 0, and as coverage only grows it may yet rise to 0. None when nothing is left.
         """
-        log_probs, scores = extensions.log_probs, extensions.scores
+        totals, scores = extensions.totals, extensions.scores
         ended = scores > DEAD
         kept = torch.cat([beam.kept, scores], dim=1).topk(self.n_best).values
-        hopeless = log_probs / beam.longest_penalty[:, None] <= kept[:, -1:]
-        alive = log_probs.masked_fill(ended | hopeless, DEAD)
+        hopeless = totals / beam.longest_penalty[:, None] <= kept[:, -1:]
+        alive = totals.masked_fill(ended | hopeless, DEAD)
         counts = (alive > DEAD).sum(1).tolist()  # the one read from the device a step
         if not any(counts):
             return None
-        log_probs, order = alive.topk(max(counts))
-        rows = extensions.rows.gather(1, order)
+        totals, order = alive.topk(max(counts))
+        rows, tokens = extensions.rows.gather(1, order), extensions.tokens.gather(1, order)
+        history = beam.history.flatten(0, 1)[rows]
+        if with_history:
+            history = torch.cat([history, tokens[:, :, None]], dim=2)
         pruned = replace(
             beam,
             places=beam.places - ended.sum(1),
             kept=kept,
             nodes=nodes.gather(1, order),
-            tokens=extensions.tokens.gather(1, order),
-            log_probs=log_probs,
+            tokens=tokens,
+            history=history,
+            totals=totals,
             coverage=coverage[rows],
         )
         if all(counts):
@@ -250,7 +314,8 @@ def _nodes(beam: Beam, extensions: Extensions) -> Nodes:
         parents=beam.nodes.flatten()[extensions.rows],
         rows=extensions.rows,
         tokens=extensions.tokens,
-        log_probs=extensions.token_log_probs,
+        log_probs=extensions.log_probs,
+        ranks=extensions.ranks,
         scores=extensions.scores,
         penalties=extensions.penalties,
     )

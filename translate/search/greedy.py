@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-
 import torch
 from jaxtyping import Bool, Int
 from pydantic import NonNegativeFloat, PositiveInt
 from torch import Tensor
 
 from translate.models.seq2seq import Seq2Seq
+from translate.search.demand import Demands, length_limits, refuse_phrases
 from translate.search.hypothesis import Hypothesis
-from translate.search.scoring import best_next, length_limits
-from translate.search.tree import ROOT, Nodes, Tree
-from translate.vocabulary import BOS, EOS
+from translate.search.rules import NO_RULES, Rules
+from translate.search.scoring import best_next
+from translate.search.walk import Moment, walk
 
 
 class GreedySearch:
@@ -24,10 +22,15 @@ class GreedySearch:
     """
 
     def __init__(
-        self, *, max_length_ratio: NonNegativeFloat, max_length_offset: PositiveInt
+        self,
+        *,
+        max_length_ratio: NonNegativeFloat,
+        max_length_offset: PositiveInt,
+        rules: Rules = NO_RULES,  # a bundle of before there were rules has none
     ) -> None:
         self.max_length_ratio = max_length_ratio
         self.max_length_offset = max_length_offset
+        self.rules = rules
 
     @torch.inference_mode()
     def __call__(
@@ -36,33 +39,17 @@ class GreedySearch:
         source: Int[Tensor, "B S"],
         source_mask: Bool[Tensor, "B S"],
         *,
+        demands: Demands = None,
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
-        source_lengths = source_mask.sum(1).tolist()
-        limits = length_limits(source_lengths, self.max_length_ratio, self.max_length_offset)
-        most_tokens = torch.tensor(limits, device=source.device)
-        sentences = torch.arange(len(source), device=source.device)  # those not finished yet
-        tokens = torch.full_like(sentences, BOS)
-        nodes = torch.full_like(sentences, ROOT)
-        state = model.start(model.encode(source, source_mask))
-        tree = Tree()
-        for length in itertools.count():
-            step = model.decode_step(tokens, state, need_alignment=need_alignment)
-            ending = most_tokens[sentences] <= length
-            best, choice = best_next(model.project(step.hidden), 1, ending=ending)
-            log_probs, tokens = best[:, 0], choice[:, 0]
-            scores = torch.where(tokens == EOS, log_probs, -math.inf)
-            rows = torch.arange(len(tokens), device=tokens.device)
-            none = torch.zeros_like(log_probs)
-            grown = Nodes(sentences, nodes, rows, tokens, log_probs, scores, none)
-            nodes = tree.grow(grown, step.alignment)
-            going = (tokens != EOS).nonzero()[:, 0]  # the one read from the device a step
-            if not len(going):
-                break
-            state = step.state
-            if len(going) < len(tokens):
-                state = state.keep(going)
-                sentences, tokens, nodes = sentences[going], tokens[going], nodes[going]
-        return tree.best(
-            1, penalty=lambda length: 1.0, limits=limits, source_lengths=source_lengths
-        )
+        refuse_phrases(demands, "greedy")
+        lengths = source_mask.sum(1).tolist()
+        return walk(
+            model, source, source_mask, _likeliest, copies=1, rules=self.rules, demands=demands,
+            limits=length_limits(lengths, self.max_length_ratio, self.max_length_offset, demands),
+            need_alignment=need_alignment,
+        )  # fmt: skip
+
+
+def _likeliest(now: Moment) -> Int[Tensor, "N"]:
+    return best_next(now.log_probs, now.ranks, 1, ending=now.ending).tokens[:, 0]

@@ -9,6 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from translate.models.seq2seq import Seq2Seq
+from translate.search.demand import Demands
+from translate.search.rules import Rules
 
 
 @dataclass(frozen=True)
@@ -17,9 +19,11 @@ class Hypothesis:
 
     Attributes:
         tokens: without <s> and </s>.
-        score: what ranks hypotheses: `log_prob` over the length penalty, plus the coverage penalty
-            where the search has one (greedy: `log_prob`).
-        log_prob: natural logarithm of P(tokens, </s> | source).
+        score: what ranks hypotheses: `log_prob` over the length penalty, where the search has one,
+            plus its coverage penalty. Under `rules.repetition_penalty` repeated tokens count more
+            than `log_prob` says.
+        log_prob: natural logarithm of P(tokens, </s> | source), the model's own: no rule, filter or
+            temperature of a search changes it.
         token_log_probs: the T summands of `log_prob`, </s> last.
         alignment: the decoder's attention, when asked for and when the model has any.
         finished: False where the length limit was reached, so that </s> was the only choice left;
@@ -38,16 +42,19 @@ class Hypothesis:
 class Search(Protocol):
     """Finds likely translations with nothing but the contract of `translate.models.seq2seq`."""
 
+    rules: Rules
+
     def __call__(
         self,
         model: Seq2Seq,
         source: Int[Tensor, "B S"],
         source_mask: Bool[Tensor, "B S"],
         *,
+        demands: Demands = None,
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each of the B sentences, best first, at least one each.
 
-        `source` ends with </s> and `source_mask` is True at real tokens. The model is used in the
-        mode it is in: call `model.eval()` first.
+        `source` ends with </s> and `source_mask` is True at real tokens; `demands` holds one for
+        each sentence. The model is used in the mode it is in: call `model.eval()` first.
         """

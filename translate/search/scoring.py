@@ -1,10 +1,10 @@
-"""The best next tokens, how long a translation may get, and what its length costs."""
+"""The best next tokens, and what length and uncovered words cost."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -41,32 +41,43 @@ def coverage_penalty(
     return beta * coverage.clamp(least, 1.0).log().masked_fill(~words, 0.0).sum(1)
 
 
-def length_limits(source_lengths: list[int], ratio: float, offset: int) -> list[int]:
-    """The most tokens of each translation: ratio · source length + offset, </s> never counted.
-
-    `source_lengths` are those of the model's input, which ends with </s>.
-    """
-    return [int(ratio * (length - 1) + offset) for length in source_lengths]
-
-
-def best_next(
-    logits: Float[Tensor, "N V"], count: int, *, ending: Bool[Tensor, "N"]
-) -> tuple[Float[Tensor, "N K"], Int[Tensor, "N K"]]:
-    """Log-probabilities and ids of the `count` likeliest next tokens, best first (K ≤ count).
-
-    Probabilities are those of the whole vocabulary, but <pad> and <s> are never chosen, and rows
-    that are `ending` have no choice but </s>.
-    """
+def next_log_probs(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
+    """Log-probabilities over the whole vocabulary; -inf for <pad> and <s>, never to be chosen."""
     # float32 at least: in bfloat16 a sum over 30 tokens keeps two digits. One fused kernel beats
     # logsumexp, which takes four times as long on a CPU
     wide = torch.promote_types(logits.dtype, torch.float32)
     log_probs = logits.log_softmax(dim=-1, dtype=wide)
     log_probs[:, PAD] = log_probs[:, BOS] = -math.inf
-    best, tokens = top_k(log_probs, min(count, log_probs.shape[1]))
+    return log_probs
+
+
+class Candidates(NamedTuple):
+    """Next tokens of each row, best first."""
+
+    tokens: Int[Tensor, "N K"]
+    log_probs: Float[Tensor, "N K"]  # the model's own
+    ranks: Float[Tensor, "N K"]  # what they are chosen by; -inf for those that may not be
+
+
+def best_next(
+    log_probs: Float[Tensor, "N V"],
+    ranks: Float[Tensor, "N V"],
+    count: int,
+    *,
+    ending: Bool[Tensor, "N"],
+) -> Candidates:
+    """The `count` next tokens of the highest ranks (K ≤ count).
+
+    Rows that are `ending`, or to which the rules have left nothing, have no choice but </s>.
+    """
+    best, tokens = top_k(ranks, min(count, ranks.shape[1]))
+    at_end = ending | (best[:, 0] == -math.inf)
     only = torch.full_like(best, -math.inf)
     only[:, 0] = log_probs[:, EOS]
-    at_end = ending[:, None]
-    return torch.where(at_end, only, best), torch.where(at_end, EOS, tokens)
+    best = torch.where(at_end[:, None], only, best)
+    tokens = torch.where(at_end[:, None], EOS, tokens)
+    own = best if ranks is log_probs else log_probs.gather(1, tokens)
+    return Candidates(tokens, own, best)
 
 
 def top_k(

@@ -23,9 +23,10 @@ class Nodes(NamedTuple):
     parents: Int[Tensor, "*M"]  # the node before, or ROOT
     rows: Int[Tensor, "*M"]  # the row of the step that predicted the token
     tokens: Int[Tensor, "*M"]
-    log_probs: Float[Tensor, "*M"]  # of the token alone
+    log_probs: Float[Tensor, "*M"]  # of the token alone, the model's own
+    ranks: Float[Tensor, "*M"]  # what it was chosen by: equal, but for penalties of rules
     scores: Float[Tensor, "*M"]  # what ranks a finished hypothesis; -inf where none ends
-    penalties: Float[Tensor, "*M"]  # what a score holds beside log P / length penalty: at most 0
+    penalties: Float[Tensor, "*M"]  # what a score holds beside ranks / length penalty: at most 0
 
 
 class Tree:
@@ -37,7 +38,7 @@ class Tree:
 
     def __init__(self) -> None:
         self._integers: list[Int[Tensor, "4 M"]] = []
-        self._floats: list[Float[Tensor, "3 M"]] = []
+        self._floats: list[Float[Tensor, "4 M"]] = []
         self._alignments: list[Float[Tensor, "N L H S"] | None] = []
         self._size = 0
 
@@ -63,7 +64,7 @@ class Tree:
 
         Args:
             count: how many of each, or as many as there are.
-            penalty: length with </s> → divisor of the log-probability.
+            penalty: length with </s> → divisor of the sum of ranks.
             limits: the most tokens each translation may have.
             source_lengths: how many source positions are real, </s> included.
 
@@ -71,17 +72,17 @@ class Tree:
             UserError: a sentence has no hypothesis, for the model's output is not finite.
         """
         sentences, parents, rows, tokens = torch.cat(self._integers, dim=1).tolist()
-        log_probs, scores, penalties = torch.cat(self._floats, dim=1).tolist()
+        log_probs, ranks, scores, penalties = torch.cat(self._floats, dim=1).tolist()
 
         def read(end: int) -> Hypothesis:
             path = _path(parents, end)
             summands = tuple(log_probs[node] for node in path)
-            total = math.fsum(summands)
+            rank = math.fsum(ranks[node] for node in path)
             sentence = sentences[end]
             return Hypothesis(
                 tokens=tuple(tokens[node] for node in path[:-1]),
-                score=total / penalty(len(path)) + penalties[end],
-                log_prob=total,
+                score=rank / penalty(len(path)) + penalties[end],
+                log_prob=math.fsum(summands),
                 token_log_probs=summands,
                 alignment=self._along([rows[node] for node in path], source_lengths[sentence]),
                 finished=len(path) <= limits[sentence],

@@ -1,0 +1,124 @@
+"""What `translate text` can be asked for beside translations."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+SAMPLE = ["search=sample", "search.max_length_ratio=0", "search.max_length_offset=6"]
+BEAM = ["search=beam", "search.max_length_ratio=0", "search.max_length_offset=9"]
+
+
+@pytest.mark.parametrize("kind", ["greedy", "beam", "diverse", "sample"])
+def test_every_search_keeps_a_prefix_and_its_rules(program, run: str, kind: str) -> None:
+    rules = ["search.rules.no_repeat_ngram_size=2", "search.rules.banned=[dog,'a house']"]
+    limits = ["search.max_length_ratio=0", "search.max_length_offset=8"]
+    done = program("text", run, f"search={kind}", *limits, *rules, "prefix=the cat", "ein Hund")
+    assert done.status == 0, done.err
+    for line in done.out.splitlines():
+        assert line.split("\t")[-1].startswith("the cat")
+        assert "dog" not in line
+
+
+def test_prefixes_and_constraints_are_read_line_by_line(program, run: str, tmp_path: Path) -> None:
+    (tmp_path / "prefixes").write_text("a dog\n\n\n", encoding="utf-8")
+    (tmp_path / "phrases, =").write_text("\tthe house\tsees\n\ncat\n", encoding="utf-8")
+    done = program(
+        "text", run, *BEAM, "prefixes=prefixes", "constraints=phrases, =", "ein Hund", "", "x"
+    )
+    assert done.status == 0, done.err
+    first, second, third, end = done.out.split("\n")
+    assert first.startswith("a dog")
+    assert "the house" in first
+    assert "sees" in first
+    assert (second, end) == ("", "")
+    assert "cat" in third
+
+
+def test_json_tells_everything(program, run: str) -> None:
+    done = program("text", run, *BEAM, "search.n_best=2", "format=json", "der Hund, é", "")
+    assert done.status == 0, done.err
+    first, second = map(json.loads, done.out.splitlines())
+    assert first["source"] == "der Hund, é"
+    assert second["translations"][0]["text"] == ""
+    for one in first["translations"]:
+        assert one["log_prob"] == pytest.approx(sum(one["piece_log_probs"]), abs=1e-4)
+        assert len(one["piece_log_probs"]) == len(one["pieces"]) + 1 == len(one["alignment"])
+        for row in one["alignment"]:
+            assert len(row) == len(first["source_pieces"])
+            assert sum(row) == pytest.approx(1, abs=1e-2)
+
+
+def test_minimum_bayes_risk_writes_one_line_a_line(program, run: str) -> None:
+    keys = [*SAMPLE, "search.n_best=5", "mbr=chrf"]
+    done = program("text", run, *keys, "der Hund", "die Katze")
+    assert done.status == 0, done.err
+    assert done.out.count("\n") == 2
+    assert program("text", run, *keys, "die Katze").out == done.out.splitlines(True)[1]
+    listed = program("text", run, *keys, "scores=true", "der Hund").out.splitlines()
+    scores = [float(line.split("\t")[1]) for line in listed]
+    assert len(scores) == 5
+    assert scores == sorted(scores, reverse=True)
+    assert listed[0].split("\t")[2] == done.out.splitlines()[0]
+
+
+def test_an_ensemble_of_a_run_with_itself_is_the_run(program, run: str, trained: Path) -> None:
+    shutil.copytree(trained / "bundle", "again")
+    alone = program("text", run, "scores=true", "der Hund", "ein Haus")
+    done = program("text", run, "ensemble=again", "scores=true", "der Hund", "ein Haus")
+    assert done.status == 0, done.err
+    assert done.out == alone.out
+    Path("s").write_text("der Hund\n", encoding="utf-8")
+    Path("r").write_text("the dog\n", encoding="utf-8")
+    files = ["input=s", "reference=r"]
+    done = program("evaluate", run, "ensemble=again,again", *files, "output=scores")
+    assert done.status == 0, done.err
+    decoding = json.loads(Path("scores", "s.json").read_text("utf-8"))["decoding"]
+    assert (decoding["ensemble"], decoding["mbr"]) == ("again,again", None)
+    assert program("score", run, "ensemble=again", *files).out == program("score", run, *files).out
+
+
+def test_scores_of_pieces_add_up(program, run: str) -> None:
+    Path("s").write_text("der Hund\n\n", encoding="utf-8")
+    Path("r").write_text("the dog\n\n", encoding="utf-8")
+    done = program("score", run, "input=s", "reference=r", "tokens=true")
+    assert done.status == 0, done.err
+    for row in done.out.splitlines():
+        log_prob, count, _, pieces, each = row.split("\t")
+        assert len(pieces.split()) == len(each.split()) == int(count)
+        assert pieces.split()[-1] == "</s>"
+        assert sum(map(float, each.split())) == pytest.approx(float(log_prob), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["prefix=a", "prefixes=b", "x"], "prefix= and prefixes= at once"),
+        (["constraints=nowhere", "x"], "nowhere"),
+        (["ensemble=nowhere", "x"], "nowhere"),
+        (["mbr=bluu", "x"], "mbr = 'bluu': must be 'chrf' or 'bleu'"),
+        (["format=xml", "x"], "format = 'xml': must be 'text' or 'json'"),
+        (["search=diverse", "search.groups=4", "x"], "must be a multiple of 4 groups"),
+        (["search=sample", "search.top_p=0", "x"], "search.top_p = 0: must be greater than 0"),
+        (
+            ["search=beam", "search.rules.min_lenth=3", "x"],
+            "search.rules.min_lenth is not a key; did you mean search.rules.min_length?",
+        ),
+    ],
+)
+def test_slips_are_told(program, run: str, arguments, line) -> None:
+    done = program("text", run, *arguments)
+    assert done.status in (1, 2)
+    assert done.out == ""
+    assert line in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_lists_of_another_length_are_told(program, run: str) -> None:
+    Path("phrases").write_text("the\ndog\n", encoding="utf-8")
+    done = program("text", run, "constraints=phrases", "der Hund")
+    assert done.status == 1
+    assert "2 wishes or more, but only 1 lines" in done.err

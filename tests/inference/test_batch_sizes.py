@@ -1,0 +1,111 @@
+"""Batch size, order and padding never change a translation: whole texts, every family.
+
+The small version runs with the suite. `pytest -m soak tests/inference/test_batch_sizes.py -o
+log_cli_level=INFO -o log_cli=true` does it with 1,000 real sentences and tells what differs, in
+float32 too.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+
+from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
+from translate.inference.translator import Translator
+from translate.models import registry
+from translate.search import build
+
+log = logging.getLogger(__name__)
+
+SIZES = [1, 2, 7, 64, 256]
+LIMITS = {"max_length_ratio": 1.0, "max_length_offset": 6}
+SEARCHES = {
+    "greedy": {"kind": "greedy", **LIMITS},
+    "beam": {
+        "kind": "beam", "beam_size": 4, "length_penalty": "gnmt", "alpha": 0.6,
+        "coverage_penalty": 0.0, "n_best": 1, **LIMITS,
+    },
+}  # fmt: skip
+
+
+def in_batches(translator: Translator, lines: Sequence[str], size: int) -> list[tuple[str, float]]:
+    """Lines in batches of `size`, taken as they come, long beside short: text and score of each."""
+    return [(best.text, best.score) for best, *_ in translator.stream(lines, window=size)]
+
+
+def differing(translator: Translator, lines: list[str], sizes: Sequence[int]) -> dict[int, list]:
+    """Batch size → (line, score alone, score) where a text is not that of the sentence alone.
+
+    Each size has the lines in an order of its own.
+    """
+    alone = in_batches(translator, lines, 1)
+    found: dict[int, list] = {}
+    for size in sizes:
+        order = Random(size).sample(range(len(lines)), len(lines))
+        together = in_batches(translator, [lines[i] for i in order], size)
+        found[size] = [
+            (i, alone[i][1], score)
+            for i, (text, score) in zip(order, together, strict=True)
+            if text != alone[i][0]
+        ]
+    return found
+
+
+def translator(tokenizers: Tokenizers, options: dict, kind: str, dtype: torch.dtype) -> Translator:
+    """A random model, its weights doubled: peaked, so that its translations are varied."""
+    torch.manual_seed(7)
+    sizes = {side: len(tokenizers.source) for side in ("source_vocab_size", "target_vocab_size")}
+    model = registry.build(**options, **sizes).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2)
+    search = build(**SEARCHES[kind])
+    return Translator(model.to(dtype), tokenizers, search, tokens_per_batch=10**9)
+
+
+@pytest.mark.parametrize("kind", SEARCHES)
+def test_no_text_differs_in_float64(joint: Tokenizers, options, name: str, kind: str) -> None:
+    words = ["el", "la", "tren", "casa", "perro", "gato", "come", "duerme", "azul", "rojo"]
+    chance = Random(1)
+    lines = [" ".join(chance.choices(words, k=chance.randint(1, 9))) for _ in range(40)]
+    exact = translator(joint, options[name], kind, torch.float64)
+    assert differing(exact, lines, [2, 7, 40]) == {2: [], 7: [], 40: []}
+    assert len({text for text, _ in in_batches(exact, lines, 7)}) > 10
+
+
+@pytest.fixture(scope="module")
+def captions(shared_data: Path) -> list[str]:
+    file = shared_data / "multi30k" / "test_2016_flickr.en.gz"
+    if not file.exists():
+        pytest.skip(f"no {file}")
+    return gzip.decompress(file.read_bytes()).decode().split("\n")[:1000]
+
+
+@pytest.fixture(scope="module")
+def pieces(captions: list[str]) -> Tokenizers:
+    one: Tokenizer = train_tokenizer(
+        captions, kind="unigram", vocab_size=1500, hard_vocab_limit=False, byte_fallback=False,
+        character_coverage=1.0, normalization="nmt_nfkc", train_sentences=10_000, seed=1,
+    )  # fmt: skip
+    return Tokenizers(one, one)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", SEARCHES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+def test_a_thousand_captions(captions, pieces, options, name: str, dtype, kind: str) -> None:
+    exact = dtype == torch.float64
+    rounded = translator(pieces, options[name], kind, dtype)
+    for size, others in differing(rounded, captions, SIZES).items():
+        gaps = [f"line {line + 1}: {one - other:.1e}" for line, one, other in others]
+        log.info("%s %s %s, batch %d: %d of %d differ %s", name, kind, dtype, size, len(others),
+                 len(captions), gaps)  # fmt: skip
+        assert not (exact and others)
+        assert all(abs(one - other) < 1e-2 for _, one, other in others)

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from translate.errors import UserError
+from translate.inference import bundle
+from translate.inference.ensemble import together
+
+
+@pytest.fixture
+def save(tmp_path, make_model, options):
+    def saved(name: str, kind: str, tokenizers) -> bundle.Bundle:
+        rest = {key: value for key, value in options[kind].items() if key != "family"}
+        bundle.save(
+            tmp_path / name, family=options[kind]["family"], options=rest,
+            model=make_model(kind, tokenizers), tokenizers=tokenizers, languages=("es", "en"),
+            search={}, extra={},
+        )  # fmt: skip
+        return bundle.load(tmp_path / name)
+
+    return saved
+
+
+def test_families_may_differ(save, joint) -> None:
+    bundles = [(kind, save(kind, kind, joint)) for kind in ("rnn_general", "transformer")]
+    found = together(bundles)
+    assert found.model.target_vocab_size == len(joint.target)
+    assert not found.model.training
+    assert found.tokenizers == bundles[0][1].tokenizers
+
+
+def test_tokenizers_may_not(save, joint, separate) -> None:
+    one = save("one", "rnn_general", joint)
+    other = bundle.Bundle(
+        one.model,
+        separate,
+        one.config.model_copy(update={"tokenizers": {"source": "s", "target": "t"}}),
+    )
+    with pytest.raises(UserError) as error:
+        together([("one", one), ("other", other)])
+    assert f"SHA-256 {one.config.tokenizers['source']} and s)" in str(error.value)
+    assert "one and other have different source tokenizers" in str(error.value)

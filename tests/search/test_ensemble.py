@@ -1,0 +1,124 @@
+"""The contract of tests/models/test_contract.py, for models of several families together."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from translate.attention.masks import padding_mask
+from translate.models import registry
+from translate.models.seq2seq import Seq2Seq
+from translate.search import BeamSearch
+from translate.search.ensemble import Ensemble
+from translate.vocabulary import PAD
+
+WORDS = 11
+EXACT = {"rtol": 0.0, "atol": 1e-12}
+RNN = {
+    "family": "rnn", "cell": "lstm", "embedding_size": 12, "hidden_size": 16, "encoder_layers": 1,
+    "decoder_layers": 1, "attention": "additive", "attention_size": 10,
+    "local_score": "general", "window": 2, "coverage": "none", "max_fertility": 2.0,
+    "query": "previous", "input_feeding": False, "bridge": "linear",
+    "tied_embeddings": "decoder", "dropout": 0.1,
+}  # fmt: skip
+CONVOLUTIONAL = {
+    "family": "convolutional", "embedding_size": 10, "hidden_size": 16, "encoder_layers": 2,
+    "decoder_layers": 2, "encoder_width": 3, "decoder_width": 3, "max_positions": 64,
+    "tied_embeddings": "all", "dropout": 0.1,
+}  # fmt: skip
+TRANSFORMER = {
+    "family": "transformer", "d_model": 16, "num_heads": 4, "num_kv_heads": 4, "encoder_layers": 2,
+    "decoder_layers": 2, "d_ff": 32, "activation": "relu", "norm": "pre",
+    "normalization": "layer", "positions": "sinusoidal", "max_positions": 64, "max_distance": 3,
+    "self_attention": "full", "window": 5, "stride": 4, "summary": 2, "tied_embeddings": "all",
+    "dropout": 0.1, "attention_dropout": 0.1, "feed_forward_dropout": 0.1,
+}  # fmt: skip
+
+
+def make(*options: dict) -> list[Seq2Seq]:
+    models = []
+    for seed, some in enumerate(options):
+        torch.manual_seed(seed)
+        model = registry.build(**some, source_vocab_size=WORDS, target_vocab_size=WORDS).double()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(2)
+        models.append(model.eval())
+    return models
+
+
+@pytest.fixture(scope="module")
+def models() -> list[Seq2Seq]:
+    return make(RNN, TRANSFORMER, CONVOLUTIONAL, RNN | {"attention": "none", "query": "current"})
+
+
+def sentences(*lengths: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(4, WORDS, (len(lengths), max(lengths)), generator=generator)
+    mask = padding_mask(torch.tensor(lengths), max(lengths))
+    return tokens.masked_fill(~mask, PAD), mask
+
+
+def test_probabilities_are_the_mean_of_the_models(models: list[Seq2Seq]) -> None:
+    source, target = sentences(5, 3), sentences(6, 6, seed=1)
+    ensemble = Ensemble(models)
+    found = ensemble.project(ensemble.decode(*target, ensemble.encode(*source)).hidden)
+    each = [m.project(m.decode(*target, m.encode(*source)).hidden).softmax(-1) for m in models]
+    torch.testing.assert_close(found.exp(), sum(each) / len(each), **EXACT)
+    torch.testing.assert_close(found.log_softmax(-1), found, **EXACT)
+
+
+def test_steps_select_and_keep_equal_the_whole_target(models: list[Seq2Seq]) -> None:
+    ensemble = Ensemble(models)
+    source, target = sentences(5, 3, 4), sentences(4, 4, 4, seed=1)
+    memory = ensemble.encode(*source)
+    whole = ensemble.decode(*target, memory, need_alignment=True)
+    state = ensemble.start(memory)
+    step = ensemble.decode_step(target[0][:, 0], state, need_alignment=True)
+    torch.testing.assert_close(step.hidden, whole.hidden[:, 0], **EXACT)
+    torch.testing.assert_close(step.alignment, whole.alignment[:, :, :, 0], **EXACT)
+    state = step.state.select(torch.arange(3).repeat_interleave(2)).keep(torch.tensor([2, 0]))
+    step = ensemble.decode_step(target[0][[2, 2, 0, 0], 1], state)
+    torch.testing.assert_close(step.hidden, whole.hidden[[2, 2, 0, 0], 1], **EXACT)
+
+
+def test_the_alignment_is_the_mean_over_those_that_have_one(models: list[Seq2Seq]) -> None:
+    source, target = sentences(5, 3), sentences(4, 4, seed=1)
+    ensemble = Ensemble(models)
+    found = ensemble.decode(*target, ensemble.encode(*source), need_alignment=True).alignment
+    each = [m.decode(*target, m.encode(*source), need_alignment=True).alignment for m in models]
+    expected = sum(a.mean((1, 2)) for a in each if a is not None) / 3
+    assert each[3] is None
+    torch.testing.assert_close(found[:, 0, 0], expected, **EXACT)
+    none = Ensemble(models[3:])
+    assert none.decode(*target, none.encode(*source), need_alignment=True).alignment is None
+
+
+def test_beam_search_scores_are_the_ensemble_s(models: list[Seq2Seq]) -> None:
+    ensemble = Ensemble(models)
+    search = BeamSearch(
+        beam_size=4, length_penalty="none", alpha=0.0, coverage_penalty=0.0, n_best=4,
+        max_length_ratio=1.0, max_length_offset=4,
+    )  # fmt: skip
+    source, mask = sentences(5, 3)
+    for row, hypotheses in enumerate(search(ensemble, source, mask)):
+        alone = source[row : row + 1, : int(mask[row].sum())]
+        for hypothesis in hypotheses:
+            target = torch.tensor([[2, *hypothesis.tokens]])
+            answers = torch.tensor([*hypothesis.tokens, 3])
+            seen = torch.ones_like(target, dtype=torch.bool)
+            memory = ensemble.encode(alone, torch.ones_like(alone, dtype=torch.bool))
+            logits = ensemble.project(ensemble.decode(target, seen, memory).hidden[0])
+            own = logits.log_softmax(-1).gather(1, answers[:, None])[:, 0].tolist()
+            assert hypothesis.token_log_probs == pytest.approx(own, abs=1e-10)
+            assert hypothesis.log_prob == pytest.approx(math.fsum(own), abs=1e-10)
+
+
+def test_one_model_twice_is_that_model(models: list[Seq2Seq]) -> None:
+    source, target = sentences(5), sentences(4, seed=1)
+    model, twice = models[1], Ensemble([models[1], models[1]])
+    one = model.project(model.decode(*target, model.encode(*source)).hidden).log_softmax(-1)
+    other = twice.project(twice.decode(*target, twice.encode(*source)).hidden)
+    torch.testing.assert_close(one, other, **EXACT)

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slow_twins import batch, limit, rescored
+
+from translate.models.seq2seq import Seq2Seq
+from translate.search import BeamSearch, Demand, Rules
+from translate.search.phrases import Phrases, in_turns
+from translate.search.rules import NO_RULES
+
+Models = Callable[..., Seq2Seq]
+Tokens = tuple[int, ...]
+
+
+def beam(size: int, *, n_best: int = 1, offset: int = 8, rules: Rules = NO_RULES) -> BeamSearch:
+    return BeamSearch(
+        beam_size=size, length_penalty="none", alpha=0.0, coverage_penalty=0.0, n_best=n_best,
+        max_length_ratio=0.5, max_length_offset=offset, rules=rules,
+    )  # fmt: skip
+
+
+def contains(tokens: Tokens, phrase: Tokens) -> bool:
+    return any(tokens[i : i + len(phrase)] == phrase for i in range(len(tokens) + 1))
+
+
+phrase = st.lists(st.integers(4, 9), min_size=1, max_size=4).map(tuple)
+asked = st.tuples(  # prefix, phrases and banned phrases
+    st.lists(st.integers(4, 9), max_size=3),
+    st.lists(phrase, max_size=3),
+    st.lists(phrase, max_size=2),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(asked, min_size=2, max_size=2),
+    st.integers(0, 10**6),
+    st.integers(1, 5),
+    st.integers(1, 8),
+    st.booleans(),
+)
+def test_every_translation_has_its_phrases(
+    table_model: Models, wanted, seed, size, offset, strict
+) -> None:
+    """For any beam, limit and rules: phrases, prefix and the length limit that they allow."""
+    demanded = [Demand(tuple(y), tuple(some), tuple(never)) for y, some, never in wanted]
+    rules = NO_RULES
+    if strict:
+        rules = Rules(min_length=3, no_repeat_ngram_size=2, repetition_penalty=1.5, banned=())
+    model, ids = table_model(10, seed, end=1.0), [[4, 5, 6], []]
+    found = beam(size, n_best=size, offset=offset, rules=rules)(
+        model, *batch(*ids), demands=demanded
+    )
+    for sentence, demand, hypotheses in zip(ids, demanded, found, strict=True):
+        needed = sum(map(len, (demand.prefix, *set(demand.phrases))))
+        assert len({h.tokens for h in hypotheses}) == len(hypotheses)
+        for hypothesis in hypotheses:
+            assert all(contains(hypothesis.tokens, p) for p in demand.phrases)
+            assert hypothesis.tokens[: len(demand.prefix)] == demand.prefix
+            assert len(hypothesis.tokens) <= max(limit(sentence, offset), needed)
+            own = rescored(model, sentence, hypothesis.tokens)
+            assert hypothesis.token_log_probs == pytest.approx(own, abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    "phrases", [((5,),), ((4, 5),), ((4, 4, 5),), ((6, 5), (4,)), ((4,), (5,), (6,)), ((5, 5),)],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("seed", range(4))
+def test_a_wide_beam_finds_the_best_that_has_them(table_model: Models, phrases, seed: int) -> None:
+    """Of all strings of four words: a plain wide beam lists them, proven in test_beam.py."""
+    model, source = table_model(7, seed, end=1.0), [4, 6]
+    wide = beam(5000, n_best=5000, offset=4)
+    (everything,) = wide(model, *batch(source))
+    assert len(everything) == sum(4**n for n in range(6))
+    fitting = [h for h in everything if all(contains(h.tokens, p) for p in phrases)]
+    (found,) = wide(model, *batch(source), demands=[Demand(phrases=phrases)])
+    assert [h.tokens for h in found[:3]] == [h.tokens for h in fitting[:3]]
+    assert found[0].score == pytest.approx(fitting[0].score, abs=1e-10)
+    if len(phrases) == 1:  # several might overlap just below the length limit
+        assert {h.tokens for h in found} == {h.tokens for h in fitting}
+
+
+def test_nothing_demanded_is_plain_beam_search(table_model: Models) -> None:
+    ids = [[4, 5], [6], [7, 8, 9]]
+    for seed in range(10):
+        model = table_model(10, seed, end=0.5)
+        plain = beam(4, n_best=4)(model, *batch(*ids))
+        beside = [Demand(), Demand(phrases=((4, 5),)), Demand(phrases=((),))]
+        found = beam(4, n_best=4)(model, *batch(*ids), demands=beside)
+        assert [h.tokens for h in found[0]] == [h.tokens for h in plain[0]]
+        assert [h.tokens for h in found[2]] == [h.tokens for h in plain[2]]
+
+
+def slow_begun(history: Tokens, phrase: Tokens) -> int:
+    if contains(history, phrase):
+        return len(phrase)
+    sizes = range(len(phrase) - 1, 0, -1)
+    return next((n for n in sizes if history[-n:] == phrase[:n]), 0)
+
+
+@given(
+    st.lists(st.lists(st.integers(4, 5), min_size=1, max_size=4).map(tuple), max_size=3),
+    st.lists(st.integers(4, 5), max_size=7).map(tuple),
+)
+def test_progress_equals_its_slow_twin(phrases, history) -> None:
+    state = Phrases([phrases], [()], torch.tensor([9]))
+    begun = state._begun(torch.tensor([history], dtype=torch.long).view(1, -1), torch.tensor([0]))
+    unique = list(dict.fromkeys(phrases))
+    assert begun[0, : len(unique)].tolist() == [slow_begun(history, p) for p in unique]
+
+
+def test_banks_take_turns_and_leave_what_they_cannot_fill() -> None:
+    totals = torch.tensor([[-1.0, -2.0, -3.0, -4.0, -5.0, -torch.inf]])
+    banks = torch.tensor([[2, 2, 2, 1, 1, 0]])
+    assert in_turns(totals, banks, 4).tolist() == [[3, 0, 4, 1]]
+    assert in_turns(totals, banks, 5).tolist() == [[3, 0, 4, 1, 2]]
+    assert in_turns(totals, torch.zeros_like(banks), 3).tolist() == [[0, 1, 2]]

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slow_twins import batch, next_log_probs, rescored, slow_beam
+
+from translate.models.seq2seq import Seq2Seq
+from translate.search import BeamSearch, Demand, Rules, SampleSearch, build
+from translate.search.rules import NO_RULES
+from translate.vocabulary import EOS
+
+Models = Callable[..., Seq2Seq]
+Tokens = tuple[int, ...]
+LIMITS = {"max_length_ratio": 0.5, "max_length_offset": 6}
+BEAM = {"length_penalty": "gnmt", "alpha": 0.8, "coverage_penalty": 0.0}
+
+
+def rules(**changes: Any) -> dict[str, Any]:
+    return NO_RULES.model_dump() | changes
+
+
+def slow_rule(changes: dict[str, Any], demand: Demand):
+    """Every rule, spelled out for one prefix; what is forbidden has rank -inf."""
+
+    def ranks(prefix: Tokens, log_probs: list[float]) -> list[float]:
+        if len(prefix) < len(demand.prefix):
+            given = demand.prefix[len(prefix)]
+            return [log_prob if t == given else -math.inf for t, log_prob in enumerate(log_probs)]
+        found = []
+        for token, log_prob in enumerate(log_probs):
+            text, rank = (*prefix, token), log_prob
+            if token in prefix:
+                rank *= changes.get("repetition_penalty", 1.0)
+            if token == EOS and len(prefix) < changes.get("min_length", 0):
+                rank = -math.inf
+            n = changes.get("no_repeat_ngram_size", 0)
+            if (
+                n
+                and len(text) > n
+                and text[-n:] in [prefix[i : i + n] for i in range(len(prefix) - n + 1)]
+            ):
+                rank = -math.inf
+            if any(text[-len(phrase) :] == phrase for phrase in demand.banned):
+                rank = -math.inf
+            found.append(rank)
+        return found
+
+    return ranks
+
+
+CHANGES = [
+    {"min_length": 4},
+    {"no_repeat_ngram_size": 1},
+    {"no_repeat_ngram_size": 2},
+    {"repetition_penalty": 1.7},
+    {"min_length": 3, "no_repeat_ngram_size": 3, "repetition_penalty": 1.2},
+]
+tokens = st.integers(4, 7)
+phrases = st.lists(st.lists(tokens, min_size=1, max_size=3).map(tuple), max_size=3)
+asked = st.tuples(st.lists(tokens, max_size=4), phrases)  # prefix and banned phrases
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(asked, min_size=3, max_size=3), st.integers(0, 10**6), st.integers(1, 4))
+@pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: "-".join(changes))
+def test_a_beam_under_rules_equals_the_slow_twin(
+    table_model: Models, changes, wanted, seed, size
+) -> None:
+    demanded = [Demand(prefix=tuple(y), banned=tuple(never)) for y, never in wanted]
+    model, ids = table_model(8, seed, sharpness=2.0, end=0.5), [[4, 5], [], [6, 7, 4]]
+    node = {"beam_size": size, "n_best": size, **BEAM, **LIMITS}
+    search = BeamSearch(**node, rules=Rules(**rules(**changes)))
+    found = search(model, *batch(*ids), demands=demanded)
+    for sentence, demand, hypotheses in zip(ids, demanded, found, strict=True):
+        rule = slow_rule(changes, demand)
+        expected, _ = slow_beam(model, sentence, size, "gnmt", size, 6, rule=rule)
+        assert [h.tokens for h in hypotheses] == [tokens for tokens, _ in expected]
+        scores = [h.score for h in hypotheses]
+        assert scores == pytest.approx([score for _, score in expected], abs=1e-10)
+        for hypothesis in hypotheses:  # the model's own, whatever the rules
+            own = rescored(model, sentence, hypothesis.tokens)
+            assert hypothesis.token_log_probs == pytest.approx(own, abs=1e-10)
+
+
+NODES = {
+    "greedy": {},
+    "beam": {"beam_size": 4, "n_best": 4, **BEAM},
+    "diverse": {"beam_size": 4, "n_best": 4, "groups": 2, "diversity_strength": 0.5, **BEAM},
+    "sample": {
+        "n_best": 4, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0,
+        "seed": 1,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NODES)
+@pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: "-".join(changes))
+def test_every_search_keeps_the_rules(table_model: Models, kind: str, changes) -> None:
+    demand = Demand(prefix=(5,), banned=((6,), (4, 7)))
+    search = build(kind, **NODES[kind], **LIMITS, rules=rules(**changes))
+    for seed in range(5):
+        model = table_model(12, seed, end=0.5)
+        (found,) = search(model, *batch([4, 5]), demands=[demand])
+        for hypothesis in found:
+            rule = slow_rule(changes, demand)
+            for t, token in enumerate((*hypothesis.tokens, EOS)):
+                prefix = hypothesis.tokens[:t]
+                ranks = rule(prefix, next_log_probs(model, [4, 5], prefix))
+                assert ranks[token] > -math.inf or not hypothesis.finished
+
+
+@pytest.mark.parametrize("kind", NODES)
+def test_log_probs_are_the_model_s_own_and_it_always_ends(table_model: Models, kind: str) -> None:
+    strict = rules(min_length=5, no_repeat_ngram_size=1, repetition_penalty=3.0)
+    search = build(kind, **NODES[kind], **LIMITS, rules=strict)
+    ids = [[4, 5], [], [6, 4, 4, 4]]
+    everything = Demand(banned=tuple((token,) for token in range(8)))
+    demanded = [everything, Demand(prefix=(4, 4, 4, 4, 4, 4, 4, 4, 4)), Demand()]
+    for seed in range(5):
+        model = table_model(8, seed, end=-1.0)
+        found = search(model, *batch(*ids), demands=demanded)
+        assert found[0][0].tokens == ()  # nothing else is left
+        assert all(h.tokens == (4,) * 9 for h in found[1])  # over its limit of 6
+        for sentence, hypotheses in zip(ids, found, strict=True):
+            for hypothesis in hypotheses:
+                own = rescored(model, sentence, hypothesis.tokens)
+                assert hypothesis.token_log_probs == pytest.approx(own, abs=1e-10)
+                assert hypothesis.log_prob == pytest.approx(math.fsum(own), abs=1e-10)
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: "-".join(changes))
+def test_a_beam_of_one_is_greedy_under_rules(table_model: Models, changes) -> None:
+    ids, demanded = [[4, 5], [6]], [Demand(prefix=(4, 5)), Demand(banned=((6,),))]
+    one = build(
+        "beam", **NODES["beam"] | {"beam_size": 1, "n_best": 1}, **LIMITS, rules=rules(**changes)
+    )
+    greedy = build("greedy", **LIMITS, rules=rules(**changes))
+    for seed in range(10):
+        model = table_model(10, seed)
+        pairs = zip(one(model, *batch(*ids), demands=demanded),
+                    greedy(model, *batch(*ids), demands=demanded), strict=True)  # fmt: skip
+        for (first,), (second,) in pairs:
+            assert first.tokens == second.tokens
+            assert first.log_prob == pytest.approx(second.log_prob, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", NODES)
+def test_the_batch_never_changes_what_a_search_finds(table_model: Models, kind: str) -> None:
+    search = build(kind, **NODES[kind], **LIMITS, rules=rules(no_repeat_ngram_size=2))
+    ids = [[4], [5, 6, 7], [], [8, 8, 8, 8, 8, 8], [9, 4]]
+    asked = [
+        Demand(prefix=(4,)),
+        Demand(),
+        Demand(banned=((5, 6),)),
+        Demand(),
+        Demand(prefix=(9, 9)),
+    ]
+    for seed in range(6):
+        model = table_model(10, seed)
+        alone = [search(model, *batch(i), demands=[d])[0] for i, d in zip(ids, asked, strict=True)]
+        for order in ([0, 1, 2, 3, 4], [4, 2, 0], [3, 1]):
+            together = search(
+                model, *batch(*(ids[i] for i in order)), demands=[asked[i] for i in order]
+            )
+            for i, found in zip(order, together, strict=True):
+                assert [h.tokens for h in found] == [h.tokens for h in alone[i]]
+                for one, other in zip(found, alone[i], strict=True):
+                    assert one.score == pytest.approx(other.score, abs=1e-10)
+
+
+@pytest.mark.parametrize("kind", NODES)
+def test_scores_are_sorted_and_but_for_samples_unique(table_model: Models, kind: str) -> None:
+    search = build(kind, **NODES[kind], **LIMITS, rules=rules())
+    assert isinstance(search, SampleSearch) == (kind == "sample")
+    for seed in range(10):
+        for found in search(table_model(8, seed, end=1.0), *batch([4], [5, 6])):
+            scores = [h.score for h in found]
+            assert scores == sorted(scores, reverse=True)
+            assert kind == "sample" or len({h.tokens for h in found}) == len(found)

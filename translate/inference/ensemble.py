@@ -1,0 +1,31 @@
+"""Several runs as one: their models side by side, behind one pair of tokenizers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from translate.errors import UserError
+from translate.inference.bundle import Bundle
+from translate.search.ensemble import Ensemble
+
+
+def together(bundles: Sequence[tuple[str, Bundle]]) -> Bundle:
+    """The bundle of an ensemble, in everything but the model that of the first run.
+
+    Args:
+        bundles: runs and what they hold.
+
+    Raises:
+        UserError: runs with different tokenizers, whose pieces mean different words.
+    """
+    (first, one), *others = bundles
+    for run, other in others:
+        for side in ("source", "target"):
+            hashes = [bundle.config.tokenizers[side] for bundle in (one, other)]
+            if hashes[0] != hashes[1]:
+                raise UserError(
+                    f"{first} and {run} have different {side} tokenizers (SHA-256 {hashes[0]} and "
+                    f"{hashes[1]}): train the runs of an ensemble with the same data and tokenizer"
+                )
+    return replace(one, model=Ensemble([bundle.model for _, bundle in bundles]).eval())

@@ -1,0 +1,69 @@
+"""What one sentence's translation must or may not hold, as token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from translate.errors import UserError
+
+Tokens = tuple[int, ...]
+FILL = -1  # in tensors of phrases of unlike length; no token
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Asked of one translation; it outranks the rules and the length limit of a search.
+
+    Attributes:
+        prefix: its first tokens.
+        phrases: token sequences it must contain somewhere, without a gap.
+        banned: token sequences it may not contain after the prefix.
+    """
+
+    prefix: Tokens = ()
+    phrases: tuple[Tokens, ...] = ()
+    banned: tuple[Tokens, ...] = ()
+
+
+Demands = Sequence[Demand] | None  # one a sentence of the batch; None: nothing is demanded
+
+
+def length_limits(
+    source_lengths: Sequence[int], ratio: float, offset: int, demands: Demands = None
+) -> list[int]:
+    """The most tokens of each translation: ratio · source length + offset, </s> never counted.
+
+    More where the demanded tokens alone would exceed it. `source_lengths` are those of the model's
+    input, which ends with </s>.
+    """
+    needed = [sum(map(len, (d.prefix, *set(d.phrases)))) for d in demands or ()]
+    limits = [int(ratio * (length - 1) + offset) for length in source_lengths]
+    return [*map(max, limits, needed)] if needed else limits
+
+
+def refuse_phrases(demands: Demands, kind: str) -> None:
+    """For a search that cannot promise them.
+
+    Raises:
+        UserError: a sentence demands phrases.
+    """
+    if any(demand.phrases for demand in demands or ()):
+        raise UserError(
+            f"search.kind = {kind} cannot make a translation contain given phrases: search=beam can"
+        )
+
+
+def padded(sentences: Sequence[Sequence[Tokens]], device: torch.device) -> Int[Tensor, "B P L"]:
+    """Phrases of every sentence, filled up behind; P and L are at least 1."""
+    count = max([1, *map(len, sentences)])
+    longest = max([1, *(len(phrase) for phrases in sentences for phrase in phrases)])
+    table = torch.full((len(sentences), count, longest), FILL)
+    for row, phrases in zip(table, sentences, strict=True):
+        for line, phrase in zip(row, phrases, strict=False):
+            line[: len(phrase)] = torch.tensor(phrase, dtype=torch.long)
+    return table.to(device)

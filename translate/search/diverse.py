@@ -1,0 +1,106 @@
+"""Diverse beam search: groups of beams that avoid each other's words."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import NonNegativeFloat, PositiveInt
+from torch import Tensor
+
+from translate.errors import UserError
+from translate.models.seq2seq import Seq2Seq
+from translate.search.beam import Beam, BeamSearch
+from translate.search.demand import Demands, refuse_phrases
+from translate.search.hypothesis import Hypothesis
+from translate.search.rules import NO_RULES, Rules
+from translate.search.scoring import LengthPenalty
+
+NONE = -1  # no token
+
+
+class DiverseBeamSearch(BeamSearch):
+    """Beam search in `groups` of beam_size / groups hypotheses (Vijayakumar et al. 2016).
+
+    At each step the groups choose one after another, and a group ranks a token lower by
+    `diversity_strength` for each hypothesis of the groups before it that chose the same token at
+    this step (their Hamming diversity). That sways a choice alone: totals, scores and probabilities
+    are those of beam search, and so is everything with one group. Each group has the `n_best` and
+    the early stopping of a beam of its own; the best of all groups come out.
+    """
+
+    def __init__(
+        self,
+        *,
+        beam_size: PositiveInt,
+        groups: PositiveInt,
+        diversity_strength: NonNegativeFloat,
+        length_penalty: LengthPenalty,
+        alpha: NonNegativeFloat,
+        coverage_penalty: NonNegativeFloat,
+        n_best: PositiveInt,
+        max_length_ratio: NonNegativeFloat,
+        max_length_offset: PositiveInt,
+        rules: Rules = NO_RULES,
+    ) -> None:
+        if beam_size % groups or n_best > beam_size:
+            raise UserError(
+                f"beam_size {beam_size} must be a multiple of {groups} groups and at least n_best "
+                f"{n_best} (search.beam_size, search.groups, search.n_best)"
+            )
+        width = beam_size // groups
+        super().__init__(
+            beam_size=width,
+            length_penalty=length_penalty,
+            alpha=alpha,
+            coverage_penalty=coverage_penalty,
+            n_best=min(n_best, width),
+            max_length_ratio=max_length_ratio,
+            max_length_offset=max_length_offset,
+            rules=rules,
+        )
+        self.groups = self._groups = groups
+        self.diversity_strength = diversity_strength
+        # enough, for at most beam_size - width tokens of other groups can be pushed down
+        self._per_row = beam_size
+        self._count = n_best
+
+    def __call__(
+        self,
+        model: Seq2Seq,
+        source: Int[Tensor, "B S"],
+        source_mask: Bool[Tensor, "B S"],
+        *,
+        demands: Demands = None,
+        need_alignment: bool = False,
+    ) -> list[list[Hypothesis]]:
+        refuse_phrases(demands, "diverse")
+        found = super().__call__(
+            model, source, source_mask, demands=demands, need_alignment=need_alignment
+        )
+        # groups may find the same
+        unique = [list({h.tokens: h for h in reversed(some)}.values())[::-1] for some in found]
+        return [some[: self._count] for some in unique]
+
+    def _choose(
+        self,
+        beam: Beam,
+        totals: Float[Tensor, "B M"],
+        tokens: Int[Tensor, "B M"],
+        banks: Int[Tensor, "B M"] | None,
+    ) -> Int[Tensor, "B m"]:
+        count = min(self.beam_size, totals.shape[1])
+        index = torch.zeros_like(tokens[:, :count])
+        taken = torch.full((int(beam.sentences.max()) + 1, self.groups, count), NONE)
+        taken = taken.to(tokens.device)
+        places = torch.arange(count, device=tokens.device)
+        for group in range(self.groups):
+            rows = (beam.beams % self.groups == group).nonzero()[:, 0]
+            rivals = taken[beam.sentences[rows]].flatten(1)  # (b, groups · m)
+            alike = (tokens[rows][:, :, None] == rivals[:, None]).sum(2)
+            ranks = totals[rows] - self.diversity_strength * alike
+            best = ranks.topk(count)
+            index[rows] = best.indices
+            dead = best.values.isneginf() | (places >= beam.places[rows, None])
+            chosen = tokens[rows].gather(1, best.indices).masked_fill(dead, NONE)
+            taken[beam.sentences[rows], group] = chosen
+        return index

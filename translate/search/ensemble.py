@@ -1,0 +1,109 @@
+"""Several models as one: each predicts the next token, and their probabilities are averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from translate.models.seq2seq import Decoded, DecoderState, Memory, Seq2Seq, Step
+
+
+@dataclass(frozen=True)
+class EnsembleMemory(Memory):
+    """What every encoder leaves; `states` are those of the first."""
+
+    memories: tuple[Memory, ...]
+
+
+@dataclass(frozen=True)
+class EnsembleState:
+    """Where every decoder stands."""
+
+    states: tuple[DecoderState, ...]
+
+    def select(self, hypotheses: Int[Tensor, "M"]) -> EnsembleState:
+        return EnsembleState(tuple(state.select(hypotheses) for state in self.states))
+
+    def keep(self, sentences: Int[Tensor, "C"]) -> EnsembleState:
+        return EnsembleState(tuple(state.keep(sentences) for state in self.states))
+
+
+class Ensemble(Seq2Seq):
+    """P(y | prefix, source) = Σ_m P_m(y | prefix, source) / M, for M models of any families.
+
+    `hidden` is the models' hidden vectors side by side. The alignment is the mean of each model's
+    mean over layers and heads, (…, 1, 1, …), over the models that have attention. An ensemble
+    translates and scores; each of its models is trained alone.
+    """
+
+    def __init__(self, models: Sequence[Seq2Seq]) -> None:
+        first = models[0]
+        super().__init__(
+            source_vocab_size=first.source_vocab_size, target_vocab_size=first.target_vocab_size
+        )
+        self.models = nn.ModuleList(models)
+        self.members = tuple(models)  # the same, with their type
+        self.to(next(first.parameters()).dtype)
+
+    def encode(
+        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]
+    ) -> EnsembleMemory:
+        memories = tuple(model.encode(source, source_mask) for model in self.members)
+        return EnsembleMemory(memories[0].states, source_mask, memories)
+
+    def decode(
+        self,
+        target_in: Int[Tensor, "B T"],
+        target_mask: Bool[Tensor, "B T"],
+        memory: EnsembleMemory,  # type: ignore[override]  # its own memory
+        *,
+        need_alignment: bool = False,
+    ) -> Decoded:
+        decoded = [
+            model.decode(target_in, target_mask, own, need_alignment=need_alignment)
+            for model, own in zip(self.members, memory.memories, strict=True)
+        ]
+        hidden = torch.cat([one.hidden for one in decoded], dim=-1)
+        return Decoded(hidden, _mean([one.alignment for one in decoded]))
+
+    def start(self, memory: EnsembleMemory) -> EnsembleState:  # type: ignore[override]
+        pairs = zip(self.members, memory.memories, strict=True)
+        return EnsembleState(tuple(model.start(own) for model, own in pairs))
+
+    def decode_step(
+        self,
+        tokens: Int[Tensor, "N"],
+        state: EnsembleState,  # type: ignore[override]
+        *,
+        need_alignment: bool = False,
+    ) -> Step:
+        steps = [
+            model.decode_step(tokens, own, need_alignment=need_alignment)
+            for model, own in zip(self.members, state.states, strict=True)
+        ]
+        hidden = torch.cat([step.hidden for step in steps], dim=-1)
+        after = EnsembleState(tuple(step.state for step in steps))
+        return Step(hidden, after, _mean([step.alignment for step in steps]))
+
+    def project(self, hidden: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows V"]:
+        """Logarithms of the mean probabilities, which are logits that are normalised already."""
+        widths = [model.output.in_features for model in self.members]
+        logits = [
+            model.project(part)
+            for model, part in zip(self.members, torch.split(hidden, widths, dim=-1), strict=True)
+        ]
+        # float32 at least, as in search: a mean of bf16 probabilities keeps two digits
+        wide = torch.promote_types(hidden.dtype, torch.float32)
+        log_probs = torch.stack([one.log_softmax(-1, dtype=wide) for one in logits])
+        mean: Tensor = log_probs.logsumexp(0) - torch.tensor(len(logits), dtype=wide).log()
+        return mean
+
+
+def _mean(alignments: Sequence[Float[Tensor, "..."] | None]) -> Float[Tensor, "..."] | None:
+    """(B, L, H, T, S) or (N, L, H, S) of unlike L and H → L = H = 1."""
+    known = [one.mean((1, 2), keepdim=True) for one in alignments if one is not None]
+    return torch.stack(known).mean(0) if known else None

@@ -1,0 +1,151 @@
+"""Rules: which next tokens a search may not choose, or chooses less gladly.
+
+A rule changes ranks, by which a search chooses, and never log-probabilities: those of a hypothesis
+remain the model's own. What a rule forbids has rank -inf.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple, Protocol
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt
+from torch import Tensor
+
+from translate.search.demand import FILL, Demands, Tokens, padded
+from translate.vocabulary import EOS, PAD
+
+
+class Position(NamedTuple):
+    """Where a search stands, a row for each open hypothesis."""
+
+    sentences: Int[Tensor, "N"]  # index in the whole batch
+    history: Int[Tensor, "N T"]  # the tokens so far, <s> apart
+    log_probs: Float[Tensor, "N V"]  # of the next token, the model's own
+
+
+class Rule(Protocol):
+    """Something that changes ranks."""
+
+    def __call__(self, ranks: Float[Tensor, "N V"], at: Position) -> Float[Tensor, "N V"]:
+        """The ranks under this rule; none is above what it was, but for tokens of a prefix."""
+
+
+class Rules(BaseModel, frozen=True, extra="forbid"):
+    """The node `search.rules`."""
+
+    min_length: NonNegativeInt
+    no_repeat_ngram_size: NonNegativeInt
+    repetition_penalty: Annotated[float, Field(ge=1)]
+    banned: tuple[str, ...]  # text, which the translator turns into each sentence's `Demand`
+
+    def active(self, demands: Demands, device: torch.device) -> tuple[Rule, ...]:
+        """Those that do something, the strictest last."""
+        rules: list[Rule] = []
+        if self.repetition_penalty > 1:
+            rules.append(RepetitionPenalty(self.repetition_penalty))
+        if self.no_repeat_ngram_size:
+            rules.append(NoRepeat(self.no_repeat_ngram_size))
+        if self.min_length:
+            rules.append(MinLength(self.min_length))
+        if demands and any(demand.banned for demand in demands):
+            rules.append(Banned([demand.banned for demand in demands], device))
+        if demands and any(demand.prefix for demand in demands):
+            rules.append(Prefix([demand.prefix for demand in demands], device))
+        return tuple(rules)
+
+
+NO_RULES = Rules(min_length=0, no_repeat_ngram_size=0, repetition_penalty=1.0, banned=())
+
+
+def apply(rules: Sequence[Rule], at: Position) -> Float[Tensor, "N V"]:
+    """The ranks of all next tokens: their log-probabilities under every rule."""
+    ranks = at.log_probs
+    for rule in rules:
+        ranks = rule(ranks, at)
+    return ranks
+
+
+def forbid(ranks: Float[Tensor, "N V"], tokens: Int[Tensor, "N P"]) -> Float[Tensor, "N V"]:
+    """Without these tokens of each row. <pad>, never allowed anyway, stands for none."""
+    return ranks.scatter(1, tokens, -math.inf)
+
+
+class MinLength:
+    """No </s> before so many tokens; the length limit of a search wins over it."""
+
+    def __init__(self, length: PositiveInt) -> None:
+        self.length = length
+
+    def __call__(self, ranks: Float[Tensor, "N V"], at: Position) -> Float[Tensor, "N V"]:
+        if at.history.shape[1] >= self.length:
+            return ranks
+        return forbid(ranks, torch.full_like(at.sentences, EOS)[:, None])
+
+
+class NoRepeat:
+    """No n tokens in a row that the hypothesis has had before (Paulus et al. 2018)."""
+
+    def __init__(self, size: PositiveInt) -> None:
+        self.size = size
+
+    def __call__(self, ranks: Float[Tensor, "N V"], at: Position) -> Float[Tensor, "N V"]:
+        length = at.history.shape[1]
+        if length < self.size:
+            return ranks
+        grams = at.history.unfold(1, self.size, 1)  # (N, T - n + 1, n)
+        tail = at.history[:, None, length - self.size + 1 :]  # (N, 1, n - 1)
+        repeats = (grams[:, :, :-1] == tail).all(2)
+        return forbid(ranks, grams[:, :, -1].where(repeats, PAD))
+
+
+class RepetitionPenalty:
+    """A token that the hypothesis has already ranks by θ log p in place of log p, θ ≥ 1.
+
+    Keskar et al. 2019 divide its logit by θ; a logarithm of a probability is never above 0, so that
+    ranks only fall, as the early stopping of a beam needs.
+    """
+
+    def __init__(self, penalty: float) -> None:
+        self.penalty = penalty
+
+    def __call__(self, ranks: Float[Tensor, "N V"], at: Position) -> Float[Tensor, "N V"]:
+        used = ranks.gather(1, at.history) * self.penalty
+        return ranks.scatter(1, at.history, used)  # what comes twice gets the same value twice
+
+
+class Banned:
+    """Never the last token of a banned phrase after the tokens before it."""
+
+    def __init__(self, phrases: Sequence[Sequence[Tokens]], device: torch.device) -> None:
+        heads = [[phrase[:-1][::-1] for phrase in some] for some in phrases]
+        tails = [[phrase[-1:] for phrase in some] for some in phrases]
+        self.heads = padded(heads, device)  # (B, P, L), the nearest token first
+        self.last = padded(tails, device)[:, :, 0]  # (B, P)
+
+    def __call__(self, ranks: Float[Tensor, "N V"], at: Position) -> Float[Tensor, "N V"]:
+        heads, last = self.heads[at.sentences], self.last[at.sentences]
+        before = at.history.flip(1)[:, None, : heads.shape[2]]
+        there = heads[:, :, : before.shape[2]]
+        begun = ((there == before) | (there == FILL)).all(2)
+        begun &= (heads[:, :, before.shape[2] :] == FILL).all(2)  # longer than the history
+        return forbid(ranks, last.where(begun & (last != FILL), PAD))
+
+
+class Prefix:
+    """The first tokens are given: nothing else is allowed, whatever other rules say."""
+
+    def __init__(self, prefixes: Sequence[Tokens], device: torch.device) -> None:
+        self.tokens = padded([[prefix] for prefix in prefixes], device)[:, 0]  # (B, L)
+
+    def __call__(self, ranks: Float[Tensor, "N V"], at: Position) -> Float[Tensor, "N V"]:
+        length = at.history.shape[1]
+        if length >= self.tokens.shape[1]:
+            return ranks
+        given = self.tokens[at.sentences, length][:, None]
+        token = given.clamp(min=0)
+        only = torch.full_like(ranks, -math.inf).scatter(1, token, at.log_probs.gather(1, token))
+        return torch.where(given == FILL, ranks, only)
