@@ -4,8 +4,8 @@ Hydra's grammar gives a meaning to quotes, commas, `=`, `~`, `${`, brackets and 
 and paths must never reach it. The rules, in order:
 
 1. `--` ends the options: all that follow are sentences.
-2. `run=…`, `beside=…`, `input=…`, `output=…`, `reference=…`, `dictionary=…` (where known) and
-   `debug=…`: verbatim.
+2. `run=…`, `beside=…`, `input=…`, `output=…`, `reference=…`, `dictionary=…`, `export=…` (where
+   known) and `debug=…`: verbatim.
 3. A leading dash: one of Hydra's own flags, or a sentence if there is a space (`- ¿Quién es?`).
 4. `name=…` or `name.name=…`, the name plain ASCII without spaces: an override for Hydra. Should
    there be no such key, that is an error: a slip in a key must not come back translated. As a

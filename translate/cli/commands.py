@@ -38,14 +38,14 @@ COMMANDS = {
         Command(
             "text",
             "translate sentences, a file or standard input",
-            verbatim=("run", "input", "output", "dictionary"),
+            verbatim=("run", "input", "output", "dictionary", "export"),
             sentences=True,
             stored=True,
         ),
         Command(
             "evaluate",
             "BLEU, chrF and TER on a split or on files",
-            verbatim=("run", "input", "reference", "output", "dictionary"),
+            verbatim=("run", "input", "reference", "output", "dictionary", "export"),
             stored=True,
         ),
         Command(
@@ -65,6 +65,12 @@ COMMANDS = {
             "score",
             "log-probability and perplexity of given translations",
             verbatim=("run", "input", "reference", "output"),
+            stored=True,
+        ),
+        Command(
+            "export",
+            "write the model in the format of another engine",
+            verbatim=("run", "input", "output"),
             stored=True,
         ),
         Command("models", "list what can be chosen, a line each"),

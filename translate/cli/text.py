@@ -9,6 +9,7 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
 from translate.cli.fields import Device, Node
+from translate.inference.engines import Engine
 
 HELP = """\
 translate text: translate sentences, a file or standard input
@@ -29,6 +30,9 @@ Keys:
   search         how to search; default: as stored in the run (translate models group=search)
   replace_unknown  true: in place of each <unk>, the source word it attends to most
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
+  engine         native, or ctranslate2: serves what translate export has written
+  export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
+  workers        with engine=ctranslate2: batches translated at once; default: one a core
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, that are translated at once
   interactive    true: answer each line before the next is read; default: only at a terminal
@@ -48,9 +52,11 @@ def main(command: Command, arguments: Arguments) -> None:
 
 def job(job: Job) -> None:
     """Check the configuration, then translate."""
+    from translate.cli.engines import engine_problems
     from translate.cli.validation import search_problems
 
     found = schema.problems(run, job.config, "") or search_problems(job.config["search"])
+    found = found or engine_problems(job)
     if found:
         raise listed(found)
     run(job, **job.config)
@@ -64,22 +70,18 @@ def run(
     tokens_per_batch: PositiveInt,
     interactive: bool | None,
     scores: bool,
+    engine: Engine,
+    workers: PositiveInt | None,
     replace_unknown: bool,
 ) -> None:
     """Translate every line."""
     from translate.cli import streams
-    from translate.cli.stored import load_bundle, translator, unknown_words
+    from translate.cli.engines import engine_translator
 
-    replacing = unknown_words(replace_unknown, job.verbatim.get("dictionary"))
     lines = streams.lines_in(job.verbatim, job.sentences)
     if interactive is None:
         interactive = streams.interactive(job.verbatim, job.sentences)
-    bundle = load_bundle(job.verbatim["run"])
-    model = translator(
-        bundle, search=search, device=device,
-        tokens_per_batch=tokens_per_batch, unknown_words=replacing,
-    )  # fmt: skip
-    translations = model.stream(lines, window=1 if interactive else None)
+    translations = engine_translator(job).stream(lines, window=1 if interactive else None)
     numbered = scores or search.get("n_best", 1) > 1
     with streams.lines_out(job.verbatim, flush=interactive) as write:
         for number, best in enumerate(translations, start=1):

@@ -63,6 +63,7 @@ class Bundle:
     model: Seq2Seq
     tokenizers: Tokenizers
     config: Config
+    weights_sha256: str
 
 
 def save(
@@ -157,7 +158,7 @@ def load(folder: str | Path) -> Bundle:
         **config.options,
     )
     _fill(model, tensors, present / WEIGHTS)
-    return Bundle(model.eval(), tokenizers, config)
+    return Bundle(model.eval(), tokenizers, config, str(expected[WEIGHTS]))
 
 
 def _weights(model: Seq2Seq) -> dict[str, Tensor]:
