@@ -47,6 +47,7 @@ COMMANDS = {
                 "prefix",
                 "prefixes",
                 "constraints",
+                "export",
             ),
             sentences=True,
             stored=True,
@@ -54,7 +55,7 @@ COMMANDS = {
         Command(
             "evaluate",
             "BLEU, chrF and TER on a split or on files",
-            verbatim=("run", "ensemble", "input", "reference", "output", "dictionary"),
+            verbatim=("run", "ensemble", "input", "reference", "output", "dictionary", "export"),
             stored=True,
         ),
         Command(
@@ -80,6 +81,12 @@ COMMANDS = {
             "score",
             "log-probability and perplexity of given translations",
             verbatim=("run", "ensemble", "input", "reference", "output"),
+            stored=True,
+        ),
+        Command(
+            "export",
+            "write the model in the format of another engine",
+            verbatim=("run", "input", "output"),
             stored=True,
         ),
         Command("models", "list what can be chosen, a line each"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import UsageError, listed
 from translate.cli.fields import Device, Node
+from translate.inference.engines import Engine
 
 HELP = """\
 translate evaluate: BLEU, chrF and TER on a split or on files
@@ -40,6 +40,9 @@ Keys:
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
   cache          the folder of downloads and prepared corpora
+  engine         native, or ctranslate2: serves what translate export has written
+  export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
+  workers        with engine=ctranslate2: batches translated at once; default: one a core
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, that are translated at once
 """
@@ -58,9 +61,11 @@ def main(command: Command, arguments: Arguments) -> None:
 
 def job(job: Job) -> None:
     """Check the configuration, then translate and score."""
+    from translate.cli.engines import engine_problems
     from translate.cli.validation import search_problems
 
     found = schema.problems(run, job.config, "") or search_problems(job.config["search"])
+    found = found or engine_problems(job)
     if found:
         raise listed(found)
     run(job, **job.config)
@@ -75,19 +80,21 @@ def run(
     cache: str,
     device: Device,
     tokens_per_batch: PositiveInt,
+    engine: Engine,
+    workers: PositiveInt | None,
     replace_unknown: bool,
     mbr: Literal["chrf", "bleu"] | None,
 ) -> None:
     """Translate a test set and print its figures."""
     from rich.console import Console
 
-    from translate.cli.stored import load_runs, translator, unknown_words
+    from translate.cli.engines import engine_translator
+    from translate.cli.stored import load_bundle
     from translate.data.progress import progress
     from translate.evaluation.report import render
     from translate.evaluation.run import evaluate_split
 
     folder, dictionary = Path(job.verbatim["run"]), job.verbatim.get("dictionary")
-    replacing = unknown_words(replace_unknown, dictionary)
     if {"input", "reference"} & set(job.verbatim):
         split, sources, references = _own_files(
             job.verbatim.get("input"), job.verbatim.get("reference")
@@ -95,11 +102,7 @@ def run(
     else:
         split = data["split"]
         sources, references = _split_of_run(folder, data, tokenizer, Path(cache))
-    bundle = load_runs(job.verbatim)
-    model = translator(
-        bundle, search=search, device=device,
-        tokens_per_batch=tokens_per_batch, unknown_words=replacing, mbr=mbr,
-    )  # fmt: skip
+    model = engine_translator(job)
     with progress("translating", total=len(sources)) as advance:
         report = evaluate_split(
             model,
@@ -110,12 +113,13 @@ def run(
             command=shlex.join(["translate", *sys.argv[1:]]),
             decoding={
                 **search,
+                "engine": engine,
                 "replace_unknown": replace_unknown,
                 "dictionary": dictionary,
                 "mbr": mbr,
                 "ensemble": job.verbatim.get("ensemble"),
             },
-            model_sha256=_model_sha256(folder),
+            model_sha256=load_bundle(str(folder)).weights_sha256,
             progress=lambda done: advance(1),
         )
     Console().print(render(report))
@@ -140,10 +144,3 @@ def _split_of_run(
 
     table = split_of_run(run, data, tokenizer, cache)
     return list(table["source"]), [list(item) for item in table["references"]]
-
-
-def _model_sha256(run: Path) -> str:
-    from translate.inference import bundle
-
-    checksums = json.loads((bundle.find(run) / bundle.CHECKSUMS).read_text(encoding="utf-8"))
-    return str(checksums[bundle.WEIGHTS])

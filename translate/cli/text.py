@@ -13,6 +13,7 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
 from translate.cli.fields import Device, Node
+from translate.inference.engines import Engine
 from translate.vocabulary import EOS
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ Keys:
   mbr            chrf or bleu: of search.n_best translations, the one most like all of them
   replace_unknown  true: in place of each <unk>, the source word it attends to most
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
+  engine         native, or ctranslate2: serves what translate export has written
+  export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
+  workers        with engine=ctranslate2: batches translated at once; default: one a core
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, that are translated at once
   interactive    true: answer each line before the next is read; default: only at a terminal
@@ -71,9 +75,11 @@ def main(command: Command, arguments: Arguments) -> None:
 
 def job(job: Job) -> None:
     """Check the configuration, then translate."""
+    from translate.cli.engines import engine_problems
     from translate.cli.validation import search_problems
 
     found = schema.problems(run, job.config, "") or search_problems(job.config["search"])
+    found = found or engine_problems(job)
     if found:
         raise listed(found)
     run(job, **job.config)
@@ -87,24 +93,21 @@ def run(
     tokens_per_batch: PositiveInt,
     interactive: bool | None,
     scores: bool,
+    engine: Engine,
+    workers: PositiveInt | None,
     replace_unknown: bool,
     mbr: Literal["chrf", "bleu"] | None,
     format: Literal["text", "json"],
 ) -> None:
     """Translate every line."""
     from translate.cli import streams
-    from translate.cli.stored import load_runs, translator, unknown_words
+    from translate.cli.engines import engine_translator
 
-    replacing = unknown_words(replace_unknown, job.verbatim.get("dictionary"))
     wishes = streams.wishes_in(job.verbatim)
     lines = streams.lines_in(job.verbatim, job.sentences)
     if interactive is None:
         interactive = streams.interactive(job.verbatim, job.sentences)
-    bundle = load_runs(job.verbatim)
-    model = translator(
-        bundle, search=search, device=device,
-        tokens_per_batch=tokens_per_batch, unknown_words=replacing, mbr=mbr,
-    )  # fmt: skip
+    model = engine_translator(job)
     lines, sources = itertools.tee(lines)
     translations = model.stream(
         lines,
@@ -116,7 +119,7 @@ def run(
     with streams.lines_out(job.verbatim, flush=interactive) as write:
         for number, (source, found) in enumerate(zip(sources, translations, strict=False), start=1):
             if format == "json":
-                write(_as_json(source, bundle.tokenizers, found))
+                write(_as_json(source, model.tokenizers, found))
                 continue
             for translation in found if numbered else found[:1]:
                 front = f"{number}\t{translation.score:.4f}\t" if numbered else ""

@@ -76,6 +76,7 @@ class Bundle:
     model: Seq2Seq
     tokenizers: Tokenizers
     config: Config
+    weights_sha256: str
 
 
 def save(
@@ -170,7 +171,7 @@ def load(folder: str | Path) -> Bundle:
     model = _build(config)
     model.to(next(iter(tensors.values())).dtype)
     model.load_state_dict(tensors, strict=False)  # only the tied names are absent
-    return Bundle(model.eval(), tokenizers, config)
+    return Bundle(model.eval(), tokenizers, config, str(expected[WEIGHTS]))
 
 
 def _build(config: Config) -> Seq2Seq:

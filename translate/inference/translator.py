@@ -207,7 +207,7 @@ class Translator:
         wanted = need_alignment or self.unknown_words is not None
         found: list[list[Translation]] = [[]] * len(segments)
         for batch in by_length([len(s.ids) + 1 for s in segments], self.tokens_per_batch):
-            source, mask = self._padded([[*segments[i].ids, EOS] for i in batch])
+            source, mask = self.padded([[*segments[i].ids, EOS] for i in batch])
             asked = [segments[i].demand for i in batch]
             hypotheses = self.search(self.model, source, mask, demands=asked, need_alignment=wanted)
             for i, n_best in zip(batch, hypotheses, strict=True):
@@ -248,17 +248,17 @@ class Translator:
         scores = [Score(0.0, 0, ())] * len(source_ids)
         longest = [max(map(len, pair)) + 1 for pair in zip(source_ids, target_ids, strict=True)]
         for batch in by_length(longest, self.tokens_per_batch):
-            rows = self._forced([source_ids[i] for i in batch], [target_ids[i] for i in batch])
+            rows = self.forced([source_ids[i] for i in batch], [target_ids[i] for i in batch])
             for i, log_probs in zip(batch, rows, strict=True):
                 scores[i] = Score(math.fsum(log_probs), len(log_probs), tuple(log_probs))
         return scores
 
     @torch.inference_mode()
-    def _forced(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
+    def forced(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
         """The log-probability of every target token, </s> included."""
-        memory = self.model.encode(*self._padded([[*ids, EOS] for ids in sources]))
-        target_in, mask = self._padded([[BOS, *ids] for ids in targets])
-        target_out, _ = self._padded([[*ids, EOS] for ids in targets])
+        memory = self.model.encode(*self.padded([[*ids, EOS] for ids in sources]))
+        target_in, mask = self.padded([[BOS, *ids] for ids in targets])
+        target_out, _ = self.padded([[*ids, EOS] for ids in targets])
         hidden = self.model.decode(target_in, mask, memory).hidden
         logits = self.model.project(hidden[mask])  # (real tokens, V)
         wide = torch.promote_types(logits.dtype, torch.float32)
@@ -276,7 +276,7 @@ class Translator:
             raise UserError("the sentence to align is empty: give one with words")
         source_ids = self.tokenizers.source.encode(source)
         if target is None:
-            ((best, *_),) = self.search(self.model, *self._padded([[*source_ids, EOS]]))
+            ((best, *_),) = self.search(self.model, *self.padded([[*source_ids, EOS]]))
             target_ids = list(best.tokens)
             target = self.tokenizers.target.decode(target_ids)
         else:
@@ -291,8 +291,8 @@ class Translator:
 
     @torch.inference_mode()
     def _alignment(self, source: list[int], target_in: list[int]) -> Float[np.ndarray, "L H T S"]:
-        memory = self.model.encode(*self._padded([source]))
-        tokens, mask = self._padded([target_in])
+        memory = self.model.encode(*self.padded([source]))
+        tokens, mask = self.padded([target_in])
         alignment = self.model.decode(tokens, mask, memory, need_alignment=True).alignment
         if alignment is None:
             raise UserError(
@@ -301,7 +301,8 @@ class Translator:
             )
         return _numpy(alignment[0])
 
-    def _padded(self, sentences: list[list[int]]) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
+    def padded(self, sentences: list[list[int]]) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
+        """Token ids as one matrix on the device, and where they are."""
         lengths = torch.tensor([len(ids) for ids in sentences])
         mask = padding_mask(lengths, int(lengths.max()))
         ids = torch.full(mask.shape, PAD)

@@ -1,0 +1,211 @@
+"""CTranslate2 with our weights is our model: every option it carries, and none that it does not."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import torch
+
+from translate.errors import UserError
+from translate.inference import ctranslate2_export
+from translate.inference.bundle import Bundle, Config
+from translate.inference.ctranslate2_engine import (
+    MANIFEST,
+    CTranslate2Search,
+    check_origin,
+    search_problems,
+)
+from translate.inference.export import export_ctranslate2, random_sentences
+from translate.inference.parity import Parity
+from translate.inference.translator import Translator
+from translate.models import registry
+from translate.search import build
+from translate.search.scoring import PENALTIES
+from translate.vocabulary import BOS, EOS, PAD
+
+pytest.importorskip("ctranslate2")
+
+GREEDY = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 40}
+BEAM = GREEDY | {
+    "kind": "beam", "beam_size": 3, "length_penalty": "gnmt", "alpha": 0.6, "n_best": 2,
+    "coverage_penalty": 0.0,
+}  # fmt: skip
+
+
+@pytest.fixture
+def make_bundle(joint, options):
+    """`make_bundle(**changes)`: a small Transformer whose every parameter, norms too, matters."""
+
+    def make(family: str = "transformer", **changes) -> Bundle:
+        chosen = {**options[family], "num_heads": 4, "num_kv_heads": 4, "d_model": 16, **changes}
+        torch.manual_seed(3)
+        model = registry.build(
+            **chosen, source_vocab_size=len(joint.source), target_vocab_size=len(joint.target)
+        ).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter) * 0.3)
+        config = Config.model_construct(family=chosen.pop("family"), options=chosen, search=GREEDY)
+        return Bundle(model, joint, config, weights_sha256="of these weights")
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"norm": "post", "activation": "gelu"},
+        {"normalization": "rms", "activation": "swiglu"},
+        {"positions": "learned", "tied_embeddings": "none"},
+        {"positions": "none", "tied_embeddings": "decoder"},
+        {"positions": "rotary", "num_kv_heads": 2},
+        {"positions": "relative", "max_distance": 3, "num_kv_heads": 1},
+    ],
+    ids=str,
+)
+def test_the_export_computes_what_the_model_does(make_bundle, tmp_path, changes) -> None:
+    bundle, folder = make_bundle(**changes), tmp_path / "export"
+    sentences = random_sentences(12, vocab_size=len(bundle.tokenizers.source))
+    parities = export_ctranslate2(bundle, folder, quantization="float32", sentences=sentences)
+    ((name, parity),) = parities
+    assert name == "float32"
+    assert parity.sentences == 12
+    assert parity.gap < 1e-4
+    assert parity.margin < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "reason"),
+    [
+        ("transformer", {"positions": "alibi"}, "model.positions = alibi: .* decoders only"),
+        ("transformer", {"self_attention": "sliding_window"}, "self_attention = sliding_window"),
+        ("rnn_general", {}, "model.family = rnn: CTranslate2 has Transformers only"),
+    ],
+)
+def test_what_it_cannot_carry_is_refused(make_bundle, tmp_path, family, changes, reason) -> None:
+    options = changes if family == "transformer" else {}
+    bundle = make_bundle(**options)
+    if family != "transformer":
+        bundle.config.family = "rnn"
+    with pytest.raises(UserError, match=reason):
+        list(export_ctranslate2(bundle, tmp_path / "x", quantization="int8", sentences=[[5]]))
+    assert not (tmp_path / "x").exists()
+
+
+def test_another_model_is_noticed_and_nothing_is_written(make_bundle, tmp_path, monkeypatch):
+    convert = ctranslate2_export.convert
+
+    def wrong(model, *args, **kwargs):
+        with torch.no_grad():
+            norm = model.decoder_norm.weight
+            norm.mul_(1.1)
+            convert(model, *args, **kwargs)
+            norm.div_(1.1)
+
+    monkeypatch.setattr(ctranslate2_export, "convert", wrong)
+    exporting = export_ctranslate2(
+        make_bundle(), tmp_path / "x", quantization="float32", sentences=[[5, 6, 7]]
+    )
+    with pytest.raises(UserError, match="the export is not the model"):
+        list(exporting)
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_preference_beyond_rounding_is_refused() -> None:
+    Parity(10, 1, gap=1e-4, margin=1e-4).check()
+    with pytest.raises(UserError, match="3 of 10 translations differ"):
+        Parity(10, 3, gap=0.0, margin=0.01).check()
+
+
+@pytest.fixture
+def exported(make_bundle, tmp_path):
+    """A bundle and the folder of its export, tokenizers and origin beside the weights."""
+    bundle, folder = make_bundle(tied_embeddings="none"), tmp_path / "export"
+    with torch.no_grad():  # translations end, and in nothing that is never chosen
+        output, usual = bundle.model.output.weight, bundle.model.decoder_norm.bias
+        output[EOS], output[PAD], output[BOS] = 6 * usual, -6 * usual, -6 * usual
+    sentences = random_sentences(3, vocab_size=len(bundle.tokenizers.source))
+    names = [
+        name
+        for name, _ in export_ctranslate2(bundle, folder, quantization="int8", sentences=sentences)
+    ]
+    assert names == ["float32", "int8"]
+    list(export_ctranslate2(bundle, folder, quantization="float32", sentences=sentences))
+    return bundle, folder
+
+
+LINES = ["el perro come.", "la casa azul", "", "el gato duerme la casa corre azul rojo grande."]
+
+
+def test_greedy_search_is_ours(exported) -> None:
+    bundle, folder = exported
+    engine = CTranslate2Search(
+        folder, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=2, device="cpu"
+    )
+    native = Translator(bundle.model, bundle.tokenizers, build(**GREEDY)).stream(LINES)
+    served = Translator(bundle.model, bundle.tokenizers, engine, tokens_per_batch=sys.maxsize)
+    for (mine,), (theirs,) in zip(native, served.stream(LINES), strict=True):
+        assert theirs.tokens == mine.tokens
+        if len(mine.tokens) < 40:  # not cut at its limit
+            assert theirs.log_prob == pytest.approx(mine.log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize("length_penalty", ["none", "average", "gnmt"])
+def test_a_beam_is_scored_and_ranked_as_ours(exported, length_penalty) -> None:
+    bundle, folder = exported
+    engine = CTranslate2Search(
+        folder, bundle.tokenizers, BEAM | {"length_penalty": length_penalty},
+        tokens_per_batch=20, workers=2, device="cpu",
+    )  # fmt: skip
+    native = Translator(bundle.model, bundle.tokenizers, build(**GREEDY))
+    sources = [bundle.tokenizers.source.encode(line) for line in LINES if line]
+    found = engine(bundle.model, *native.padded([[*ids, EOS] for ids in sources]))
+    for ids, n_best in zip(sources, found, strict=True):
+        assert len(n_best) == 2
+        assert n_best[0].score >= n_best[1].score
+        for hypothesis in n_best:
+            assert hypothesis.finished
+            (log_probs,) = native.forced([ids], [list(hypothesis.tokens)])
+            assert hypothesis.log_prob == pytest.approx(sum(log_probs), abs=1e-4)
+            divisor = PENALTIES[length_penalty](len(log_probs), 0.6)
+            assert hypothesis.score == pytest.approx(sum(log_probs) / divisor, abs=1e-4)
+
+
+def test_what_it_has_no_option_for_is_told() -> None:
+    assert search_problems(BEAM) == search_problems(GREEDY) == []
+    assert search_problems(BEAM | {"coverage_penalty": 0.2}) == [
+        "search.coverage_penalty = 0.2: engine=ctranslate2 has no such option: engine=native"
+    ]
+    assert "must be greedy or beam" in search_problems({"kind": "sampling"})[0]
+
+
+def test_attention_is_refused(exported) -> None:
+    bundle, folder = exported
+    engine = CTranslate2Search(
+        folder, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=1, device="cpu"
+    )
+    with pytest.raises(UserError, match="no attention"):
+        engine(bundle.model, *Translator(bundle.model, bundle.tokenizers, engine).padded([[5, 3]]),
+               need_alignment=True)  # fmt: skip
+
+
+def test_an_export_knows_its_origin(exported, tmp_path) -> None:
+    _, folder = exported
+    assert {"source.spm", "target.spm", "model.bin"} < {file.name for file in folder.iterdir()}
+    check_origin(folder, "of these weights", "runs/x")
+    with pytest.raises(UserError, match=r"other weights .* translate export run=runs/x"):
+        check_origin(folder, "of others", "runs/x")
+    (folder / MANIFEST).write_text(json.dumps([]))
+    with pytest.raises(UserError, match=r"export.json is damaged"):
+        check_origin(folder, "of these weights", "runs/x")
+    with pytest.raises(UserError, match=r"cannot be read .* translate export run=runs/x"):
+        check_origin(tmp_path / "nowhere", "of these weights", "runs/x")
+
+
+def test_a_missing_library_is_told(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(UserError, match=r"pip install 'attention-translate\[ctranslate2\]'"):
+        ctranslate2_export.library()

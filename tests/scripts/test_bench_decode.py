@@ -1,0 +1,57 @@
+"""The benchmark of decoding measures what it says, and each row in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "bench_decode.py"
+
+
+@pytest.fixture
+def bench() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("bench_decode", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_row_counts_sentences_tokens_and_the_time_of_one(bench, monkeypatch, tmp_path) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr(bench.time, "perf_counter", lambda: next(clock))
+    translated: list[int] = []
+
+    def translate(lines: list[str]) -> list[int]:
+        translated.append(len(lines))
+        return [3] * len(lines)
+
+    monkeypatch.setattr(bench, "native", lambda *_: translate)
+    (tmp_path / "in").write_text("a\nb\nc\nd\n", encoding="utf-8")
+    options = argparse.Namespace(input=tmp_path / "in", repeats=2, single=3)
+    row = bench.measure(options, engine="native", search="greedy", tokens=100, export=None)
+    assert translated == [4, 4, 4, 1, 1, 1]  # the first to warm up
+    assert row["sentences"] == 4  # every call took one second
+    assert row["tokens"] == 12
+    assert row["p50"] == 1000
+
+
+def test_the_searches_are_valid(bench) -> None:
+    from translate.search import build
+
+    for search in bench.SEARCHES.values():
+        build(**search)
+
+
+def test_help_tells_the_engines() -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--help"], capture_output=True, text=True, check=True
+    )
+    assert "engine=ctranslate2" in done.stdout

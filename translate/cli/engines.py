@@ -1,0 +1,70 @@
+"""Which engine translates: our own search, or another on what `translate export` has written."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from translate.cli import stored
+from translate.cli.commands import Job
+
+if TYPE_CHECKING:
+    from translate.inference.translator import Translator
+
+
+def export_folder(run: str, given: str | None) -> Path:
+    """Where a model lies in the format of another engine: beside its bundle unless named."""
+    return Path(run, "ctranslate2") if given is None else Path(given)
+
+
+def engine_problems(job: Job) -> list[str]:
+    """What the engine lacks of what a valid configuration asks of it, one line each."""
+    config, verbatim = job.config, job.verbatim
+    if config["engine"] == "native":
+        given = {"export": verbatim.get("export"), "workers": config["workers"]}
+        return [
+            f"{key} = {value} is for engine=ctranslate2" for key, value in given.items() if value
+        ]
+    from translate.inference.ctranslate2_engine import search_problems
+
+    found = search_problems(config["search"])
+    for key in ("ensemble", "prefix", "prefixes", "constraints"):
+        if verbatim.get(key):
+            found.append(f"{key} = {verbatim[key]}: engine=ctranslate2 has no such option")
+    if config["replace_unknown"]:
+        found.append("replace_unknown = true reads attention, and engine=ctranslate2 gives none")
+    if config.get("format") == "json":
+        found.append("format = json tells attention, and engine=ctranslate2 gives none")
+    return found
+
+
+def engine_translator(job: Job) -> Translator:
+    """The translator of the run that a job names, on the engine asked for.
+
+    Raises:
+        UserError: no model, no dictionary, or the engine has nothing of this model to serve.
+    """
+    config, verbatim, run = job.config, job.verbatim, job.verbatim["run"]
+    replacing = stored.unknown_words(config["replace_unknown"], verbatim.get("dictionary"))
+    if config["engine"] == "native":
+        return stored.translator(
+            stored.load_runs(verbatim), search=config["search"], device=config["device"],
+            tokens_per_batch=config["tokens_per_batch"], unknown_words=replacing,
+            mbr=config["mbr"],
+        )  # fmt: skip
+    from translate.inference.ctranslate2_engine import CTranslate2Search, check_origin
+    from translate.inference.translator import Translator, choose_device
+
+    bundle = stored.load_bundle(run)
+    folder = export_folder(run, verbatim.get("export"))
+    check_origin(folder, bundle.weights_sha256, run)
+    search = CTranslate2Search(
+        folder, bundle.tokenizers, config["search"],
+        tokens_per_batch=config["tokens_per_batch"], workers=config["workers"],
+        device=choose_device(config["device"]).type,
+    )  # fmt: skip
+    # whole windows: the engine cuts them into batches itself, to translate several at once
+    return Translator(
+        bundle.model, bundle.tokenizers, search, tokens_per_batch=sys.maxsize, mbr=config["mbr"]
+    )

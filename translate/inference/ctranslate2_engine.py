@@ -1,0 +1,190 @@
+"""Search by CTranslate2 over weights that `translate export` has written in its format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from translate.data.tokenizer import Tokenizers
+from translate.errors import UserError
+from translate.inference.ctranslate2_export import library, vocabulary
+from translate.inference.segments import by_length
+from translate.models.seq2seq import Seq2Seq
+from translate.search import Hypothesis
+from translate.search.demand import Demand, Demands, length_limits
+from translate.search.rules import NO_RULES, Rules
+from translate.search.scoring import PENALTIES, LengthPenalty
+
+MANIFEST = "export.json"  # which weights an export was made of
+CARRIED = {
+    "greedy": {"kind", "max_length_ratio", "max_length_offset"},
+    "beam": {
+        "kind", "max_length_ratio", "max_length_offset",
+        "beam_size", "length_penalty", "alpha", "n_best",
+    },
+}  # fmt: skip
+
+
+def search_problems(search: Mapping[str, Any]) -> list[str]:
+    """Why CTranslate2 cannot search like that, one line each. `search` is valid otherwise."""
+    kind = search["kind"]
+    if kind not in CARRIED:
+        return [f"search.kind = {kind}: with engine=ctranslate2 it must be greedy or beam"]
+    options = {key: value for key, value in search.items() if key != "rules"}
+    rules, none = Rules(**search.get("rules", NO_RULES.model_dump())), NO_RULES
+    options |= {f"rules.{key}": value for key, value in rules if value != getattr(none, key)}
+    return [
+        f"search.{key} = {value}: engine=ctranslate2 has no such option: engine=native"
+        for key, value in options.items()
+        if key not in CARRIED[kind] and value  # 0, false and null: it is off
+    ]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The keys of conf/search that CTranslate2 carries; greedy search is a beam of one."""
+
+    max_length_ratio: float
+    max_length_offset: int
+    beam_size: int = 1
+    length_penalty: LengthPenalty = "none"
+    alpha: float = 0.0
+    n_best: int = 1
+
+
+class CTranslate2Search:
+    """A `Search` that takes its probabilities from CTranslate2 and not from the model it is given.
+
+    Hypotheses are scored and ranked as by our own searches, up to rounding. Its beam stays as wide
+    as it was until the `beam_size`-th hypothesis has finished, so it may find others. A translation
+    that reaches its length limit counts without </s>; nothing forbids <pad> and <s>, for to forbid
+    them would change the probabilities of the others. `token_log_probs` are empty: CTranslate2 does
+    not tell them.
+
+    Args:
+        folder: what `translate export` wrote.
+        search: keys of conf/search in which `search_problems` finds none.
+        tokens_per_batch: padded source tokens of a batch.
+        workers: batches translated at once, each on a thread; None is one a core.
+    """
+
+    rules = NO_RULES  # `search_problems` sees to it
+
+    def __init__(
+        self,
+        folder: Path,
+        tokenizers: Tokenizers,
+        search: Mapping[str, Any],
+        *,
+        tokens_per_batch: int,
+        workers: int | None,
+        device: str,
+    ) -> None:
+        carried = CARRIED[search["kind"]] - {"kind"}
+        self._settings = Settings(**{key: search[key] for key in carried})
+        self._penalty = PENALTIES[self._settings.length_penalty]
+        self._tokens_per_batch = tokens_per_batch
+        self._source = vocabulary(tokenizers.source)
+        self._target = {piece: i for i, piece in enumerate(vocabulary(tokenizers.target))}
+        on_cpu = device == "cpu"
+        self._translator = library().Translator(
+            str(folder),
+            device="cpu" if on_cpu else "cuda",
+            inter_threads=(workers or torch.get_num_threads()) if on_cpu else 1,
+            intra_threads=1,
+            max_queued_batches=-1,
+        )
+
+    def __call__(
+        self,
+        model: Seq2Seq,
+        source: Int[Tensor, "B S"],
+        source_mask: Bool[Tensor, "B S"],
+        *,
+        demands: Demands = None,
+        need_alignment: bool = False,
+    ) -> list[list[Hypothesis]]:
+        if need_alignment:
+            raise UserError("engine=ctranslate2 gives no attention: engine=native")
+        if any(demand != Demand() for demand in demands or ()):
+            raise UserError("engine=ctranslate2 takes no prefix, no phrases: engine=native")
+        lengths = source_mask.sum(1).tolist()
+        rows = [row[: length - 1] for row, length in zip(source.tolist(), lengths, strict=True)]
+        settings = self._settings
+        limits = length_limits(lengths, settings.max_length_ratio, settings.max_length_offset)
+        pending: dict[int, Any] = {}
+        for batch in by_length(lengths, self._tokens_per_batch):
+            found = self._translator.translate_batch(
+                [[self._source[token] for token in rows[i]] for i in batch],
+                beam_size=settings.beam_size,
+                # all that the beam finishes, for their ranks may change
+                num_hypotheses=settings.beam_size,
+                length_penalty=self._exponent(),
+                min_decoding_length=0,
+                max_decoding_length=max(limits[i] for i in batch),
+                return_scores=True,
+                asynchronous=True,
+            )
+            pending.update(zip(batch, found, strict=True))
+        return [self._best(pending[i].result(), limits[i]) for i in range(len(rows))]
+
+    def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
+        """Of every token of given translations, </s> included; both sides come without it."""
+        spelled = [[self._source[token] for token in ids] for ids in sources]
+        names = list(self._target)
+        scored = self._translator.score_batch(
+            spelled, [[names[token] for token in ids] for ids in targets]
+        )
+        return [list(found.log_probs) for found in scored]
+
+    def _exponent(self) -> float:
+        """CTranslate2 divides log P by length^exponent: exact but for `gnmt`, ranked again here."""
+        return {"none": 0.0, "average": 1.0, "gnmt": self._settings.alpha}[
+            self._settings.length_penalty
+        ]
+
+    def _best(self, result: Any, limit: int) -> list[Hypothesis]:
+        found = [
+            self._hypothesis(pieces, score, limit)
+            for pieces, score in zip(result.hypotheses, result.scores, strict=True)
+        ]
+        ranked = sorted(found, key=lambda hypothesis: hypothesis.score, reverse=True)
+        return ranked[: self._settings.n_best]
+
+    def _hypothesis(self, pieces: Sequence[str], score: float, limit: int) -> Hypothesis:
+        length = len(pieces) + 1  # </s>
+        log_prob = score * length ** self._exponent()
+        return Hypothesis(
+            tokens=tuple(self._target[piece] for piece in pieces[:limit]),
+            score=log_prob / self._penalty(length, self._settings.alpha),
+            log_prob=log_prob,
+            token_log_probs=(),
+            alignment=None,
+            finished=len(pieces) < limit,
+        )
+
+
+def check_origin(folder: Path, weights_sha256: str, run: str) -> None:
+    """Whether an export is there and was made of these very weights.
+
+    Raises:
+        UserError: it is missing, damaged, or of other weights.
+    """
+    remedy = f"translate export run={run} to=ctranslate2"
+    try:
+        made_of = json.loads((folder / MANIFEST).read_bytes())["weights_sha256"]
+    except OSError as error:
+        raise UserError(
+            f"{folder / MANIFEST} cannot be read ({error.strerror}): {remedy}"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{folder / MANIFEST} is damaged: {remedy}") from error
+    if made_of != weights_sha256:
+        raise UserError(f"{folder} was made of other weights than those of {run}: {remedy}")

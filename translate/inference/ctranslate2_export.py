@@ -1,0 +1,202 @@
+"""A Transformer in the format of CTranslate2, an engine in C++ (pip install ctranslate2).
+
+Its specification has a place for each weight; `problems` names the options it has no place for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from translate.attention.multi_head import CrossAttention, SelfAttention
+from translate.data.tokenizer import Tokenizer, Tokenizers
+from translate.errors import UserError
+from translate.inference.engines import Quantization
+from translate.models.transformer import Transformer
+from translate.models.transformer_layers import FeedForward
+
+if TYPE_CHECKING:
+    from ctranslate2.specs import TransformerSpec
+
+POSITIONS = 4096  # rows of the table that stands for a formula: no translation gets so long
+INSTALL = "pip install 'attention-translate[ctranslate2]'"
+
+
+def library() -> Any:
+    """The module `ctranslate2`.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise UserError(f"CTranslate2 is not installed ({error}): {INSTALL}") from error
+    return ctranslate2
+
+
+def problems(family: str, options: Mapping[str, Any]) -> list[str]:
+    """Why CTranslate2 cannot carry a model, one line each; an empty list where it can.
+
+    It carries both norms, before or after; every activation; grouped heads (written out once a
+    head); and added, rotary, relative or no positions.
+    """
+    if family != "transformer":
+        return [f"model.family = {family}: CTranslate2 has Transformers only"]
+    found = []
+    if options["positions"] == "alibi":
+        found.append("model.positions = alibi: CTranslate2 has it in decoders only")
+    if options["self_attention"] != "full":
+        found.append(
+            f"model.self_attention = {options['self_attention']}: in CTranslate2 every token of a "
+            "translation sees all before it"
+        )
+    return found
+
+
+def convert(
+    model: Transformer,
+    options: Mapping[str, Any],
+    tokenizers: Tokenizers,
+    *,
+    quantization: Quantization,
+    folder: Path,
+) -> None:
+    """Write CTranslate2's files into an empty folder.
+
+    `options` are those the model was built from, and `problems` finds none in them.
+    """
+    # a copy, for CTranslate2 quantises in the memory it is given
+    spec = _spec(deepcopy(model).float(), options)
+    for tokenizer, register in (
+        (tokenizers.source, spec.register_source_vocabulary),
+        (tokenizers.target, spec.register_target_vocabulary),
+    ):
+        register(vocabulary(tokenizer))
+    spec.config.add_source_eos = True
+    spec.config.decoder_start_token = "<s>"
+    spec.config.layer_norm_epsilon = EPSILON[options["normalization"]]
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(folder))
+
+
+EPSILON = {"layer": nn.LayerNorm(1).eps, "rms": torch.finfo(torch.float32).eps}
+
+
+def vocabulary(tokenizer: Tokenizer) -> list[str]:
+    """The pieces by their ids: what CTranslate2 reads and writes."""
+    return tokenizer.pieces(range(len(tokenizer)))
+
+
+def _spec(model: Transformer, options: Mapping[str, Any]) -> TransformerSpec:
+    specs = library().specs
+    activations = {
+        "relu": specs.Activation.RELU,
+        "gelu": specs.Activation.GELU,
+        "swiglu": specs.Activation.SWISH,  # of the gate
+    }
+    heads, positions = options["num_heads"], options["positions"]
+    common = {
+        "pre_norm": options["norm"] == "pre",
+        "activation": activations[options["activation"]],
+        "ffn_glu": options["activation"] == "swiglu",
+        "rms_norm": options["normalization"] == "rms",
+        "relative_position": positions == "relative",
+        "rotary_dim": options["d_model"] // heads if positions == "rotary" else None,
+    }
+    encoder = specs.TransformerEncoderSpec(len(model.encoder_layers), heads, **common)
+    decoder = specs.TransformerDecoderSpec(len(model.decoder_layers), heads, **common)
+    encoder.embeddings[0].weight = model.source_embedding.weight.detach()
+    decoder.embeddings.weight = model.target_embedding.weight.detach()
+    _set_linear(decoder.projection, model.output)
+    for spec, added in ((encoder, model.source_positions), (decoder, model.target_positions)):
+        if hasattr(spec, "position_encodings"):
+            spec.position_encodings.encodings = _table(added, options["d_model"])
+    if common["pre_norm"]:
+        _set_norm(encoder.layer_norm, model.encoder_norm)
+        _set_norm(decoder.layer_norm, model.decoder_norm)
+    for spec, layer in zip(encoder.layer, model.encoder_layers, strict=True):
+        attention, feed_forward = layer.residuals
+        _set_self_attention(spec.self_attention, layer.self_attention, attention.norm)
+        _set_feed_forward(spec.ffn, layer.feed_forward, feed_forward.norm)
+    for spec, block in zip(decoder.layer, model.decoder_layers, strict=True):
+        attention, cross, feed_forward = block.residuals
+        _set_self_attention(spec.self_attention, block.self_attention, attention.norm)
+        _set_cross_attention(spec.attention, block.cross_attention, cross.norm)
+        _set_feed_forward(spec.ffn, block.feed_forward, feed_forward.norm)
+    return specs.TransformerSpec(encoder, decoder)
+
+
+def _table(added: nn.Module, d_model: int) -> Float[Tensor, "T D"]:
+    """The vectors added at each position, read off the module itself."""
+    length = next((len(table) for table in added.parameters()), POSITIONS)
+    return added(torch.zeros(1, length, d_model))[0].detach()  # type: ignore[no-any-return]
+
+
+def _set_self_attention(spec: Any, attention: SelfAttention, norm: nn.Module) -> None:
+    heads, groups = attention.num_heads, attention.num_kv_heads
+    fused, output = spec.linear
+    _set_linear(fused, attention.qkv, rows=_ungrouped(heads, groups, attention.d_k, "qkv"))
+    _set_linear(output, attention.output)
+    _set_norm(spec.layer_norm, norm)
+    if hasattr(spec, "relative_position_keys"):
+        keys = attention.pattern.get_parameter("relation.w").detach()
+        spec.relative_position_keys = keys
+        # the values' part of Shaw et al. 2018, which our model leaves out
+        spec.relative_position_values = torch.zeros_like(keys)
+
+
+def _set_cross_attention(spec: Any, attention: CrossAttention, norm: nn.Module) -> None:
+    heads, groups = attention.num_heads, attention.num_kv_heads
+    query, fused, output = spec.linear
+    _set_linear(query, attention.query)
+    d_k = attention.sizes[0] // groups
+    _set_linear(fused, attention.key_value, rows=_ungrouped(heads, groups, d_k, "kv"))
+    _set_linear(output, attention.output)
+    _set_norm(spec.layer_norm, norm)
+
+
+def _ungrouped(heads: int, groups: int, d_k: int, parts: str) -> Int[Tensor, "R"]:
+    """Rows of a fused projection with every key and value head once for each head it serves.
+
+    CTranslate2 groups heads in decoders without a source only (`num_heads_kv`).
+    """
+    counts = {"q": heads, "k": groups, "v": groups}
+    rows, start = [], 0
+    for part in parts:
+        count = counts[part]
+        own = torch.arange(start, start + count * d_k).view(count, d_k)
+        rows.append(own.repeat_interleave(heads // count, dim=0).flatten())
+        start += count * d_k
+    return torch.cat(rows)
+
+
+def _set_feed_forward(spec: Any, feed_forward: FeedForward, norm: nn.Module) -> None:
+    if hasattr(spec, "linear_0_noact"):  # SwiGLU: the gate comes first
+        gate, value = torch.arange(feed_forward.inner.out_features).chunk(2)
+        _set_linear(spec.linear_0, feed_forward.inner, rows=gate)
+        _set_linear(spec.linear_0_noact, feed_forward.inner, rows=value)
+    else:
+        _set_linear(spec.linear_0, feed_forward.inner)
+    _set_linear(spec.linear_1, feed_forward.outer)
+    _set_norm(spec.layer_norm, norm)
+
+
+def _set_linear(spec: Any, layer: nn.Linear, *, rows: Int[Tensor, "R"] | None = None) -> None:
+    """Weight and bias, or these rows of them."""
+    spec.weight = layer.weight.detach() if rows is None else layer.weight.detach()[rows]
+    if layer.bias is not None:
+        spec.bias = layer.bias.detach() if rows is None else layer.bias.detach()[rows]
+
+
+def _set_norm(spec: Any, norm: nn.Module) -> None:
+    spec.gamma = norm.get_parameter("weight").detach()
+    if hasattr(spec, "beta"):
+        spec.beta = norm.get_parameter("bias").detach()

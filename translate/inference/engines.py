@@ -1,0 +1,10 @@
+"""The names of engines and of number formats; light to import, for the commands check them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Engine = Literal["native", "ctranslate2"]
+Quantization = Literal[
+    "float32", "float16", "bfloat16", "int16", "int8", "int8_float32", "int8_bfloat16"
+]

@@ -1,0 +1,81 @@
+"""A bundle in the format of another engine, written only when both agree."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from translate.errors import UserError
+from translate.inference import atomic_folder, ctranslate2_export
+from translate.inference.bundle import SOURCE, TARGET, Bundle
+from translate.inference.ctranslate2_engine import MANIFEST, CTranslate2Search
+from translate.inference.engines import Quantization
+from translate.inference.parity import Parity, compare
+from translate.inference.translator import Translator
+from translate.models.transformer import Transformer
+from translate.search import build
+from translate.vocabulary import EOS
+
+TOKENS_PER_BATCH = 2048
+LONGEST = 20  # pieces of a random sentence
+GREEDY: dict[str, Any] = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 5}
+
+
+def export_ctranslate2(
+    bundle: Bundle, folder: Path, *, quantization: Quantization, sentences: Sequence[list[int]]
+) -> Iterator[tuple[str, Parity]]:
+    """Replace `folder` by the model in CTranslate2's format, with tokenizers and origin.
+
+    Yields how float32 compares with the model on `sentences` (pieces without </s>), then how the
+    quantization does, as soon as each is known. The folder is written last.
+
+    Raises:
+        UserError: CTranslate2 is not installed, cannot carry the model or computes something else.
+    """
+    config = bundle.config
+    found = ctranslate2_export.problems(config.family, config.options)
+    if found:
+        raise UserError("; ".join(found))
+    native = Translator(
+        bundle.model.float(), bundle.tokenizers, build(**GREEDY), tokens_per_batch=TOKENS_PER_BATCH
+    )
+    with tempfile.TemporaryDirectory(prefix="translate-") as place:
+        for wanted in dict.fromkeys(("float32", quantization)):
+            made = Path(place, wanted)
+            made.mkdir()
+            ctranslate2_export.convert(
+                cast(Transformer, bundle.model), config.options, bundle.tokenizers,
+                quantization=wanted, folder=made,
+            )  # fmt: skip
+            engine = CTranslate2Search(
+                made, bundle.tokenizers, GREEDY,
+                tokens_per_batch=TOKENS_PER_BATCH, workers=None, device="cpu",
+            )  # fmt: skip
+            parity = compare(native, engine, sentences)
+            if wanted == "float32":
+                parity.check()
+            yield wanted, parity
+        files = {file.name: file.read_bytes() for file in made.iterdir()}
+    files[SOURCE] = bundle.tokenizers.source.to_bytes()
+    files[TARGET] = bundle.tokenizers.target.to_bytes()
+    origin = {"weights_sha256": bundle.weights_sha256, "quantization": quantization}
+    files[MANIFEST] = (json.dumps(origin, indent=2) + "\n").encode()
+    try:
+        atomic_folder.replace(folder, files)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written ({error.strerror}): output=FOLDER") from error
+
+
+def random_sentences(count: int, *, vocab_size: int) -> list[list[int]]:
+    """Pieces drawn alike at any time: nonsense, but every weight takes part."""
+    generator = torch.Generator().manual_seed(1)
+    lengths = torch.randint(1, LONGEST + 1, (count,), generator=generator).tolist()
+    return [
+        torch.randint(EOS + 1, vocab_size, (length,), generator=generator).tolist()
+        for length in lengths
+    ]

@@ -1,0 +1,89 @@
+"""Whether an exported model is the model: both translate the same sentences greedily."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from translate.errors import UserError
+from translate.inference.ctranslate2_engine import CTranslate2Search
+from translate.inference.segments import by_length
+from translate.inference.translator import Translator
+from translate.search import Hypothesis
+from translate.vocabulary import EOS
+
+TOLERANCE = 1e-3  # in log-probability: float32 rounds otherwise in every engine
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How the translations of two engines compare.
+
+    Attributes:
+        sentences: how many were translated.
+        different: how many came out another way.
+        gap: the largest difference between the log-probabilities that the two give a translation
+            (the model's).
+        margin: how much likelier, at most, the model finds its own token than the export's where
+            the two part; 0 where they never do.
+    """
+
+    sentences: int
+    different: int
+    gap: float
+    margin: float
+
+    def check(self) -> None:
+        """Refuse what rounding in float32 does not explain.
+
+        Raises:
+            UserError: the export computes something else than the model.
+        """
+        if max(self.gap, self.margin) > TOLERANCE:
+            raise UserError(
+                f"the export is not the model: {self.different} of {self.sentences} translations "
+                f"differ, log-probabilities by up to {self.gap:.2g}, and the model prefers its own "
+                f"words by up to {self.margin:.2g}, where rounding explains {TOLERANCE}: nothing "
+                "was written; please report this with the versions of torch and of the engine"
+            )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.sentences} sentences translated greedily by both: {self.different} differ; "
+            f"their log-probabilities by up to {self.gap:.2g}"
+        )
+
+
+def compare(
+    native: Translator, exported: CTranslate2Search, sentences: Sequence[list[int]]
+) -> Parity:
+    """Translate these pieces (without </s>) both ways; `native.search` is greedy."""
+    different, gaps, margins = 0, [0.0], [0.0]
+    for batch in by_length([len(ids) + 1 for ids in sentences], native.tokens_per_batch):
+        sources = [sentences[i] for i in batch]
+        source, mask = native.padded([[*ids, EOS] for ids in sources])
+        expected = _best(native.search(native.model, source, mask))
+        actual = _best(exported(native.model, source, mask))
+        scored = exported.log_probs(sources, [list(found.tokens) for found in expected])
+        gaps += [
+            abs(own.log_prob - sum(log_probs))
+            for own, log_probs in zip(expected, scored, strict=True)
+        ]
+        forced = native.forced(sources, [list(found.tokens) for found in actual])
+        for own, other, log_probs in zip(expected, actual, forced, strict=True):
+            if own.tokens != other.tokens:
+                different += 1
+                here = _parting(own, other)
+                margins.append(own.token_log_probs[here] - log_probs[here])
+    return Parity(len(sentences), different, max(gaps), max(margins))
+
+
+def _best(found: list[list[Hypothesis]]) -> list[Hypothesis]:
+    return [best for best, *_ in found]
+
+
+def _parting(one: Hypothesis, other: Hypothesis) -> int:
+    """The first place where two translations differ; one may go on where the other ends."""
+    pairs = itertools.zip_longest(one.tokens, other.tokens)
+    return next(place for place, (mine, theirs) in enumerate(pairs) if mine != theirs)
