@@ -14,7 +14,8 @@ class Command:
     name: str
     summary: str
     verbatim: tuple[str, ...] = ()  # keys whose value never goes through Hydra's grammar
-    sentences: bool = False  # whether bare arguments are sentences
+    repeatable: tuple[str, ...] = ()  # those of them that may be given several times
+    sentences: bool = False  # whether bare arguments are sentences (or runs to compare)
     stored: bool = False  # whether it starts from the configuration that a run carries
 
 
@@ -24,6 +25,7 @@ class Job:
 
     config: Mapping[str, Any]
     verbatim: Mapping[str, str] = field(default_factory=dict)
+    repeated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sentences: tuple[str, ...] = ()
     choices: Mapping[str, str] = field(default_factory=dict)  # group → the option chosen
     overrides: tuple[str, ...] = ()  # this job's
@@ -45,7 +47,16 @@ COMMANDS = {
         Command(
             "evaluate",
             "BLEU, chrF and TER on a split or on files",
-            verbatim=("run", "input", "reference", "output", "dictionary"),
+            verbatim=("run", "input", "reference", "output", "dictionary", "domains"),
+            repeatable=("reference",),
+            stored=True,
+        ),
+        Command(
+            "compare",
+            "runs side by side, and whether their difference is real",
+            verbatim=("input", "reference", "output"),
+            repeatable=("reference",),
+            sentences=True,
             stored=True,
         ),
         Command(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import shlex
-import sys
 from pathlib import Path
 
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
-from translate.cli.errors import UsageError, listed
+from translate.cli.errors import listed
 from translate.cli.fields import Device, Node
 
 HELP = """\
@@ -20,18 +17,23 @@ translate evaluate: BLEU, chrF and TER on a split or on files
 
   translate evaluate run=runs/demo                         # the test sentences of its corpus
   translate evaluate run=runs/demo data.split=dev search=beam search.beam_size=8
-  translate evaluate run=runs/demo input=news.es reference=news.en
+  translate evaluate run=runs/demo input=news.es reference=news.en reference=news.other.en
 
 Scores are sacreBLEU's, on detokenised text with every reference, each with the signature that
-repeats it; a table by source length follows. Translations and figures are kept in
-evaluation/<split>.hyp and evaluation/<split>.json of the run.
+repeats it and the half width of its 95 % bootstrap interval; tables by source length, by the
+rarest source word's count in training and by domain follow, then the perplexity of the first
+references, speed and memory. In evaluation/ of the run are kept <split>.hyp, the translations;
+<split>.sentences.jsonl, each sentence with its scores; <split>.json, the figures; and
+<split>.html, a page with curves, worst and best sentences and attention. translate compare sets
+several runs side by side.
 
 Keys:
   run            the folder of the run (required)
   data.split     test or dev; default test
   input          source sentences of your own, a line each, with
-  reference      their translations, a line each
-  output         the folder of the two files; default: evaluation/ in the run
+  reference      their translations, a line each; once for each file of references
+  domains        a file with the domain of each sentence, a line each, for a table by domain
+  output         the folder of the files; default: evaluation/ in the run
   search         how to search; default: as stored in the run
   replace_unknown  true: in place of each <unk>, the source word it attends to most
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
@@ -39,6 +41,10 @@ Keys:
   cache          the folder of downloads and prepared corpora
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, that are translated at once
+  resamples      of the test set, for the intervals
+  seed           of the resampling
+  shown          so many of the worst and of the best sentences are on the page
+  attention      the lines whose attention is on the page, such as [1,5]
 """
 
 
@@ -73,67 +79,34 @@ def run(
     device: Device,
     tokens_per_batch: PositiveInt,
     replace_unknown: bool,
+    resamples: PositiveInt,
+    seed: PositiveInt,
+    shown: NonNegativeInt,
+    attention: list[PositiveInt],
 ) -> None:
     """Translate a test set and print its figures."""
     from rich.console import Console
 
+    from translate.cli.judging import evaluate_run, read_test_set
     from translate.cli.stored import load_bundle, translator, unknown_words
-    from translate.data.progress import progress
     from translate.evaluation.report import render
-    from translate.evaluation.run import evaluate_split
 
     folder, dictionary = Path(job.verbatim["run"]), job.verbatim.get("dictionary")
     replacing = unknown_words(replace_unknown, dictionary)
-    if {"input", "reference"} & set(job.verbatim):
-        split, sources, references = _own_files(
-            job.verbatim.get("input"), job.verbatim.get("reference")
-        )
-    else:
-        split = data["split"]
-        sources, references = _split_of_run(folder, data, tokenizer, Path(cache))
-    bundle = load_bundle(str(folder))
+    test_set = read_test_set(job, folder, data, tokenizer, Path(cache))
     model = translator(
-        bundle, search=search, device=device,
+        load_bundle(str(folder)), search=search, device=device,
         tokens_per_batch=tokens_per_batch, unknown_words=replacing,
     )  # fmt: skip
-    with progress("translating", total=len(sources)) as advance:
-        report = evaluate_split(
-            model,
-            sources,
-            references,
-            folder=Path(job.verbatim.get("output", folder / "evaluation")),
-            split=split,
-            command=shlex.join(["translate", *sys.argv[1:]]),
-            decoding={**search, "replace_unknown": replace_unknown, "dictionary": dictionary},
-            model_sha256=_model_sha256(folder),
-            progress=lambda done: advance(1),
-        )
+    report = evaluate_run(
+        folder,
+        model,
+        test_set,
+        folder=Path(job.verbatim.get("output", folder / "evaluation")),
+        decoding={**search, "replace_unknown": replace_unknown, "dictionary": dictionary},
+        resamples=resamples,
+        seed=seed,
+        shown=shown,
+        attention=attention,
+    )
     Console().print(render(report))
-
-
-def _own_files(source: str | None, reference: str | None) -> tuple[str, list[str], list[list[str]]]:
-    """The name, the sources and the references of a test set in two files."""
-    from translate.cli.streams import line_pairs
-
-    if source is None or reference is None:
-        missing = "reference" if source else "input"
-        raise UsageError(f"{missing}=FILE is missing: input= and reference= go together")
-    sources, references = line_pairs(source, reference)
-    return Path(source).name.removesuffix(".gz"), sources, [[line] for line in references]
-
-
-def _split_of_run(
-    run: Path, data: Node, tokenizer: Node, cache: Path
-) -> tuple[list[str], list[list[str]]]:
-    """Sources and references of the split `data.split` of the corpus the run was trained on."""
-    from translate.cli.stored import split_of_run
-
-    table = split_of_run(run, data, tokenizer, cache)
-    return list(table["source"]), [list(item) for item in table["references"]]
-
-
-def _model_sha256(run: Path) -> str:
-    from translate.inference import bundle
-
-    checksums = json.loads((bundle.find(run) / bundle.CHECKSUMS).read_text(encoding="utf-8"))
-    return str(checksums[bundle.WEIGHTS])
