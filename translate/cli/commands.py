@@ -36,7 +36,13 @@ COMMANDS = {
     command.name: command
     for command in [
         Command("prepare", "fetch a corpus, clean it, split it, train its tokenizer"),
+        Command("doctor", "what may be wrong with a corpus, line by line", verbatim=("json",)),
         Command("train", "train a model; go on with an interrupted run", verbatim=("run",)),
+        Command(
+            "average",
+            "one model from several checkpoints of a run",
+            verbatim=("run", "output"),
+        ),
         Command(
             "text",
             "translate sentences, a file or standard input",

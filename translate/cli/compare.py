@@ -105,9 +105,11 @@ def run(
 
     runs = _runs(job.sentences)
     test_set = read_test_set(job, Path(runs[0]), data, tokenizer, Path(cache))
+    text = [f"{key}={value}" for key, values in job.repeated.items() for value in values]
+    text += [f"input={job.verbatim['input']}"] if text else [f"data.split={test_set.split}"]
     systems = [
         _system(
-            Path(name), test_set,
+            Path(name), test_set, command=["evaluate", f"run={name}", *text],
             device=device, tokens_per_batch=tokens_per_batch, resamples=resamples, seed=seed,
         )
         for name in runs
@@ -138,6 +140,7 @@ def _system(
     run: Path,
     test_set: TestSet,
     *,
+    command: Sequence[str],
     device: str,
     tokens_per_batch: int,
     resamples: int,
@@ -151,7 +154,7 @@ def _system(
     stored = read(run / "evaluation", test_set.split)
     if stored is None or not _is_current(stored, run):
         _evaluate(
-            run, test_set,
+            run, test_set, command=command,
             device=device, tokens_per_batch=tokens_per_batch, resamples=resamples, seed=seed,
         )  # fmt: skip
         stored = read(run / "evaluation", test_set.split)
@@ -183,6 +186,7 @@ def _evaluate(
     run: Path,
     test_set: TestSet,
     *,
+    command: Sequence[str],
     device: str,
     tokens_per_batch: int,
     resamples: int,
@@ -200,6 +204,7 @@ def _evaluate(
         translator(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch),
         test_set,
         folder=run / "evaluation",
+        command=command,
         decoding={**search, "replace_unknown": False, "dictionary": None},
         resamples=resamples,
         seed=seed,

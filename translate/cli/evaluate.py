@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from pydantic import NonNegativeInt, PositiveInt
@@ -103,6 +104,7 @@ def run(
         model,
         test_set,
         folder=Path(job.verbatim.get("output", folder / "evaluation")),
+        command=sys.argv[1:],
         decoding={**search, "replace_unknown": replace_unknown, "dictionary": dictionary},
         resamples=resamples,
         seed=seed,

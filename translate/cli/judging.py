@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -84,6 +83,7 @@ def evaluate_run(
     test_set: TestSet,
     *,
     folder: Path,
+    command: Sequence[str],
     decoding: Node,
     resamples: int,
     seed: int,
@@ -93,6 +93,7 @@ def evaluate_run(
     """Translate, score, and leave the files of an evaluation in `folder`.
 
     Args:
+        command: the arguments that repeat it.
         shown: how many of the worst and the best sentences the page has.
         attention: the lines, from 1, whose attention the page shows.
     """
@@ -110,7 +111,7 @@ def evaluate_run(
             translator,
             test_set,
             folder=folder,
-            command=shlex.join(["translate", *sys.argv[1:]]),
+            command=shlex.join(["translate", *command]),
             decoding=decoding,
             model_sha256=model_sha256(run),
             resamples=resamples,

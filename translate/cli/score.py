@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 
 from pydantic import PositiveInt
 
@@ -57,6 +56,7 @@ def run(job: Job, *, device: Device, tokens_per_batch: PositiveInt) -> None:
     """Score every pair."""
     from translate.cli import streams
     from translate.cli.stored import load_bundle, translator
+    from translate.evaluation.likelihood import perplexity
 
     source, reference = job.verbatim["input"], job.verbatim["reference"]
     sources, references = streams.line_pairs(source, reference)
@@ -79,11 +79,3 @@ def run(job: Job, *, device: Device, tokens_per_batch: PositiveInt) -> None:
         log_prob,
         perplexity(log_prob, tokens),
     )
-
-
-def perplexity(log_prob: float, tokens: int) -> float:
-    """exp(-log P / tokens): how many pieces the model wavers between, on average."""
-    try:
-        return math.exp(-log_prob / tokens)
-    except OverflowError:
-        return math.inf

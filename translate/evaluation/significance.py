@@ -12,11 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from statistics import fmean, variance
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from translate.evaluation.metrics import METRICS, build_metrics, reference_streams
+
+if TYPE_CHECKING:
+    from sacrebleu.significance import PairedTest
 
 SURE = 0.05  # a p-value below is called a real difference
 
@@ -63,14 +66,12 @@ def intervals(
     tokenize: str = "13a",
 ) -> dict[str, Interval]:
     """The confidence interval of each metric, by name. Raises as `metrics.evaluate`."""
-    streams = reference_streams(hypotheses, references)
+    paired = _paired({"": hypotheses}, references, "bs", resamples, seed, tokenize)
+    signatures, results = paired()
     found: dict[str, Interval] = {}
-    with _seeded(seed):
-        for name, metric in build_metrics(tokenize).items():
-            score = metric.corpus_score(hypotheses, streams, n_bootstrap=resamples)  # type: ignore[arg-type]
-            found[name] = Interval(
-                float(score._mean), float(score._ci), str(metric.get_signature())
-            )
+    for name, theirs in zip(METRICS, paired.metrics, strict=True):
+        (alone,) = results[theirs]
+        found[name] = Interval(float(alone.mean), float(alone.ci), str(signatures[theirs]))  # type: ignore[union-attr, arg-type]
     return found
 
 
@@ -93,39 +94,62 @@ def differences(
         seed: of both, from 1: sacreBLEU takes 0 for none.
         tokenize: BLEU's tokeniser.
     """
-    from sacrebleu.significance import PairedTest
-
-    for hypotheses in systems.values():
-        streams = reference_streams(hypotheses, references)
     found: dict[str, dict[str, list[Any]]] = {}
     for test, samples in (("bs", resamples), ("ar", trials)):
-        with _seeded(seed):
-            paired = PairedTest(
-                [(name, list(hypotheses)) for name, hypotheses in systems.items()],
-                build_metrics(tokenize),
-                streams,  # type: ignore[arg-type]
-                test_type=test,
-                n_samples=samples,
-            )
-            _, results = paired()
-        # sacreBLEU renames chrF to chrF2, but keeps the order
+        paired = _paired(systems, references, test, samples, seed, tokenize)
+        _, results = paired()
         found[test] = {
             metric: results[theirs] for metric, theirs in zip(METRICS, paired.metrics, strict=True)
         }
     return {
         system: {
-            metric: Difference(
+            metric: _difference(
+                METRICS[metric].sign,
                 baseline=found["bs"][metric][0].score,
                 score=found["bs"][metric][number].score,
-                gain=name.sign * (found["bs"][metric][number].score - found["bs"][metric][0].score),
                 bootstrap=found["bs"][metric][number].p_value,
                 randomisation=found["ar"][metric][number].p_value,
             )
-            for metric, name in METRICS.items()
+            for metric in METRICS
         }
         for number, system in enumerate(systems)
         if number
     }
+
+
+def _paired(
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[Sequence[str]],
+    test: str,
+    samples: int,
+    seed: int,
+    tokenize: str,
+) -> PairedTest:
+    """sacreBLEU's test, which reads its seed from the environment when it is made.
+
+    Its `metrics` are under names of its own (chrF2), in our order.
+    """
+    from sacrebleu.significance import PairedTest
+
+    for hypotheses in systems.values():
+        streams = reference_streams(hypotheses, references)
+    with _seeded(seed):
+        return PairedTest(
+            [(name, list(hypotheses)) for name, hypotheses in systems.items()],
+            build_metrics(tokenize),
+            streams,  # type: ignore[arg-type]
+            test_type=test,
+            n_samples=samples,
+        )
+
+
+def _difference(
+    sign: int, *, baseline: float, score: float, bootstrap: float, randomisation: float
+) -> Difference:
+    """Equal scores are no difference; sacreBLEU counts larger ones, and would find p near 0."""
+    if score == baseline:
+        return Difference(baseline, score, 0.0, 1.0, 1.0)
+    return Difference(baseline, score, sign * (score - baseline), bootstrap, randomisation)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from translate.plots.figure import label
 from translate.plots.page import Html, join, text
 
 WIDTH, HEIGHT = 420, 230
-LEFT, RIGHT, TOP, BOTTOM = 44, 10, 10, 34  # margins of the axes
+LEFT, RIGHT, TOP, BOTTOM = 44, 16, 10, 34  # margins of the axes
 COLOURS = ("one", "two", "three", "four")  # classes of the page, in turn
 CELL = 22  # of a heatmap
 Point = tuple[float, float]
@@ -27,7 +27,7 @@ def line_chart(
     """A line a name over a common axis `x`; the names stand in the caption, each in its colour."""
     points = [point for line in lines.values() for point in line]
     xs, ys = [p[0] for p in points], [p[1] for p in points]
-    across = _Axis(min(xs), max(xs), LEFT, WIDTH - RIGHT)
+    across = _Axis(min(xs), max(xs), LEFT, WIDTH - RIGHT, widened=False)
     up = _Axis(min(0.0, *ys) if from_zero else min(ys), max(ys), HEIGHT - BOTTOM, TOP)
     drawn = []
     for (name, line), colour in zip(lines.items(), _colours(lines), strict=True):
@@ -41,7 +41,7 @@ def line_chart(
             for a, b in (line if len(line) <= 60 else [])
         ]
     ticks = [
-        _text(across(value), HEIGHT - BOTTOM + 15, f"{value:,.6g}") for value in across.ticks(5)
+        _text(across(value), HEIGHT - BOTTOM + 15, f"{value:,.6g}") for value in across.ticks()
     ]
     return _figure(title, [*_grid(up), *ticks, _text(WIDTH / 2, HEIGHT - 4, x), *drawn], lines)
 
@@ -121,23 +121,24 @@ def heatmap(
 
 
 class _Axis:
-    """Values to places, the range widened to round ticks."""
+    """Values to places; `widened` to round ticks at both ends, or just as far as the values go."""
 
-    def __init__(self, low: float, high: float, start: float, end: float) -> None:
-        span = high - low or abs(high) or 1.0
-        self.step = _round_step(span / 4)
-        self.low = math.floor(low / self.step) * self.step
-        self.high = math.ceil(high / self.step) * self.step or self.step
-        self.high = self.high if self.high > self.low else self.low + self.step
+    def __init__(
+        self, low: float, high: float, start: float, end: float, *, widened: bool = True
+    ) -> None:
+        self.step = _round_step((high - low or abs(high) or 1.0) / 5)
+        self.low, self.high = low, high
+        if widened or low == high:
+            self.low = math.floor(low / self.step) * self.step
+            self.high = max(math.ceil(high / self.step) * self.step, self.low + self.step)
         self.start, self.end = start, end
 
     def __call__(self, value: float) -> float:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
-    def ticks(self, most: int = 8) -> list[float]:
-        count = round((self.high - self.low) / self.step)
-        every = math.ceil(count / most)
-        return [self.low + self.step * k for k in range(0, count + 1, every)]
+    def ticks(self) -> list[float]:
+        first, last = math.ceil(self.low / self.step), math.floor(self.high / self.step + 1e-9)
+        return [self.step * k for k in range(first, last + 1)]
 
 
 def _round_step(rough: float) -> float:

@@ -15,6 +15,7 @@ from lightning.pytorch.loggers import Logger
 from translate.errors import UserError
 from translate.training.callbacks import StepsBar, Throughput
 from translate.training.checkpoint import AtomicCheckpointIO
+from translate.training.checkpoint_average import KEPT
 from translate.training.metrics import MetricsFile
 from translate.training.precision import settle
 from translate.training.settings import Settings
@@ -39,6 +40,14 @@ def build_trainer(options: Settings, run: Path, steps: int, callbacks: list[Call
             enable_version_counter=False, save_on_train_epoch_end=False,
         ),
     ]  # fmt: skip
+    if options.keep:
+        callbacks.append(
+            ModelCheckpoint(
+                run / "checkpoints", filename=KEPT, monitor="step", mode="max",
+                save_top_k=options.keep, auto_insert_metric_name=False,
+                enable_version_counter=False, save_on_train_epoch_end=False,
+            )
+        )  # fmt: skip
     if shows_bar:
         callbacks.append(StepsBar(steps * options.accumulate))
     if options.patience is not None:
