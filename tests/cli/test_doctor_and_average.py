@@ -42,9 +42,10 @@ def test_preparing_begins_with_a_short_look(program, corpus, tmp_path: Path) -> 
     text = [*corpus, "tokenizer=char", "tokenizer.vocab_size=300", f"cache={tmp_path}/cache"]
     done = program("prepare", *text)
     assert done.status == 0, done.err
-    assert "strange characters (train 2)" in done.err
-    assert "translate doctor" in done.err
-    assert "strange" not in done.out
+    assert "strange characters (train 2): translate doctor with the same settings" in done.err
+    assert done.out.startswith("Suspicious: strange characters (train 2)\n")
+    again = program("prepare", *text)
+    assert (again.out, again.err) == (done.out, ""), "a prepared corpus remembers"
 
 
 @pytest.mark.parametrize(

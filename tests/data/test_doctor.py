@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.data.doctor import all_checks, examine
+from translate.data.doctor import QUICK, Check, all_checks, examine, quick_look
 from translate.data.doctor.characters import anomaly
 from translate.data.doctor.finding import Finding, Line
+from translate.data.doctor.languages import OtherLanguages, swapped_sides
+from translate.data.doctor.lengths import empty, outliers
 from translate.data.doctor.lexicon import Lexicon
-from translate.data.doctor.overlap import NEAR, jaccard, near, shingles
+from translate.data.doctor.misaligned import misaligned
+from translate.data.doctor.overlap import NEAR, LiteralOverlap, duplicates, jaccard, near, shingles
 from translate.data.doctor.report import told
 from translate.data.doctor.vocabulary import advise
 from translate.data.pair import Pair
@@ -22,12 +25,11 @@ from translate.data.tokenizer import TokenizerConfig
 from translate.data.toy import toy_pairs
 
 Splits = dict[str, list[Pair]]
-CHECKS = all_checks(source="de", target="en", allow_overlap=True)
 
 
 @pytest.fixture(scope="module")
 def clean() -> Splits:
-    pairs = toy_pairs(train=3000, dev=100, test=100, seed=3, min_length=5, max_length=15)
+    pairs = toy_pairs(train=2000, dev=100, test=100, seed=3, min_length=5, max_length=15)
     return {split: [Pair(p.source, p.target) for p in found] for split, found in pairs.items()}
 
 
@@ -37,8 +39,8 @@ def damaged(clean: Splits, change: Callable[[list[Pair]], None]) -> Splits:
     return clean | {"train": train}
 
 
-def found(splits: Splits) -> Mapping[str, Finding]:
-    return {finding.check: finding for finding in examine(splits, CHECKS)}
+def found(splits: Splits, *checks: Check) -> Mapping[str, Finding]:
+    return {finding.check: finding for finding in examine(splits, checks)}
 
 
 def numbers(finding: Finding) -> list[int]:
@@ -46,7 +48,7 @@ def numbers(finding: Finding) -> list[int]:
 
 
 def test_clean_text_raises_no_alarm(clean: Splits) -> None:
-    assert found(clean) == {}
+    assert found(clean, *all_checks(source="de", target="en", allow_overlap=True)) == {}
 
 
 def shift(train: list[Pair], start: int, stop: int) -> None:
@@ -55,41 +57,41 @@ def shift(train: list[Pair], start: int, stop: int) -> None:
         train[index] = Pair(train[index + 1].source, train[index].target)
 
 
-def test_shifted_blocks_are_found_with_their_ends(clean: Splits) -> None:
-    splits = damaged(clean, lambda train: (shift(train, 500, 560), shift(train, 2000, 2010)))
-    finding = found(splits)["shifted"]
-    assert len(finding.lines) == 2
-    for line, (start, stop) in zip(finding.lines, [(500, 560), (2000, 2010)], strict=True):
-        told = line.note.split(":")[0].removeprefix("lines ").split("–")
-        assert abs(int(told[0]) - (start + 1)) <= 2
-        assert abs(int(told[1]) - stop) <= 2
-        assert line.note.endswith("translated 1 lines below")
+def swap(train: list[Pair], index: int) -> None:
+    first, second = train[index : index + 2]
+    train[index] = Pair(first.source, second.target)
+    train[index + 1] = Pair(second.source, first.target)
 
 
-def test_swapped_neighbours_are_found(clean: Splits) -> None:
-    planted = [100, 700, 1900]
+def test_shifted_blocks_swapped_neighbours_and_strays_are_found(clean: Splits) -> None:
+    def change(train: list[Pair]) -> None:
+        shift(train, 500, 560)
+        shift(train, 1500, 1508)
+        for index in (100, 700, 1900):
+            swap(train, index)
+        train[50] = Pair(
+            "die Katze vergisst den reichen Nachbarn und die Lehrerin .",
+            "his brave horse will sleep next to my big shops .",
+        )
 
-    def swap(train: list[Pair]) -> None:
-        for i in planted:
-            first, second = train[i : i + 2]
-            train[i : i + 2] = [
-                Pair(first.source, second.target), Pair(second.source, first.target)
-            ]  # fmt: skip
+    findings = found(damaged(clean, change), misaligned)
+    blocks = findings["shifted"].lines
+    for line, (start, stop) in zip(blocks, [(500, 560), (1500, 1508)], strict=True):
+        first, last = line.note.split(":")[0].removeprefix("lines ").split("–")
+        assert abs(int(first) - (start + 1)) <= 2
+        assert abs(int(last) - stop) <= 2
+        assert line.note.endswith("translated 1 line below")
+    assert [(line.number, line.note) for line in findings["swapped"].lines] == [
+        (101, "with line 102"), (701, "with line 702"), (1901, "with line 1902"),
+    ]  # fmt: skip
+    assert numbers(findings["stray"]) == [51]
 
-    finding = found(damaged(clean, swap))["swapped"]
-    assert numbers(finding) == [i + 1 for i in planted]
-    assert finding.lines[0].note == "with line 102"
 
-
-def test_strays_are_found(clean: Splits) -> None:
-    def stray(train: list[Pair]) -> None:
-        for i in (50, 1200):
-            train[i] = Pair(
-                "die Katze vergisst den reichen Nachbarn und die Lehrerin .",
-                "his brave horse will sleep next to my big shops .",
-            )
-
-    assert {51, 1201} <= set(numbers(found(damaged(clean, stray))["stray"]))
+def test_a_quick_look_sees_the_first_lines_only() -> None:
+    train = [Pair("ein Haus", "a house")] * QUICK + [Pair("ein\x07", "a")]
+    assert quick_look({"train": train}) == []
+    (finding,) = quick_look({"train": train[1:]})
+    assert numbers(finding) == [QUICK]
 
 
 def test_swapped_and_untranslated_sides_are_found(clean: Splits) -> None:
@@ -101,7 +103,7 @@ def test_swapped_and_untranslated_sides_are_found(clean: Splits) -> None:
         train[long[5]] = Pair(train[long[5]].source, train[long[5]].source)
 
     splits = damaged(clean, change)
-    finding = found(splits)["other_side"]
+    finding = found(splits, swapped_sides)["other_side"]
     notes = [line.note for line in finding.lines]
     assert notes == [
         *["the sides are swapped"] * 3,
@@ -115,8 +117,8 @@ def test_swapped_and_untranslated_sides_are_found(clean: Splits) -> None:
 def test_a_third_language_is_found(clean: Splits) -> None:
     pytest.importorskip("py3langid")
     text = "Les deux chiens bruns courent très vite à travers la grande prairie près de la rivière."
-    splits = damaged(clean, lambda train: train.insert(7, Pair(text, train[7].target)))
-    finding = found(splits)["language"]
+    splits = {"train": [*clean["train"][:7], Pair(text, "a house"), *clean["train"][7:100]]}
+    finding = found(splits, OtherLanguages("de", "en"))["language"]
     assert [(line.number, line.note) for line in finding.lines] == [(8, "source: fr")]
 
 
@@ -124,7 +126,7 @@ def test_repetitions_are_found(clean: Splits) -> None:
     def change(train: list[Pair]) -> None:
         train[10] = Pair(train[5].source.upper(), f" {train[5].target}")
 
-    finding = found(damaged(clean, change))["duplicate"]
+    finding = found(damaged(clean, change), duplicates)["duplicate"]
     assert [(line.number, line.note) for line in finding.lines] == [(11, "as line 6")]
 
 
@@ -135,7 +137,7 @@ def test_overlap_with_held_out_text_is_found_exact_and_near(clean: Splits) -> No
         train[20] = clean["test"][3]
         train[30] = Pair(long.source + " !", long.target)
 
-    findings = found(damaged(clean, change))
+    findings = found(damaged(clean, change), LiteralOverlap(allow_one_side=True), near)
     assert [(line.number, line.note) for line in findings["overlap"].lines] == [
         (21, "both sides are test line 4")
     ]
@@ -144,11 +146,11 @@ def test_overlap_with_held_out_text_is_found_exact_and_near(clean: Splits) -> No
 
 def test_one_side_counts_unless_it_is_allowed(clean: Splits) -> None:
     splits = damaged(clean, lambda train: train.append(Pair(clean["dev"][0].source, "something")))
-    strict = all_checks(source="de", target="en", allow_overlap=False)
-    assert "overlap" not in found(splits)
-    findings = {finding.check: finding for finding in examine(splits, strict)}
-    notes = {line.number: line.note for line in findings["overlap"].lines}
-    assert notes[3001] == "the source is that of dev line 1"
+    assert found(splits, LiteralOverlap(allow_one_side=True)) == {}
+    finding = found(splits, LiteralOverlap(allow_one_side=False))["overlap"]
+    assert (2001, "the source is that of dev line 1") in [
+        (line.number, line.note) for line in finding.lines
+    ]
 
 
 def test_empty_sides_and_lengths_that_do_not_fit_are_found(clean: Splits) -> None:
@@ -157,7 +159,7 @@ def test_empty_sides_and_lengths_that_do_not_fit_are_found(clean: Splits) -> Non
         train[2] = Pair("", " ")
         train[3] = Pair("ja .", train[3].target * 4)
 
-    findings = found(damaged(clean, change))
+    findings = found(damaged(clean, change), empty, outliers)
     assert [line.note for line in findings["empty"].lines] == ["source", "both sides"]
     assert numbers(findings["length"]) == [4]
 
@@ -230,7 +232,9 @@ def test_the_lexicon_is_that_of_model_1_by_hand() -> None:
 
 
 def test_few_pairs_are_not_judged_by_what_is_usual() -> None:
-    assert found({"train": [Pair("ein Haus", "a house")], "dev": [], "test": []}) == {}
+    checks = (swapped_sides, outliers, near, misaligned)
+    for train in ([Pair("ein Haus", "a house")], []):
+        assert found({"train": train, "dev": [], "test": []}, *checks) == {}
 
 
 def test_advice_follows_the_text(clean: Splits) -> None:
@@ -239,7 +243,7 @@ def test_advice_follows_the_text(clean: Splits) -> None:
         byte_fallback=True, normalization="nmt_nfkc", train_sentences=100000,
         sampling={"alpha": 0.0, "dropout": 0.0},
     )  # fmt: skip
-    unseen = {**clean, "dev": [Pair("völlig neu", "the new")]}
+    unseen = {**clean, "dev": [Pair("völlig unerhört", "the new")]}
     advice = advise(unseen, settings, seed=1, tokens_per_batch=500, pool_batches=10)
     assert advice.unseen_words["source"] == 1.0
     assert advice.vocab_size in (1000, 2000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from pathlib import Path
 
@@ -11,8 +10,6 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
 from translate.cli.fields import Node
-
-log = logging.getLogger(__name__)
 
 HELP = """\
 translate prepare: fetch a corpus, clean it, split it, train its tokenizer
@@ -25,7 +22,7 @@ translate prepare: fetch a corpus, clean it, split it, train its tokenizer
 Prints what was kept, what was dropped and by which rule, and how the corpus was split. The result
 is cached under a hash of text, tokenizer and settings: a second call, and translate train with the
 same settings, reuse it. This command is not needed before training; it is for looking at the data
-first. What is suspicious in the text is told in short; translate doctor tells it line by line.
+first.
 
 Keys:
   data           which corpus, and every setting of it (translate models group=data lists them)
@@ -54,20 +51,9 @@ def job(job: Job) -> None:
 
 
 def run(*, data: Node, tokenizer: Node, cache: str) -> None:
-    """Look at the text in short, prepare the corpus and print the account of it."""
+    """Prepare the corpus and print the account of it."""
     from translate.data.account import render
     from translate.data.corpus import prepare
-    from translate.data.doctor import examine, quick_checks
-    from translate.data.doctor.report import headline
-    from translate.data.sources import KINDS
-
-    source = KINDS[data["kind"]].model_validate(dict(data))
-    splits = source.read(Path(cache).expanduser(), source.seed)
-    findings = examine(splits, quick_checks(allow_overlap=source.allow_overlap))
-    for finding in findings:
-        log.warning("%s", headline(finding))
-    if findings:
-        log.warning("translate doctor with the same settings shows the lines, and looks further")
 
     corpus = prepare(data, tokenizer, cache=Path(cache))
     sys.stdout.write(f"{render(corpus.report)}\nPrepared corpus: {corpus.folder}\n")

@@ -15,26 +15,30 @@ from translate.data.pair import Pair
 Check = Callable[[Mapping[str, Sequence[Pair]]], Iterable[Finding]]
 
 
-def quick_checks(*, allow_overlap: bool) -> tuple[Check, ...]:
-    """The checks that one reading of the text affords."""
-    return (
-        lengths.empty,
-        overlap.duplicates,
-        overlap.LiteralOverlap(allow_one_side=allow_overlap),
-        characters.anomalies,
-        lengths.outliers,
-        languages.swapped_sides,
-    )
+QUICK = 5_000  # pairs of each split that a quick look takes in
 
 
 def all_checks(*, source: str, target: str, allow_overlap: bool) -> tuple[Check, ...]:
     """Every check; `source` and `target` are the languages by their codes."""
     return (
-        *quick_checks(allow_overlap=allow_overlap),
+        lengths.empty,
+        overlap.duplicates,
+        overlap.LiteralOverlap(allow_one_side=allow_overlap),
         overlap.near,
+        characters.anomalies,
+        lengths.outliers,
+        languages.swapped_sides,
         misaligned.misaligned,
         languages.OtherLanguages(source, target),
     )
+
+
+def quick_look(splits: Mapping[str, Sequence[Pair]]) -> list[Finding]:
+    """What the first lines show of mistakes that cleaning does not look for."""
+    checks: tuple[Check, ...] = (
+        characters.anomalies, lengths.outliers, languages.swapped_sides
+    )  # fmt: skip
+    return examine({split: pairs[:QUICK] for split, pairs in splits.items()}, checks)
 
 
 def examine(splits: Mapping[str, Sequence[Pair]], checks: Iterable[Check]) -> list[Finding]:

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat
 from statistics import median
 
 from translate.data.doctor.finding import Finding, lines_of
@@ -21,7 +21,7 @@ LEARNED = 20_000  # training pairs to learn the two languages from
 FEWEST = 100  # pairs, to tell the languages apart by
 SHORTEST = 20  # characters of a side that is judged
 LIKE_THE_OTHER = 0.4  # of the way to the other language's usual sentence
-SURE = 0.999  # probability of a third language
+SURE = 0.9  # probability of a third language
 LONG = 50  # characters from which on a third language is told
 
 
@@ -78,7 +78,7 @@ class _Scales:
 
     def __call__(self, text: str) -> float:
         grams = _grams(text)
-        return sum(self.weights.get(gram, 0.0) for gram in grams) / max(1, len(grams))
+        return sum(map(self.weights.get, grams, repeat(0.0))) / max(1, len(grams))
 
 
 def _grams(text: str) -> list[str]:
@@ -102,8 +102,8 @@ class OtherLanguages:
                 "third languages are not looked for: pip install 'attention-translate[doctor]'"
             )
             return
-        identifier = LanguageIdentifier.from_pickled_model(MODEL_FILE, norm_probs=True)
-        if unknown := {self.source, self.target} - set(identifier.nb_classes):
+        identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        if unknown := {self.source, self.target} - set(identifier.labels):
             log.info("third languages are not looked for: py3langid does not know %s",
                      ", ".join(sorted(unknown)))  # fmt: skip
             return

@@ -35,8 +35,8 @@ def misaligned(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
             blocks = _blocks(offsets)
             inside = {index for start, stop, _ in blocks for index in range(start, stop)}
             shifted += [
-                (split, start, f"lines {start + 1}–{stop}: translated {abs(k)} lines "
-                 f"{'below' if k > 0 else 'above'}")
+                (split, start, f"lines {start + 1}–{stop}: translated {abs(k)} "
+                 f"line{'s' * (abs(k) > 1)} {'below' if k > 0 else 'above'}")
                 for start, stop, k in blocks
             ]  # fmt: skip
             pairs = [
