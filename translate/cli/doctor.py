@@ -59,7 +59,7 @@ def job(job: Job) -> None:
 def run(job: Job, *, data: Node, tokenizer: Node, cache: str, lines: NonNegativeInt) -> None:
     """Examine the corpus, print the findings and perhaps keep them."""
     from translate.data.doctor import all_checks, examine
-    from translate.data.doctor.report import told, told_advice
+    from translate.data.doctor.report import told
     from translate.data.doctor.vocabulary import advise
     from translate.data.progress import progress
     from translate.data.sources import KINDS
@@ -85,5 +85,5 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: str, lines: NonNegative
         text = json.dumps(found, ensure_ascii=False, indent=2)
         write(Path(job.verbatim["json"]), f"{text}\n".encode("utf-8", "replace"))
     sizes = ", ".join(f"{split} {len(pairs):,}" for split, pairs in splits.items())
-    report = [f"pairs: {sizes}", *told(findings, lines=lines), *told_advice(advice)]
+    report = [f"pairs: {sizes}", *told(findings, lines=lines), *advice.told()]
     sys.stdout.write("".join(f"{line}\n" for line in report))

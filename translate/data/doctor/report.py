@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from translate.data.doctor.finding import Finding
-from translate.data.doctor.vocabulary import Advice
 
 WIDTH = 100  # characters of a sentence shown
 
@@ -30,17 +29,6 @@ def headline(finding: Finding) -> str:
     counts = Counter(line.split for line in finding.lines)
     places = ", ".join(f"{split} {count:,}" for split, count in counts.items())
     return f"{finding.title} ({places})"
-
-
-def told_advice(advice: Advice) -> Iterator[str]:
-    """The figures and the flags that follow from them."""
-    for side, share in advice.unseen_words.items():
-        yield f"words of dev that training has not, {side}: {share:.2%}"
-    yield (
-        f"pieces a word with a joint vocabulary of {advice.vocab_size:,}: "
-        f"{advice.pieces_per_word:.2f}; padding in batches: {advice.padding:.1%}"
-    )
-    yield f"suggested: {advice.flags()}"
 
 
 def _cut(text: str) -> str:

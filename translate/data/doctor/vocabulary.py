@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -37,6 +37,16 @@ class Advice:
     def flags(self) -> str:
         """As the command line takes them."""
         return f"tokenizer.vocab_size={self.vocab_size} data.max_length={self.max_length}"
+
+    def told(self) -> Iterator[str]:
+        """The figures and the flags that follow from them."""
+        for side, share in self.unseen_words.items():
+            yield f"words of dev that training has not, {side}: {share:.2%}"
+        yield (
+            f"pieces a word with a joint vocabulary of {self.vocab_size:,}: "
+            f"{self.pieces_per_word:.2f}; padding in batches: {self.padding:.1%}"
+        )
+        yield f"suggested: {self.flags()}"
 
 
 def advise(
