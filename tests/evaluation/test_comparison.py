@@ -24,8 +24,11 @@ WRONG = [text.replace("dog", "cat").replace("sees", "<b>eats</b>") for text in R
 NEARLY = [*RIGHT[:-1], "a dog sees house 11"]
 
 
-def system(name: str, hypotheses: Sequence[str], experiment: str | None = None) -> System:
-    return System(name, hypotheses, Likelihood(-40.0, 60, 200), experiment or name)
+def system(
+    name: str, hypotheses: Sequence[str], experiment: str | None = None, beam: int = 5
+) -> System:
+    search = {"kind": "beam", "beam_size": beam}
+    return System(name, hypotheses, Likelihood(-40.0, 60, 200), search, experiment or name)
 
 
 def judged(*systems: System, shown: int = 3) -> Comparison:
@@ -56,6 +59,14 @@ def test_a_difference_of_one_sentence_may_be_chance() -> None:
 def test_equal_translations_are_told() -> None:
     (said,) = judged(system("a", RIGHT), system("b", RIGHT)).verdicts
     assert said == "b translates every sentence as a does."
+
+
+def test_a_different_search_is_told() -> None:
+    found = judged(system("a", WRONG), system("b", RIGHT, beam=1))
+    assert found.caveats == ["The runs searched differently: beam_size 5, 1."]
+    assert found.caveats[0] in terminal(found)
+    assert found.caveats[0] in comparison_page(found)
+    assert judged(system("a", WRONG), system("b", RIGHT)).caveats == []
 
 
 def test_sentences_are_won_lost_and_tied() -> None:

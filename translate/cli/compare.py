@@ -165,6 +165,7 @@ def _system(
         name=str(run),
         hypotheses=stored.hypotheses,
         likelihood=Likelihood(known["log_prob"], known["tokens"], known["characters"]),
+        search=stored.figures["decoding"],
         experiment=_experiment(run),
     )
 

@@ -27,6 +27,7 @@ class System:
     name: str
     hypotheses: Sequence[str]
     likelihood: Likelihood
+    search: Mapping[str, object]  # how they were found
     experiment: str  # equal for runs that differ in their seed alone
 
 
@@ -80,6 +81,7 @@ class Comparison:
     columns: Sequence[Column]
     challengers: Sequence[Challenger]
     experiments: Sequence[Experiment]
+    caveats: Sequence[str]  # what else than the models differs
     verdicts: Sequence[str]  # a plain sentence for each difference
     shown: Sequence[Shown]
 
@@ -88,6 +90,7 @@ class Comparison:
         return {
             "split": self.split,
             "items": self.items,
+            "caveats": list(self.caveats),
             "verdicts": list(self.verdicts),
             "runs": [
                 {
@@ -163,6 +166,7 @@ def compare(
         columns=columns,
         challengers=challengers,
         experiments=experiments,
+        caveats=_caveats(systems),
         verdicts=_verdicts(columns, challengers, experiments),
         shown=most_different(columns, sources, references, shown),
     )
@@ -273,6 +277,14 @@ def _between(columns: Sequence[Column], first: Experiment, second: Experiment) -
         f"{second.name} is {which} than {first.name} by {abs(apart):.2f} BLEU ({means}), and the "
         f"difference is real: {chance}."
     )
+
+
+def _caveats(systems: Sequence[System]) -> list[str]:
+    """A difference of scores that is due to the search says nothing about the models."""
+    keys = dict.fromkeys(key for system in systems for key in system.search)
+    values = {key: [str(system.search.get(key)) for system in systems] for key in keys}
+    differing = [f"{key} {', '.join(each)}" for key, each in values.items() if len(set(each)) > 1]
+    return [f"The runs searched differently: {'; '.join(differing)}."] if differing else []
 
 
 def most_different(

@@ -46,6 +46,7 @@ def comparison_page(comparison: Comparison) -> Html:
     return page(
         " against ".join(names),
         *(paragraph(verdict, "lead") for verdict in comparison.verdicts),
+        *(paragraph(caveat) for caveat in comparison.caveats),
         section(
             f"Scores on {comparison.split}, {comparison.items:,} items",
             table(*score_rows(comparison)),

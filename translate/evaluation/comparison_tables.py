@@ -27,6 +27,7 @@ def render(comparison: Comparison) -> Group:
         *([_experiments(comparison)] if comparison.experiments else []),
         _lengths(comparison),
         *(_sentence(comparison, shown) for shown in comparison.shown),
+        *(Text(caveat) for caveat in comparison.caveats),
         *(Text(verdict, style="bold") for verdict in comparison.verdicts),
     ]
     return Group(*parts)
