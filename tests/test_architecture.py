@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "models": {"attention"},
     "search": {"attention", "models"},
     "inference": {"attention", "models", "search", "data"},
-    "evaluation": {"attention", "models", "search", "data", "inference"},
+    "evaluation": {"attention", "models", "search", "data", "inference", "plots"},
     "training": {"attention", "models", "search", "data", "inference", "evaluation", "plots"},
     "cli": {
         "attention",

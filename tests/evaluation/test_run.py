@@ -7,18 +7,22 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from translate.errors import UserError
 from translate.evaluation import report
+from translate.evaluation.alignment import WordAttention
 from translate.evaluation.metrics import evaluate
-from translate.evaluation.report import Report, fingerprint, render, write
-from translate.evaluation.run import evaluate_split
+from translate.evaluation.report import Report, fingerprint, read, render, write
+from translate.evaluation.report_page import report_page
+from translate.evaluation.run import TestSet, evaluate_split
 
 SOURCES = ["uno dos", "", "tres " * 12]
 REFERENCES = [["one two", "1 2"], ["nothing"], ["three " * 12]]
@@ -27,6 +31,12 @@ REFERENCES = [["one two", "1 2"], ["nothing"], ["three " * 12]]
 @dataclass(frozen=True)
 class Translation:
     text: str
+
+
+@dataclass(frozen=True)
+class LogProb:
+    log_prob: float
+    tokens: int
 
 
 class Shouter:
@@ -40,16 +50,21 @@ class Shouter:
             self.asked.append(line)
             yield [Translation(line.strip().upper()), Translation("second")]
 
+    def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
+        return [LogProb(-2.0 * len(text), len(text) + 1) for text in targets]
+
 
 def run(folder: Path, translator: Shouter | None = None, **changes: object) -> Report:
     arguments: dict[str, object] = {
         "folder": folder,
-        "split": "test",
+        "resamples": 20,
+        "seed": 1,
         "command": "translate evaluate run='¿é'",
         "decoding": {"kind": "beam", "beam_size": 4},
         "model_sha256": "ab12",
     }
-    return evaluate_split(translator or Shouter(), SOURCES, REFERENCES, **(arguments | changes))
+    test_set = changes.pop("test_set", TestSet("test", SOURCES, REFERENCES))
+    return evaluate_split(translator or Shouter(), test_set, **(arguments | changes))
 
 
 def test_the_best_translations_are_written_in_order(tmp_path: Path) -> None:
@@ -85,16 +100,9 @@ def test_progress_counts_sentences(tmp_path: Path) -> None:
 def test_counts_are_checked_before_anything_is_translated(tmp_path: Path) -> None:
     translator = Shouter()
     with pytest.raises(UserError, match=r"3 .* 2 items"):
-        evaluate_split(
-            translator,
-            SOURCES,
-            REFERENCES[:2],
-            folder=tmp_path,
-            split="dev",
-            command="",
-            decoding={},
-            model_sha256="",
-        )
+        run(tmp_path, translator, test_set=TestSet("dev", SOURCES, REFERENCES[:2]))
+    with pytest.raises(UserError, match="1 domains for 3 sentences"):
+        run(tmp_path, translator, test_set=TestSet("dev", SOURCES, REFERENCES, ["news"]))
     assert translator.asked == []
 
 
@@ -148,4 +156,58 @@ def test_the_terminal_shows_scores_signatures_buckets_and_speed(tmp_path: Path) 
     assert f"{result.scores.bleu.score:.2f}" in shown
     assert "nrefs:var" in shown
     assert "11–15" in shown
-    assert "sentences/s, 1 empty" in shown
+    assert f"± {result.confidence['ter'].half_width:.2f}" in shown
+    assert "sentences/s" in shown
+    assert ", 1 empty" in shown
+
+
+def test_slices_and_sentences_are_kept(tmp_path: Path) -> None:
+    test_set = TestSet("test", SOURCES, REFERENCES, ["a", "b", "a"], {"uno": 3, "dos": 20})
+    run(tmp_path, test_set=test_set)
+    found = json.loads((tmp_path / "test.json").read_text("utf-8"))
+    assert [(part["label"], part["items"]) for part in found["domains"]] == [("a", 2), ("b", 1)]
+    assert [part["label"] for part in found["rarest_word"]] == ["never", "1–9"]
+    assert found["likelihood"]["perplexity"] > 1
+    assert found["confidence"]["bleu"]["signature"].startswith("nrefs:var|bs:20|seed:1")
+    assert found["peak_memory_mib"]["process"] > 10
+    lines = (tmp_path / "test.sentences.jsonl").read_text("utf-8").splitlines()
+    third = json.loads(lines[2])
+    assert (third["line"], third["hypothesis"]) == (3, " ".join(["TRES"] * 12))
+    assert third["references"] == REFERENCES[2]
+    assert 0 <= third["chrf"] <= 100
+
+
+def test_an_evaluation_is_read_back_whole_or_not_at_all(tmp_path: Path) -> None:
+    assert read(tmp_path, "test") is None
+    result = run(tmp_path)
+    stored = read(tmp_path, "test")
+    assert stored is not None
+    assert stored.hypotheses[0] == "UNO DOS"
+    assert len(stored.hypotheses) == 3
+    assert stored.figures["sha256"]["sources"] == result.sources_sha256
+    (tmp_path / "test.hyp").write_text("other\n")
+    with pytest.raises(UserError, match=r"test.hyp is not what test.json vouches for: evaluate it"):
+        read(tmp_path, "test")
+    (tmp_path / "test.hyp").unlink()
+    with pytest.raises(UserError, match=r"test.hyp is missing beside test.json"):
+        read(tmp_path, "test")
+    (tmp_path / "test.json").write_text("{")
+    with pytest.raises(UserError, match=r"test.json cannot be read"):
+        read(tmp_path, "test")
+
+
+def test_the_page_is_written_beside_and_shows_best_and_worst(tmp_path: Path) -> None:
+    attention = WordAttention(("uno", "dos"), ("UNO",), np.array([[0.7, 0.3]]))
+    page = partial(
+        report_page, run="runs/<a>", shown=1, attention={0: attention},
+        curves={"dev/loss": [(1, 3.0), (2, 2.0)], "dev/bleu": [(1, 3.0)]},
+    )  # fmt: skip
+    references = [["UNO DOS"], ["x"], ["three"]]
+    run(tmp_path, page=page, test_set=TestSet("test", SOURCES, references))
+    shown = (tmp_path / "test.html").read_text("utf-8")
+    worst, best = shown.index("Worst sentences"), shown.index("Best sentences")
+    assert worst < best
+    assert "runs/&lt;a&gt; on test" in shown
+    assert "UNO ← dos: 30.0%" in shown
+    assert shown.count("<svg") == 5
+    assert "<td>1</td>" in shown[best:], "the first sentence has the best chrF"

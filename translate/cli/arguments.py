@@ -10,7 +10,7 @@ and paths must never reach it. The rules, in order:
 4. `name=…` or `name.name=…`, the name plain ASCII without spaces: an override for Hydra. Should
    there be no such key, that is an error: a slip in a key must not come back translated. As a
    sentence, `x=1` stands after `--`.
-5. Anything else: a sentence, or an error for a command that takes none.
+5. Anything else: a sentence (for `compare`, a run), or an error for a command that takes none.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Arguments:
     overrides: tuple[str, ...]  # changes to the configuration
     verbatim: dict[str, str]
     sentences: tuple[str, ...]
+    repeated: dict[str, tuple[str, ...]]  # every value of the keys that may be given again
 
     @property
     def multirun(self) -> bool:
@@ -66,6 +67,7 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
     flags: list[str] = []
     overrides: list[str] = []
     verbatim: dict[str, str] = {}
+    repeated: dict[str, tuple[str, ...]] = {}
     sentences: list[str] = []
     rest = list(arguments)
     while rest:
@@ -78,6 +80,8 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
             if not value:
                 raise UsageError(f"{name}= has no value: write {name}=PATH")
             verbatim[name] = value
+            if name in command.repeatable:
+                repeated[name] = (*repeated.get(name, ()), value)
         elif equals and name == "debug":
             if value not in ("true", "false"):
                 raise UsageError(f"debug = {value!r}: must be true or false")
@@ -98,7 +102,7 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
             sentences.append(argument)
     if sentences and not command.sentences:
         raise UsageError(_unexpected(command, sentences[0]))
-    return Arguments(tuple(flags), tuple(overrides), verbatim, tuple(sentences))
+    return Arguments(tuple(flags), tuple(overrides), verbatim, tuple(sentences), repeated)
 
 
 def wants_debug(arguments: Sequence[str]) -> bool:

@@ -14,7 +14,8 @@ class Command:
     name: str
     summary: str
     verbatim: tuple[str, ...] = ()  # keys whose value never goes through Hydra's grammar
-    sentences: bool = False  # whether bare arguments are sentences
+    repeatable: tuple[str, ...] = ()  # those of them that may be given several times
+    sentences: bool = False  # whether bare arguments are sentences (or runs to compare)
     stored: bool = False  # whether it starts from the configuration that a run carries
 
 
@@ -24,6 +25,7 @@ class Job:
 
     config: Mapping[str, Any]
     verbatim: Mapping[str, str] = field(default_factory=dict)
+    repeated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sentences: tuple[str, ...] = ()
     choices: Mapping[str, str] = field(default_factory=dict)  # group → the option chosen
     overrides: tuple[str, ...] = ()  # this job's
@@ -34,7 +36,13 @@ COMMANDS = {
     command.name: command
     for command in [
         Command("prepare", "fetch a corpus, clean it, split it, train its tokenizer"),
+        Command("doctor", "what may be wrong with a corpus, line by line", verbatim=("json",)),
         Command("train", "train a model; go on with an interrupted run", verbatim=("run",)),
+        Command(
+            "average",
+            "one model from several checkpoints of a run",
+            verbatim=("run", "output"),
+        ),
         Command(
             "text",
             "translate sentences, a file or standard input",
@@ -55,13 +63,32 @@ COMMANDS = {
         Command(
             "evaluate",
             "BLEU, chrF and TER on a split or on files",
-            verbatim=("run", "ensemble", "input", "reference", "output", "dictionary", "export"),
+            verbatim=(
+                "run",
+                "ensemble",
+                "input",
+                "reference",
+                "output",
+                "dictionary",
+                "domains",
+                "export",
+            ),
+            repeatable=("reference",),
             stored=True,
         ),
         Command(
             "verify",
             "compute a stored score again, and say whether it is equal",
             verbatim=("run", "input", "reference"),
+            repeatable=("reference",),
+            stored=True,
+        ),
+        Command(
+            "compare",
+            "runs side by side, and whether their difference is real",
+            verbatim=("input", "reference", "output"),
+            repeatable=("reference",),
+            sentences=True,
             stored=True,
         ),
         Command(

@@ -106,6 +106,7 @@ def _job(composed: DictConfig, arguments: Arguments, check: Check) -> Job:
     return Job(
         config=config,
         verbatim=arguments.verbatim,
+        repeated=arguments.repeated,
         sentences=arguments.sentences,
         choices={str(k): str(v) for k, v in runtime.runtime.choices.items() if v is not None},
         overrides=overrides,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from translate.cli import stored
 from translate.cli.commands import Job
@@ -39,13 +40,13 @@ def engine_problems(job: Job) -> list[str]:
     return found
 
 
-def engine_translator(job: Job) -> Translator:
-    """The translator of the run that a job names, on the engine asked for.
+def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) -> Translator:
+    """The translator of the run that is named, on the engine asked for.
 
     Raises:
         UserError: no model, no dictionary, or the engine has nothing of this model to serve.
     """
-    config, verbatim, run = job.config, job.verbatim, job.verbatim["run"]
+    run = verbatim["run"]
     replacing = stored.unknown_words(config["replace_unknown"], verbatim.get("dictionary"))
     if config["engine"] == "native":
         return stored.translator(

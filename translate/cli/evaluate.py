@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Literal
 
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
-from translate.cli.errors import UsageError, listed
+from translate.cli.errors import listed
 from translate.cli.fields import Device, Node
 from translate.inference.engines import Engine
 
@@ -21,19 +20,24 @@ translate evaluate: BLEU, chrF and TER on a split or on files
 
   translate evaluate run=runs/demo                         # the test sentences of its corpus
   translate evaluate run=runs/demo data.split=dev search=beam search.beam_size=8
-  translate evaluate run=runs/demo input=news.es reference=news.en
+  translate evaluate run=runs/demo input=news.es reference=news.en reference=news.other.en
 
 Scores are sacreBLEU's, on detokenised text with every reference, each with the signature that
-repeats it; a table by source length follows. Translations and figures are kept in
-evaluation/<split>.hyp and evaluation/<split>.json of the run.
+repeats it and the half width of its 95 % bootstrap interval; tables by source length, by the
+rarest source word's count in training and by domain follow, then the perplexity of the first
+references, speed and memory. In evaluation/ of the run are kept <split>.hyp, the translations;
+<split>.sentences.jsonl, each sentence with its scores; <split>.json, the figures; and
+<split>.html, a page with curves, worst and best sentences and attention. translate compare sets
+several runs side by side.
 
 Keys:
   run            the folder of the run (required)
   ensemble       further runs, separated by commas, whose probabilities are averaged with its own
   data.split     test or dev; default test
   input          source sentences of your own, a line each, with
-  reference      their translations, a line each
-  output         the folder of the two files; default: evaluation/ in the run
+  reference      their translations, a line each; once for each file of references
+  domains        a file with the domain of each sentence, a line each, for a table by domain
+  output         the folder of the files; default: evaluation/ in the run
   search         how to search; default: as stored in the run
   mbr            chrf or bleu: of search.n_best translations, the one most like all of them
   replace_unknown  true: in place of each <unk>, the source word it attends to most
@@ -45,6 +49,10 @@ Keys:
   workers        with engine=ctranslate2: batches translated at once; default: one a core
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, that are translated at once
+  resamples      of the test set, for the intervals
+  seed           of the resampling
+  shown          so many of the worst and of the best sentences are on the page
+  attention      the lines whose attention is on the page, such as [1,5]
 """
 
 
@@ -84,63 +92,38 @@ def run(
     workers: PositiveInt | None,
     replace_unknown: bool,
     mbr: Literal["chrf", "bleu"] | None,
+    resamples: PositiveInt,
+    seed: PositiveInt,
+    shown: NonNegativeInt,
+    attention: list[PositiveInt],
 ) -> None:
     """Translate a test set and print its figures."""
     from rich.console import Console
 
     from translate.cli.engines import engine_translator
-    from translate.cli.stored import load_bundle
-    from translate.data.progress import progress
+    from translate.cli.judging import evaluate_run, read_test_set
     from translate.evaluation.report import render
-    from translate.evaluation.run import evaluate_split
 
     folder, dictionary = Path(job.verbatim["run"]), job.verbatim.get("dictionary")
-    if {"input", "reference"} & set(job.verbatim):
-        split, sources, references = _own_files(
-            job.verbatim.get("input"), job.verbatim.get("reference")
-        )
-    else:
-        split = data["split"]
-        sources, references = _split_of_run(folder, data, tokenizer, Path(cache))
-    model = engine_translator(job)
-    with progress("translating", total=len(sources)) as advance:
-        report = evaluate_split(
-            model,
-            sources,
-            references,
-            folder=Path(job.verbatim.get("output", folder / "evaluation")),
-            split=split,
-            command=shlex.join(["translate", *sys.argv[1:]]),
-            decoding={
-                **search,
-                "engine": engine,
-                "replace_unknown": replace_unknown,
-                "dictionary": dictionary,
-                "mbr": mbr,
-                "ensemble": job.verbatim.get("ensemble"),
-            },
-            model_sha256=load_bundle(str(folder)).weights_sha256,
-            progress=lambda done: advance(1),
-        )
+    test_set = read_test_set(job, folder, data, tokenizer, Path(cache))
+    report = evaluate_run(
+        folder,
+        engine_translator(job.config, job.verbatim),
+        test_set,
+        folder=Path(job.verbatim.get("output", folder / "evaluation")),
+        command=sys.argv[1:],
+        decoding={
+            **search,
+            "engine": engine,
+            "replace_unknown": replace_unknown,
+            "dictionary": dictionary,
+            "mbr": mbr,
+            "ensemble": job.verbatim.get("ensemble"),
+            "export": job.verbatim.get("export"),
+        },
+        resamples=resamples,
+        seed=seed,
+        shown=shown,
+        attention=attention,
+    )
     Console().print(render(report))
-
-
-def _own_files(source: str | None, reference: str | None) -> tuple[str, list[str], list[list[str]]]:
-    """The name, the sources and the references of a test set in two files."""
-    from translate.cli.streams import line_pairs
-
-    if source is None or reference is None:
-        missing = "reference" if source else "input"
-        raise UsageError(f"{missing}=FILE is missing: input= and reference= go together")
-    sources, references = line_pairs(source, reference)
-    return Path(source).name.removesuffix(".gz"), sources, [[line] for line in references]
-
-
-def _split_of_run(
-    run: Path, data: Node, tokenizer: Node, cache: Path
-) -> tuple[list[str], list[list[str]]]:
-    """Sources and references of the split `data.split` of the corpus the run was trained on."""
-    from translate.cli.stored import split_of_run
-
-    table = split_of_run(run, data, tokenizer, cache)
-    return list(table["source"]), [list(item) for item in table["references"]]

@@ -20,8 +20,9 @@ translate prepare: fetch a corpus, clean it, split it, train its tokenizer
   translate prepare data=files data.dir=my/corpus tokenizer.vocab_size=4000
   translate prepare data=toy
 
-Prints what was kept, what was dropped and by which rule, and how the corpus was split. The result
-is cached under a hash of text, tokenizer and settings: a second call, and translate train with the
+Prints what looks suspicious in the first lines (translate doctor shows them, and looks further),
+what was kept, what was dropped and by which rule, and how the corpus was split. The result is
+cached under a hash of text, tokenizer and settings: a second call, and translate train with the
 same settings, reuse it. This command is not needed before training; it is for looking at the data
 first.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 
 from pydantic import PositiveInt
 
@@ -61,6 +60,7 @@ def run(job: Job, *, device: Device, tokens_per_batch: PositiveInt, tokens: bool
     """Score every pair."""
     from translate.cli import streams
     from translate.cli.stored import load_runs, translator
+    from translate.evaluation.likelihood import perplexity
 
     source = job.verbatim["input"]
     sources, references = streams.line_pairs(source, job.verbatim["reference"])
@@ -88,11 +88,3 @@ def run(job: Job, *, device: Device, tokens_per_batch: PositiveInt, tokens: bool
         log_prob,
         perplexity(log_prob, count),
     )
-
-
-def perplexity(log_prob: float, tokens: int) -> float:
-    """exp(-log P / tokens): how many pieces the model wavers between, on average."""
-    try:
-        return math.exp(-log_prob / tokens)
-    except OverflowError:
-        return math.inf

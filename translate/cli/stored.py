@@ -17,6 +17,7 @@ from translate.cli.errors import UsageError
 from translate.errors import UserError
 
 if TYPE_CHECKING:
+    from translate.data.corpus import Corpus
     from translate.inference.bundle import Bundle
     from translate.inference.minimum_bayes_risk import Utility
     from translate.inference.translator import Translator
@@ -115,6 +116,17 @@ def split_of_run(
     Raises:
         UserError: the run does not say what it was trained on, or there is no such split.
     """
+    return corpus_of_run(run, data, tokenizer, cache)[1]
+
+
+def corpus_of_run(
+    run: Path, data: Mapping[str, Any], tokenizer: Mapping[str, Any], cache: Path
+) -> tuple[Corpus, Any]:
+    """The corpus a run was trained on, and the table of its split `data.split`.
+
+    Raises:
+        UserError: the run does not say what it was trained on, or there is no such split.
+    """
     from translate.data.corpus import prepare
 
     if data["split"] not in SPLITS:
@@ -130,7 +142,7 @@ def split_of_run(
         raise UserError(
             "this corpus has no test split: use data.split=dev, or input=FILE reference=FILE"
         )
-    return table
+    return corpus, table
 
 
 def training_config(run: str | Path) -> dict[str, Any]:

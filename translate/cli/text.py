@@ -107,7 +107,7 @@ def run(
     lines = streams.lines_in(job.verbatim, job.sentences)
     if interactive is None:
         interactive = streams.interactive(job.verbatim, job.sentences)
-    model = engine_translator(job)
+    model = engine_translator(job.config, job.verbatim)
     lines, sources = itertools.tee(lines)
     translations = model.stream(
         lines,

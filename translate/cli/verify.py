@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -39,6 +38,10 @@ Keys:
 """
 
 
+EVALUATED = {"engine": "native", "workers": None, "replace_unknown": False, "mbr": None}
+"""How to translate, unless the stored evaluation says otherwise."""
+
+
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
@@ -68,46 +71,30 @@ def run(
     tokens_per_batch: PositiveInt,
 ) -> None:
     """Translate and score again; a UserError lists what differs."""
-    from translate.cli.stored import load_bundle, translator, unknown_words
+    from translate.cli.engines import engine_translator
+    from translate.cli.judging import read_test_set
+    from translate.cli.stored import load_bundle
     from translate.evaluation.verify import differences, read_stored
-    from translate.inference import bundle
 
     folder = Path(job.verbatim["run"])
-    loaded = load_bundle(str(folder))
-    split, sources, references = _test_set(job, folder, data, tokenizer, Path(cache))
-    stored = read_stored(folder / "evaluation", split)
+    test_set = read_test_set(job, folder, data, tokenizer, Path(cache))
+    stored = read_stored(folder / "evaluation", test_set.split)
     search = dict(stored["decoding"])
-    replacing = unknown_words(search.pop("replace_unknown", False), search.pop("dictionary", None))
-    model = translator(
-        loaded, search=search, device=device,
-        tokens_per_batch=tokens_per_batch, unknown_words=replacing,
-    )  # fmt: skip
-    checksums = json.loads((bundle.find(folder) / bundle.CHECKSUMS).read_text(encoding="utf-8"))
-    sha256 = str(checksums[bundle.WEIGHTS])
-    found = differences(stored, model, sources, references, model_sha256=sha256)
+    files = {key: search.pop(key, None) for key in ("dictionary", "ensemble", "export")}
+    config = {key: search.pop(key, value) for key, value in EVALUATED.items()}
+    model = engine_translator(
+        config | {"search": search, "device": device, "tokens_per_batch": tokens_per_batch},
+        {"run": str(folder)} | {key: path for key, path in files.items() if path},
+    )
+    sha256 = load_bundle(str(folder)).weights_sha256
+    found = differences(stored, model, test_set.sources, test_set.references, model_sha256=sha256)
     if found:
         lines = "\n  ".join(found)
-        raise UserError(f"{folder}/evaluation/{split}.json is not what comes out now:\n  {lines}")
+        raise UserError(
+            f"{folder}/evaluation/{test_set.split}.json is not what comes out now:\n  {lines}"
+        )
     bleu = stored["bleu"]
     sys.stdout.write(
-        f"equal: {split}, BLEU {bleu['score']:.2f} ({bleu['signature']}), {len(sources):,} "
-        f"sentences, model {sha256[:12]}\n"
+        f"equal: {test_set.split}, BLEU {bleu['score']:.2f} ({bleu['signature']}), "
+        f"{len(test_set.sources):,} sentences, model {sha256[:12]}\n"
     )
-
-
-def _test_set(
-    job: Job, run: Path, data: Node, tokenizer: Node, cache: Path
-) -> tuple[str, list[str], list[list[str]]]:
-    """The name, the sources and the references of what was evaluated."""
-    from translate.cli.stored import split_of_run
-    from translate.cli.streams import line_pairs
-
-    files = {"input", "reference"} & set(job.verbatim)
-    if len(files) == 1:
-        raise UsageError(f"{', '.join(files)}= alone: input= and reference= go together")
-    if files:
-        path = job.verbatim["input"]
-        sources, references = line_pairs(path, job.verbatim["reference"])
-        return Path(path).name.removesuffix(".gz"), sources, [[line] for line in references]
-    table = split_of_run(run, data, tokenizer, cache)
-    return data["split"], list(table["source"]), [list(item) for item in table["references"]]

@@ -66,9 +66,11 @@ def language_account(
 
 
 def render(report: Mapping[str, Any]) -> str:
-    """The report of a corpus as text: splits, drops, languages and the attribution."""
+    """The report of a corpus as text: what is suspicious, splits, drops, languages, attribution."""
     out = StringIO()
     console = Console(file=out, width=100, highlight=False)
+    for line in report.get("suspicious", ()):  # reports of older corpora have none
+        console.print(f"Suspicious: {line}", markup=False)
     console.print(_splits(report), _drops(report), _languages(report), sep="\n")
     if report["attribution"]:
         console.print(f"Text: {report['attribution']}", markup=False)

@@ -27,6 +27,8 @@ from filelock import FileLock
 from translate import schema
 from translate.data.account import account, language_account
 from translate.data.cleaning import clean, drop_overlap, tidy
+from translate.data.doctor import quick_look
+from translate.data.doctor.report import headline
 from translate.data.pair import Item, Pair, items
 from translate.data.progress import progress
 from translate.data.sampling import Sampling
@@ -159,6 +161,9 @@ def _build(source: Source, settings: TokenizerConfig, cache: Path, folder: Path)
         shutil.rmtree(stale, ignore_errors=True)  # of a process that died; the lock is ours
     with progress(f"Reading {source.source}-{source.target} sentences"):
         given = source.read(cache, source.seed)
+    suspicious = [headline(finding) for finding in quick_look(given)]
+    for line in suspicious:
+        log.warning("%s: translate doctor with the same settings shows the lines", line)
     train, held_out, cleaned = _clean_and_split(source, given)
     temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
     try:
@@ -169,6 +174,7 @@ def _build(source: Source, settings: TokenizerConfig, cache: Path, folder: Path)
         for name, table in columns.items():
             _write(temporary / f"{name}.arrow", table)
         report = account(source, settings, tokenizers, cleaned, train, held_out) | {
+            "suspicious": suspicious,
             "languages": {
                 side: language_account(
                     getattr(tokenizers, side),
@@ -177,7 +183,7 @@ def _build(source: Source, settings: TokenizerConfig, cache: Path, folder: Path)
                     columns["dev"][f"{side}_ids"],
                 )
                 for side in ("source", "target")
-            }
+            },
         }
         (temporary / "report.json").write_text(
             json.dumps(report, indent=2, ensure_ascii=False), encoding="utf-8"

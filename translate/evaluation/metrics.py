@@ -18,6 +18,21 @@ if TYPE_CHECKING:  # at run time only where it is called, for the sake of start-
 
 
 @dataclass(frozen=True)
+class MetricName:
+    """How a metric is shown; `sign` is 1 where more is better, else -1."""
+
+    label: str
+    sign: int
+
+
+METRICS = {
+    "bleu": MetricName("BLEU", 1),
+    "chrf": MetricName("chrF", 1),
+    "ter": MetricName("TER ↓", -1),
+}
+
+
+@dataclass(frozen=True)
 class Score:
     """A corpus score in percent and the settings that reproduce it."""
 
@@ -37,6 +52,10 @@ class Scores:
         """Plain values for JSON: `{"bleu": {"score": …, "signature": …}, "chrf": …, "ter": …}`."""
         return asdict(self)
 
+    def by_name(self) -> dict[str, Score]:
+        """In the order of METRICS."""
+        return {name: getattr(self, name) for name in METRICS}
+
 
 def evaluate(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a"
@@ -47,14 +66,12 @@ def evaluate(
         UserError: no items, unequal counts, an item without a reference, or a tokeniser that is
             unknown or not installed.
     """
-    from sacrebleu.metrics.chrf import CHRF
-    from sacrebleu.metrics.ter import TER
-
     streams = reference_streams(hypotheses, references)
     return Scores(
-        bleu=_score(_bleu(tokenize), hypotheses, streams),
-        chrf=_score(CHRF(), hypotheses, streams),
-        ter=_score(TER(), hypotheses, streams),
+        **{
+            name: _score(metric, hypotheses, streams)
+            for name, metric in build_metrics(tokenize).items()
+        }
     )
 
 
@@ -70,6 +87,14 @@ def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> floa
     from sacrebleu.metrics.chrf import CHRF
 
     return _score(CHRF(), hypotheses, reference_streams(hypotheses, references)).score
+
+
+def build_metrics(tokenize: str) -> dict[str, Metric]:
+    """sacreBLEU's metrics by our names, in the order of METRICS. Raises as `evaluate`."""
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
+
+    return {"bleu": _bleu(tokenize), "chrf": CHRF(), "ter": TER()}
 
 
 def reference_streams(

@@ -1,4 +1,10 @@
-"""What an evaluation leaves in a run: `evaluation/<split>.json` and `evaluation/<split>.hyp`."""
+"""What an evaluation leaves in a run, in `evaluation/`.
+
+<split>.hyp              the translations, a line each
+<split>.sentences.jsonl  an object a sentence: texts and scores
+<split>.html             the report to look at (`report_page`)
+<split>.json             the figures, and the hash of the translations
+"""
 
 from __future__ import annotations
 
@@ -7,17 +13,34 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from translate.errors import UserError
 from translate.evaluation import buckets
 from translate.evaluation.buckets import Bucket
-from translate.evaluation.metrics import Scores
+from translate.evaluation.likelihood import Likelihood
+from translate.evaluation.metrics import METRICS, Scores
+from translate.evaluation.sentences import SentenceScores
+from translate.evaluation.significance import Interval
+from translate.evaluation.slices import Slice, slice_rows
 
 if TYPE_CHECKING:
     from rich.console import Group
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The most memory that was held at one time so far, in MiB."""
+
+    process: float
+    gpu: float | None  # of PyTorch's tensors; None without a GPU
+
+    def as_dict(self) -> dict[str, float | None]:
+        """Plain values for JSON."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -26,11 +49,17 @@ class Report:
 
     split: str
     scores: Scores
+    confidence: Mapping[str, Interval]  # by metric
+    likelihood: Likelihood
     buckets: Sequence[Bucket]
+    rarity: Sequence[Slice]  # by the rarest source word's count in training; empty if unknown
+    domains: Sequence[Slice]  # empty where none are known
+    sentences: Sequence[SentenceScores]
     items: int
     references: int  # of all items together
     empty_hypotheses: int
     seconds: float  # wall time of translating alone: no loading, no scoring
+    memory: Memory
     decoding: Mapping[str, object]  # the search settings, as configured
     command: str
     model_sha256: str
@@ -48,12 +77,17 @@ class Report:
         return {
             "split": self.split,
             **self.scores.as_dict(),
+            "confidence": {name: found.as_dict() for name, found in self.confidence.items()},
+            "likelihood": self.likelihood.as_dict(),
             "items": self.items,
             "references": self.references,
             "empty_hypotheses": self.empty_hypotheses,
             "buckets": [bucket.as_dict() for bucket in self.buckets],
+            "rarest_word": [part.as_dict() for part in self.rarity],
+            "domains": [part.as_dict() for part in self.domains],
             "seconds": round(self.seconds, 3),
             "sentences_per_second": round(self.sentences_per_second, 2),
+            "peak_memory_mib": self.memory.as_dict(),
             "decoding": dict(self.decoding),
             "command": self.command,
             "sha256": {
@@ -65,8 +99,15 @@ class Report:
         }
 
 
-def write(report: Report, hypotheses: Sequence[str], folder: Path) -> None:
+def write(
+    report: Report,
+    hypotheses: Sequence[str],
+    folder: Path,
+    further: Mapping[str, bytes] = MappingProxyType({}),
+) -> None:
     """Write `<split>.hyp`, then `<split>.json`: a reader finds old files or new, never half of one.
+
+    `further` holds files to be written between the two, ending → content.
 
     The JSON comes last and names the hash of the hypotheses, so that a kill between the two shows.
 
@@ -77,6 +118,7 @@ def write(report: Report, hypotheses: Sequence[str], folder: Path) -> None:
     described = json.dumps(report.as_dict(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
     contents = {
         f"{report.split}.hyp": as_lines(hypotheses),
+        **{f"{report.split}.{ending}": content for ending, content in further.items()},
         # a path in the command may hold bytes that are no UTF-8; Python escapes them as JSON does
         f"{report.split}.json": described.encode(errors="backslashreplace"),
     }
@@ -89,6 +131,37 @@ def write(report: Report, hypotheses: Sequence[str], folder: Path) -> None:
             f"cannot write the evaluation to {folder}: {error.strerror or error}; "
             "free space or choose a folder that may be written to"
         ) from error
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An evaluation read back: what it vouches for, and the translations."""
+
+    hypotheses: Sequence[str]
+    figures: Mapping[str, Any]  # the JSON
+
+
+def read(folder: Path, split: str) -> Stored | None:
+    """The evaluation that `write` left; None where there is none.
+
+    Raises:
+        UserError: one of the two files is missing, cannot be read, or is not of the other.
+    """
+    described, translated = folder / f"{split}.json", folder / f"{split}.hyp"
+    again = f"evaluate it again (or remove {described})"
+    try:
+        figures = json.loads(described.read_bytes())
+        lines = translated.read_bytes()
+        vouched = figures["sha256"]["hypotheses"]
+    except FileNotFoundError:
+        if not described.exists():
+            return None
+        raise UserError(f"{translated} is missing beside {described.name}: {again}") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{described} cannot be read ({error!r}): {again}") from error
+    if digest(lines) != vouched:
+        raise UserError(f"{translated} is not what {described.name} vouches for: {again}")
+    return Stored(lines.decode("utf-8").split("\n")[:-1], figures)
 
 
 def as_lines(sentences: Sequence[str]) -> bytes:
@@ -114,7 +187,7 @@ def fingerprint(items: Sequence[object]) -> str:
 
 
 def render(report: Report) -> Group:
-    """Scores, buckets and speed as a rich renderable for a terminal."""
+    """Scores, slices and speed as a rich renderable for a terminal."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -122,16 +195,39 @@ def render(report: Report) -> Group:
     scores = Table(title=f"{report.split}: {report.items:,} items", title_justify="left")
     scores.add_column("metric", no_wrap=True)
     scores.add_column("score", justify="right", no_wrap=True, style="bold")
+    scores.add_column("95 %", justify="right", no_wrap=True)
     scores.add_column("signature", overflow="fold", style="dim")
-    for name, score in (
-        ("BLEU", report.scores.bleu),
-        ("chrF", report.scores.chrf),
-        ("TER ↓", report.scores.ter),
+    for name, score in report.scores.by_name().items():
+        sure = f"± {report.confidence[name].half_width:.2f}"
+        scores.add_row(METRICS[name].label, f"{score.score:.2f}", sure, score.signature)
+    slices = []
+    for title, parts in (
+        ("by the rarest source word's count in training", report.rarity),
+        ("by domain", report.domains),
     ):
-        scores.add_row(name, f"{score.score:.2f}", score.signature)
-    speed = f"{report.seconds:.1f} s, {report.sentences_per_second:.1f} sentences/s"
-    empty = f", {report.empty_hypotheses:,} empty" if report.empty_hypotheses else ""
-    return Group(scores, buckets.table(report.buckets), Text(speed + empty))
+        if parts:
+            headings, rows = slice_rows(parts)
+            table = Table(*headings, title=title, title_justify="left")
+            for row in rows:
+                table.add_row(*map(Text, row))
+            slices.append(table)
+    return Group(scores, buckets.table(report.buckets), *slices, Text(summary(report)))
+
+
+def summary(report: Report) -> str:
+    """Perplexity, speed and memory in a line."""
+    parts = [
+        f"perplexity {report.likelihood.perplexity:.2f}",
+        f"{report.likelihood.bits_per_character:.3f} bits a character",
+        f"{report.seconds:.1f} s",
+        f"{report.sentences_per_second:.1f} sentences/s",
+        f"{report.memory.process:,.0f} MiB",
+    ]
+    if report.memory.gpu is not None:
+        parts.append(f"{report.memory.gpu:,.0f} MiB on the GPU")
+    if report.empty_hypotheses:
+        parts.append(f"{report.empty_hypotheses:,} empty")
+    return ", ".join(parts)
 
 
 def _replace(path: Path, content: bytes) -> None:

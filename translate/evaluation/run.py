@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import resource
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import torch
+
+from translate.errors import UserError
 from translate.evaluation import report
 from translate.evaluation.buckets import EDGES, by_length
+from translate.evaluation.likelihood import ScoresPairs, likelihood
 from translate.evaluation.metrics import evaluate, reference_streams
-from translate.evaluation.report import Report
+from translate.evaluation.report import Memory, Report
+from translate.evaluation.sentences import sentence_scores
+from translate.evaluation.significance import intervals
+from translate.evaluation.slices import by_label, by_rarest_word
 
 
 class HasText(Protocol):
@@ -22,70 +33,126 @@ class HasText(Protocol):
         ...
 
 
-class Streams(Protocol):
-    """What translates lines, as `inference.translator.Translator` does."""
+class Translates(ScoresPairs, Protocol):
+    """What translates lines and scores pairs, as `inference.translator.Translator` does."""
 
     def stream(self, lines: Iterable[str], /) -> Iterator[Sequence[HasText]]:
         """An n-best list a line, in the order of the lines, best first."""
         ...
 
 
+@dataclass(frozen=True)
+class TestSet:
+    """A name, sentences, and the references of each."""
+
+    __test__ = False  # pytest would take the name for a test's
+
+    split: str
+    sources: Sequence[str]
+    references: Sequence[Sequence[str]]
+    domains: Sequence[str] = ()  # of each item, where they are known
+    word_counts: Mapping[str, int] | None = None  # of the training text, where it is known
+
+    def check(self) -> None:
+        """Raise a UserError where counts differ or nothing is there to score."""
+        reference_streams(self.sources, self.references)
+        if self.domains and len(self.domains) != len(self.sources):
+            raise UserError(
+                f"{len(self.domains):,} domains for {len(self.sources):,} sentences: line n of "
+                "domains= must name the domain of sentence n"
+            )
+
+    @property
+    def sources_sha256(self) -> str:
+        """See `report.fingerprint`."""
+        return report.fingerprint(self.sources)
+
+    @property
+    def references_sha256(self) -> str:
+        """See `report.fingerprint`."""
+        return report.fingerprint([list(item) for item in self.references])
+
+
 def evaluate_split(
-    translator: Streams,
-    sources: Sequence[str],
-    references: Sequence[Sequence[str]],
+    translator: Translates,
+    test_set: TestSet,
     *,
     folder: Path,
-    split: str,
     command: str,
     decoding: Mapping[str, object],
     model_sha256: str,
+    resamples: int,
+    seed: int,
     tokenize: str = "13a",
     edges: Sequence[int] = EDGES,
     progress: Callable[[int], object] = lambda done: None,
+    page: Callable[[Report, TestSet, Sequence[str]], str] | None = None,
 ) -> Report:
-    """Translate `sources`, score them, write `folder/<split>.json` and `.hyp`, return the report.
+    """Translate a test set, score it, write the files of `report` and return it.
 
     Args:
-        translator: what translates; nothing is asked of it but `stream`.
-        sources: a sentence an item.
-        references: the references of each item, one or more.
-        folder: where the two files go, made on demand.
-        split: their name.
+        translator: what translates; nothing is asked of it but `stream` and `score`.
+        test_set: sentences and references.
+        folder: where the files go, made on demand.
         command: what to type to get this again; recorded, as are the next two.
         decoding: the settings of the search.
         model_sha256: which weights these are.
+        resamples: of the bootstrap behind the confidence intervals.
+        seed: of the same.
         tokenize: BLEU's tokeniser.
         edges: the longest source length of each bucket, in words.
         progress: called with the number of sentences done so far.
+        page: makes the HTML report of it, if one is wanted.
 
     Raises:
         UserError: nothing to score or counts that differ, both found before anything is translated,
             or a folder that cannot be written to.
     """
-    reference_streams(sources, references)
-    hypotheses, seconds = _translate(translator, sources, progress)
+    test_set.check()
+    hypotheses, seconds = _translate(translator, test_set.sources, progress)
+    references = test_set.references
     result = Report(
-        split=split,
+        split=test_set.split,
         scores=evaluate(hypotheses, references, tokenize=tokenize),
-        buckets=by_length(sources, hypotheses, references, edges),
-        items=len(sources),
+        confidence=intervals(
+            hypotheses, references, resamples=resamples, seed=seed, tokenize=tokenize
+        ),
+        likelihood=likelihood(translator, test_set.sources, references),
+        buckets=by_length(test_set.sources, hypotheses, references, edges),
+        rarity=[]
+        if test_set.word_counts is None
+        else by_rarest_word(test_set.sources, hypotheses, references, test_set.word_counts),
+        domains=by_label(test_set.domains, hypotheses, references),
+        sentences=sentence_scores(hypotheses, references, tokenize=tokenize),
+        items=len(test_set.sources),
         references=sum(map(len, references)),
         empty_hypotheses=sum(not text.strip() for text in hypotheses),
         seconds=seconds,
+        memory=peak_memory(),
         decoding=decoding,
         command=command,
         model_sha256=model_sha256,
-        sources_sha256=report.fingerprint(sources),
-        references_sha256=report.fingerprint([list(item) for item in references]),
+        sources_sha256=test_set.sources_sha256,
+        references_sha256=test_set.references_sha256,
         hypotheses_sha256=report.digest(report.as_lines(hypotheses)),
     )
-    report.write(result, hypotheses, folder)
+    further = {"sentences.jsonl": _sentences(result, test_set, hypotheses)}
+    if page is not None:
+        further["html"] = page(result, test_set, hypotheses).encode("utf-8", "replace")
+    report.write(result, hypotheses, folder, further)
     return result
 
 
+def peak_memory() -> Memory:
+    """The most memory this process has held so far."""
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
+    process = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
+    return Memory(round(process / 2**20, 1), None if gpu is None else round(gpu / 2**20, 1))
+
+
 def _translate(
-    translator: Streams, sources: Sequence[str], progress: Callable[[int], object]
+    translator: Translates, sources: Sequence[str], progress: Callable[[int], object]
 ) -> tuple[list[str], float]:
     """The best translation of every source, and the wall time in seconds."""
     hypotheses: list[str] = []
@@ -94,3 +161,24 @@ def _translate(
         hypotheses.append(best.text)
         progress(len(hypotheses))
     return hypotheses, time.perf_counter() - start
+
+
+def _sentences(result: Report, test_set: TestSet, hypotheses: Sequence[str]) -> bytes:
+    """A JSON object a line: a sentence, its translation and its scores."""
+    lines = (
+        json.dumps(
+            {
+                "line": number,
+                "source": source,
+                "references": list(references),
+                "hypothesis": hypothesis,
+                **scores.as_dict(),
+            },
+            ensure_ascii=False,
+        )
+        for number, (source, references, hypothesis, scores) in enumerate(
+            zip(test_set.sources, test_set.references, hypotheses, result.sentences, strict=True),
+            start=1,
+        )
+    )
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")

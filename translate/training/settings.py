@@ -58,6 +58,7 @@ class Settings(BaseModel):
     validate_every: PositiveInt
     validation_sentences: PositiveInt
     save_every: PositiveInt
+    keep: NonNegativeInt
     log_every: PositiveInt
     patience: PositiveInt | None
     samples: NonNegativeInt
@@ -77,5 +78,6 @@ class Settings(BaseModel):
 # What may differ when a run goes on: how long and where it trains, and what it shows meanwhile.
 MAY_CHANGE = frozenset(
     {"max_steps", "max_epochs", "max_minutes", "accelerator", "devices", "num_nodes", "strategy",
-     "threads", "patience", "samples", "save_every", "log_every", "tensorboard", "wandb", "mlflow"}
+     "threads", "patience", "samples", "save_every", "keep", "log_every", "tensorboard", "wandb",
+     "mlflow"}
 )  # fmt: skip

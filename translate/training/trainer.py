@@ -16,6 +16,7 @@ from lightning.pytorch.loggers import Logger
 from translate.errors import UserError
 from translate.training.callbacks import StepsBar, Throughput
 from translate.training.checkpoint import AtomicCheckpointIO
+from translate.training.checkpoint_average import KEPT
 from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.metrics import MetricsFile
 from translate.training.precision import settle
@@ -38,8 +39,16 @@ def build_trainer(
             run / "checkpoints", filename="best", monitor="dev/bleu", mode="max", save_top_k=1,
             enable_version_counter=False, save_on_train_epoch_end=False,
         ),
-        last,
     ]  # fmt: skip
+    if options.keep:
+        callbacks.append(
+            ModelCheckpoint(
+                run / "checkpoints", filename=KEPT, monitor="step", mode="max",
+                save_top_k=options.keep, auto_insert_metric_name=False,
+                enable_version_counter=False, save_on_train_epoch_end=False,
+            )
+        )  # fmt: skip
+    callbacks.append(last)
     if shows_bar:
         callbacks.append(StepsBar(steps * options.accumulate))
     if options.patience is not None:

@@ -1,0 +1,101 @@
+"""translate compare: on runs that have been evaluated, on those that have not, and on bad ones."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+
+@pytest.fixture(scope="module")
+def runs(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of two seeds of one experiment, which have the same weights."""
+    folder = tmp_path_factory.mktemp("runs, =")
+    for seed in (1, 2):
+        run = folder / f"toy-seed={seed}"
+        for name in ("bundle", "config.yaml"):
+            copy = shutil.copytree if (trained / name).is_dir() else shutil.copy
+            run.mkdir(exist_ok=True)
+            copy(trained / name, run / name)
+        config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
+        (run / "config.yaml").write_text(yaml.safe_dump(config | {"seed": seed}))
+    return folder
+
+
+FAST = ("resamples=20", "trials=20")
+
+
+def test_what_is_missing_is_evaluated_and_what_is_there_is_used(
+    program, runs: Path, home: Path
+) -> None:
+    names = [f"{runs}/toy-seed=1", f"{runs}/toy-seed=2"]
+    first = program("compare", *names, *FAST, f"cache={home}/data")
+    assert first.status == 0, first.err
+    assert "evaluating" in first.err
+    assert "translates every sentence as" not in first.out  # seeds are not rivals
+    assert "over 2 seeds (mean and standard deviation)." in " ".join(first.out.split())
+    assert "± 0.00" in first.out
+    folder = runs / "toy-seed=1" / "evaluation"
+    figures = json.loads((folder / "test-against-toy-seed=2.json").read_text("utf-8"))
+    assert figures["experiments"][0]["runs"] == names
+    assert (folder / "test-against-toy-seed=2.html").is_file()
+    command = json.loads((folder / "test.json").read_text("utf-8"))["command"]
+    assert command == f"translate evaluate 'run={names[0]}' data.split=test"
+    again = program("compare", str(runs), *FAST, f"cache={home}/data")
+    assert again.status == 0, again.err
+    assert "evaluating" not in again.err
+    assert again.out == first.out, "a folder of runs stands for them"
+
+
+def test_files_of_ones_own_with_several_references(program, runs: Path, tmp_path: Path) -> None:
+    for name, lines in [("s", "der Hund\nein Haus\n"), ("r1", "the dog\na house\n"),
+                        ("r2", "a dog\nthe house\n")]:  # fmt: skip
+        (tmp_path / name).write_text(lines, encoding="utf-8")
+    text = ["input=s", "reference=r1", "reference=r2"]
+    done = program("compare", str(runs), *text, *FAST, "output=judged")
+    assert done.status == 0, done.err
+    figures = json.loads((tmp_path / "judged" / "s-against-toy-seed=2.json").read_text("utf-8"))
+    assert figures["runs"][0]["bleu"]["signature"].startswith("nrefs:2")
+    done = program("compare", str(runs), *text[:-1], *FAST)
+    assert done.status == 1
+    assert "was evaluated on other references than the s of the first run" in done.err
+    assert "s.json to have it evaluated on this one" in done.err
+
+
+def test_another_model_is_evaluated_again(program, runs: Path, home: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(runs / "toy-seed=1" / "bundle", tmp_path / name / "bundle")
+    shutil.copy(runs / "toy-seed=1" / "config.yaml", tmp_path / "a")
+    arguments = ("compare", "a", "b", *FAST, f"cache={home}/data")
+    assert program(*arguments).status == 0
+    evaluation = tmp_path / "a" / "evaluation" / "test.json"
+    figures = json.loads(evaluation.read_text("utf-8"))
+    figures["sha256"]["model"] = "another"
+    evaluation.write_text(json.dumps(figures), encoding="utf-8")
+    done = program(*arguments)
+    assert done.status == 0, done.err
+    assert "a has another model than it was evaluated with: evaluating again" in done.err
+    assert "b translates every sentence as a does." in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], "two runs are needed, as in translate compare runs/a runs/b"),
+        (["{0}/toy-seed=1"], "toy-seed=1 is one run: name another"),
+        (["{0}/toy-seed=1", "{0}/toy-seed=1/"], "toy-seed=1 is named twice"),
+        (["nowhere", "{0}/toy-seed=1"], "nowhere"),
+        (["{0}", "seed=0"], "seed = 0: must be greater than 0"),
+        (["{0}", "trails=9"], "trails is not a key; did you mean trials?"),
+        (["{0}", "reference=x"], "input=FILE is missing"),
+    ],
+)
+def test_slips_are_told_in_a_line(program, runs: Path, arguments, line) -> None:
+    done = program("compare", *(argument.format(runs) for argument in arguments))
+    assert done.status in (1, 2)
+    assert done.out == ""
+    assert line in done.err
+    assert done.err.count("\n") == 1

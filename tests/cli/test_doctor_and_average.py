@@ -1,0 +1,67 @@
+"""translate doctor and translate average as commands; what they find is tested elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+TEXT = {
+    "train.de": "ein Haus\nein Hund\nder Hund schläft\x07\n" * 2,
+    "train.en": "a house\na dog\nthe dog sleeps\n" * 2,
+    "dev.de": "ein Hund\n",
+    "dev.en": "a dog\n",
+    "test.de": "zwei\n",
+    "test.en": "two\n",
+}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> list[str]:
+    for name, text in TEXT.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return ["data=files", "data.source=de", "data.target=en", "data.dev=dev", "data.test=test"]
+
+
+def test_findings_are_told_and_kept(program, corpus, tmp_path: Path) -> None:
+    done = program("doctor", *corpus, "json=found, =.json", "lines=1")
+    assert done.status == 0, done.err
+    assert done.out.startswith("pairs: train 6, dev 1, test 1\n")
+    assert "training text in dev or test (train 2): " in done.out
+    assert "  train line 2  both sides are dev line 1\n    ein Hund\n    a dog\n" in done.out
+    assert "suggested: tokenizer.vocab_size=" in done.out
+    found = json.loads((tmp_path / "found, =.json").read_text("utf-8"))
+    checks = {finding["check"]: finding for finding in found["findings"]}
+    assert set(checks) == {"duplicate", "overlap", "characters"}
+    assert [line["number"] for line in checks["duplicate"]["lines"]] == [4, 5, 6]
+    assert found["advice"]["unseen_words"] == {"source": 0.0, "target": 0.0}
+
+
+def test_preparing_begins_with_a_short_look(program, corpus, tmp_path: Path) -> None:
+    text = [*corpus, "tokenizer=char", "tokenizer.vocab_size=300", f"cache={tmp_path}/cache"]
+    done = program("prepare", *text)
+    assert done.status == 0, done.err
+    assert "strange characters (train 2): translate doctor with the same settings" in done.err
+    assert done.out.startswith("Suspicious: strange characters (train 2)\n")
+    again = program("prepare", *text)
+    assert (again.out, again.err) == (done.out, ""), "a prepared corpus remembers"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["average"], "run=PATH is missing"),
+        (["average", "run=x", "checkpoints=all"], "checkpoints = 'all'"),
+        (["average", "run=x", "checkpoints=best_0"], "checkpoints = 'best_0'"),
+        (["average", "run=x", "output=."], "output=. exists: name another folder"),
+        (["average", "run=nowhere"], "nowhere has kept 0 checkpoints, and 5 are to be averaged"),
+        (["doctor", "data=toy", "lines=-1"], "lines = -1: must be greater"),
+        (["doctor", "data=files"], "data.source is missing"),
+    ],
+)
+def test_slips_are_told_in_a_line(program, arguments, line) -> None:
+    done = program(*arguments)
+    assert done.status in (1, 2)
+    assert done.out == ""
+    assert line in done.err

@@ -1,0 +1,265 @@
+"""Every detector finds all that was planted and says nothing of clean text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from translate.data.doctor import QUICK, Check, all_checks, examine, quick_look
+from translate.data.doctor.characters import anomaly
+from translate.data.doctor.finding import Finding, Line
+from translate.data.doctor.languages import OtherLanguages, swapped_sides
+from translate.data.doctor.lengths import empty, outliers
+from translate.data.doctor.lexicon import Lexicon
+from translate.data.doctor.misaligned import misaligned
+from translate.data.doctor.overlap import NEAR, LiteralOverlap, duplicates, jaccard, near, shingles
+from translate.data.doctor.report import told
+from translate.data.doctor.vocabulary import advise
+from translate.data.pair import Pair
+from translate.data.tokenizer import TokenizerConfig
+from translate.data.toy import toy_pairs
+
+Splits = dict[str, list[Pair]]
+
+
+@pytest.fixture(scope="module")
+def clean() -> Splits:
+    pairs = toy_pairs(train=2000, dev=100, test=100, seed=3, min_length=5, max_length=15)
+    return {split: [Pair(p.source, p.target) for p in found] for split, found in pairs.items()}
+
+
+def damaged(clean: Splits, change: Callable[[list[Pair]], None]) -> Splits:
+    train = list(clean["train"])
+    change(train)
+    return clean | {"train": train}
+
+
+def found(splits: Splits, *checks: Check) -> Mapping[str, Finding]:
+    return {finding.check: finding for finding in examine(splits, checks)}
+
+
+def numbers(finding: Finding) -> list[int]:
+    return [line.number for line in finding.lines]
+
+
+def test_clean_text_raises_no_alarm(clean: Splits) -> None:
+    assert found(clean, *all_checks(source="de", target="en", allow_overlap=True)) == {}
+
+
+def shift(train: list[Pair], start: int, stop: int) -> None:
+    """As if a line had been lost at `start` on the source side and one added at `stop`."""
+    for index in range(start, stop):
+        train[index] = Pair(train[index + 1].source, train[index].target)
+
+
+def swap(train: list[Pair], index: int) -> None:
+    first, second = train[index : index + 2]
+    train[index] = Pair(first.source, second.target)
+    train[index + 1] = Pair(second.source, first.target)
+
+
+def test_shifted_blocks_swapped_neighbours_and_strays_are_found(clean: Splits) -> None:
+    def change(train: list[Pair]) -> None:
+        shift(train, 500, 560)
+        shift(train, 1500, 1508)
+        for index in (100, 700, 1900):
+            swap(train, index)
+        train[50] = Pair(
+            "die Katze vergisst den reichen Nachbarn und die Lehrerin .",
+            "his brave horse will sleep next to my big shops .",
+        )
+
+    findings = found(damaged(clean, change), misaligned)
+    blocks = findings["shifted"].lines
+    for line, (start, stop) in zip(blocks, [(500, 560), (1500, 1508)], strict=True):
+        first, last = line.note.split(":")[0].removeprefix("lines ").split("–")
+        assert abs(int(first) - (start + 1)) <= 2
+        assert abs(int(last) - stop) <= 2
+        assert line.note.endswith("translated 1 line below")
+    assert [(line.number, line.note) for line in findings["swapped"].lines] == [
+        (101, "with line 102"), (701, "with line 702"), (1901, "with line 1902"),
+    ]  # fmt: skip
+    assert numbers(findings["stray"]) == [51]
+
+
+def test_a_quick_look_sees_the_first_lines_only() -> None:
+    train = [Pair("ein Haus", "a house")] * QUICK + [Pair("ein\x07", "a")]
+    assert quick_look({"train": train}) == []
+    (finding,) = quick_look({"train": train[1:]})
+    assert numbers(finding) == [QUICK]
+
+
+def test_swapped_and_untranslated_sides_are_found(clean: Splits) -> None:
+    def change(train: list[Pair]) -> None:
+        long = [i for i, pair in enumerate(train) if min(map(len, pair[:2])) > 30]
+        for i in long[:3]:
+            train[i] = Pair(train[i].target, train[i].source)
+        train[long[3]] = Pair(train[long[4]].target, train[long[3]].target)
+        train[long[5]] = Pair(train[long[5]].source, train[long[5]].source)
+
+    splits = damaged(clean, change)
+    finding = found(splits, swapped_sides)["other_side"]
+    notes = [line.note for line in finding.lines]
+    assert notes == [
+        *["the sides are swapped"] * 3,
+        "the source looks like the target language",
+        "a copy, not a translation",
+    ]
+    for line in finding.lines:
+        assert splits["train"][line.number - 1].source == line.source
+
+
+def test_a_third_language_is_found(clean: Splits) -> None:
+    pytest.importorskip("py3langid")
+    text = "Les deux chiens bruns courent très vite à travers la grande prairie près de la rivière."
+    splits = {"train": [*clean["train"][:7], Pair(text, "a house"), *clean["train"][7:100]]}
+    finding = found(splits, OtherLanguages("de", "en"))["language"]
+    assert [(line.number, line.note) for line in finding.lines] == [(8, "source: fr")]
+
+
+def test_repetitions_are_found(clean: Splits) -> None:
+    def change(train: list[Pair]) -> None:
+        train[10] = Pair(train[5].source.upper(), f" {train[5].target}")
+
+    finding = found(damaged(clean, change), duplicates)["duplicate"]
+    assert [(line.number, line.note) for line in finding.lines] == [(11, "as line 6")]
+
+
+def test_overlap_with_held_out_text_is_found_exact_and_near(clean: Splits) -> None:
+    long = max(clean["test"], key=lambda pair: len(pair.source))
+
+    def change(train: list[Pair]) -> None:
+        train[20] = clean["test"][3]
+        train[30] = Pair(long.source + " !", long.target)
+
+    findings = found(damaged(clean, change), LiteralOverlap(allow_one_side=True), near)
+    assert [(line.number, line.note) for line in findings["overlap"].lines] == [
+        (21, "both sides are test line 4")
+    ]
+    assert numbers(findings["near_overlap"]) == [31]
+
+
+def test_one_side_counts_unless_it_is_allowed(clean: Splits) -> None:
+    splits = damaged(clean, lambda train: train.append(Pair(clean["dev"][0].source, "something")))
+    assert found(splits, LiteralOverlap(allow_one_side=True)) == {}
+    finding = found(splits, LiteralOverlap(allow_one_side=False))["overlap"]
+    assert (2001, "the source is that of dev line 1") in [
+        (line.number, line.note) for line in finding.lines
+    ]
+
+
+def test_empty_sides_and_lengths_that_do_not_fit_are_found(clean: Splits) -> None:
+    def change(train: list[Pair]) -> None:
+        train[1] = Pair("\u3000", "a house .")
+        train[2] = Pair("", " ")
+        train[3] = Pair("ja .", train[3].target * 4)
+
+    findings = found(damaged(clean, change), empty, outliers)
+    assert [line.note for line in findings["empty"].lines] == ["source", "both sides"]
+    assert numbers(findings["length"]) == [4]
+
+
+@pytest.mark.parametrize(
+    ("text", "strange"),
+    [
+        ("schÃ¶n", "UTF-8 read as another encoding: 'Ã¶'"),
+        ("itâ€™s", "UTF-8 read as another encoding"),
+        ("a\x07b", "control character: '\\x07'"),
+        ("a\u200bb", "invisible character: '\\u200b'"),
+        ("the b\u0430nk", "scripts mixed in a word: 'b\u0430nk'"),
+        ("a <b>bold</b> word", "mark-up: '<b>'"),
+        ("salt &amp; pepper", "mark-up: '&amp;'"),
+        ("what\ufffd", "not decoded"),
+        ("¿Dónde está? «Ça» — ĐŠć “quoted”…", ""),
+        ("5 < 6 & 7 > 3", ""),
+        ("東京 タワー, Москва, Αθήνα", ""),
+        ("Âge d'or, ÎLE, Ã l'été", ""),
+        ("E=mc² 10 µm Ω", ""),
+    ],
+)
+def test_strange_characters(text: str, strange: str) -> None:
+    assert anomaly(text).startswith(strange)
+    assert bool(anomaly(text)) == bool(strange)
+
+
+sentences = st.lists(st.sampled_from(["ab", "cd", "ef", "gh", "x"]), min_size=3, max_size=12)
+
+
+@given(st.lists(sentences, min_size=1, max_size=6), st.lists(sentences, min_size=1, max_size=6))
+def test_the_join_finds_what_comparing_all_pairs_finds(train, test) -> None:
+    splits = {
+        name: [Pair(" ".join(words), " ".join(words[::2])) for words in texts]
+        for name, texts in (("train", train), ("test", test))
+    }
+    slow = {
+        i + 1
+        for (i, a), b in product(enumerate(splits["train"]), splits["test"])
+        if a not in splits["test"] and jaccard(shingles(a), shingles(b)) >= NEAR
+    }
+    (finding,) = near(splits)
+    assert set(numbers(finding)) == slow
+
+
+def test_the_lexicon_is_that_of_model_1_by_hand() -> None:
+    """das Haus / das Buch / ein Buch (Brown et al. 1993), with dictionaries."""
+    texts = [("das Haus", "the house"), ("das Buch", "the book"), ("ein Buch", "a book")]
+    sides = [sorted({w for pair in texts for w in pair[side].split()}) for side in (0, 1)]
+    ids = [
+        [np.array([sides[side].index(w) for w in pair[side].split()]) for pair in texts]
+        for side in (0, 1)
+    ]
+    lexicon = Lexicon(*ids, num_sources=4, num_targets=4)
+    given = {(s, t): 1.0 for a, b in texts for s in a.split() for t in b.split()}
+    for _ in range(4):
+        count = dict.fromkeys(given, 0.0)
+        for a, b in texts:
+            for t in b.split():
+                total = sum(given[s, t] for s in a.split())
+                for s in a.split():
+                    count[s, t] += given[s, t] / total
+        totals = {s: sum(c for (of, _), c in count.items() if of == s) for s, _ in given}
+        given = {(s, t): c / totals[s] for (s, t), c in count.items()}
+    for key, value in zip(lexicon.keys, lexicon.given, strict=True):
+        s, t = sides[0][key // 4], sides[1][key % 4]
+        assert value == pytest.approx(given[s, t])
+    right, wrong = lexicon.evidence([ids[0][0], ids[0][0]], [ids[1][0], ids[1][2]])
+    assert right > wrong
+
+
+def test_few_pairs_are_not_judged_by_what_is_usual() -> None:
+    checks = (swapped_sides, outliers, near, misaligned)
+    for train in ([Pair("ein Haus", "a house")], []):
+        assert found({"train": train, "dev": [], "test": []}, *checks) == {}
+
+
+def test_advice_follows_the_text(clean: Splits) -> None:
+    settings = TokenizerConfig(
+        kind="bpe", joint=True, vocab_size=99, hard_vocab_limit=False, character_coverage=1.0,
+        byte_fallback=True, normalization="nmt_nfkc", train_sentences=100000,
+        sampling={"alpha": 0.0, "dropout": 0.0},
+    )  # fmt: skip
+    unseen = {**clean, "dev": [Pair("völlig unerhört", "the new")]}
+    advice = advise(unseen, settings, seed=1, tokens_per_batch=500, pool_batches=10)
+    assert advice.unseen_words["source"] == 1.0
+    assert advice.vocab_size in (1000, 2000)
+    assert 1 < advice.pieces_per_word < 3
+    assert 10 < advice.max_length < 60
+    assert 0 < advice.padding < 0.5
+    assert f"tokenizer.vocab_size={advice.vocab_size}" in advice.flags()
+
+
+def test_findings_are_told_with_some_of_their_lines() -> None:
+    lines = [Line("train", n, "a\x07", "b" * 300, "why") for n in (1, 2, 3)]
+    shown = "\n".join(told([Finding("x", "odd lines", "mend them", lines)], lines=2))
+    assert "odd lines (train 3): mend them" in shown
+    assert "train line 2  why" in shown
+    assert "line 3" not in shown
+    assert "1 more" in shown
+    assert "a\\x07" in shown
+    assert max(map(len, shown.split("\n"))) < 120
+    assert list(told([], lines=2)) == ["nothing suspicious was found"]

@@ -1,0 +1,134 @@
+"""Runs side by side: who is better, by how much, and what is said of it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from translate.evaluation.comparison import Comparison, System, compare
+from translate.evaluation.comparison_page import comparison_page
+from translate.evaluation.comparison_tables import render
+from translate.evaluation.likelihood import Likelihood
+from translate.evaluation.sentences import word_diff
+
+SOURCES = [f"der Hund sieht Haus {i}" for i in range(12)]
+REFERENCES = [[f"the dog sees house {i}"] for i in range(12)]
+RIGHT = [item[0] for item in REFERENCES]
+WRONG = [text.replace("dog", "cat").replace("sees", "<b>eats</b>") for text in RIGHT]
+NEARLY = [*RIGHT[:-1], "a dog sees house 11"]
+
+
+def system(
+    name: str, hypotheses: Sequence[str], experiment: str | None = None, beam: int = 5
+) -> System:
+    search = {"kind": "beam", "beam_size": beam}
+    return System(name, hypotheses, Likelihood(-40.0, 60, 200), search, experiment or name)
+
+
+def judged(*systems: System, shown: int = 3) -> Comparison:
+    return compare(
+        systems, SOURCES, REFERENCES, split="test", resamples=100, trials=200, seed=1, shown=shown
+    )
+
+
+def terminal(comparison: Comparison) -> str:
+    console = Console(width=160, file=io.StringIO(), record=True)
+    console.print(render(comparison))
+    return console.export_text()
+
+
+def test_a_better_run_is_told_in_a_sentence() -> None:
+    (said,) = judged(system("runs/a", WRONG), system("runs/b", RIGHT)).verdicts
+    assert said.startswith("runs/b is better than runs/a by ")
+    assert "and the difference is real" in said
+    assert said.endswith("; chrF agrees.")
+
+
+def test_a_difference_of_one_sentence_may_be_chance() -> None:
+    (said,) = judged(system("runs/a", RIGHT), system("runs/b", NEARLY)).verdicts
+    assert said.startswith("The difference of ")
+    assert "may be chance" in said
+
+
+def test_equal_translations_are_told() -> None:
+    (said,) = judged(system("a", RIGHT), system("b", RIGHT)).verdicts
+    assert said == "b translates every sentence as a does."
+
+
+def test_a_different_search_is_told() -> None:
+    found = judged(system("a", WRONG), system("b", RIGHT, beam=1))
+    assert found.caveats == ["The runs searched differently: beam_size 5, 1."]
+    assert found.caveats[0] in terminal(found)
+    assert found.caveats[0] in comparison_page(found)
+    assert judged(system("a", WRONG), system("b", RIGHT)).caveats == []
+
+
+def test_sentences_are_won_lost_and_tied() -> None:
+    mixed = [*WRONG[:2], *RIGHT[2:8], *WRONG[8:]]
+    baseline = [*RIGHT[:6], *WRONG[6:]]
+    (challenger,) = judged(system("a", baseline), system("b", mixed)).challengers
+    assert challenger.record == (2, 2, 8)
+
+
+def test_the_most_different_sentences_come_first_and_equal_ones_never() -> None:
+    hypotheses = [*RIGHT[:10], "the dog sees house ten", "nothing"]
+    shown = judged(system("a", RIGHT), system("b", hypotheses), shown=5).shown
+    assert [sentence.number for sentence in shown] == [12, 11]
+    assert shown[0].hypotheses == [RIGHT[11], "nothing"]
+
+
+def test_seeds_of_one_experiment_have_a_mean_and_a_deviation() -> None:
+    seeds = [system(f"x-seed={n}", text, "x") for n, text in enumerate([RIGHT, NEARLY], start=1)]
+    found = judged(*seeds)
+    (experiment,) = found.experiments
+    assert experiment.name == "x"
+    first, second = (column.scores.bleu.score for column in found.columns)
+    assert experiment.means["bleu"] == pytest.approx((first + second) / 2)
+    assert experiment.deviations["bleu"] == pytest.approx(abs(first - second) / 2**0.5)
+    assert found.verdicts == [
+        f"x has {experiment.means['bleu']:.2f} ± {experiment.deviations['bleu']:.2f} BLEU over "
+        "2 seeds (mean and standard deviation)."
+    ]
+
+
+def test_experiments_are_judged_by_their_means() -> None:
+    runs = [
+        *(system(f"x-seed={n}", text, "x") for n, text in enumerate([WRONG, [*WRONG[:-1], "z"]])),
+        *(system(f"y-seed={n}", text, "y") for n, text in enumerate([RIGHT, NEARLY])),
+    ]
+    (said,) = judged(*runs).verdicts
+    assert said.startswith("y is better than x by ")
+    assert "over 2 seeds" in said
+    assert "the difference is real" in said
+
+
+def test_terminal_page_and_json_say_the_same() -> None:
+    comparison = judged(system("runs/a", WRONG), system("runs/b", RIGHT))
+    shown, page = terminal(comparison), comparison_page(comparison)
+    record = json.loads(json.dumps(comparison.as_dict()))
+    bleu = record["against_the_first"][0]["bleu"]["gain"]
+    for place in (shown, page):
+        assert f"{bleu:+.2f}" in place
+        assert "line 1" in place
+    assert comparison.verdicts[0] in page.replace("&#x27;", "'")
+    assert record["runs"][1]["buckets"][0]["items"] == 12
+    assert "&lt;b&gt;eats" in page, "text from the data is escaped"
+    assert "<b>eats" not in page
+    assert "<mark>cat</mark>" in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+@given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")))
+def test_differing_words_lose_nothing_and_share_a_common_subsequence(one, other) -> None:
+    left, right = word_diff(" ".join(one), " ".join(other))
+    assert [word.text for word in left] == one
+    assert [word.text for word in right] == other
+    assert [w.text for w in left if w.shared] == [w.text for w in right if w.shared]
+    if one == other:
+        assert all(word.shared for word in left)

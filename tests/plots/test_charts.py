@@ -1,0 +1,75 @@
+"""Charts as SVG: well-formed, true to the values, and safe with any text."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from translate.plots import charts
+from translate.plots.page import cells, facts, marked, page, paragraph, section, table, text
+
+ODD = "a<b & \"c\" 'd' ¿é?"
+finite = st.floats(-1e6, 1e6, allow_subnormal=False).map(lambda x: round(x, 3))
+
+
+def parsed(markup: str) -> ElementTree.Element:
+    return ElementTree.fromstring(markup)
+
+
+def bars(markup: str) -> list[tuple[float, float]]:
+    """Top and height of each bar."""
+    rects = parsed(markup).iter("rect")
+    return [(float(rect.get("y", "")), float(rect.get("height", ""))) for rect in rects]
+
+
+def test_bars_are_as_high_as_their_values() -> None:
+    drawn = charts.bar_chart(ODD, ["a", "b", ODD], {ODD: [10, 30, 0]}, x="x")
+    (_, low), (_, high), (_, none) = bars(drawn)
+    assert high == pytest.approx(3 * low, abs=0.3)
+    assert none == 0
+
+
+def test_negative_bars_hang_from_zero() -> None:
+    (up_top, up), (down_top, _) = bars(charts.bar_chart("t", ["a", "b"], {"n": [5, -5]}, x="x"))
+    assert down_top == pytest.approx(up_top + up)
+
+
+@given(st.lists(st.tuples(finite, finite), min_size=1, max_size=5))
+def test_lines_stay_inside_their_frame(points) -> None:
+    drawn = parsed(charts.line_chart("t", {"a": sorted(points), "b": [points[0]]}, x="step"))
+    for circle in drawn.iter("circle"):
+        x, y = float(circle.get("cx", "")), float(circle.get("cy", ""))
+        assert charts.LEFT - 0.1 <= x <= charts.WIDTH - charts.RIGHT + 0.1
+        assert charts.TOP - 0.1 <= y <= charts.HEIGHT - charts.BOTTOM + 0.1
+
+
+def test_a_histogram_counts_every_value_once() -> None:
+    drawn = charts.histogram("t", [0, 5, 5, 99, 100], edges=range(0, 101, 50), x="chrF")
+    assert "sentences, 0: 3<" in drawn
+    assert "sentences, 50: 2<" in drawn
+
+
+def test_a_heatmap_names_every_weight() -> None:
+    weights = np.array([[0.25, 0.75], [0.0, 0.5]])
+    drawn = charts.heatmap("t", ["der", ODD], ["the", "x\n"], weights)
+    titles = [title.text for title in parsed(drawn).iter("title")]
+    assert titles[0] == "the ← der: 25.0%"
+    cells = [float(rect.get("fill-opacity", "")) for rect in parsed(drawn).iter("rect")]
+    assert cells == pytest.approx([1 / 3, 1, 0, 2 / 3], abs=1e-3)
+
+
+def test_a_page_escapes_what_it_is_given_and_loads_nothing() -> None:
+    document = page(
+        ODD,
+        section(ODD, paragraph(ODD, "lead"), table([ODD], [[ODD]])),
+        cells([ODD], [[marked([(ODD, True), (ODD, False)])]], of_text=True),
+        facts([(ODD, text(ODD))]),
+    )
+    assert ODD not in document
+    assert "default-src 'none'" in document
+    for loading in ("<script", "<link", "<img", "src=", "@import", "url("):
+        assert loading not in document

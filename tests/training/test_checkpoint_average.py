@@ -1,0 +1,79 @@
+"""Averages of checkpoints: the mean of their weights, in a bundle that translates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from translate.errors import UserError
+from translate.inference import bundle, translator
+from translate.training.checkpoint_average import average_checkpoints, choose, kept, mean_weights
+from translate.training.run import train
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("average")
+
+
+@pytest.fixture
+def run(config: Callable[..., dict[str, Any]], folder: Path) -> Path:
+    """A run of 8 steps that keeps the last three of its four validations."""
+    path = folder / "run"
+    if not path.exists():
+        settings = ("trainer.max_steps=8", "trainer.validate_every=2", "trainer.keep=3")
+        train(config(*settings), path)
+    return path
+
+
+def test_the_latest_validations_are_kept(run: Path) -> None:
+    assert list(kept(run)) == [4, 6, 8]
+    assert (run / "checkpoints" / "last.ckpt").exists()
+
+
+def test_the_bundle_holds_the_mean(run: Path, tmp_path: Path) -> None:
+    average_checkpoints(run, [4, 8], tmp_path / "mean")
+    found = bundle.load(tmp_path / "mean" / "bundle")
+    states = [
+        torch.load(run / "checkpoints" / f"step-{step:07d}.ckpt", weights_only=True)["state_dict"]
+        for step in (4, 8)
+    ]
+    differ = False
+    for name, value in found.model.state_dict().items():
+        first, second = (state[f"model.{name}"] for state in states)
+        torch.testing.assert_close(value, (first + second) / 2)
+        differ |= not torch.equal(first, second)
+    assert differ
+    assert found.config.extra["steps"] == [4, 8]
+    assert "dev_bleu" not in found.config.extra
+    assert isinstance(translator.load(tmp_path / "mean").translate(["der Hund"])[0], str)
+
+
+def test_the_mean_of_one_is_that_one(run: Path) -> None:
+    path = kept(run)[6]
+    state = torch.load(path, weights_only=True)["state_dict"]
+    for name, value in mean_weights([path]).items():
+        assert torch.equal(value.float(), state[f"model.{name}"])
+
+
+def test_last_and_best_are_chosen(run: Path, tmp_path: Path) -> None:
+    assert choose(run, count=2, best=False) == [6, 8]
+    other = tmp_path / "other"
+    (other / "checkpoints").mkdir(parents=True)
+    for step in (2, 4, 6):
+        (other / "checkpoints" / f"step-{step:07d}.ckpt").touch()
+    (other / "metrics.csv").write_text("step,dev/bleu\n1,9.0\n3,2.0\n5,4.0\n")
+    assert choose(other, count=2, best=True) == [2, 6]
+
+
+def test_what_was_not_kept_cannot_be_averaged(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"has kept 3 checkpoints, and 5 .*trainer\.keep=5"):
+        choose(run, count=5, best=False)
+    broken = tmp_path / "step-0000001.ckpt"
+    broken.write_bytes(b"no checkpoint")
+    with pytest.raises(UserError, match=r"step-0000001\.ckpt cannot be read"):
+        mean_weights([broken])

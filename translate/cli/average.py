@@ -1,0 +1,68 @@
+"""translate average: one model from several checkpoints of a run."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from translate import schema
+from translate.cli.arguments import Arguments
+from translate.cli.commands import Command, Job
+from translate.cli.errors import UsageError, listed
+
+log = logging.getLogger(__name__)
+
+HELP = """\
+translate average: one model from several checkpoints of a run
+
+  translate train experiment=demo run=runs/demo trainer.keep=10
+  translate average run=runs/demo checkpoints=last_5 output=runs/demo-last_5
+  translate compare runs/demo runs/demo-last_5
+
+The weights of the checkpoints are averaged, and the result is a run's folder with a bundle: every
+command but train takes it as run=. With trainer.averaging (the default) each checkpoint holds an
+average already, and so does the run's own bundle.
+
+Keys:
+  run            the folder of the run, trained with trainer.keep (required)
+  checkpoints    last_K, or best_K by dev BLEU, of those that were kept
+  output         the folder of the result; default: the run's, with -last_K or -best_K at its end
+"""
+
+Choice = Annotated[str, Field(pattern=r"^(last|best)_[1-9]\d*$")]
+
+
+def main(command: Command, arguments: Arguments) -> None:
+    """Run the command."""
+    from translate.cli.compose import launch
+
+    if "run" not in arguments.verbatim and not arguments.inspects:
+        raise UsageError("run=PATH is missing: the folder that translate train wrote")
+    launch(command, arguments, job)
+
+
+def job(job: Job) -> None:
+    """Check the configuration, then average."""
+    if found := schema.problems(run, job.config, ""):
+        raise listed(found)
+    run(job, **job.config)
+
+
+def run(job: Job, *, checkpoints: Choice) -> None:
+    """Average the checkpoints and leave what other commands need."""
+    from translate.training.checkpoint_average import average_checkpoints, choose
+
+    folder = Path(job.verbatim["run"])
+    output = Path(job.verbatim.get("output", f"{folder}-{checkpoints}"))
+    if output.exists():
+        raise UsageError(f"output={output} exists: name another folder, or remove it first")
+    which, _, count = checkpoints.partition("_")
+    steps = choose(folder, count=int(count), best=which == "best")
+    average_checkpoints(folder, steps, output)
+    if (folder / "config.yaml").is_file():
+        shutil.copy(folder / "config.yaml", output)  # evaluate reads from it which corpus
+    log.info("the mean of steps %s is %s", ", ".join(map(str, steps)), output / "bundle")

@@ -1,0 +1,252 @@
+"""translate compare: runs side by side, and whether their difference is real."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import NonNegativeInt, PositiveInt
+
+from translate import schema
+from translate.cli.arguments import Arguments
+from translate.cli.commands import Command, Job
+from translate.cli.errors import UsageError, listed
+from translate.cli.fields import Device, Node
+from translate.errors import UserError
+
+if TYPE_CHECKING:
+    from translate.evaluation.comparison import Comparison, System
+    from translate.evaluation.report import Stored
+    from translate.evaluation.run import TestSet
+
+log = logging.getLogger(__name__)
+
+HELP = """\
+translate compare: runs side by side, and whether their difference is real
+
+  translate compare runs/a runs/b
+  translate compare runs/a runs/b runs/c data.split=dev
+  translate compare runs/a runs/b input=news.es reference=news.en
+  translate train experiment=toy --multirun seed=1,2,3 run=runs/toy
+  translate compare runs/toy-seed=1 runs/toy-seed=2 runs/toy-seed=3
+
+The first run is the baseline. BLEU, chrF, TER and perplexity stand side by side, with paired
+bootstrap resampling and paired approximate randomisation as sacreBLEU does them, sentences won and
+lost, scores by source length, and the sentences that differ most. The last lines say plainly which
+differences are real. Runs that differ in their seed alone are one experiment, with mean and
+standard deviation; a folder of runs stands for all of them. A run that has no evaluation of the
+test set by its present model is evaluated first.
+
+Keys:
+  data.split     test or dev; default test
+  input          source sentences of your own, a line each, with
+  reference      their translations, a line each; once for each file of references
+  output         the folder of the page and the JSON; default: evaluation/ in the first run
+  data, tokenizer  the corpus; default: as stored in the first run (data.dir=PATH if it has moved)
+  cache          the folder of downloads and prepared corpora
+  device         auto, cpu, cuda, cuda:1 or mps
+  tokens_per_batch  source tokens, padding included, that are translated at once
+  resamples      of the paired bootstrap
+  trials         of the approximate randomisation
+  seed           of both
+  shown          so many of the most different sentences
+A run whose path looks like KEY=VALUE stands after --.
+"""
+
+NOT_THE_EXPERIMENT = ("seed", "cache")  # keys in which runs of one experiment may differ
+
+
+def main(command: Command, arguments: Arguments) -> None:
+    """Run the command."""
+    from translate.cli.compose import launch
+    from translate.cli.stored import training_config
+
+    if not arguments.inspects and not arguments.sentences:
+        raise UsageError("two runs are needed, as in translate compare runs/a runs/b")
+    trained = training_config(_runs(arguments.sentences)[0]) if arguments.sentences else {}
+    nodes = {group: trained.get(group, {}) for group in ("data", "tokenizer")}
+    launch(command, arguments, job, nodes=nodes)
+
+
+def job(job: Job) -> None:
+    """Check the configuration and the runs, then compare."""
+    found = schema.problems(run, job.config, "")
+    runs = _runs(job.sentences)
+    if len(runs) == 1:
+        found.append(f"{runs[0]} is one run: name another to compare it with")
+    found += [f"{name} is named twice" for name in dict.fromkeys(runs) if runs.count(name) > 1]
+    if found:
+        raise listed(found)
+    run(job, **job.config)
+
+
+def run(
+    job: Job,
+    *,
+    data: Node,
+    tokenizer: Node,
+    cache: str,
+    device: Device,
+    tokens_per_batch: PositiveInt,
+    resamples: PositiveInt,
+    trials: PositiveInt,
+    seed: PositiveInt,
+    shown: NonNegativeInt,
+) -> None:
+    """Compare the runs and tell."""
+    from rich.console import Console
+
+    from translate.cli.judging import read_test_set
+    from translate.evaluation.comparison import compare
+    from translate.evaluation.comparison_tables import render
+
+    runs = _runs(job.sentences)
+    test_set = read_test_set(job, Path(runs[0]), data, tokenizer, Path(cache))
+    text = [f"{key}={value}" for key, values in job.repeated.items() for value in values]
+    text += [f"input={job.verbatim['input']}"] if text else [f"data.split={test_set.split}"]
+    systems = [
+        _system(
+            Path(name), test_set, command=["evaluate", f"run={name}", *text],
+            device=device, tokens_per_batch=tokens_per_batch, resamples=resamples, seed=seed,
+        )
+        for name in runs
+    ]  # fmt: skip
+    comparison = compare(
+        systems, test_set.sources, test_set.references,
+        split=test_set.split, resamples=resamples, trials=trials, seed=seed, shown=shown,
+    )  # fmt: skip
+    Console().print(render(comparison))
+    _write(comparison, Path(job.verbatim.get("output", Path(runs[0]) / "evaluation")))
+
+
+def _runs(given: Sequence[str]) -> list[str]:
+    """The folders of runs; a folder that is none but holds some stands for them, by name."""
+    runs: list[str] = []
+    for name in given:
+        path = Path(name)
+        inside = [str(folder) for folder in sorted(path.glob("*/")) if _is_run(folder)]
+        runs += [name] if _is_run(path) or not inside else inside
+    return [str(Path(name)) for name in runs]
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "bundle").is_dir() or (folder / "config.json").is_file()
+
+
+def _system(
+    run: Path,
+    test_set: TestSet,
+    *,
+    command: Sequence[str],
+    device: str,
+    tokens_per_batch: int,
+    resamples: int,
+    seed: int,
+) -> System:
+    """A run's translations of the test set: those it has, or made now."""
+    from translate.evaluation.comparison import System
+    from translate.evaluation.likelihood import Likelihood
+    from translate.evaluation.report import read
+
+    stored = read(run / "evaluation", test_set.split)
+    if stored is None or not _is_current(stored, run):
+        _evaluate(
+            run, test_set, command=command,
+            device=device, tokens_per_batch=tokens_per_batch, resamples=resamples, seed=seed,
+        )  # fmt: skip
+        stored = read(run / "evaluation", test_set.split)
+        assert stored is not None
+    _refuse_other_data(stored, test_set, run)
+    known = stored.figures["likelihood"]
+    return System(
+        name=str(run),
+        hypotheses=stored.hypotheses,
+        likelihood=Likelihood(known["log_prob"], known["tokens"], known["characters"]),
+        search=stored.figures["decoding"],
+        experiment=_experiment(run),
+    )
+
+
+def _is_current(stored: Stored, run: Path) -> bool:
+    """Whether an evaluation is of the weights the run has now, and by a program that knows both."""
+    from translate.cli.stored import load_bundle
+
+    if stored.figures["sha256"]["model"] != load_bundle(str(run)).weights_sha256:
+        log.warning("%s has another model than it was evaluated with: evaluating again", run)
+        return False
+    if "likelihood" not in stored.figures:
+        log.warning("%s was evaluated by an older program: evaluating again", run)
+        return False
+    return True
+
+
+def _evaluate(
+    run: Path,
+    test_set: TestSet,
+    *,
+    command: Sequence[str],
+    device: str,
+    tokens_per_batch: int,
+    resamples: int,
+    seed: int,
+) -> None:
+    """As `translate evaluate` would, with the run's own search."""
+    from translate.cli.judging import evaluate_run
+    from translate.cli.stored import load_bundle, translator
+
+    log.info("evaluating %s on %s", run, test_set.split)
+    bundle = load_bundle(str(run))
+    search = bundle.config.search
+    evaluate_run(
+        run,
+        translator(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch),
+        test_set,
+        folder=run / "evaluation",
+        command=command,
+        decoding={**search, "replace_unknown": False, "dictionary": None},
+        resamples=resamples,
+        seed=seed,
+        shown=0,
+        attention=[],
+    )
+
+
+def _refuse_other_data(stored: Stored, test_set: TestSet, run: Path) -> None:
+    """Scores on different sentences say nothing about each other."""
+    hashes: Mapping[str, Any] = stored.figures["sha256"]
+    for what, found in (
+        ("sources", test_set.sources_sha256),
+        ("references", test_set.references_sha256),
+    ):
+        if hashes[what] != found:
+            raise UserError(
+                f"{run} was evaluated on other {what} than the {test_set.split} of the first run: "
+                f"evaluate both on the same text, with input=FILE reference=FILE, or remove "
+                f"{run / 'evaluation' / test_set.split}.json to have it evaluated on this one"
+            )
+
+
+def _experiment(run: Path) -> str:
+    """The run's configuration but for the seed; a run that carries none is alone."""
+    from translate.cli.stored import training_config
+
+    config = training_config(run)
+    shared = {key: value for key, value in config.items() if key not in NOT_THE_EXPERIMENT}
+    return json.dumps(shared, sort_keys=True, default=str) if shared else str(run)
+
+
+def _write(comparison: Comparison, folder: Path) -> None:
+    """The page and the figures, named by the test set and the runs."""
+    from translate.evaluation.comparison_page import comparison_page
+    from translate.plots.figure import write
+    from translate.plots.page import write_page
+
+    others = ",".join(Path(one.name).name for one in comparison.challengers)
+    name = f"{comparison.split}-against-{others}"[:120]  # file systems end at 255 bytes
+    write_page(folder / f"{name}.html", comparison_page(comparison))
+    described = json.dumps(comparison.as_dict(), ensure_ascii=False, indent=2)
+    write(folder / f"{name}.json", f"{described}\n".encode("utf-8", "replace"))
+    log.info("page: %s", folder / f"{name}.html")

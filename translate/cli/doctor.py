@@ -1,0 +1,89 @@
+"""translate doctor: what may be wrong with a corpus."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from pydantic import NonNegativeInt
+
+from translate import schema
+from translate.cli.arguments import Arguments
+from translate.cli.commands import Command, Job
+from translate.cli.errors import listed
+from translate.cli.fields import Node
+
+HELP = """\
+translate doctor: what may be wrong with a corpus
+
+  translate doctor data=files data.dir=my/corpus data.source=de data.target=en
+  translate doctor data=multi30k_en_de json=findings.json lines=20
+
+Reads the text as it is, before cleaning, and names lines: empty sides, pairs that occur again,
+training text in dev or test, exactly and nearly, strange characters, lengths that do not fit, sides
+in the wrong language, blocks of translations shifted against their sources, swapped neighbours, and
+translations of something else. Then it tells how many words of dev are unseen in training, and
+suggests a vocabulary size (the largest of which 95 % of the pieces occur 100 times) and a length
+limit. What it finds is worth a look, and not always a mistake. Line numbers are those of the
+source's splits. Sides in a third language need the extra: pip install 'attention-translate[doctor]'
+
+Keys:
+  data           which corpus, and every setting of it (translate models group=data lists them)
+  tokenizer      of which kind the suggested vocabulary is (translate models group=tokenizer)
+  json           a file for all findings with all their lines
+  lines          so many lines of each finding are shown
+  cache          the folder of downloads; also by the variable TRANSLATE_CACHE
+"""
+
+
+def main(command: Command, arguments: Arguments) -> None:
+    """Run the command."""
+    from translate.cli.compose import launch
+
+    launch(command, arguments, job)
+
+
+def job(job: Job) -> None:
+    """Check the configuration, then examine the text."""
+    from translate.data.corpus import check_data
+    from translate.data.tokenizer import check_tokenizer
+
+    found = schema.problems(run, job.config, "")
+    found = found or [*check_data(job.config["data"]), *check_tokenizer(job.config["tokenizer"])]
+    if found:
+        raise listed(found)
+    run(job, **job.config)
+
+
+def run(job: Job, *, data: Node, tokenizer: Node, cache: str, lines: NonNegativeInt) -> None:
+    """Examine the corpus, print the findings and perhaps keep them."""
+    from translate.data.doctor import all_checks, examine
+    from translate.data.doctor.report import told
+    from translate.data.doctor.vocabulary import advise
+    from translate.data.progress import progress
+    from translate.data.sources import KINDS
+    from translate.data.tokenizer import TokenizerConfig
+    from translate.plots.figure import write
+
+    source = KINDS[data["kind"]].model_validate(dict(data))
+    with progress("reading and examining"):
+        splits = source.read(Path(cache).expanduser(), source.seed)
+        checks = all_checks(
+            source=source.source, target=source.target, allow_overlap=source.allow_overlap
+        )
+        findings = examine(splits, checks)
+        advice = advise(
+            splits,
+            TokenizerConfig.model_validate(dict(tokenizer)),
+            seed=source.seed,
+            tokens_per_batch=source.tokens_per_batch,
+            pool_batches=source.pool_batches,
+        )
+    if "json" in job.verbatim:
+        found = {"findings": [one.as_dict() for one in findings], "advice": advice.as_dict()}
+        text = json.dumps(found, ensure_ascii=False, indent=2)
+        write(Path(job.verbatim["json"]), f"{text}\n".encode("utf-8", "replace"))
+    sizes = ", ".join(f"{split} {len(pairs):,}" for split, pairs in splits.items())
+    report = [f"pairs: {sizes}", *told(findings, lines=lines), *advice.told()]
+    sys.stdout.write("".join(f"{line}\n" for line in report))

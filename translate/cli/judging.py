@@ -1,0 +1,165 @@
+"""What `evaluate` and `compare` share: a test set, and a run's evaluation on it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from translate.cli.commands import Job
+from translate.cli.errors import UsageError
+from translate.cli.fields import Node
+from translate.errors import UserError
+
+if TYPE_CHECKING:
+    from translate.evaluation.alignment import WordAttention
+    from translate.evaluation.report import Report
+    from translate.evaluation.run import TestSet
+    from translate.inference.translator import Translator
+
+
+def read_test_set(job: Job, run: Path, data: Node, tokenizer: Node, cache: Path) -> TestSet:
+    """The files `input=`, `reference=` and `domains=`, else the split `data.split` of the run.
+
+    Raises:
+        UserError: neither can be had, or line counts differ.
+    """
+    if {"input", "reference"} & set(job.verbatim):
+        found = _own_files(job.verbatim.get("input"), job.repeated.get("reference", ()))
+    else:
+        found = _split(run, data, tokenizer, cache)
+    return _with_domains(found, job.verbatim.get("domains"))
+
+
+def _own_files(source: str | None, references: Sequence[str]) -> TestSet:
+    from translate.cli.streams import line_pairs
+    from translate.evaluation.run import TestSet
+
+    if source is None or not references:
+        missing = "reference" if source else "input"
+        raise UsageError(f"{missing}=FILE is missing: input= and reference= go together")
+    if source == "-" and len(references) > 1:
+        raise UsageError("input=- can be read only once: give a file beside several reference=")
+    streams = [line_pairs(source, reference) for reference in references]
+    return TestSet(
+        Path(source).name.removesuffix(".gz"),
+        streams[0][0],
+        list(zip(*(lines for _, lines in streams), strict=True)),
+    )
+
+
+def _split(run: Path, data: Node, tokenizer: Node, cache: Path) -> TestSet:
+    from translate.cli.stored import corpus_of_run
+    from translate.evaluation.run import TestSet
+    from translate.evaluation.slices import word_counts
+
+    corpus, table = corpus_of_run(run, data, tokenizer, cache)
+    return TestSet(
+        data["split"],
+        list(table["source"]),
+        [list(item) for item in table["references"]],
+        word_counts=word_counts(corpus.train["source"]),
+    )
+
+
+def _with_domains(test_set: TestSet, path: str | None) -> TestSet:
+    from dataclasses import replace
+
+    from translate.data.text import read_lines
+
+    if path is None:
+        return test_set
+    test_set = replace(test_set, domains=list(read_lines(path)))
+    test_set.check()
+    return test_set
+
+
+def evaluate_run(
+    run: Path,
+    translator: Translator,
+    test_set: TestSet,
+    *,
+    folder: Path,
+    command: Sequence[str],
+    decoding: Node,
+    resamples: int,
+    seed: int,
+    shown: int,
+    attention: Sequence[int],
+) -> Report:
+    """Translate, score, and leave the files of an evaluation in `folder`.
+
+    Args:
+        command: the arguments that repeat it.
+        shown: how many of the worst and the best sentences the page has.
+        attention: the lines, from 1, whose attention the page shows.
+    """
+    from translate.cli.stored import load_bundle
+    from translate.data.progress import progress
+    from translate.evaluation.run import evaluate_split
+
+    beyond = [line for line in attention if line > len(test_set.sources)]
+    if beyond:
+        raise UserError(
+            f"attention = {beyond[0]} is no line of {test_set.split}: it has "
+            f"{len(test_set.sources):,}"
+        )
+    with progress(f"translating with {run.name}", total=len(test_set.sources)) as advance:
+        return evaluate_split(
+            translator,
+            test_set,
+            folder=folder,
+            command=shlex.join(["translate", *command]),
+            decoding=decoding,
+            model_sha256=load_bundle(str(run)).weights_sha256,
+            resamples=resamples,
+            seed=seed,
+            progress=lambda done: advance(1),
+            page=partial(
+                _page, translator=translator, run=run, shown=shown, attention=attention
+            ),
+        )  # fmt: skip
+
+
+def _page(
+    report: Report,
+    test_set: TestSet,
+    hypotheses: Sequence[str],
+    *,
+    translator: Translator,
+    run: Path,
+    shown: int,
+    attention: Sequence[int],
+) -> str:
+    from translate.evaluation.report_page import report_page
+    from translate.plots.curves import read_curves
+
+    metrics = run / "metrics.csv"
+    return report_page(
+        report,
+        test_set,
+        hypotheses,
+        run=str(run),
+        curves=read_curves(metrics) if metrics.is_file() else {},
+        attention=_attention(translator, test_set, hypotheses, attention),
+        shown=shown,
+    )
+
+
+def _attention(
+    translator: Translator, test_set: TestSet, hypotheses: Sequence[str], lines: Sequence[int]
+) -> Mapping[int, WordAttention]:
+    """By index; none of a model without attention, nor of an empty sentence."""
+    from translate.evaluation.alignment import word_attention
+
+    found = {}
+    for line in lines:
+        try:
+            seen = translator.align(test_set.sources[line - 1], hypotheses[line - 1])
+        except UserError:
+            continue
+        mean = seen.weights.mean(axis=(0, 1))  # (T, S)
+        found[line - 1] = word_attention(seen.source_pieces, seen.target_pieces, mean)
+    return found

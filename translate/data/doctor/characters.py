@@ -1,0 +1,76 @@
+"""Characters that sentences do not have: controls, wrong encodings, mixed scripts, mark-up."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+
+from translate.data.doctor.finding import Finding, lines_of
+from translate.data.pair import Pair
+
+# Bytes of UTF-8 read as Windows-1252: a first byte Ã, â, Ð …, then a continuation byte's letter.
+MOJIBAKE = re.compile("[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u0178\u02c6\u02dc\u2013-\u2122]")
+MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|&(?:#\d+|[a-zA-Z]{2,8});")
+INVISIBLE = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\u00ad]")
+ALIKE = ("LATIN", "CYRILLIC", "GREEK")  # scripts whose letters look alike
+WORD = re.compile(r"\w+")
+
+
+def anomalies(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+    """Lines with a character that is most likely a mistake, and which."""
+    notes = [
+        (split, index, f"{side}: {strange}")
+        for split, pairs in splits.items()
+        for index, pair in enumerate(pairs)
+        for side, text in (("source", pair.source), ("target", pair.target))
+        if (strange := anomaly(text))
+    ]
+    advice = "mend the files, or replace with data.cleaning.replace"
+    yield Finding("characters", "strange characters", advice, lines_of(splits, notes))
+
+
+def anomaly(text: str) -> str:
+    """What is strange about a text, or nothing."""
+    if text.isascii() and text.isprintable() and "<" not in text and "&" not in text:
+        return ""  # most lines of most corpora
+    for kind, found in (
+        ("not decoded (U+FFFD)", "\ufffd" if "\ufffd" in text else ""),
+        ("control character", next((c for c in text if _is_control(c)), "")),
+        ("invisible character", _match(INVISIBLE, text)),
+        ("UTF-8 read as another encoding", _mojibake(text)),
+        ("mark-up", _match(MARKUP, text)),
+        ("scripts mixed in a word", next(filter(_mixes, WORD.findall(text)), "")),
+    ):
+        if found:
+            return f"{kind}: {found!r}" if found.isprintable() else f"{kind}: {found!a}"
+    return ""
+
+
+def _is_control(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Cs", "Co") and character != "\t"
+
+
+def _match(pattern: re.Pattern[str], text: str) -> str:
+    found = pattern.search(text)
+    return found[0] if found else ""
+
+
+def _mojibake(text: str) -> str:
+    """Letters that become others when they are written as Windows-1252 and read as UTF-8."""
+    for found in MOJIBAKE.finditer(text):
+        try:
+            found[0].encode("cp1252").decode("utf-8")
+        except UnicodeError:
+            if found[0][0] not in "\u00e2\u00e3":  # the first of three bytes: â€™
+                continue
+        return found[0]
+    return ""
+
+
+def _mixes(word: str) -> bool:
+    """Whether letters that look alike come from different scripts, as a Cyrillic а in `bаnk`."""
+    if word.isascii():
+        return False
+    scripts = {unicodedata.name(c, "").split(" ")[0] for c in word if c.isalpha()}
+    return len(scripts.intersection(ALIKE)) > 1

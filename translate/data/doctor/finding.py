@@ -1,0 +1,49 @@
+"""What a check says: what is wrong, on which lines, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from translate.data.pair import Pair
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a split, from 1, with its text and why it is named."""
+
+    split: str
+    number: int
+    source: str
+    target: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong; `check` names it for programs, `title` for people."""
+
+    check: str
+    title: str
+    advice: str
+    lines: Sequence[Line]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, with every line."""
+        return {
+            "check": self.check,
+            "title": self.title,
+            "advice": self.advice,
+            "lines": [vars(line) for line in self.lines],
+        }
+
+
+def lines_of(
+    splits: Mapping[str, Sequence[Pair]], notes: Iterable[tuple[str, int, str]]
+) -> list[Line]:
+    """Lines from (split, index from 0, note)."""
+    return [
+        Line(split, index + 1, splits[split][index].source, splits[split][index].target, note)
+        for split, index, note in notes
+    ]

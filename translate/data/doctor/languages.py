@@ -1,0 +1,120 @@
+"""Sentences in the wrong language: the other side's, by the corpus itself, or a third one."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, repeat
+from statistics import median
+
+from translate.data.doctor.finding import Finding, lines_of
+from translate.data.pair import Pair
+from translate.data.text import normalise
+
+log = logging.getLogger(__name__)
+
+GRAM = 3  # characters
+LEARNED = 20_000  # training pairs to learn the two languages from
+FEWEST = 100  # pairs, to tell the languages apart by
+SHORTEST = 20  # characters of a side that is judged
+LIKE_THE_OTHER = 0.4  # of the way to the other language's usual sentence
+SURE = 0.9  # probability of a third language
+LONG = 50  # characters from which on a third language is told
+
+
+def swapped_sides(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+    """Sides in the language of the other side, both (swapped) or one (not translated).
+
+    A sentence is weighed by its character trigrams: the mean of log P(trigram | source language) -
+    log P(trigram | target language), both learned from the training text (Cavnar & Trenkle 1994
+    rank such trigrams; Dunning 1994 weighs them like this).
+    """
+    notes = []
+    train = splits["train"][:LEARNED]
+    if len(train) >= FEWEST:
+        weigh = _Scales([p.source for p in train], [p.target for p in train])
+        lean = {side: median(map(weigh, (getattr(p, side) for p in islice(train, 2000))))
+                for side in ("source", "target")}  # fmt: skip
+        limits = {side: LIKE_THE_OTHER * lean[other]
+                  for side, other in (("source", "target"), ("target", "source"))}  # fmt: skip
+        if lean["source"] > 0 > lean["target"]:
+            for split, pairs in splits.items():
+                for index, pair in enumerate(pairs):
+                    foreign = (
+                        len(pair.source) >= SHORTEST and weigh(pair.source) < limits["source"],
+                        len(pair.target) >= SHORTEST and weigh(pair.target) > limits["target"],
+                    )
+                    if any(foreign) and normalise(pair.source) != normalise(pair.target):
+                        notes.append((split, index, WHICH[foreign]))
+                    elif any(foreign):
+                        notes.append((split, index, "a copy, not a translation"))
+    advice = "exchange the sides, or remove the pair"
+    yield Finding("other_side", "a side in the other side's language", advice,
+                  lines_of(splits, notes))  # fmt: skip
+
+
+WHICH = {
+    (True, True): "the sides are swapped",
+    (True, False): "the source looks like the target language",
+    (False, True): "the target looks like the source language",
+}
+
+
+class _Scales:
+    """Positive for what looks like the first language, negative for the second."""
+
+    def __init__(self, first: Iterable[str], second: Iterable[str]) -> None:
+        one = Counter(gram for text in first for gram in _grams(text))
+        two = Counter(gram for text in second for gram in _grams(text))
+        kinds = len(one.keys() | two.keys()) + 1
+        totals = (one.total() + kinds, two.total() + kinds)
+        self.weights = {
+            gram: math.log((one[gram] + 1) / totals[0]) - math.log((two[gram] + 1) / totals[1])
+            for gram in one.keys() | two.keys()
+        }
+
+    def __call__(self, text: str) -> float:
+        grams = _grams(text)
+        return sum(map(self.weights.get, grams, repeat(0.0))) / max(1, len(grams))
+
+
+def _grams(text: str) -> list[str]:
+    padded = f" {normalise(text)} "
+    return [padded[start : start + GRAM] for start in range(len(padded) - GRAM + 1)]
+
+
+@dataclass(frozen=True)
+class OtherLanguages:
+    """Long sentences that are surely in a third language, by py3langid (Lui & Baldwin 2012)."""
+
+    source: str  # codes of the languages that the sides should be in
+    target: str
+
+    def __call__(self, splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+        """Nothing where py3langid is missing or does not know both languages; it is logged."""
+        try:
+            from py3langid.langid import MODEL_FILE, LanguageIdentifier
+        except ModuleNotFoundError:
+            log.info(
+                "third languages are not looked for: pip install 'attention-translate[doctor]'"
+            )
+            return
+        identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        if unknown := {self.source, self.target} - set(identifier.labels):
+            log.info("third languages are not looked for: py3langid does not know %s",
+                     ", ".join(sorted(unknown)))  # fmt: skip
+            return
+        notes = [
+            (split, index, f"{side}: {language}")
+            for split, pairs in splits.items()
+            for index, pair in enumerate(pairs)
+            for side, text in (("source", pair.source), ("target", pair.target))
+            if len(text) >= LONG
+            for language, probability in [identifier.classify(text)]
+            if language not in (self.source, self.target) and probability > SURE
+        ]
+        advice = "remove the pairs that are in another language"
+        yield Finding("language", "a side in a third language", advice, lines_of(splits, notes))

@@ -1,0 +1,53 @@
+"""Sides that are empty, or far too long for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from translate.data.doctor.finding import Finding, lines_of
+from translate.data.pair import Pair
+
+FAR = 7.0  # standard deviations of length beyond which a pair is an outlier
+FEWEST = 50  # pairs, to know what is usual
+
+
+def empty(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+    """Lines without a visible character on one side or both."""
+    notes = [
+        (split, index, "both sides" if not (pair.source.strip() or pair.target.strip())
+         else "source" if not pair.source.strip() else "target")
+        for split, pairs in splits.items()
+        for index, pair in enumerate(pairs)
+        if not pair.source.strip() or not pair.target.strip()
+    ]  # fmt: skip
+    advice = "cleaning drops such training pairs; in dev and test, find the missing text"
+    yield Finding("empty", "an empty side", advice, lines_of(splits, notes))
+
+
+def outliers(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+    """Pairs whose lengths do not fit (Gale & Church 1993).
+
+    δ = (l_t - c·l_s) / √(l_s·s²) is about normal for translations; c and s² are the corpus' own, by
+    median and median absolute deviation, so that outliers do not hide themselves.
+    """
+    places = [(split, index) for split, pairs in splits.items() for index in range(len(pairs))]
+    lengths = np.array(
+        [(len(p.source), len(p.target)) for pairs in splits.values() for p in pairs], dtype=float
+    ).reshape(-1, 2)
+    known = lengths.min(axis=1, initial=np.inf) > 0 if len(lengths) else np.zeros(0, bool)
+    notes = []
+    if known.sum() >= FEWEST:
+        source, target = lengths[known].T
+        c = np.median(target / source)
+        delta = (target - c * source) / np.sqrt(source + 10)  # + 10: short ones vary more
+        spread = 1.4826 * np.median(np.abs(delta)) + 1e-9
+        scores = np.zeros(len(lengths))
+        scores[known] = delta / spread
+        notes = [
+            (*places[i], f"{lengths[i, 0]:.0f} to {lengths[i, 1]:.0f} characters")
+            for i in np.nonzero(np.abs(scores) > FAR)[0]
+        ]
+    advice = "look whether text is missing; data.cleaning.length_ratio drops the worst of them"
+    yield Finding("length", "lengths that do not fit", advice, lines_of(splits, notes))

@@ -1,0 +1,139 @@
+"""Lines that stand beside the wrong line: shifted blocks, swapped neighbours, strays.
+
+The corpus' own lexicon says how well a source explains a target. Each half of the corpus is judged
+with the lexicon of the other half, so that no wrong pair vouches for itself. What is usual is read
+from the corpus: between the median of its pairs and that of pairs drawn at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from translate.data.doctor.finding import Finding, lines_of
+from translate.data.doctor.lexicon import Ids, Lexicon, Words
+from translate.data.pair import Pair
+
+FEWEST = 200  # pairs, to learn a lexicon from
+MOST = 50_000  # training pairs that it is learned from
+REACH = 5  # lines up and down, where a lost partner is looked for
+BLOCK = 3  # lines that go astray together
+INFORMED = 0.5  # nats by which pairs must be likelier than random ones, to judge by
+TELLING = 4  # known words a side, to call a line a stray
+STRAY = 0.1  # of the way from random pairs to usual ones
+
+
+def misaligned(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+    """Shifted blocks, swapped neighbours, and lines that no neighbour explains."""
+    judge = _Judge(splits)
+    shifted, swapped, strays = [], [], []
+    if judge.informed:
+        for split in splits:
+            offsets = judge.offsets(split)
+            blocks = _blocks(offsets)
+            inside = {index for start, stop, _ in blocks for index in range(start, stop)}
+            shifted += [
+                (split, start, f"lines {start + 1}–{stop}: translated {abs(k)} "
+                 f"line{'s' * (abs(k) > 1)} {'below' if k > 0 else 'above'}")
+                for start, stop, k in blocks
+            ]  # fmt: skip
+            pairs = [
+                index for index in range(len(offsets) - 1)
+                if offsets[index] == 1 and offsets[index + 1] == -1 and index not in inside
+            ]  # fmt: skip
+            swapped += [(split, index, f"with line {index + 2}") for index in pairs]
+            inside |= {index + step for index in pairs for step in (0, 1)}
+            strays += [
+                (split, index, "no word explains another")
+                for index in judge.strays(split)
+                if index not in inside
+            ]
+    advice = "a line is missing or too many at the start of the block: mend the files"
+    yield Finding("shifted", "translations shifted against the source", advice,
+                  lines_of(splits, shifted))  # fmt: skip
+    advice = "exchange the two lines on one side"
+    yield Finding("swapped", "neighbours swapped", advice, lines_of(splits, swapped))
+    advice = "remove the pairs that are no translations"
+    yield Finding("stray", "translations of something else", advice, lines_of(splits, strays))
+
+
+class _Judge:
+    """The evidence for pairs of lines, by the lexicon of the half that they are not in."""
+
+    def __init__(self, splits: Mapping[str, Sequence[Pair]]) -> None:
+        train = splits["train"][:MOST]
+        self.words = (Words(p.source for p in train), Words(p.target for p in train))
+        self.ids: dict[str, tuple[list[Ids], list[Ids]]] = {
+            split: (
+                [self.words[0].encode(pair.source) for pair in pairs],
+                [self.words[1].encode(pair.target) for pair in pairs],
+            )
+            for split, pairs in splits.items()
+        }
+        self.informed = len(train) >= FEWEST
+        if not self.informed:
+            return
+        self.lexicons = [self._learn(half, len(train)) for half in (0, 1)]
+        self.usual = float(np.nanmedian(self._evidence("train", 0)))
+        self.random = float(np.nanmedian(self._evidence("train", len(train) // 2)))
+        self.middle = (self.usual + self.random) / 2
+        self.informed = self.usual - self.random > INFORMED
+
+    def _learn(self, half: int, stop: int) -> Lexicon:
+        sources, targets = self.ids["train"]
+        sizes = {"num_sources": len(self.words[0]), "num_targets": len(self.words[1])}
+        return Lexicon(sources[half:stop:2], targets[half:stop:2], **sizes)
+
+    def _evidence(self, split: str, offset: int) -> Float[np.ndarray, "_"]:
+        """Of each line's source for the target `offset` lines below, around the end."""
+        sources, targets = self.ids[split]
+        count = len(sources)
+        found = np.full(count, np.nan)
+        for half in (0, 1):
+            chosen = range(half, count, 2)
+            found[half::2] = self.lexicons[1 - half].evidence(
+                [sources[i] for i in chosen], [targets[(i + offset) % count] for i in chosen]
+            )
+        return found
+
+    def offsets(self, split: str) -> list[int]:
+        """Where each line's translation stands: 0 for beside it (or unknown), 1 for the next line.
+
+        Another place is believed only where the own one is unlikely and that one is likely.
+        """
+        count = len(self.ids[split][0])
+        own = self._evidence(split, 0)
+        best, place = own.copy(), np.zeros(count, dtype=int)
+        for offset in [k for distance in range(1, REACH + 1) for k in (distance, -distance)]:
+            found = self._evidence(split, offset)
+            rows = np.arange(count)
+            found[(rows + offset < 0) | (rows + offset >= count)] = np.nan
+            better = (found > best) & (found > self.middle)
+            best, place = np.where(better, found, best), np.where(better, offset, place)
+        return [int(k) for k in np.where(own < self.middle, place, 0)]
+
+    def strays(self, split: str) -> list[int]:
+        """Lines of some length that are explained no better than at random."""
+        sources, targets = self.ids[split]
+        limit = self.random + STRAY * (self.usual - self.random)
+        return [
+            index
+            for index, evidence in enumerate(self._evidence(split, 0))
+            if evidence < limit and min(len(sources[index]), len(targets[index])) >= TELLING
+        ]
+
+
+def _blocks(offsets: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Runs of lines with one offset as (start, stop, offset); a few odd lines do not end a run."""
+    found = []
+    for offset in sorted(set(offsets) - {0}):
+        runs: list[list[int]] = []
+        for index in (i for i, k in enumerate(offsets) if k == offset):
+            if runs and index - runs[-1][-1] <= BLOCK:
+                runs[-1].append(index)
+            else:
+                runs.append([index])
+        found += [(run[0], run[-1] + 1, offset) for run in runs if len(run) >= BLOCK]
+    return sorted(found)

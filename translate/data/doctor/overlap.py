@@ -1,0 +1,119 @@
+"""Pairs that occur twice: within a split, and in training as well as in dev or test."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from translate.data.doctor.finding import Finding, lines_of
+from translate.data.pair import Pair
+from translate.data.text import normalise
+
+SHINGLE = 5  # characters
+NEAR = 0.85  # Jaccard similarity of the shingles of two pairs
+Shingles = frozenset[str]
+
+
+def duplicates(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+    """Pairs that stand in a split again, case and spaces apart."""
+    notes = []
+    for split, pairs in splits.items():
+        first: dict[tuple[str, str], int] = {}
+        for index, pair in enumerate(pairs):
+            before = first.setdefault((normalise(pair.source), normalise(pair.target)), index)
+            if before != index:
+                notes.append((split, index, f"as line {before + 1}"))
+    advice = "data.cleaning.drop_duplicates drops exact ones of training; they count twice in test"
+    yield Finding("duplicate", "the same pair again", advice, lines_of(splits, notes))
+
+
+@dataclass(frozen=True)
+class LiteralOverlap:
+    """Training pairs with a sentence of dev or test; with `allow_one_side`, with a whole pair."""
+
+    allow_one_side: bool
+
+    def __call__(self, splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+        """One finding for both dev and test."""
+        sources: dict[str, str] = {}
+        targets: dict[str, str] = {}
+        for place, pair in _held_out(splits):
+            sources.setdefault(normalise(pair.source), place)
+            targets.setdefault(normalise(pair.target), place)
+        whole = {
+            (normalise(p.source), normalise(p.target)): place for place, p in _held_out(splits)
+        }
+        notes = []
+        for index, pair in enumerate(splits["train"]):
+            source, target = normalise(pair.source), normalise(pair.target)
+            if (source, target) in whole:
+                notes.append(("train", index, f"both sides are {whole[source, target]}"))
+            elif not self.allow_one_side and source in sources:
+                notes.append(("train", index, f"the source is that of {sources[source]}"))
+            elif not self.allow_one_side and target in targets:
+                notes.append(("train", index, f"the target is that of {targets[target]}"))
+        advice = "dropped from training unless data.allow_overlap=true: scores would be too good"
+        yield Finding("overlap", "training text in dev or test", advice, lines_of(splits, notes))
+
+
+def near(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+    """Training pairs that are nearly one of dev or test, both sides taken together.
+
+    A set similarity join with prefix filtering (Chaudhuri et al. 2006; Bayardo et al. 2007): two
+    sets with a Jaccard similarity of j or more share one of the first |x| - ⌈j|x|⌉ + 1 elements of
+    each, in any common order; rarest first, that is few candidates. Nothing is missed.
+    """
+    held_out = [(place, shingles(pair)) for place, pair in _held_out(splits)]
+    frequency = Counter(shingle for _, found in held_out for shingle in found)
+    index: defaultdict[str, list[int]] = defaultdict(list)
+    for number, (_, found) in enumerate(held_out):
+        for shingle in _prefix(found, frequency):
+            index[shingle].append(number)
+    literal = {(normalise(p.source), normalise(p.target)) for _, p in _held_out(splits)}
+    notes = []
+    for line, pair in enumerate(splits["train"]):
+        if (normalise(pair.source), normalise(pair.target)) in literal:
+            continue
+        found = shingles(pair)
+        candidates = {n for shingle in _prefix(found, frequency) for n in index.get(shingle, ())}
+        similarity, place = max(
+            ((jaccard(found, held_out[n][1]), held_out[n][0]) for n in candidates), default=(0, "")
+        )
+        if similarity >= NEAR:
+            notes.append(("train", line, f"{similarity:.0%} of {place}"))
+    advice = "remove them from training by hand if the test is to be of unseen text"
+    yield Finding("near_overlap", "training pairs nearly in dev or test", advice,
+                  lines_of(splits, notes))  # fmt: skip
+
+
+def shingles(pair: Pair) -> Shingles:
+    """All runs of five characters of both sides, told apart by side."""
+    sides = (("s", normalise(pair.source)), ("t", normalise(pair.target)))
+    return frozenset(
+        side + text[start : start + SHINGLE]
+        for side, text in sides
+        for start in range(max(1, len(text) - SHINGLE + 1))
+    )
+
+
+def jaccard(one: Shingles, other: Shingles) -> float:
+    """|A ∩ B| / |A ∪ B|."""
+    return len(one & other) / len(one | other)
+
+
+def _prefix(found: Shingles, frequency: Mapping[str, int]) -> list[str]:
+    """The rarest elements, one of which any set that is similar enough must share."""
+    order = sorted(found, key=lambda shingle: (frequency.get(shingle, 0), shingle))
+    return order[: len(order) - math.ceil(NEAR * len(order)) + 1]
+
+
+def _held_out(splits: Mapping[str, Sequence[Pair]]) -> list[tuple[str, Pair]]:
+    """The pairs of all other splits with where they stand."""
+    return [
+        (f"{split} line {number}", pair)
+        for split, pairs in splits.items()
+        if split != "train"
+        for number, pair in enumerate(pairs, start=1)
+    ]

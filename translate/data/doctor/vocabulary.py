@@ -1,0 +1,124 @@
+"""Figures for choosing settings: unseen words, vocabulary size, length limit, padding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from translate.data.batching import TokenBatches
+from translate.data.pair import Pair
+from translate.data.tokenizer import TokenizerConfig, train_tokenizer
+from translate.errors import UserError
+
+SIZES = (1000, 2000, 4000, 8000, 16000, 32000)
+OFTEN = 100  # occurrences in training that a piece needs …
+MOST_PIECES = 0.95  # … for this share of the vocabulary (Gowda & May 2020)
+SAMPLE = 30_000  # sentences a size is tried on
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to set, and the figures it rests on."""
+
+    unseen_words: Mapping[str, float]  # share of dev words that training has not, by side
+    vocab_size: int  # the largest whose pieces are often enough
+    pieces_per_word: float  # with that vocabulary
+    max_length: int  # pieces; 99.9 % of the sentences are no longer
+    padding: float  # share of padding in batches of that vocabulary
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    def flags(self) -> str:
+        """As the command line takes them."""
+        return f"tokenizer.vocab_size={self.vocab_size} data.max_length={self.max_length}"
+
+    def told(self) -> Iterator[str]:
+        """The figures and the flags that follow from them."""
+        for side, share in self.unseen_words.items():
+            yield f"words of dev that training has not, {side}: {share:.2%}"
+        yield (
+            f"pieces a word with a joint vocabulary of {self.vocab_size:,}: "
+            f"{self.pieces_per_word:.2f}; padding in batches: {self.padding:.1%}"
+        )
+        yield f"suggested: {self.flags()}"
+
+
+def advise(
+    splits: Mapping[str, Sequence[Pair]],
+    settings: TokenizerConfig,
+    *,
+    seed: int,
+    tokens_per_batch: int,
+    pool_batches: int,
+) -> Advice:
+    """Try vocabularies of rising size on the training text."""
+    train = splits["train"][:SAMPLE]
+    texts = [pair.source for pair in train] + [pair.target for pair in train]
+    size, ids = _largest(texts, settings, seed)
+    lengths = np.array([len(pieces) + 1 for pieces in ids])
+    words = sum(len(text.split()) for text in texts)
+    longest = int(np.quantile(lengths, 0.999))
+    source, target = lengths[: len(train)], lengths[len(train) :]
+    short = np.maximum(source, target) <= max(longest, 1)
+    batches = TokenBatches(
+        source[short], target[short],
+        tokens_per_batch=max(tokens_per_batch, longest), pool_batches=pool_batches, seed=seed,
+    )  # fmt: skip
+    return Advice(
+        unseen_words={
+            side: _unseen((getattr(p, side) for p in splits["train"]),
+                          (getattr(p, side) for p in splits.get("dev", ())))
+            for side in ("source", "target")
+        },
+        vocab_size=size,
+        pieces_per_word=float((lengths.sum() - len(lengths)) / max(1, words)),
+        max_length=longest,
+        padding=_padding(batches),
+    )  # fmt: skip
+
+
+def _largest(
+    texts: Sequence[str], settings: TokenizerConfig, seed: int
+) -> tuple[int, list[list[int]]]:
+    """The largest size of which 95 % of the pieces occur 100 times, with the text in its pieces."""
+    options = settings.model_dump(exclude={"joint", "sampling", "vocab_size"}) | {"seed": seed}
+    best = None
+    for size in SIZES:
+        try:
+            tokenizer = train_tokenizer(texts, what="the text", vocab_size=size, **options)
+        except UserError:  # the text has too many characters, or too few pieces, for this size
+            if best is None:
+                continue
+            break
+        ids = tokenizer.encode_all(texts, threads=1)
+        counts = Counter(piece for sentence in ids for piece in sentence)
+        often = sum(count >= OFTEN for count in counts.values()) / max(1, len(counts))
+        if best is None or often >= MOST_PIECES:
+            best = (size, ids)
+        if often < MOST_PIECES or len(tokenizer) < size:
+            break
+    if best is None:
+        raise UserError("no vocabulary can be learned from this text: it is too short")
+    return best
+
+
+def _unseen(train: Iterable[str], dev: Iterable[str]) -> float:
+    known = {word for sentence in train for word in sentence.split()}
+    words = [word for sentence in dev for word in sentence.split()]
+    return sum(word not in known for word in words) / max(1, len(words))
+
+
+def _padding(batches: TokenBatches) -> float:
+    """The share of padding of one epoch, both sides together."""
+    real = padded = 0
+    for batch in batches.epoch(0):
+        for lengths in (batches.source_lengths[batch], batches.target_lengths[batch]):
+            real += int(lengths.sum())
+            padded += int(lengths.max()) * len(lengths)
+    return 1 - real / max(1, padded)

@@ -1,0 +1,316 @@
+"""Runs side by side on one test set: what differs, by how much, and whether it is more than chance.
+
+The first run is the baseline of all tests. Runs that differ in nothing but their seed are one
+experiment, with the mean and the deviation of its seeds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean, stdev
+
+from translate.evaluation import sentences
+from translate.evaluation.buckets import Bucket, by_length
+from translate.evaluation.likelihood import Likelihood
+from translate.evaluation.metrics import METRICS, Scores, evaluate
+from translate.evaluation.sentences import Record, SentenceScores
+from translate.evaluation.significance import SURE, Difference, differences, welch
+
+
+@dataclass(frozen=True)
+class System:
+    """One run's translations of the test set."""
+
+    name: str
+    hypotheses: Sequence[str]
+    likelihood: Likelihood
+    search: Mapping[str, object]  # how they were found
+    experiment: str  # equal for runs that differ in their seed alone
+
+
+@dataclass(frozen=True)
+class Column:
+    """One run as it stands beside the others."""
+
+    system: System
+    scores: Scores
+    buckets: Sequence[Bucket]
+    sentences: Sequence[SentenceScores]
+
+
+@dataclass(frozen=True)
+class Challenger:
+    """A run after the first, against the first."""
+
+    name: str
+    differences: Mapping[str, Difference]  # by metric
+    record: Record
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Several seeds of one configuration; mean and standard deviation of each metric."""
+
+    name: str
+    runs: Sequence[str]
+    means: Mapping[str, float]
+    deviations: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A sentence on which the runs differ, with each one's translation and its chrF."""
+
+    number: int  # of the line, from 1
+    source: str
+    references: Sequence[str]
+    hypotheses: Sequence[str]
+    chrf: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All of it."""
+
+    split: str
+    items: int
+    columns: Sequence[Column]
+    challengers: Sequence[Challenger]
+    experiments: Sequence[Experiment]
+    caveats: Sequence[str]  # what else than the models differs
+    verdicts: Sequence[str]  # a plain sentence for each difference
+    shown: Sequence[Shown]
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        return {
+            "split": self.split,
+            "items": self.items,
+            "caveats": list(self.caveats),
+            "verdicts": list(self.verdicts),
+            "runs": [
+                {
+                    "run": column.system.name,
+                    **column.scores.as_dict(),
+                    "likelihood": column.system.likelihood.as_dict(),
+                    "buckets": [bucket.as_dict() for bucket in column.buckets],
+                }
+                for column in self.columns
+            ],
+            "against_the_first": [
+                {
+                    "run": one.name,
+                    **{metric: found.as_dict() for metric, found in one.differences.items()},
+                    "sentences": one.record._asdict(),
+                }
+                for one in self.challengers
+            ],
+            "experiments": [vars(experiment) for experiment in self.experiments],
+        }
+
+
+def compare(
+    systems: Sequence[System],
+    sources: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    split: str,
+    resamples: int,
+    trials: int,
+    seed: int,
+    shown: int,
+) -> Comparison:
+    """Judge two systems or more on one test set; the first is the baseline.
+
+    Args:
+        systems: with hypotheses in the order of the sources.
+        sources: a sentence an item.
+        references: of each item.
+        split: the name of the test set.
+        resamples: of the paired bootstrap.
+        trials: of the approximate randomisation.
+        seed: of both.
+        shown: how many of the most different sentences are listed.
+    """
+    columns = [
+        Column(
+            system,
+            evaluate(system.hypotheses, references),
+            by_length(sources, system.hypotheses, references),
+            sentences.sentence_scores(system.hypotheses, references),
+        )
+        for system in systems
+    ]
+    found = differences(
+        {system.name: system.hypotheses for system in systems},
+        references, resamples=resamples, trials=trials, seed=seed,
+    )  # fmt: skip
+    first, *others = columns
+    challengers = [
+        Challenger(
+            other.system.name,
+            found[other.system.name],
+            sentences.record(first.sentences, other.sentences),
+            verdict(first.system, other.system, found[other.system.name]),
+        )
+        for other in others
+    ]
+    experiments = group(columns)
+    return Comparison(
+        split=split,
+        items=len(sources),
+        columns=columns,
+        challengers=challengers,
+        experiments=experiments,
+        caveats=_caveats(systems),
+        verdicts=_verdicts(columns, challengers, experiments),
+        shown=most_different(columns, sources, references, shown),
+    )
+
+
+def verdict(baseline: System, other: System, found: Mapping[str, Difference]) -> str:
+    """Whether the difference in BLEU is real, in a sentence; what chrF says of it, in a clause."""
+    if list(baseline.hypotheses) == list(other.hypotheses):
+        return f"{other.name} translates every sentence as {baseline.name} does."
+    bleu, chrf = found["bleu"], found["chrf"]
+    chance = (
+        f"two equally good systems differ by so much in {_share(bleu.randomisation)} of "
+        f"shuffles (approximate randomisation) and {_share(bleu.bootstrap)} of resamples "
+        "(bootstrap)"
+    )
+    if not bleu.real:
+        return (
+            f"The difference of {abs(bleu.gain):.2f} BLEU between {other.name} and "
+            f"{baseline.name} may be chance: {chance}{_second_opinion(bleu, chrf)}."
+        )
+    which = "better" if bleu.gain > 0 else "worse"
+    return (
+        f"{other.name} is {which} than {baseline.name} by {abs(bleu.gain):.2f} BLEU, and the "
+        f"difference is real: {chance}{_second_opinion(bleu, chrf)}."
+    )
+
+
+def _second_opinion(bleu: Difference, chrf: Difference) -> str:
+    if not chrf.real:
+        return "; chrF finds no sure difference" if bleu.real else ""
+    if bleu.real and bleu.gain * chrf.gain > 0:
+        return "; chrF agrees"
+    better = "better" if chrf.gain > 0 else "worse"
+    return f"; but by chrF it is {better} by {abs(chrf.gain):.2f}, and that is real"
+
+
+def _share(p: float) -> str:
+    """A probability as people say it; resampling cannot show less than one in its samples."""
+    return f"{p:.1%}" if p >= 0.001 else "less than 0.1%"
+
+
+def group(columns: Sequence[Column]) -> list[Experiment]:
+    """The experiments of which there are two seeds or more, in order of appearance."""
+    members: dict[str, list[Column]] = {}
+    for column in columns:
+        members.setdefault(column.system.experiment, []).append(column)
+    return [_experiment(seeds) for seeds in members.values() if len(seeds) > 1]
+
+
+def _experiment(seeds: Sequence[Column]) -> Experiment:
+    names = [column.system.name for column in seeds]
+    values = {
+        metric: [column.scores.by_name()[metric].score for column in seeds] for metric in METRICS
+    }
+    values["bits_per_character"] = [c.system.likelihood.bits_per_character for c in seeds]
+    return Experiment(
+        name=_common_name(names),
+        runs=names,
+        means={metric: fmean(scores) for metric, scores in values.items()},
+        deviations={metric: stdev(scores) for metric, scores in values.items()},
+    )
+
+
+def _common_name(runs: Sequence[str]) -> str:
+    """What the folders of a sweep are called but for the seed."""
+    without = {re.sub(r"[-,_]?seed[=_-]?\d+", "", run) for run in runs}
+    return without.pop() if len(without) == 1 else f"{runs[0]} and {len(runs) - 1} more"
+
+
+def _verdicts(
+    columns: Sequence[Column],
+    challengers: Sequence[Challenger],
+    experiments: Sequence[Experiment],
+) -> list[str]:
+    """Experiments with seeds are judged by their means, all other runs one by one."""
+    seeded = {name for experiment in experiments for name in experiment.runs}
+    both = [_between(columns, *pair) for pair in combinations(experiments, 2)]
+    alone = [
+        one.verdict
+        for one in challengers
+        if one.name not in seeded or columns[0].system.name not in seeded
+    ]
+    if len(experiments) == 1 and not alone:
+        (only,) = experiments
+        return [
+            f"{only.name} has {only.means['bleu']:.2f} ± {only.deviations['bleu']:.2f} BLEU over "
+            f"{len(only.runs)} seeds (mean and standard deviation)."
+        ]
+    return both + alone
+
+
+def _between(columns: Sequence[Column], first: Experiment, second: Experiment) -> str:
+    bleu = {column.system.name: column.scores.bleu.score for column in columns}
+    p = welch(*([bleu[run] for run in experiment.runs] for experiment in (first, second)))
+    apart = second.means["bleu"] - first.means["bleu"]
+    which = "better" if apart > 0 else "worse"
+    means = " against ".join(
+        f"{e.means['bleu']:.2f} ± {e.deviations['bleu']:.2f} over {len(e.runs)} seeds"
+        for e in (second, first)
+    )
+    chance = f"equal means would differ by so much in {_share(p)} of cases (Welch's t-test)"
+    if p >= SURE:
+        return (
+            f"The difference of {abs(apart):.2f} BLEU between {second.name} and {first.name} may "
+            f"be chance ({means}): {chance}."
+        )
+    return (
+        f"{second.name} is {which} than {first.name} by {abs(apart):.2f} BLEU ({means}), and the "
+        f"difference is real: {chance}."
+    )
+
+
+def _caveats(systems: Sequence[System]) -> list[str]:
+    """A difference of scores that is due to the search says nothing about the models."""
+    keys = dict.fromkeys(key for system in systems for key in system.search)
+    values = {key: [str(system.search.get(key)) for system in systems] for key in keys}
+    differing = [f"{key} {', '.join(each)}" for key, each in values.items() if len(set(each)) > 1]
+    return [f"The runs searched differently: {'; '.join(differing)}."] if differing else []
+
+
+def most_different(
+    columns: Sequence[Column],
+    sources: Sequence[str],
+    references: Sequence[Sequence[str]],
+    count: int,
+) -> list[Shown]:
+    """The sentences whose chrF differs most between the runs, the most different first."""
+
+    def spread(item: int) -> float:
+        values = [column.sentences[item].chrf for column in columns]
+        return max(values) - min(values)
+
+    differing = [
+        item
+        for item in range(len(sources))
+        if len({column.system.hypotheses[item] for column in columns}) > 1
+    ]
+    return [
+        Shown(
+            item + 1,
+            sources[item],
+            references[item],
+            [column.system.hypotheses[item] for column in columns],
+            [column.sentences[item].chrf for column in columns],
+        )
+        for item in sorted(differing, key=spread, reverse=True)[:count]
+    ]

@@ -1,0 +1,96 @@
+"""A comparison as one HTML page."""
+
+from __future__ import annotations
+
+from translate.evaluation.comparison import Comparison, Shown
+from translate.evaluation.comparison_tables import (
+    difference_rows,
+    experiment_rows,
+    length_rows,
+    score_rows,
+)
+from translate.evaluation.sentences import word_diff
+from translate.plots import charts
+from translate.plots.page import (
+    Html,
+    cells,
+    figures,
+    marked,
+    page,
+    paragraph,
+    section,
+    table,
+    text,
+)
+
+HOW = (
+    "Differences are called real where paired bootstrap resampling and approximate randomisation, "
+    "both sacreBLEU's, find a probability below 5 % that two equally good systems differ by so "
+    "much. A gain is positive where the run is better. Sentences are won and lost by chrF. "
+    "Perplexity is that of the references and compares runs with the same target vocabulary "
+    "only; bits a character compare all."
+)
+
+
+def comparison_page(comparison: Comparison) -> Html:
+    """Verdict, scores, tests, seeds, lengths and the most different sentences."""
+    names = [column.system.name for column in comparison.columns]
+    seeds = (
+        [section("Over seeds: mean ± standard deviation", table(*experiment_rows(comparison)))]
+        if comparison.experiments
+        else []
+    )
+    signatures = " · ".join(
+        score.signature for score in comparison.columns[0].scores.by_name().values()
+    )
+    return page(
+        " against ".join(names),
+        *(paragraph(verdict, "lead") for verdict in comparison.verdicts),
+        *(paragraph(caveat) for caveat in comparison.caveats),
+        section(
+            f"Scores on {comparison.split}, {comparison.items:,} items",
+            table(*score_rows(comparison)),
+            paragraph(signatures, "note"),
+        ),
+        *seeds,
+        section(f"Against {names[0]}", table(*difference_rows(comparison)), paragraph(HOW, "note")),
+        section(
+            "By source length",
+            figures(_lengths(comparison, "BLEU"), _lengths(comparison, "chrF")),
+            table(*length_rows(comparison)),
+            paragraph("BLEU / chrF; changes are against the first run.", "note"),
+        ),
+        section(
+            "The most different sentences",
+            paragraph("By chrF. Words that the other run has not at this place are marked."),
+            *(_sentence(comparison, shown) for shown in comparison.shown),
+        ),
+    )
+
+
+def _lengths(comparison: Comparison, metric: str) -> Html:
+    buckets = comparison.columns[0].buckets
+    return charts.bar_chart(
+        metric,
+        [bucket.label for bucket in buckets],
+        {
+            column.system.name: [getattr(bucket, metric.lower()) for bucket in column.buckets]
+            for column in comparison.columns
+        },
+        x="words in the source",
+    )
+
+
+def _sentence(comparison: Comparison, shown: Shown) -> Html:
+    given = [("source", shown.source), *(("reference", sentence) for sentence in shown.references)]
+    rows = [[text(name), text(""), text(sentence)] for name, sentence in given]
+    for number, (column, hypothesis, chrf) in enumerate(
+        zip(comparison.columns, shown.hypotheses, shown.chrf, strict=True)
+    ):
+        words, _ = word_diff(hypothesis, shown.hypotheses[0 if number else 1])
+        rows.append([
+            text(column.system.name),
+            text(f"{chrf:.1f}"),
+            marked((word.text, not word.shared) for word in words),
+        ])  # fmt: skip
+    return cells([f"line {shown.number}", "chrF", ""], rows, of_text=True)

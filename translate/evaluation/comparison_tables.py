@@ -1,0 +1,160 @@
+"""A comparison for the terminal: tables, words that differ, and the verdict last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from translate.evaluation.buckets import Bucket
+from translate.evaluation.comparison import Comparison, Shown
+from translate.evaluation.metrics import METRICS
+from translate.evaluation.sentences import word_diff
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+
+def render(comparison: Comparison) -> Group:
+    """All of a comparison as a rich renderable."""
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = [
+        _scores(comparison),
+        _tests(comparison),
+        *([_experiments(comparison)] if comparison.experiments else []),
+        _lengths(comparison),
+        *(_sentence(comparison, shown) for shown in comparison.shown),
+        *(Text(caveat) for caveat in comparison.caveats),
+        *(Text(verdict, style="bold") for verdict in comparison.verdicts),
+    ]
+    return Group(*parts)
+
+
+def score_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Headings, and a row a run."""
+    labels = [name.label for name in METRICS.values()]
+    headings = ["run", *labels, "perplexity ↓", "bits a character ↓"]
+    rows = []
+    for column in comparison.columns:
+        found, chances = column.scores, column.system.likelihood
+        rows.append([
+            column.system.name,
+            *(f"{score.score:.2f}" for score in (found.bleu, found.chrf, found.ter)),
+            f"{chances.perplexity:.2f}",
+            f"{chances.bits_per_character:.3f}",
+        ])  # fmt: skip
+    return headings, rows
+
+
+def difference_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Headings, and a row for each run after the first and metric; wins beside chrF."""
+    headings = ["run", "metric", "gain", "p bootstrap", "p randomisation", "won, lost, tied"]
+    rows = []
+    for one in comparison.challengers:
+        for metric, found in one.differences.items():
+            rows.append([
+                one.name if metric == "bleu" else "",
+                METRICS[metric].label,
+                f"{found.gain:+.2f}",
+                f"{found.bootstrap:.4f}",
+                f"{found.randomisation:.4f}",
+                ", ".join(map(str, one.record)) if metric == "chrf" else "",
+            ])  # fmt: skip
+    return headings, rows
+
+
+def experiment_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Headings, and a row for each experiment of several seeds."""
+    headings = [
+        "experiment",
+        "seeds",
+        *(name.label for name in METRICS.values()),
+        "bits a character ↓",
+    ]
+    rows = [
+        [
+            one.name,
+            str(len(one.runs)),
+            *(f"{one.means[key]:.2f} ± {one.deviations[key]:.2f}" for key in METRICS),
+            f"{one.means['bits_per_character']:.3f} ± {one.deviations['bits_per_character']:.3f}",
+        ]
+        for one in comparison.experiments
+    ]
+    return headings, rows
+
+
+def length_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Headings, and a row a bucket: BLEU and chrF of the first run, and the others' changes."""
+    first, *others = [column.buckets for column in comparison.columns]
+    names = [column.system.name for column in comparison.columns]
+    headings = ["source words", "items", names[0], *(f"{name}, change" for name in names[1:])]
+
+    def figures(bucket: Bucket) -> str:
+        return f"{bucket.bleu:.1f} / {bucket.chrf:.1f}"
+
+    def gains(new: Bucket, old: Bucket) -> str:
+        return f"{new.bleu - old.bleu:+.1f} / {new.chrf - old.chrf:+.1f}"
+
+    rows = [
+        [
+            old.label,
+            f"{old.items:,}",
+            figures(old),
+            *(gains(buckets[index], old) for buckets in others),
+        ]
+        for index, old in enumerate(first)
+    ]
+    return headings, rows
+
+
+def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for number, heading in enumerate(headings):
+        table.add_column(Text(heading), justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _scores(comparison: Comparison) -> Table:
+    return _table(f"{comparison.split}: {comparison.items:,} items", *score_rows(comparison))
+
+
+def _tests(comparison: Comparison) -> Table:
+    return _table(f"against {comparison.columns[0].system.name}", *difference_rows(comparison))
+
+
+def _experiments(comparison: Comparison) -> Table:
+    return _table("over seeds: mean ± standard deviation", *experiment_rows(comparison))
+
+
+def _lengths(comparison: Comparison) -> Table:
+    return _table("BLEU / chrF by source length", *length_rows(comparison))
+
+
+def _sentence(comparison: Comparison, shown: Shown) -> Text:
+    """A sentence with every run's translation; words that differ from the first's are marked."""
+    from rich.text import Text
+
+    lines = [
+        Text(f"line {shown.number}", style="bold"),
+        Text(f"  source      {shown.source}"),
+        *(Text(f"  reference   {reference}") for reference in shown.references),
+    ]
+    for number, (column, hypothesis, chrf) in enumerate(
+        zip(comparison.columns, shown.hypotheses, shown.chrf, strict=True)
+    ):
+        against = shown.hypotheses[0 if number else 1]
+        line = Text(f"  chrF {chrf:5.1f}  ")
+        for word in word_diff(hypothesis, against)[0]:
+            line.append(word.text, style="" if word.shared else "bold underline")
+            line.append(" ")
+        line.append(f" {column.system.name}", style="dim")
+        lines.append(line)
+    return Text("\n").join([*lines, Text("")])

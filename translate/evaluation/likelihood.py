@@ -1,0 +1,80 @@
+"""How well a model expects the references: perplexity, and what compares across vocabularies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class HasLogProb(Protocol):
+    """What one translation's probability is known by."""
+
+    @property
+    def log_prob(self) -> float:
+        """Its natural logarithm, </s> included."""
+        ...
+
+    @property
+    def tokens(self) -> int:
+        """How many predictions that is."""
+        ...
+
+
+class ScoresPairs(Protocol):
+    """What scores given translations, as `inference.translator.Translator` does."""
+
+    def score(self, sources: Sequence[str], targets: Sequence[str], /) -> Sequence[HasLogProb]:
+        """The probability of each target as the translation of its source."""
+        ...
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """The first references of a corpus under a model: log P(references | sources) in nats."""
+
+    log_prob: float
+    tokens: int  # pieces of the model's own vocabulary, </s> included
+    characters: int  # and an end a sentence: the same for every model
+
+    @property
+    def perplexity(self) -> float:
+        """exp(-log P / tokens): compares only models with the same target vocabulary."""
+        return perplexity(self.log_prob, self.tokens)
+
+    @property
+    def bits_per_character(self) -> float:
+        """-log2 P / characters: compares any two models on the same references."""
+        return -self.log_prob / math.log(2) / self.characters
+
+    def as_dict(self) -> dict[str, float | int]:
+        """Plain values for JSON."""
+        return {
+            "log_prob": self.log_prob,
+            "tokens": self.tokens,
+            "characters": self.characters,
+            "perplexity": self.perplexity,
+            "bits_per_character": self.bits_per_character,
+        }
+
+
+def likelihood(
+    translator: ScoresPairs, sources: Sequence[str], references: Sequence[Sequence[str]]
+) -> Likelihood:
+    """Score the first reference of every item by teacher forcing."""
+    first = [item[0] for item in references]
+    scores = translator.score(sources, first)
+    return Likelihood(
+        log_prob=math.fsum(score.log_prob for score in scores),
+        tokens=sum(score.tokens for score in scores),
+        characters=sum(len(text) + 1 for text in first),
+    )
+
+
+def perplexity(log_prob: float, tokens: int) -> float:
+    """exp(-log P / tokens): how many pieces the model wavers between, on average."""
+    try:
+        return math.exp(-log_prob / tokens)
+    except OverflowError:
+        return math.inf

@@ -1,0 +1,84 @@
+"""Sentence by sentence: scores, who translates which better, and the words that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from translate.errors import UserError
+
+EQUAL = 1e-6  # points of chrF within which two sentences are a tie
+
+
+@dataclass(frozen=True)
+class SentenceScores:
+    """One hypothesis against its references, in percent; a sentence alone says little by BLEU."""
+
+    bleu: float  # over the n-gram orders that the sentence has (sacreBLEU's effective order)
+    chrf: float
+    ter: float
+
+    def as_dict(self) -> dict[str, float]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+class Record(NamedTuple):
+    """How many sentences a system translates better, worse and alike, by chrF."""
+
+    wins: int
+    losses: int
+    ties: int
+
+
+class Word(NamedTuple):
+    """A word, and whether the other text has it at this place too."""
+
+    text: str
+    shared: bool
+
+
+def sentence_scores(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a"
+) -> list[SentenceScores]:
+    """The scores of each sentence by itself.
+
+    Raises:
+        UserError: counts that differ.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
+
+    if len(hypotheses) != len(references):
+        raise UserError(
+            f"{len(hypotheses)} hypotheses but references for {len(references)} items: "
+            "give one hypothesis for each item"
+        )
+    metrics = (BLEU(tokenize=tokenize, effective_order=True), CHRF(), TER())
+    return [
+        SentenceScores(*(float(m.sentence_score(text, list(item)).score) for m in metrics))
+        for text, item in zip(hypotheses, references, strict=True)
+    ]
+
+
+def record(baseline: Sequence[SentenceScores], system: Sequence[SentenceScores]) -> Record:
+    """Count the sentences on which the system beats the baseline."""
+    gains = [new.chrf - old.chrf for old, new in zip(baseline, system, strict=True)]
+    wins = sum(gain > EQUAL for gain in gains)
+    losses = sum(gain < -EQUAL for gain in gains)
+    return Record(wins, losses, len(gains) - wins - losses)
+
+
+def word_diff(first: str, second: str) -> tuple[list[Word], list[Word]]:
+    """The words of two texts, marked where both have them in the same order."""
+    left, right = first.split(), second.split()
+    matched = SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks()
+    shared_left = {block.a + i for block in matched for i in range(block.size)}
+    shared_right = {block.b + i for block in matched for i in range(block.size)}
+    return (
+        [Word(word, i in shared_left) for i, word in enumerate(left)],
+        [Word(word, i in shared_right) for i, word in enumerate(right)],
+    )

@@ -1,0 +1,80 @@
+"""Scores by any label of an item: how rare its words are, which domain it is from."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from translate.evaluation.metrics import bleu, chrf
+
+WORD = re.compile(r"\w+")
+SEEN = (1, 10, 100, 1000)  # the fewest occurrences in training of each class but the first
+SEEN_LABELS = ("never", "1–9", "10–99", "100–999", "1,000 or more")
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The items of one label, scored apart."""
+
+    label: str
+    items: int
+    bleu: float
+    chrf: float
+
+    def as_dict(self) -> dict[str, str | int | float]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def by_label(
+    labels: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    order: Sequence[str] = (),
+) -> list[Slice]:
+    """Score the items of each label apart: in the given order, or as labels appear."""
+    members: dict[str, list[int]] = {label: [] for label in order}
+    for item, label in enumerate(labels):
+        members.setdefault(label, []).append(item)
+    return [
+        Slice(
+            label,
+            len(chosen),
+            bleu([hypotheses[i] for i in chosen], [references[i] for i in chosen]),
+            chrf([hypotheses[i] for i in chosen], [references[i] for i in chosen]),
+        )
+        for label, chosen in members.items()
+        if chosen
+    ]
+
+
+def word_counts(sentences: Iterable[str]) -> Counter[str]:
+    """How often each word occurs, case apart."""
+    return Counter(word for sentence in sentences for word in _words(sentence))
+
+
+def by_rarest_word(
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    counts: Mapping[str, int],
+) -> list[Slice]:
+    """Score items by how often the rarest word of their source occurs in training."""
+    labels = [
+        SEEN_LABELS[bisect_right(SEEN, min((counts.get(w, 0) for w in _words(source)), default=0))]
+        for source in sources
+    ]
+    return by_label(labels, hypotheses, references, SEEN_LABELS)
+
+
+def slice_rows(slices: Sequence[Slice]) -> tuple[list[str], list[list[str]]]:
+    """Headings, and a row a slice."""
+    rows = [[s.label, f"{s.items:,}", f"{s.bleu:.1f}", f"{s.chrf:.1f}"] for s in slices]
+    return ["", "items", "BLEU", "chrF"], rows
+
+
+def _words(sentence: str) -> list[str]:
+    return WORD.findall(sentence.casefold())

@@ -1,0 +1,106 @@
+"""One model from several checkpoints of a run: the mean of their weights.
+
+Vaswani et al. 2017, section 6.1, average the last 5 to 20 checkpoints. With trainer.averaging each
+checkpoint holds an average already; the mean of such is a longer one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from translate.errors import UserError
+from translate.inference import bundle
+from translate.plots.curves import read_curves
+
+KEPT = "step-{step:07d}"  # how trainer.keep names them
+PREFIX = "model."  # of the model's weights among the task's
+
+
+def average_checkpoints(run: Path, steps: Sequence[int], output: Path) -> None:
+    """Write a bundle of averaged weights to the folder `output`, all else as in the run's own.
+
+    Raises:
+        UserError: a checkpoint cannot be read or is of another model, or no place to write.
+    """
+    loaded = bundle.load(bundle.find(run))
+    weights = mean_weights([kept(run)[step] for step in steps])
+    try:
+        loaded.model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise UserError(
+            f"the checkpoints of {run} are not of the model in its bundle: "
+            f"{' '.join(str(error).split())}"
+        ) from error
+    config = loaded.config
+    bundle.save(
+        output / "bundle",
+        family=config.family,
+        options=config.options,
+        model=loaded.model,
+        tokenizers=loaded.tokenizers,
+        languages=(config.source_language, config.target_language),
+        search=config.search,
+        extra=_told(config.extra, run, steps),
+    )
+
+
+def _told(extra: Mapping[str, Any], run: Path, steps: Sequence[int]) -> dict[str, Any]:
+    """For the model card; the score of the one checkpoint no longer holds."""
+    stays = {key: value for key, value in extra.items() if key not in ("dev_bleu", "step")}
+    return {**stays, "mean of": str(run), "steps": list(steps)}
+
+
+def kept(run: Path) -> dict[int, Path]:
+    """The checkpoints that can be averaged, by step, rising."""
+    found = {
+        int(match[1]): path
+        for path in (run / "checkpoints").glob("step-*.ckpt")
+        if (match := re.fullmatch(r"step-(\d+)", path.stem))
+    }
+    return dict(sorted(found.items()))
+
+
+def choose(run: Path, *, count: int, best: bool) -> list[int]:
+    """The steps of the last checkpoints that were kept, or of those with the best dev BLEU.
+
+    Raises:
+        UserError: fewer were kept.
+    """
+    steps = list(kept(run))
+    if len(steps) < count:
+        raise UserError(
+            f"{run} has kept {len(steps)} checkpoints, and {count} are to be averaged: train with "
+            f"trainer.keep={count}, or ask for fewer"
+        )
+    if not best:
+        return steps[-count:]
+    # a row of metrics.csv counts steps from 0
+    scores = dict(read_curves(run / "metrics.csv").get("dev/bleu", []))
+    return sorted(sorted(steps, key=lambda step: scores.get(step - 1, -1.0))[-count:])
+
+
+def mean_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of the model's weights, summed in float64; no code of a file is run."""
+    total: dict[str, Tensor] = {}
+    for path in checkpoints:
+        for name, value in _weights(path).items():
+            total[name] = total.get(name, torch.zeros_like(value)) + value
+    return {name: value / len(checkpoints) for name, value in total.items()}
+
+
+def _weights(path: Path) -> dict[str, Tensor]:
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["state_dict"]
+    except (OSError, RuntimeError, KeyError, ValueError) as error:
+        raise UserError(f"checkpoint {path} cannot be read ({error}); choose others") from error
+    return {
+        name.removeprefix(PREFIX): value.double()
+        for name, value in state.items()
+        if name.startswith(PREFIX)
+    }
