@@ -180,7 +180,7 @@ def test_any_text_is_prepared(run: Run, tmp_path: Path, lines: list[bytes]) -> N
     said = run(
         "prepare", "data=files", "data.source=de", "data.target=en",
         "data.cleaning.length_ratio=null", "data.hold_out.dev=10", "data.hold_out.test=10",
-        "tokenizer.vocab_size=1200", "cache=cache",
+        "tokenizer.vocab_size=4000", "cache=cache",
     )  # fmt: skip
     assert "Prepared corpus: " in said
 

@@ -174,7 +174,7 @@ def test_two_hundred_kills_lose_no_checkpoint_and_change_no_bit(
     from random import Random
 
     random, kills, runs, found = Random(9), 0, 0, 0
-    settings = config("trainer.max_steps=120", "trainer.save_every=4", "trainer.validate_every=10")
+    settings = config("trainer.max_steps=40", "trainer.save_every=4", "trainer.validate_every=10")
     whole = tmp_path / "whole"
     start = time.monotonic()
     train(settings, whole)
