@@ -10,7 +10,8 @@ CTranslate2's own call in float32 on the same pieces, which tells what ours adds
 
 Every row is a process of its own: start to loaded model, a warm-up, then the whole file `--repeats`
 times. Figures are medians; tokens are those of the translations, without </s>. Latency is that of
-one sentence at a time, without batching. Keep the machine idle meanwhile.
+one sentence at a time, without batching. Keep the machine idle meanwhile; where that cannot be,
+processor time (of all threads together) still tells engines apart.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ SEARCHES: dict[str, dict[str, Any]] = {
         "coverage_penalty": 0.0, **LIMITS,
     },
 }  # fmt: skip
+COLUMNS = [
+    "engine", "search", "tokens a batch", "sentences/s", "tokens/s", "CPU ms a sentence", "p50 ms",
+    "load s", "peak MB",
+]  # fmt: skip
 Translate = Callable[[list[str]], list[int]]  # lines → how many tokens each translation has
 
 
@@ -59,10 +64,7 @@ def main() -> None:
         print(json.dumps(measure(options, **json.loads(options.measure))))
         return
     print(f"{versions()}; {options.threads} threads, medians of {options.repeats}\n")
-    print(
-        "| engine | search | tokens a batch | sentences/s | tokens/s | p50 ms | load s | peak MB |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
+    print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS))
     with tempfile.TemporaryDirectory() as folder:
         for engine in options.engines:
             export = None if engine == "native" else exported(options.run, engine, Path(folder))
@@ -79,8 +81,8 @@ def in_a_process(**what: Any) -> str:
         sys.exit(done.stderr)
     found = json.loads(done.stdout)
     return (
-        f"{found['sentences']:,.0f} | {found['tokens']:,.0f} | {found['p50']:.1f} | "
-        f"{found['load']:.1f} | {found['peak']:,.0f}"
+        f"{found['sentences']:,.0f} | {found['tokens']:,.0f} | {found['cpu']:.2f} | "
+        f"{found['p50']:.1f} | {found['load']:.1f} | {found['peak']:,.0f}"
     )
 
 
@@ -108,11 +110,12 @@ def measure(
     load = time.perf_counter() - started
     lines = options.input.read_text(encoding="utf-8").splitlines()
     translate(lines[:64])
-    seconds = []
+    seconds, busy = [], []
     for _ in range(options.repeats):
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), time.process_time()
         lengths = translate(lines)
         seconds.append(time.perf_counter() - started)
+        busy.append(time.process_time() - worked)
     single = []
     for line in lines[: options.single]:
         started = time.perf_counter()
@@ -122,6 +125,7 @@ def measure(
     return {
         "sentences": len(lines) / median,
         "tokens": sum(lengths) / median,
+        "cpu": 1000 * statistics.median(busy) / len(lines),
         "p50": 1000 * statistics.median(single),
         "load": load,
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,  # KB on Linux

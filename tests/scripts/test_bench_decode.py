@@ -41,6 +41,7 @@ def test_a_row_counts_sentences_tokens_and_the_time_of_one(bench, monkeypatch, t
     assert row["sentences"] == 4  # every call took one second
     assert row["tokens"] == 12
     assert row["p50"] == 1000
+    assert row["cpu"] >= 0
 
 
 def test_the_searches_are_valid(bench) -> None:
