@@ -80,7 +80,8 @@ class Lexicon:
         pair = np.repeat(np.arange(len(lengths)), lengths)
         total = np.bincount(pair, np.log(best), minlength=len(lengths))
         with np.errstate(invalid="ignore"):
-            return total / np.array(lengths, dtype=float)
+            mean: Float[np.ndarray, "_"] = total / np.array(lengths, dtype=float)
+        return mean
 
 
 def _combinations(sources: Sequence[Ids], targets: Sequence[Ids]) -> tuple[Ids, Ids, Ids]:

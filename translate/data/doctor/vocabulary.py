@@ -11,7 +11,7 @@ import numpy as np
 
 from translate.data.batching import TokenBatches
 from translate.data.pair import Pair
-from translate.data.tokenizer import TokenizerConfig, train_tokenizer
+from translate.data.tokenizer import WORD_START, Tokenizer, TokenizerConfig, train_tokenizer
 from translate.errors import UserError
 
 SIZES = (1000, 2000, 4000, 8000, 16000, 32000)
@@ -97,8 +97,7 @@ def _largest(
                 continue
             break
         ids = tokenizer.encode_all(texts, threads=1)
-        counts = Counter(piece for sentence in ids for piece in sentence)
-        often = sum(count >= OFTEN for count in counts.values()) / max(1, len(counts))
+        often = _often(tokenizer, ids)
         if best is None or often >= MOST_PIECES:
             best = (size, ids)
         if often < MOST_PIECES or len(tokenizer) < size:
@@ -106,6 +105,18 @@ def _largest(
     if best is None:
         raise UserError("no vocabulary can be learned from this text: it is too short")
     return best
+
+
+def _often(tokenizer: Tokenizer, ids: Iterable[Iterable[int]]) -> float:
+    """The share of pieces that occur often; any vocabulary has all letters, however rare."""
+    counts = Counter(piece for sentence in ids for piece in sentence)
+    names = tokenizer.pieces(list(counts))
+    longer = [
+        count
+        for name, count in zip(names, counts.values(), strict=True)
+        if len(name.removeprefix(WORD_START)) > 1
+    ]
+    return sum(count >= OFTEN for count in longer) / max(1, len(longer))
 
 
 def _unseen(train: Iterable[str], dev: Iterable[str]) -> float:
