@@ -105,10 +105,11 @@ def run(
     from translate.evaluation.report import render
 
     folder, dictionary = Path(job.verbatim["run"]), job.verbatim.get("dictionary")
+    translator = engine_translator(job.config, job.verbatim)
     test_set = read_test_set(job, folder, data, tokenizer, Path(cache))
     report = evaluate_run(
         folder,
-        engine_translator(job.config, job.verbatim),
+        translator,
         test_set,
         folder=Path(job.verbatim.get("output", folder / "evaluation")),
         command=sys.argv[1:],

@@ -10,6 +10,7 @@ from translate.data.doctor.finding import Finding, lines_of
 from translate.data.pair import Pair
 
 FAR = 7.0  # standard deviations of length beyond which a pair is an outlier
+NARROWEST = 0.25  # of δ: the text of a template hardly varies, which makes nothing an outlier
 FEWEST = 50  # pairs, to know what is usual
 
 
@@ -42,7 +43,7 @@ def outliers(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
         source, target = lengths[known].T
         c = np.median(target / source)
         delta = (target - c * source) / np.sqrt(source + 10)  # + 10: short ones vary more
-        spread = 1.4826 * np.median(np.abs(delta)) + 1e-9
+        spread = max(NARROWEST, 1.4826 * float(np.median(np.abs(delta))))
         scores = np.zeros(len(lengths))
         scores[known] = delta / spread
         notes = [

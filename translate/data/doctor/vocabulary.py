@@ -11,7 +11,7 @@ import numpy as np
 
 from translate.data.batching import TokenBatches
 from translate.data.pair import Pair
-from translate.data.tokenizer import TokenizerConfig, train_tokenizer
+from translate.data.tokenizer import WORD_START, Tokenizer, TokenizerConfig, train_tokenizer
 from translate.errors import UserError
 
 SIZES = (1000, 2000, 4000, 8000, 16000, 32000)
@@ -24,7 +24,9 @@ SAMPLE = 30_000  # sentences a size is tried on
 class Advice:
     """What to set, and the figures it rests on."""
 
-    unseen_words: Mapping[str, float]  # share of dev words that training has not, by side
+    unseen_words: Mapping[
+        str, float
+    ]  # share of dev words that training has not, by side, if there is a dev
     vocab_size: int  # the largest whose pieces are often enough
     pieces_per_word: float  # with that vocabulary
     max_length: int  # pieces; 99.9 % of the sentences are no longer
@@ -60,7 +62,7 @@ def advise(
     """Try vocabularies of rising size on the training text."""
     train = splits["train"][:SAMPLE]
     texts = [pair.source for pair in train] + [pair.target for pair in train]
-    size, ids = _largest(texts, settings, seed)
+    size, ids = _largest(texts, settings, seed, scale=len(splits["train"]) / max(1, len(train)))
     lengths = np.array([len(pieces) + 1 for pieces in ids])
     words = sum(len(text.split()) for text in texts)
     longest = int(np.quantile(lengths, 0.999))
@@ -73,8 +75,9 @@ def advise(
     return Advice(
         unseen_words={
             side: _unseen((getattr(p, side) for p in splits["train"]),
-                          (getattr(p, side) for p in splits.get("dev", ())))
+                          (getattr(p, side) for p in splits["dev"]))
             for side in ("source", "target")
+            if "dev" in splits
         },
         vocab_size=size,
         pieces_per_word=float((lengths.sum() - len(lengths)) / max(1, words)),
@@ -84,9 +87,12 @@ def advise(
 
 
 def _largest(
-    texts: Sequence[str], settings: TokenizerConfig, seed: int
+    texts: Sequence[str], settings: TokenizerConfig, seed: int, *, scale: float
 ) -> tuple[int, list[list[int]]]:
-    """The largest size of which 95 % of the pieces occur 100 times, with the text in its pieces."""
+    """The largest size of which 95 % of the pieces occur 100 times, with the text in its pieces.
+
+    `scale` is how many times as large as `texts` the whole training text is.
+    """
     options = settings.model_dump(exclude={"joint", "sampling", "vocab_size"}) | {"seed": seed}
     best = None
     for size in SIZES:
@@ -97,8 +103,7 @@ def _largest(
                 continue
             break
         ids = tokenizer.encode_all(texts, threads=1)
-        counts = Counter(piece for sentence in ids for piece in sentence)
-        often = sum(count >= OFTEN for count in counts.values()) / max(1, len(counts))
+        often = _often(tokenizer, ids, OFTEN / scale)
         if best is None or often >= MOST_PIECES:
             best = (size, ids)
         if often < MOST_PIECES or len(tokenizer) < size:
@@ -106,6 +111,18 @@ def _largest(
     if best is None:
         raise UserError("no vocabulary can be learned from this text: it is too short")
     return best
+
+
+def _often(tokenizer: Tokenizer, ids: Iterable[Iterable[int]], times: float) -> float:
+    """The share of pieces that occur often; any vocabulary has all letters, however rare."""
+    counts = Counter(piece for sentence in ids for piece in sentence)
+    names = tokenizer.pieces(list(counts))
+    longer = [
+        count
+        for name, count in zip(names, counts.values(), strict=True)
+        if len(name.removeprefix(WORD_START)) > 1
+    ]
+    return sum(count >= times for count in longer) / max(1, len(longer))
 
 
 def _unseen(train: Iterable[str], dev: Iterable[str]) -> float:
