@@ -6,6 +6,8 @@ from translate.errors import UserError
 from translate.inference import bundle
 from translate.inference.ensemble import together
 
+GREEDY = {"kind": "greedy", "max_length_ratio": 2.0, "max_length_offset": 20}
+
 
 @pytest.fixture
 def save(tmp_path, make_model, options):
@@ -14,7 +16,7 @@ def save(tmp_path, make_model, options):
         bundle.save(
             tmp_path / name, family=options[kind]["family"], options=rest,
             model=make_model(kind, tokenizers), tokenizers=tokenizers, languages=("es", "en"),
-            search={}, extra={},
+            search=GREEDY, extra={},
         )  # fmt: skip
         return bundle.load(tmp_path / name)
 
@@ -35,6 +37,7 @@ def test_tokenizers_may_not(save, joint, separate) -> None:
         one.model,
         separate,
         one.config.model_copy(update={"tokenizers": {"source": "s", "target": "t"}}),
+        one.weights_sha256,
     )
     with pytest.raises(UserError) as error:
         together([("one", one), ("other", other)])

@@ -77,6 +77,7 @@ def run(
     from translate.evaluation.verify import differences, read_stored
 
     folder = Path(job.verbatim["run"])
+    sha256 = load_bundle(str(folder)).weights_sha256
     test_set = read_test_set(job, folder, data, tokenizer, Path(cache))
     stored = read_stored(folder / "evaluation", test_set.split)
     search = dict(stored["decoding"])
@@ -86,7 +87,6 @@ def run(
         config | {"search": search, "device": device, "tokens_per_batch": tokens_per_batch},
         {"run": str(folder)} | {key: path for key, path in files.items() if path},
     )
-    sha256 = load_bundle(str(folder)).weights_sha256
     found = differences(stored, model, test_set.sources, test_set.references, model_sha256=sha256)
     if found:
         lines = "\n  ".join(found)
