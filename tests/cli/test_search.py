@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-SAMPLE = ["search=sample", "search.max_length_ratio=0", "search.max_length_offset=6"]
-BEAM = ["search=beam", "search.max_length_ratio=0", "search.max_length_offset=9"]
+SAMPLE = ["search=sample", "search.max_length_ratio=0.0", "search.max_length_offset=6"]
+BEAM = ["search=beam", "search.max_length_ratio=0.0", "search.max_length_offset=9"]
 
 
 @pytest.mark.parametrize("kind", ["greedy", "beam", "diverse", "sample"])
 def test_every_search_keeps_a_prefix_and_its_rules(program, run: str, kind: str) -> None:
     rules = ["search.rules.no_repeat_ngram_size=2", "search.rules.banned=[dog,'a house']"]
-    limits = ["search.max_length_ratio=0", "search.max_length_offset=8"]
+    limits = ["search.max_length_ratio=0.0", "search.max_length_offset=8"]
     done = program("text", run, f"search={kind}", *limits, *rules, "prefix=the cat", "ein Hund")
     assert done.status == 0, done.err
     for line in done.out.splitlines():

@@ -23,7 +23,7 @@ from translate.search import build
 
 log = logging.getLogger(__name__)
 
-SIZES = [1, 2, 7, 64, 256]
+SIZES = [2, 7, 64, 256]  # each against one sentence at a time
 LIMITS = {"max_length_ratio": 1.0, "max_length_offset": 6}
 SEARCHES = {
     "greedy": {"kind": "greedy", **LIMITS},
@@ -73,10 +73,10 @@ def translator(tokenizers: Tokenizers, options: dict, kind: str, dtype: torch.dt
 def test_no_text_differs_in_float64(joint: Tokenizers, options, name: str, kind: str) -> None:
     words = ["el", "la", "tren", "casa", "perro", "gato", "come", "duerme", "azul", "rojo"]
     chance = Random(1)
-    lines = [" ".join(chance.choices(words, k=chance.randint(1, 9))) for _ in range(40)]
+    lines = [" ".join(chance.choices(words, k=chance.randint(1, 9))) for _ in range(12)]
     exact = translator(joint, options[name], kind, torch.float64)
-    assert differing(exact, lines, [2, 7, 40]) == {2: [], 7: [], 40: []}
-    assert len({text for text, _ in in_batches(exact, lines, 7)}) > 10
+    assert differing(exact, lines, [5, 12]) == {5: [], 12: []}
+    assert len({text for text, _ in in_batches(exact, lines, 12)}) > 4
 
 
 @pytest.fixture(scope="module")

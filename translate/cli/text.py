@@ -117,7 +117,7 @@ def run(
     )
     numbered = scores or (search.get("n_best", 1) > 1 and mbr is None)
     with streams.lines_out(job.verbatim, flush=interactive) as write:
-        for number, (source, found) in enumerate(zip(sources, translations, strict=False), start=1):
+        for number, (found, source) in enumerate(zip(translations, sources, strict=True), start=1):
             if format == "json":
                 write(_as_json(source, model.tokenizers, found))
                 continue
