@@ -42,8 +42,8 @@ p { margin: 0.5rem 0; max-width: 75ch; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; margin: 0.5rem 0; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.25rem 0.75rem 0.25rem 0; text-align: end; vertical-align: baseline; }
-th:first-child, td:first-child, .text td { text-align: start; }
-.text td { max-width: 30rem; overflow-wrap: anywhere; }
+th:first-child, td:first-child, .text th, .text td { text-align: start; }
+.text td { max-width: 30rem; overflow-wrap: break-word; }
 th { color: var(--quiet); font-weight: 400; font-size: 0.8125rem; }
 tbody tr { border-top: 1px solid var(--rule); }
 .figures { display: flex; flex-wrap: wrap; gap: 1.5rem 2.5rem; }

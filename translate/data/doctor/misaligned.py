@@ -19,7 +19,8 @@ from translate.data.pair import Pair
 FEWEST = 200  # pairs, to learn a lexicon from
 MOST = 50_000  # training pairs that it is learned from
 REACH = 5  # lines up and down, where a lost partner is looked for
-BLOCK = 3  # lines that go astray together
+BLOCK = 3  # lines that go astray together, with …
+GAP = 10  # … at most so many in a row between them that say nothing, and never half of all
 INFORMED = 0.5  # nats by which pairs must be likelier than random ones, to judge by
 TELLING = 4  # known words a side, to call a line a stray
 STRAY = 0.1  # of the way from random pairs to usual ones
@@ -131,9 +132,13 @@ def _blocks(offsets: Sequence[int]) -> list[tuple[int, int, int]]:
     for offset in sorted(set(offsets) - {0}):
         runs: list[list[int]] = []
         for index in (i for i, k in enumerate(offsets) if k == offset):
-            if runs and index - runs[-1][-1] <= BLOCK:
+            if runs and index - runs[-1][-1] <= GAP:
                 runs[-1].append(index)
             else:
                 runs.append([index])
-        found += [(run[0], run[-1] + 1, offset) for run in runs if len(run) >= BLOCK]
+        found += [
+            (run[0], run[-1] + 1, offset)
+            for run in runs
+            if len(run) >= max(BLOCK, (run[-1] + 1 - run[0]) / 2)
+        ]
     return sorted(found)
