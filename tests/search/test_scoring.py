@@ -46,7 +46,8 @@ def test_a_row_at_its_end_can_only_end() -> None:
 
 
 def test_limits_count_pieces_without_the_end_of_sentence() -> None:
-    assert length_limits([4, 1], ratio=1.5, offset=2) == [6, 2]
+    assert length_limits([4, 1], ratio=1.5, offset=2, readable=None) == [6, 2]
+    assert length_limits([4, 1], ratio=1.5, offset=2, readable=5) == [4, 2]  # and <s>
 
 
 def test_coverage_penalty_is_equation_14_over_the_words() -> None:

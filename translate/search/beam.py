@@ -72,8 +72,8 @@ class Extensions(NamedTuple):
 class BeamSearch:
     """Up to `n_best` hypotheses a sentence, all different, best first.
 
-    A translation has at most max_length_ratio · source length + max_length_offset tokens. Finished
-    ones are ranked by (Wu et al. 2016, eq. 14)
+    A translation has at most max_length_ratio · source length + max_length_offset tokens, and no
+    more than the model can read. Finished ones are ranked by (Wu et al. 2016, eq. 14)
 
         score = log P / lp(Y) + cp(X; Y),   cp(X; Y) = β Σ_i log(min(Σ_j p_ij, 1))
 
@@ -116,7 +116,10 @@ class BeamSearch:
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
         source_lengths = source_mask.sum(1).tolist()
-        limits = length_limits(source_lengths, self.max_length_ratio, self.max_length_offset)
+        limits = length_limits(
+            source_lengths, self.max_length_ratio, self.max_length_offset,
+            readable=model.max_length,
+        )  # fmt: skip
         # without a penalty none are counted, and coverage is a tensor of no columns
         words = _words(source_mask) if self._beta else source_mask[:, :0]
         beam = self._begin(torch.tensor(limits, device=source.device), words)

@@ -20,7 +20,8 @@ from translate.vocabulary import BOS, EOS
 class GreedySearch:
     """One hypothesis a sentence; equal to beam search with a beam of one.
 
-    A translation has at most max_length_ratio · source length + max_length_offset tokens.
+    A translation has at most max_length_ratio · source length + max_length_offset tokens, and no
+    more than the model can read.
     """
 
     def __init__(
@@ -39,7 +40,10 @@ class GreedySearch:
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
         source_lengths = source_mask.sum(1).tolist()
-        limits = length_limits(source_lengths, self.max_length_ratio, self.max_length_offset)
+        limits = length_limits(
+            source_lengths, self.max_length_ratio, self.max_length_offset,
+            readable=model.max_length,
+        )  # fmt: skip
         most_tokens = torch.tensor(limits, device=source.device)
         sentences = torch.arange(len(source), device=source.device)  # those not finished yet
         tokens = torch.full_like(sentences, BOS)

@@ -41,12 +41,17 @@ def coverage_penalty(
     return beta * coverage.clamp(least, 1.0).log().masked_fill(~words, 0.0).sum(1)
 
 
-def length_limits(source_lengths: list[int], ratio: float, offset: int) -> list[int]:
+def length_limits(
+    source_lengths: list[int], ratio: float, offset: int, *, readable: int | None
+) -> list[int]:
     """The most tokens of each translation: ratio · source length + offset, </s> never counted.
 
-    `source_lengths` are those of the model's input, which ends with </s>.
+    Args:
+        source_lengths: those of the model's input, which ends with </s>.
+        readable: the most tokens that the model can read (`max_length`), <s> among them.
     """
-    return [int(ratio * (length - 1) + offset) for length in source_lengths]
+    most = math.inf if readable is None else readable - 1
+    return [int(min(ratio * (length - 1) + offset, most)) for length in source_lengths]
 
 
 def best_next(
