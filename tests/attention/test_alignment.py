@@ -21,7 +21,7 @@ FORMULAS: dict[str, Callable[[AlignmentScore, Tensor, Tensor], Tensor]] = {
     "additive": lambda a, s, h: a.v.weight[0] @ torch.tanh(a.W_Q.weight @ s + a.W_K.weight @ h),
     "dot": lambda a, s, h: s @ h,
     "scaled_dot": lambda a, s, h: s @ h / math.sqrt(SIZE),
-    "general": lambda a, s, h: s @ a.W_a.weight @ h,
+    "general": lambda a, s, h: s @ (a.W.weight / math.sqrt(len(s))) @ h,
     "concat": lambda a, s, h: (
         a.v.weight[0]
         @ torch.tanh(torch.cat((a.W_Q.weight, a.W_K.weight), dim=1) @ torch.cat((s, h)))

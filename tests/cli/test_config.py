@@ -135,6 +135,14 @@ def test_all_slips_are_told_at_once(program) -> None:
         assert slip.split("=")[0] in done.err
 
 
+def test_a_sweep_is_not_to_blame_for_a_slip_beside_it(program) -> None:
+    done = program("train", "--multirun", "model=rnn_none,rnn_luongg", "seed=1,2", "data.trian=3")
+    assert done.status == 2
+    assert done.err.startswith("translate: error: 2 problems\n")
+    assert "model=rnn_luongg: no such option; did you mean rnn_luong?" in done.err
+    assert "data.trian is not a key" in done.err
+
+
 def test_all_wrong_values_are_told_at_once(program, tmp_path) -> None:
     done = program("train", "data=toy", "model.dropout=2", "optimizer.beta1=x", "trainer.devices=0")
     assert done.status == 2

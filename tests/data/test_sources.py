@@ -77,6 +77,19 @@ def test_files_by_prefix(tmp_path, compress):
     assert turned["train"] == [Pair(p.target, p.source) for p in PAIRS]
 
 
+def test_dev_and_test_files_are_taken_where_they_are_there(tmp_path):
+    write_files(tmp_path, "train", PAIRS)
+    keys = {"dir": str(tmp_path), "train": "train", "dev": "auto", "test": "auto"}
+    assert read("files", tmp_path, **keys) == {"train": PAIRS}
+    write_files(tmp_path, "dev", PAIRS[:1])
+    write_files(tmp_path, "test", PAIRS[1:2], compress=True)
+    read_all = read("files", tmp_path, **keys)
+    assert read_all == {"train": PAIRS, "dev": PAIRS[:1], "test": PAIRS[1:2]}
+    (tmp_path / "dev.en").unlink()
+    with pytest.raises(UserError, match=r"neither .*dev\.en nor dev\.en\.gz exists"):
+        read("files", tmp_path, **keys)
+
+
 def test_files_by_name(tmp_path):
     (tmp_path / "german.txt").write_bytes(lines(p.source for p in PAIRS))
     (tmp_path / "english.txt").write_bytes(lines(p.target for p in PAIRS))

@@ -76,7 +76,7 @@ def test_more_than_there_is_names_key_and_count():
     with pytest.raises(UserError, match=r"data.hold_out.dev = 10 items cannot be held out of 10"):
         take_components(grid(10), {"dev": 10}, 0)
     with pytest.raises(UserError, match=r"data.hold_out.test = 4 items"):
-        take_components(grid(10), {"dev": 8, "test": 4}, 0)
+        take_components(grid(10), {"dev": 4, "test": 4}, 0)
 
 
 def test_groups_are_taken_whole_and_by_name():

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import translate
@@ -207,6 +208,8 @@ def test_tensorboard_shows_losses_samples_and_attention(
     (samples,) = events.Tensors("dev/samples/text_summary")
     (text,) = samples.tensor_proto.string_val
     assert text.decode().count("hypothesis") == 3
+    chosen = yaml.safe_load((tmp_path / "run" / "tensorboard" / "hparams.yaml").read_text())
+    assert (chosen["model.d_model"], chosen["optimizer.learning_rate"]) == (16, 0.001)
 
 
 @pytest.mark.parametrize(

@@ -77,14 +77,18 @@ class ScaledDotAttention(DotAttention):
 
 
 class GeneralAttention(AlignmentScore):
-    """Luong et al. 2015, eq. 8 (general):  e_ti = s_tᵀ W_a h_i"""
+    """Luong et al. 2015, eq. 8 (general):  e_ti = s_tᵀ W_a h_i,  where W_a = W / √d
+
+    What is learnt is W. Adam moves each of its d² entries by the learning rate, all of which add up
+    in one score: without the root a step throws the weights from one word to another.
+    """
 
     def __init__(self, *, query_size: int, memory_size: int, attention_size: int) -> None:
         super().__init__()
-        self.W_a = nn.Linear(memory_size, query_size, bias=False)
+        self.W = nn.Linear(memory_size, query_size, bias=False)
 
     def keys(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S Q"]:
-        return self.W_a(states)  # type: ignore[no-any-return]
+        return self.W(states) / math.sqrt(self.W.out_features)  # type: ignore[no-any-return]
 
     def forward(
         self, query: Float[Tensor, "B T Q"], keys: Float[Tensor, "B S Q"]

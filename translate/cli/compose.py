@@ -82,7 +82,9 @@ def launch(
             try:
                 app()
             except Exception as error:
-                raise listed(explain(error, name, arguments.overrides)) from error
+                raise listed(
+                    explain(error, name, arguments.overrides, multirun=arguments.multirun)
+                ) from error
             finally:
                 HydraConfig.instance().cfg = None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError
@@ -15,7 +16,9 @@ from translate.cli.config_dir import config_dir, groups, options
 from translate.wording import nearest
 
 
-def explain(error: Exception, config_name: str, overrides: Sequence[str]) -> list[str]:
+def explain(
+    error: Exception, config_name: str, overrides: Sequence[str], *, multirun: bool
+) -> list[str]:
     """Every override that Hydra refuses, not only the first: each is tried beside the good ones.
 
     Returns the error itself in one line when no single override is to blame.
@@ -29,12 +32,26 @@ def explain(error: Exception, config_name: str, overrides: Sequence[str]) -> lis
         except Exception:  # nothing that was given is to blame
             return [_one_line(error)]
         for override in sorted(overrides, key=lambda o: not is_choice(o)):  # options bring the keys
-            try:
-                config = compose(config_name, [*good, override])
-                good.append(override)
-            except Exception as refusal:
-                found.append(_reason(refusal, override, config, config_name))
+            accepted = []
+            for single in _singles(override) if multirun else [override]:
+                try:
+                    config = compose(config_name, [*good, single])
+                    accepted.append(single)
+                except Exception as refusal:
+                    found.append(_reason(refusal, single, config, config_name))
+            good += accepted[:1]
     return found or [_one_line(error)]
+
+
+def _singles(override: str) -> list[str]:
+    """The overrides that one of a sweep stands for."""
+    try:
+        parsed = OverridesParser.create().parse_override(override)
+    except OverrideParseException:
+        return [override]
+    if not parsed.is_sweep_override():
+        return [override]
+    return [f"{parsed.get_key_element()}={value}" for value in parsed.sweep_string_iterator()]
 
 
 def is_choice(override: str) -> bool:

@@ -83,9 +83,19 @@ def _help(command: Command) -> str:
     return f"{module.HELP}\n{COMMON_HELP}"
 
 
+class _Stderr(logging.Handler):
+    """To what is standard error at the time: a progress bar takes its place to stay below."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+        except Exception:
+            self.handleError(record)
+
+
 def _log_to_stderr() -> None:
     """Standard output belongs to results. Beyond the first process of a run, only warnings."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Stderr()
     handler.setLevel(logging.INFO if os.environ.get("LOCAL_RANK", "0") == "0" else logging.WARNING)
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler], force=True)
     logging.getLogger("matplotlib").setLevel(logging.WARNING)  # it tells of its font cache

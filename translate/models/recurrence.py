@@ -43,12 +43,32 @@ class Recurrence(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(state[0].dtype)
             for index, layer in enumerate(self.layers):
-                before = tuple(part[index : index + 1].contiguous() for part in state)
-                x, last = layer(
-                    self.dropout(x) if index else x, before if len(before) > 1 else before[0]
-                )
-                after.append(last if isinstance(last, tuple) else (last,))
-        return x, tuple(torch.cat(parts) for parts in zip(*after, strict=True))
+                before = tuple(part[index] for part in state)
+                read = _read_token if x.shape[1] == 1 else _read_sequence
+                x, last = read(layer, self.dropout(x) if index else x, before)
+                after.append(last)
+        return x, tuple(torch.stack(parts) for parts in zip(*after, strict=True))
+
+
+def _read_sequence(
+    layer: nn.LSTM | nn.GRU, x: Float[Tensor, "B T I"], state: tuple[Tensor, ...]
+) -> tuple[Float[Tensor, "B T D"], tuple[Tensor, ...]]:
+    before = tuple(part[None].contiguous() for part in state)
+    x, last = layer(x, before if len(before) > 1 else before[0])
+    after = last if isinstance(last, tuple) else (last,)
+    return x, tuple(part[0] for part in after)
+
+
+def _read_token(
+    layer: nn.LSTM | nn.GRU, x: Float[Tensor, "B 1 I"], state: tuple[Tensor, ...]
+) -> tuple[Float[Tensor, "B 1 D"], tuple[Tensor, ...]]:
+    """The same for one token. The layer's own kernel prepares its weights anew at each call."""
+    (weights,) = layer.all_weights
+    if isinstance(layer, nn.LSTM):
+        after: tuple[Tensor, ...] = torch.lstm_cell(x[:, 0], state, *weights)
+    else:
+        after = (torch.gru_cell(x[:, 0], state[0], *weights),)
+    return after[0][:, None], after
 
 
 def reverse_each(x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S D"]:

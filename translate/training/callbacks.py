@@ -12,10 +12,18 @@ from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback, RichProgressBar
+from rich.progress import ProgressColumn
 
 from translate.data.batching import Batch
 
 log = logging.getLogger(__name__)
+
+
+SHOWN = (  # beside the bar: logged name, name for people, format
+    ("train/loss", "loss", "%.3f"),
+    ("tokens_per_second", "tokens/s", "%.0f"),
+    ("learning_rate", "learning rate", "%.2e"),
+)
 
 
 class StepsBar(RichProgressBar):
@@ -29,12 +37,17 @@ class StepsBar(RichProgressBar):
     def total_train_batches(self) -> int:
         return self.batches
 
+    def configure_columns(self, trainer: L.Trainer) -> list[ProgressColumn]:
+        """Without the number of the epoch, of which there is one, and iterations a second."""
+        _, bar, batches, times, _ = super().configure_columns(trainer)
+        bar.bar_width = 20  # leaves room for the figures
+        return [bar, batches, times]
+
     def get_metrics(
         self, trainer: L.Trainer, pl_module: L.LightningModule
     ) -> dict[str, int | str | float | dict[str, float]]:
-        metrics = super().get_metrics(trainer, pl_module)
-        del metrics["v_num"]  # a number that only Lightning's own folders have
-        return metrics
+        logged = trainer.progress_bar_metrics
+        return {shown: form % logged[key] for key, shown, form in SHOWN if key in logged}
 
 
 class Throughput(Callback):

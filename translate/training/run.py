@@ -108,6 +108,8 @@ def train(config: Mapping[str, Any], run: Path) -> None:
         trainer.precision,
         "1 process" if trainer.world_size == 1 else f"{trainer.world_size} processes",
     )
+    for logger in trainer.loggers:
+        logger.log_hyperparams(_flat(config))
     trainer.fit(task, data, ckpt_path=last if resuming else None, weights_only=False)
     if stop.signal is not None and trainer.global_step < steps:
         raise Interrupted(stop.signal, run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -83,7 +84,9 @@ def _loggers(options: Settings, run: Path) -> list[Logger]:
         if options.mlflow:
             from lightning.pytorch.loggers import MLFlowLogger
 
-            loggers.append(MLFlowLogger(run_name=run.name, save_dir=str(run / "mlflow")))
+            database = f"sqlite:///{(run / 'mlflow.db').absolute()}"  # it no longer takes a folder
+            server = os.environ.get("MLFLOW_TRACKING_URI", database)
+            loggers.append(MLFlowLogger("translate", run_name=run.name, tracking_uri=server))
     except ModuleNotFoundError as error:
         raise UserError(
             f"{error}: install the extra that this logger needs, "

@@ -13,9 +13,9 @@ from translate.data.sources.base import SPLITS, Source, file_hash, parallel
 from translate.data.text import read_lines
 from translate.errors import UserError
 
-Name = (
-    str | tuple[str, str]
-)  # a prefix (`train` for train.de and train.en) or both file names, source first
+# a prefix (`train` for train.de and train.en) or both file names, source first
+Name = str | tuple[str, str]
+AUTO = "auto"  # in place of a name: the split's own name, where there are such files
 
 
 class Files(Source):
@@ -64,19 +64,28 @@ class Files(Source):
             return {}
         root, found = Path(self.dir or ".").expanduser(), {}
         for split in SPLITS:
-            name = getattr(self, split)
+            name = self._name(split)
             path = root / f"{name}.{self.alignments}"
             if split == "train" or (isinstance(name, str) and _present(path)):
                 found[split] = _existing(path, "data.alignments")
         return found
 
     def _paths(self) -> dict[str, tuple[Path, Path]]:
-        names: dict[str, Name | None] = {split: getattr(self, split) for split in SPLITS}
+        names = {split: self._name(split) for split in SPLITS}
         return {
             split: find_files(self.dir, name, (self.source, self.target), f"data.{split}")
             for split, name in names.items()
             if name is not None
         }
+
+    def _name(self, split: str) -> Name | None:
+        """The prefix or the files of a split; none where it is to be held out."""
+        name: Name | None = getattr(self, split)
+        if name != AUTO:
+            return name
+        root = Path(self.dir or ".").expanduser()
+        sides = [_present(root / f"{split}.{end}") for end in (self.source, self.target)]
+        return split if any(sides) else None
 
 
 def _aligned(pairs: list[Pair], path: Path) -> list[Pair]:
