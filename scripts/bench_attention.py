@@ -201,7 +201,7 @@ def cost(name: str, n: int, device: torch.device, repeats: int) -> Cost:
     if device.type == "cuda":
         return on_cuda(name, n, device, repeats)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload(["torch", "translate.models.transformer"])  # once for all cells
     with ProcessPoolExecutor(1, mp_context=context) as process:
         return process.submit(on_cpu, name, n, repeats).result()
 

@@ -44,10 +44,15 @@ has() { # MODULE… : whether all can be imported
     2> /dev/null
 }
 
+log_of() { # TITLE : where what a part wrote to standard output goes
+  local name=${1,,}
+  echo "$folder/${name//[^a-z0-9]/_}.log"
+}
+
 part() { # TITLE, SECONDS, "MODULES", COMMAND… : one section of the report
   local title=$1 seconds=$2 modules=$3 log status began=$SECONDS
   shift 3
-  log=$folder/$(tr -cs '[:alnum:]' '_' <<< "${title,,}").log
+  log=$(log_of "$title")
   printf '\n## %s\n\n' "$title" >> "$report"
   # shellcheck disable=SC2086  # a list of modules
   if ! has $modules; then
@@ -73,8 +78,7 @@ tests() { # TITLE, FILE… : tests, whose last lines go into the report
   shift
   part "$title" 150 "pytest pytest_timeout hypothesis jaxtyping pydantic beartype" \
     "$python" -m pytest -q -p no:cacheprovider -rfs "$@"
-  tail -n 8 "$folder/$(tr -cs '[:alnum:]' '_' <<< "${title,,}").log" 2> /dev/null |
-    sed 's/^/    /' >> "$report"
+  tail -n 8 "$(log_of "$title")" 2> /dev/null | sed 's/^/    /' >> "$report"
 }
 
 {
@@ -92,7 +96,7 @@ tests "Contract of every model" tests/models/test_contract.py
 
 part "Cost of attention" 150 "numpy jaxtyping pydantic matplotlib" \
   "$python" scripts/bench_attention.py --device cuda --plot "$folder/cost.png"
-cat "$folder/cost_of_attention.log" >> "$report" 2> /dev/null
+cat "$(log_of "Cost of attention")" >> "$report" 2> /dev/null
 
 run=$(mktemp -d)
 trap 'rm -rf "$run"' EXIT
