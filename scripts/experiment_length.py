@@ -33,22 +33,30 @@ from translate.models.transformer import Transformer
 from translate.plots.lengths import bleu_by_length
 from translate.training import provenance
 
-MODELS = ("rnn_none", "rnn_bahdanau", "rnn_luong", "transformer", "convolutional")
+RECIPES = {  # of the toy grammar
+    "rnn_none": "toy_rnn",
+    "rnn_bahdanau": "toy_rnn",
+    "rnn_luong": "toy_rnn",
+    "transformer": "toy",
+    "convolutional": "toy_convolutional",
+}
 POSITIONS = get_args(get_type_hints(Transformer.__init__)["positions"])
+RECIPE_POSITIONS = "rotary"  # of experiment=toy: this Transformer need not be trained twice
 TOY = (
-    "data=toy", "tokenizer=word", "data.min_words=5", "data.max_words=40", "data.test=2000",
-    "data.tokens_per_batch=1000", "schedule=linear", "schedule.warmup_steps=100",
-    "optimizer.learning_rate=3e-3", "trainer.max_steps=3000", "trainer.validate_every=1000",
+    "data.min_words=5", "data.max_words=40", "data.test=2000", "data.tokens_per_batch=1000",
+    "trainer.max_steps=1200", "trainer.validate_every=400", "trainer.validation_sentences=200",
+    "search=greedy",
 )  # fmt: skip
 EDGES = (10, 15, 20, 25, 30, 35, 40, 50, 60, 70, 80)
 LONGER = (41, 80)  # words of the sentences beyond training
 EPILOG = f"""\
-Without data= or experiment= the corpus is the toy grammar:
+Without data= or experiment= each model has its recipe for the toy grammar (experiment=toy,
+toy_rnn or toy_convolutional), with sentences of 5 to 40 words:
   {" ".join(TOY)}
 
 examples:
-  scripts/experiment_length.py                            # all models on toy, 5 to 40 words
-  scripts/experiment_length.py --positions sinusoidal,rotary,none seed=2
+  scripts/experiment_length.py                            # all models on toy
+  scripts/experiment_length.py --positions {",".join(POSITIONS)}
   scripts/experiment_length.py --models rnn_none,rnn_luong trainer.max_steps=200 --output /tmp/try
   scripts/experiment_length.py --output runs/length-multi30k \\
       data=multi30k_en_de data.dir=my/multi30k            # another corpus
@@ -70,24 +78,26 @@ class Sentences:
 
 def main(argv: Sequence[str] | None = None) -> None:
     given = parse(argv)
-    overrides = [*(() if chooses_corpus(given.overrides) else TOY), *given.overrides]
-    runs = {name: [f"model={name}"] for name in given.models}
-    schemes = {
-        f"transformer-{positions}": ["model=transformer", f"model.positions={positions}"]
-        for positions in given.positions
+    systems = {name: settings(name, given.overrides) for name in given.models}
+    schemes = {positions: folder_of(positions) for positions in given.positions}
+    systems |= {
+        folder: settings("transformer", given.overrides, positions)
+        for positions, folder in schemes.items()
     }
-    every = runs | schemes
-    for number, (name, choice) in enumerate(every.items(), start=1):
-        tell(f"[{number}/{len(every)}] training {name}")
-        train(given.output / name, [*choice, *overrides])
-    config = yaml.safe_load((given.output / next(iter(every)) / "config.yaml").read_text("utf-8"))
+    for number, (name, choice) in enumerate(systems.items(), start=1):
+        tell(f"[{number}/{len(systems)}] training {name}")
+        train(given.output / name, choice)
+    config = yaml.safe_load((given.output / next(iter(systems)) / "config.yaml").read_text("utf-8"))
     test = held_out(config)
-    if runs:
-        scores = {name: score(given.output / name, [test], given.edges) for name in runs}
+    if given.models:
+        scores = {name: score(given.output / name, [test], given.edges) for name in given.models}
         write(given.output / "length", scores, given.fewest)
     if schemes:
         tests = [test, longer(config, given.output / "longer")]
-        scores = {name: score(given.output / name, tests, given.edges) for name in schemes}
+        scores = {
+            positions: score(given.output / folder, tests, given.edges)
+            for positions, folder in schemes.items()
+        }
         trained_to = config["data"]["max_words"]
         write(given.output / "extrapolation", scores, given.fewest, trained_to)
 
@@ -102,9 +112,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "trainer.max_steps=, seed=, search=greedy, …",
     )  # fmt: skip
     parser.add_argument(
-        "--models", type=names("model", sorted(options("model"))), default=list(MODELS),
+        "--models", type=names("model", sorted(options("model"))), default=list(RECIPES),
         metavar="A,B,…", help=f"options of `translate models group=model`; '' for none; "
-        f"default: {','.join(MODELS)}",
+        f"default: {','.join(RECIPES)}",
     )  # fmt: skip
     parser.add_argument(
         "--positions", type=names("positions", POSITIONS), default=[], metavar="A,B,…",
@@ -132,6 +142,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("nothing to train: give --models or --positions")
     if given.positions and chooses_corpus(given.overrides):
         parser.error("--positions needs sentences of any length: the toy grammar, without data=")
+    unknown = [model for model in given.models if model not in RECIPES]
+    if unknown and not chooses_corpus(given.overrides):
+        parser.error(f"no recipe of the toy grammar for {', '.join(unknown)}: give data=")
     return given
 
 
@@ -159,6 +172,18 @@ def numbers(text: str) -> list[int]:
 
 def chooses_corpus(overrides: Sequence[str]) -> bool:
     return any(override.split("=")[0] in ("data", "experiment") for override in overrides)
+
+
+def settings(model: str, overrides: Sequence[str], positions: str | None = None) -> list[str]:
+    """What to train a model with; on the toy grammar unless the overrides choose a corpus."""
+    recipe = [] if chooses_corpus(overrides) else [f"experiment={RECIPES[model]}", *TOY]
+    other = [] if positions in (None, RECIPE_POSITIONS) else [f"model.positions={positions}"]
+    return [f"model={model}", *recipe, *other, *overrides]
+
+
+def folder_of(positions: str) -> str:
+    """The run of the Transformer with these positions."""
+    return "transformer" if positions == RECIPE_POSITIONS else f"transformer-{positions}"
 
 
 def tell(message: str) -> None:

@@ -9,7 +9,12 @@ import torch
 from torch import Tensor
 
 from translate.attention.caches import KeysValues
-from translate.attention.linear import FastWeightAttention, LinearAttention, feature_map
+from translate.attention.linear import (
+    FastWeightAttention,
+    LinearAttention,
+    feature_map,
+    sum_normalised,
+)
 from translate.attention.masks import over_keys, padding_mask
 
 Randn = Callable[..., Tensor]
@@ -46,13 +51,20 @@ def test_linear_attention_weighs_by_products_of_features(causal: bool, randn: Ra
 
 
 def test_unnormalised_it_is_the_fast_weight_controller_of_1992(randn: Randn) -> None:
-    """W_t = W_{t-1} + v_t φ(k_t)ᵀ, y_t = W_t φ(q_t): outer products program the fast weights."""
+    """W_t = W_{t-1} + v_t φ(k_t)ᵀ, y_t = W_t φ(q_t): outer products program the fast weights.
+
+    φ sums to one, as in Schlag et al. 2021, section 4.2.
+    """
+
+    def phi(x: Tensor) -> Tensor:
+        return feature_map(x) / sum(feature_map(x))
+
     query, keys, values = randn(1, 1, LENGTH, 3), randn(1, 1, LENGTH, 3), randn(1, 1, LENGTH, 3)
     whole = FastWeightAttention(causal=True)(query, KeysValues(keys, values))
     W = torch.zeros(3, 3, dtype=torch.float64)
     for t in range(LENGTH):
-        W = W + torch.outer(values[0, 0, t], feature_map(keys[0, 0, t]))
-        y = W @ feature_map(query[0, 0, t])
+        W = W + torch.outer(values[0, 0, t], phi(keys[0, 0, t]))
+        y = W @ phi(query[0, 0, t])
         torch.testing.assert_close(whole[0, 0, t], y, rtol=0, atol=1e-10)
 
 
@@ -86,4 +98,13 @@ def test_sums_are_float32_at_least(randn: Randn) -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         output = FastWeightAttention(causal=True)(ones, KeysValues(ones, ones))
     assert output.dtype == torch.bfloat16
-    torch.testing.assert_close(output[0, 0, -1].float(), torch.full((2,), 8000.0))
+    torch.testing.assert_close(output[0, 0, -1].float(), torch.full((2,), 500.0))
+
+
+def test_features_sum_to_one_even_where_they_vanish(randn: Randn) -> None:
+    torch.testing.assert_close(sum_normalised(randn(5, 3)).sum(-1), torch.ones(5).double())
+    vanished = torch.full((3,), -100.0, requires_grad=True)  # φ is 0 in float32
+    assert (sum_normalised(vanished) == 0).all()
+    assert sum_normalised(vanished).sum().backward() is None
+    assert vanished.grad is not None
+    assert vanished.grad.isfinite().all()

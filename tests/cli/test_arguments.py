@@ -97,6 +97,7 @@ def test_flags_come_with_their_values() -> None:
         (["-c"], "-c needs a value"),
         (["hello"], "'hello' is no key=value, and train takes no sentences"),
         (["run="], "run= has no value"),
+        (["run=a", "seed=2", "run=b"], "run= is given twice, 'a' and 'b'"),
         (["debug=yes"], "must be true or false"),
         (["--", "hello"], "takes no sentences"),
     ],

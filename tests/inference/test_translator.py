@@ -8,13 +8,20 @@ import numpy as np
 import pytest
 import torch
 
+from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.errors import UserError
-from translate.inference.translator import NOTHING, choose_device
+from translate.evaluation.alignment import word_attention
+from translate.inference.translator import NOTHING, Translator, choose_device
+from translate.search import build
+from translate.vocabulary import UNK
 
 LINES = [
     "el perro come.", "la casa azul", "", "donde está el tren rojo grande", "gato", " \u200b ",
     "el gato duerme la casa corre azul rojo grande.", "🚂", "perro perro", "la",
 ]  # fmt: skip
+
+
+NO_LONGER = {"max_length_ratio": 0.0, "max_length_offset": 8}
 
 
 def same(one, other) -> None:
@@ -139,8 +146,35 @@ def test_attention_for_a_given_translation(make_translator) -> None:
     assert found.weights.shape[:2] == (1, 1)
 
 
+def test_an_unknown_word_among_whole_words_is_a_word_of_its_own(make_model) -> None:
+    words = train_tokenizer(
+        ["el perro come .", "the dog eats ."], kind="word", vocab_size=30, hard_vocab_limit=False,
+        byte_fallback=False, character_coverage=1.0, normalization="nmt_nfkc", train_sentences=9,
+        seed=1,
+    )  # fmt: skip
+    model = make_model("rnn_general", Tokenizers(words, words))
+    translator = Translator(model, Tokenizers(words, words), build("greedy", **NO_LONGER))
+    found = translator.align("el Schrödinger come .", "the Planck eats .")
+    joined = word_attention(found.source_pieces, found.target_pieces, found.weights[0, 0])
+    assert joined.source == ("el", "Schrödinger", "come", ".", "</s>")
+    assert joined.target == ("the", "Planck", "eats", ".", "</s>")
+    produced = words.pieces([*words.encode("the"), UNK])  # as in the model's own translation
+    assert word_attention(produced, produced, np.eye(2)).target == ("the", "<unk>")
+
+
+def test_a_line_longer_than_the_model_reads_is_split(make_model, joint, caplog) -> None:
+    model = make_model("transformer", positions="learned", max_positions=6)
+    translator = Translator(model, joint, build("greedy", **NO_LONGER))
+    with caplog.at_level(logging.WARNING, logger="translate"):
+        (text,) = translator.translate(["el perro come la casa azul."])
+    assert "more than 5" in caplog.text  # and </s>
+    assert text
+    with pytest.raises(UserError, match=r"than the 6 learned positions .*split the sentence"):
+        translator.score(["el perro come la casa azul."], ["the dog."])
+
+
 def test_no_attention_and_nothing_to_align_are_told(make_translator) -> None:
-    with pytest.raises(UserError, match="no attention to show"):
+    with pytest.raises(UserError, match="no attention over the source"):
         make_translator("rnn_none").align("el perro")
     with pytest.raises(UserError, match="empty"):
         make_translator().align(" \u200b")

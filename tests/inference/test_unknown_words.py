@@ -184,7 +184,7 @@ def test_the_translator_replaces_in_every_line_and_segment(tokenizers, make_mode
     assert copying.translate(lines) == [line.replace("dog", "perro") for line in lines]
     assert copying.search.asked[0]
     ((found,),) = copying.stream(["the Ąą"])
-    assert found.tokens == ("<unk>", "<unk>")  # as produced; only the text is mended
+    assert found.tokens == ("▁<unk>", "▁<unk>")  # as produced; only the text is mended
     assert found.alignment is None
     ((found,),) = copying.stream(["the Ąą"], need_alignment=True)
     assert found.alignment.shape == (1, 1, 3, 3)
@@ -192,6 +192,6 @@ def test_the_translator_replaces_in_every_line_and_segment(tokenizers, make_mode
 
 def test_a_model_without_attention_is_refused(make_translator) -> None:
     without = make_translator("rnn_none", unknown_words=UnknownWords({}))
-    with pytest.raises(UserError, match=r"replace_unknown=true .* this model has none"):
+    with pytest.raises(UserError, match=r"replace_unknown=true .*this model has no attention"):
         without.translate(["el perro"])
     assert make_translator("rnn_general", unknown_words=UnknownWords({})).translate(["el perro"])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -16,7 +19,8 @@ from translate.attention.masks import padding_mask
 from translate.errors import UserError
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
-from translate.vocabulary import PAD
+from translate.search import BeamSearch, GreedySearch
+from translate.vocabulary import EOS, PAD
 
 RNN = {
     "family": "rnn", "cell": "lstm", "embedding_size": 12, "hidden_size": 16, "encoder_layers": 2,
@@ -86,6 +90,14 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 WORDS = 11
 EXACT = {"rtol": 0.0, "atol": 1e-12}
+DEVICE = os.environ.get("TEST_DEVICE", "cpu")  # scripts/gpu_check.sh runs these tests on CUDA
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _device() -> Iterator[None]:
+    """Where new tensors are, models too."""
+    with nullcontext() if DEVICE == "cpu" else torch.device(DEVICE):
+        yield
 
 
 def make(name: str) -> Seq2Seq:
@@ -101,7 +113,7 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
 
 def sentences(*lengths: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Random padded sentences and their mask."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(DEVICE).manual_seed(seed)
     tokens = torch.randint(4, WORDS, (len(lengths), max(lengths)), generator=generator)
     mask = padding_mask(torch.tensor(lengths), max(lengths))
     return tokens.masked_fill(~mask, PAD), mask
@@ -312,6 +324,28 @@ def test_contradicting_rnn_options_are_named(
 def test_unknown_family_suggests_the_nearest() -> None:
     with pytest.raises(UserError, match="did you mean transformer"):
         registry.build("transfomer", source_vocab_size=5, target_vocab_size=5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_a_search_goes_no_further_than_the_model_can_read(
+    name: str, beam_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = {"max_positions": 9} if "max_positions" in MODELS[name] else {}
+    model = registry.build(
+        **MODELS[name] | few, source_vocab_size=WORDS, target_vocab_size=WORDS
+    ).eval()  # fmt: skip
+    endless = torch.zeros(WORDS).index_fill(0, torch.tensor(EOS), -1e9)
+    monkeypatch.setattr(type(model), "project", lambda self, hidden: self.output(hidden) + endless)
+    search = BeamSearch(
+        beam_size=beam_size, length_penalty="none", alpha=0.0, coverage_penalty=0.0, n_best=1,
+        max_length_ratio=0.0, max_length_offset=14,
+    ) if beam_size > 1 else GreedySearch(max_length_ratio=0.0, max_length_offset=14)  # fmt: skip
+    ((found,),) = search(model, *sentences(5))
+    learned = name == "transformer-learned" or name.startswith("convolutional")
+    assert model.max_length == (9 if learned else None)
+    assert len(found.tokens) == (8 if learned else 14)  # <s> is read too
+    assert not found.finished
 
 
 def test_learned_positions_refuse_what_they_have_not_learned() -> None:

@@ -35,10 +35,16 @@ class Looking(Seq2Seq):
         raise NotImplementedError
 
 
-def test_numbers_count_from_one_and_defaults_are_the_last_but_one_and_the_mean() -> None:
+def test_numbers_count_from_one_and_the_default_head_is_the_mean() -> None:
     assert choose_head(Looking(), layer=3, head=2) == AttentionHead(3, 2)
-    assert choose_head(Looking(), layer=None, head=None) == AttentionHead(2, None)
-    assert choose_head(Looking(layers=1), layer=None, head=1) == AttentionHead(1, 1)
+    assert choose_head(Looking(), layer=3, head=None) == AttentionHead(3, None)
+
+
+@pytest.mark.parametrize(("layers", "chosen"), [(1, 1), (2, 2), (3, 2), (6, 5)])
+def test_the_default_layer_is_the_last_of_few_and_the_last_but_one_of_many(
+    layers: int, chosen: int
+) -> None:
+    assert choose_head(Looking(layers=layers), layer=None, head=1) == AttentionHead(chosen, 1)
 
 
 def test_the_weights_are_those_of_the_head_or_the_mean() -> None:
@@ -53,7 +59,7 @@ def test_a_number_too_high_and_no_attention_are_told() -> None:
         choose_head(Looking(), layer=4, head=None)
     with pytest.raises(UserError, match=r"^trainer\.x\.head = 3: this model has heads 1 to 2$"):
         choose_head(Looking(), layer=1, head=3, where="trainer.x.")
-    with pytest.raises(UserError, match=r"no attention over the source.*model=rnn_bahdanau"):
+    with pytest.raises(UserError, match=r"no attention over the source.*translate models"):
         choose_head(Looking(attends=False), layer=None, head=None)
 
 

@@ -105,10 +105,18 @@ def test_control_characters_are_spelled_and_long_tokens_cut() -> None:
     assert label("x" * 25) == "x" * 23 + "…"
 
 
-def test_odd_tokens_draw_without_a_warning(tmp_path: Path) -> None:
+def test_odd_tokens_draw_without_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     odd = ["a\nb", "\x00", "\ud800", "", "é", "أين", "איפה", "▁Wort"]
-    heatmap(odd, odd, weights(8, 8), tmp_path / "a.png")
-    heatmap(odd, odd, weights(8, 8), tmp_path / "a.svg")
+    with caplog.at_level(logging.WARNING):  # Python's own warnings are errors
+        heatmap(odd, odd, weights(8, 8), tmp_path / "a.png")
+        heatmap(odd, odd, weights(8, 8), tmp_path / "a.svg")
+    assert caplog.records == []
+    assert png_size(tmp_path / "a.png") > (300, 300)
+    shown = svg_texts(tmp_path / "a.svg")
+    for token in filter(None, odd):
+        assert shown.count(label(token)) == 2  # on both axes
 
 
 def test_characters_without_a_font_are_named_in_a_warning(
@@ -161,9 +169,16 @@ def test_a_grid_of_long_sentences_stays_within_memory(tmp_path: Path) -> None:
     assert max(png_size(tmp_path / "a.png")) < MOST_DOTS * 1.1
 
 
-def test_nothing_but_zeros_draws(tmp_path: Path) -> None:
-    heatmap(["a"], ["b"], np.zeros((1, 1)), tmp_path / "a.png")
-    png_size(tmp_path / "a.png")
+def test_nothing_but_zeros_is_white(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    heatmap(["a"], ["b"], np.zeros((1, 1)), path)
+    zero = matplotlib.image.imread(path)[..., :3]
+    heatmap(["a"], ["b"], np.ones((1, 1)), path)
+    one = matplotlib.image.imread(path)[..., :3]
+    cell = np.isclose(one, single_hue()(1.0)[:3], atol=0.01).all(-1)  # and the end of the scale
+    assert cell.sum() > 100
+    rows, columns = np.nonzero(cell)
+    assert (zero[rows.min() + 3, columns.min() + 3] == 1).all()
 
 
 def test_the_colour_scale_darkens_evenly_in_one_hue() -> None:

@@ -7,8 +7,10 @@ import json
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -130,9 +132,25 @@ def test_a_table_has_a_row_a_model_and_a_column_a_length(experiment: ModuleType)
     ]
 
 
-@pytest.mark.parametrize("model", ["rnn_none", "rnn_bahdanau", "transformer", "convolutional"])
-def test_the_toy_settings_suit_every_model(experiment: ModuleType, model: str) -> None:
+def check(settings: list[str]) -> Mapping[str, Any]:
     jobs: list[Job] = []
-    command = COMMANDS["train"]
-    launch(command, split(command, [*experiment.TOY, f"model={model}"]), jobs.append)
+    launch(COMMANDS["train"], split(COMMANDS["train"], settings), jobs.append)
     assert training_problems(jobs[0].config) == []
+    return jobs[0].config
+
+
+def test_the_toy_settings_suit_every_model(experiment: ModuleType) -> None:
+    for model in experiment.RECIPES:
+        config = check(experiment.settings(model, []))
+        assert config["data"]["max_words"] == 40
+        assert config["model"]["dropout"] < 0.1, "not of a toy recipe"
+
+
+def test_the_transformer_is_not_trained_twice_for_its_own_positions(experiment: ModuleType) -> None:
+    plain = experiment.settings("transformer", [])
+    assert check(plain)["model"]["positions"] == experiment.RECIPE_POSITIONS
+    assert experiment.settings("transformer", [], experiment.RECIPE_POSITIONS) == plain
+    assert experiment.folder_of(experiment.RECIPE_POSITIONS) == "transformer"
+    other = check(experiment.settings("transformer", [], "alibi"))
+    assert other["model"]["positions"] == "alibi"
+    assert experiment.folder_of("alibi") == "transformer-alibi"

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from translate.errors import UserError
 from translate.search.demand import Demand, length_limits
 from translate.search.scoring import (
     PENALTIES,
@@ -58,12 +59,16 @@ def test_a_row_at_its_end_can_only_end() -> None:
 
 
 def test_limits_count_pieces_without_the_end_of_sentence() -> None:
-    assert length_limits([4, 1], ratio=1.5, offset=2) == [6, 2]
+    assert length_limits([4, 1], ratio=1.5, offset=2, readable=None) == [6, 2]
+    assert length_limits([4, 1], ratio=1.5, offset=2, readable=5) == [4, 2]  # and <s>
 
 
 def test_what_is_demanded_raises_a_limit() -> None:
     demands = [Demand(), Demand(prefix=(4, 5), phrases=((6, 7), (6, 7), (8,)))]
-    assert length_limits([4, 1], ratio=1.5, offset=2, demands=demands) == [6, 5]
+    limits = length_limits([4, 1], ratio=1.5, offset=2, demands=demands, readable=None)
+    assert limits == [6, 5]
+    with pytest.raises(UserError, match="must hold 5 given pieces, and this model reads at most 4"):
+        length_limits([4, 1], ratio=1.5, offset=2, demands=demands, readable=5)
 
 
 def test_coverage_penalty_is_equation_14_over_the_words() -> None:

@@ -22,6 +22,8 @@ MODELS = {
     "transformer": ["model=transformer", "model.d_model=16", "model.d_ff=16"],
     "rnn": ["model=rnn_bahdanau", "model.hidden_size=16", "model.embedding_size=16",
             "model.attention_size=16"],
+    "convolutional": ["model=convolutional", "model.embedding_size=16", "model.hidden_size=16",
+                      "model.encoder_layers=1", "model.decoder_layers=1"],
 }  # fmt: skip
 
 

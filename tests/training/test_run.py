@@ -90,6 +90,58 @@ def test_interrupted_twice_equals_never_interrupted(
     assert different == []
 
 
+def test_sentences_that_the_model_cannot_read_are_told_before_training(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    learned = ("model.positions=learned", "model.max_positions=9")
+    message = r"of train has \d+ pieces.* 9 positions: model\.max_positions=\d+ or more"
+    with pytest.raises(UserError, match=message):
+        train(config(*learned), tmp_path / "run")
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+# what changes the model of `MODELS` that is named
+KINDS = {
+    "sliding_window": ("transformer", "model.self_attention=sliding_window", "model.window=4"),
+    "strided": ("transformer", "model.self_attention=strided", "model.stride=3"),
+    "fixed": ("transformer", "model.self_attention=fixed", "model.stride=3", "model.summary=1"),
+    "linear": ("transformer", "model.self_attention=linear"),
+    "fast_weights": ("transformer", "model.self_attention=fast_weights"),
+    "relative": ("transformer", "model.positions=relative"),
+    "alibi": ("transformer", "model.positions=alibi"),
+    "learned": ("transformer", "model.positions=learned", "model.max_positions=60"),
+    "none": ("transformer", "model.positions=none"),
+    "rms": ("transformer", "model.normalization=rms"),
+    "convolutional": ("convolutional",),
+    "local_m": ("rnn", "model.attention=local_m", "model.local_score=additive"),
+    "local_p": ("rnn", "model.attention=local_p", "model.local_score=additive"),
+    "projected": ("rnn", "model.attention=projected"),
+    "coverage": ("rnn", "model.coverage=linguistic"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_trains_is_bundled_and_translates(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, kind: str
+) -> None:
+    model, *changes = KINDS[kind]
+    run, steps = tmp_path / "run", 3
+    short = (f"trainer.max_steps={steps}", f"trainer.validate_every={steps}", "trainer.samples=0",
+             "trainer.validation_sentences=4", "trainer.averaging.kind=none",
+             "schedule.warmup_steps=1")  # fmt: skip
+    train(config(*changes, *short, model=model), run)
+    assert sorted(losses(run)) == list(range(steps))
+    trained = torch.load(run / "checkpoints" / "last.ckpt", weights_only=False)["state_dict"]
+    translator = translate.load(run, device="cpu")
+    for name, parameter in translator.model.state_dict().items():  # of what was trained
+        torch.testing.assert_close(parameter, trained[f"model.{name}"], rtol=0, atol=0)
+    options = {key.removeprefix("model."): value for key, value in
+               (change.split("=") for change in changes)}  # fmt: skip
+    stored = json.loads((run / "bundle" / "config.json").read_text())["options"]
+    assert {key: str(stored[key]) for key in options} == options
+    assert len(translator.translate(["der Hund schläft .", ""])) == 2
+
+
 def test_a_run_goes_on_only_under_its_own_configuration(
     config: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:

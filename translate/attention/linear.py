@@ -27,6 +27,15 @@ def feature_map(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return F.elu(x) + 1
 
 
+def sum_normalised(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """φ(x) / Σ_i φ(x)_i (Schlag et al. 2021, section 4.2): features that sum to one.
+
+    Without the division by the sum over keys, sums of φ itself are some hundred values large, and
+    a model learns nothing from them.
+    """
+    return F.normalize(feature_map(x), p=1, dim=-1)
+
+
 def with_ones(values: Float[Tensor, "B G S Kv"]) -> Float[Tensor, "B G S V"]:
     """[v ; 1]: Σ φ(k) [v ; 1]ᵀ holds both sums of eq. 5, the second as its last column."""
     return F.pad(values, (0, 1), value=1.0)
@@ -83,13 +92,18 @@ class FastWeights(Cache):
 
 
 class FastWeightAttention(Pattern):
-    """φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ: the sums alone, which grow with the sentence.
+    """φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ: the sums alone, which grow with the sentence; φ sums to one.
 
     There are no scores: no relation can be told in them, and there are no weights to drop.
     """
 
     def __init__(self, *, causal: bool, relation: None = None) -> None:
         super().__init__(causal=causal)
+
+    @staticmethod
+    def features(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
+        """What a query or key is to its φ."""
+        return sum_normalised(x)
 
     @staticmethod
     def stored(values: Float[Tensor, "B G S Kv"]) -> Float[Tensor, "B G S V"]:
@@ -123,7 +137,7 @@ class FastWeightAttention(Pattern):
         """φ(q), φ(k) and what is stored under φ(k), in float32 at least."""
         dtype = torch.promote_types(query.dtype, torch.float32)
         values = self.stored(memory.values.to(dtype))
-        return feature_map(query.to(dtype)), feature_map(memory.keys.to(dtype)), values
+        return self.features(query.to(dtype)), self.features(memory.keys.to(dtype)), values
 
     def empty_cache(self, rows: int, heads: int, d_k: int, like: Tensor) -> FastWeights:
         dtype = torch.promote_types(like.dtype, torch.float32)
@@ -147,5 +161,6 @@ class FastWeightAttention(Pattern):
 class LinearAttention(FastWeightAttention):
     """Katharopoulos et al. 2020, eq. 5: the same sums, divided by those of φ(k) alone."""
 
+    features = staticmethod(feature_map)
     stored = staticmethod(with_ones)
     result = staticmethod(divide_by_last)

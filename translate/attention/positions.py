@@ -24,18 +24,29 @@ def sinusoidal(start: int, length: int, like: Float[Tensor, "*B D"]) -> Float[Te
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)[:, :d_model].to(like.dtype)
 
 
-class SinusoidalPositions(nn.Module):
+class Positions(nn.Module, ABC):
+    """What is added to the words of a sentence for where they stand."""
+
+    max_length: int | None = None  # of a sentence; None: any
+
+    @abstractmethod
+    def forward(self, embedded: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
+        """The words from position `start` on."""
+
+
+class SinusoidalPositions(Positions):
     """Adds a fixed wave of each frequency; defined for any length."""
 
     def forward(self, embedded: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
         return embedded + sinusoidal(start, embedded.shape[-2], embedded)
 
 
-class LearnedPositions(nn.Module):
+class LearnedPositions(Positions):
     """Adds a learned vector per position (Gehring et al. 2017), up to `max_positions`."""
 
     def __init__(self, *, d_model: int, max_positions: int) -> None:
         super().__init__()
+        self.max_length = max_positions
         self.table = nn.Parameter(torch.randn(max_positions, d_model) * d_model**-0.5)
 
     def forward(self, embedded: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
@@ -48,7 +59,7 @@ class LearnedPositions(nn.Module):
         return embedded + self.table[start:end]
 
 
-class NoPositions(nn.Module):
+class NoPositions(Positions):
     """Adds nothing: the order is lost, or told inside the attention (rotary, relative, ALiBi)."""
 
     def forward(self, embedded: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:

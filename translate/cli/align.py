@@ -52,7 +52,7 @@ Keys:
   gold           their links, a line each: to score by
   output         a file for the links; default standard output
   layer          of the decoder, from 1; default: the one that trainer.guided_alignment taught, else
-                 the last but one, or the only one
+                 the last of one or two, the last but one of three and more
   head           from 1; default: the one that was taught, else the mean of all
   method         argmax: each target word with the source word it looks at most
                  threshold: all pairs with at least the weight `threshold`

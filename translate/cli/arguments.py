@@ -5,7 +5,7 @@ and paths must never reach it. The rules, in order:
 
 1. `--` ends the options: all that follow are sentences.
 2. `run=…`, `input=…`, `output=…` and the other keys that `commands.py` lists for the command, and
-   `debug=…`: verbatim.
+   `debug=…`: verbatim, each once unless it is `repeatable`.
 3. A leading dash: one of Hydra's own flags, or a sentence if there is a space (`- ¿Quién es?`).
 4. `name=…` or `name.name=…`, the name plain ASCII without spaces: an override for Hydra. Should
    there be no such key, that is an error: a slip in a key must not come back translated. As a
@@ -79,6 +79,10 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
         if equals and name in command.verbatim:
             if not value:
                 raise UsageError(f"{name}= has no value: write {name}=PATH")
+            if name in verbatim and name not in command.repeatable:
+                raise UsageError(
+                    f"{name}= is given twice, {verbatim[name]!r} and {value!r}: keep one of the two"
+                )
             verbatim[name] = value
             if name in command.repeatable:
                 repeated[name] = (*repeated.get(name, ()), value)

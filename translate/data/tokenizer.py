@@ -27,6 +27,7 @@ Count = TypeVar("Count")
 
 OFF = Sampling(alpha=0.0, dropout=0.0)
 WORD_START = "▁"  # SentencePiece's mark for a space before a piece
+UNKNOWN, END = "<unk>", "</s>"  # the names of these pieces
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 SPECIAL = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
 ERRORS_ONLY = 2  # SentencePiece's log level: its errors are raised, all else is chatter on stderr
@@ -153,8 +154,11 @@ class Tokenizer:
         return one_line(self._processor.decode(list(map(int, ids))))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The name of each id: `▁the`, `</s>`, `<0x0A>`."""
-        return [self._processor.id_to_piece(int(i)) for i in ids]
+        """The name of each id: `▁the`, `</s>`, `<0x0A>`, `<unk>`; `▁<unk>` among whole words."""
+        names = [self._processor.id_to_piece(int(i)) for i in ids]
+        if self.whole_words:
+            names = [WORD_START + name if name == UNKNOWN else name for name in names]
+        return names
 
     def spelled(self, text: str) -> list[str]:
         """The pieces of `encode`, but an unknown one as the text has it and not as `<unk>`."""

@@ -171,7 +171,7 @@ def _unspaced(character: str) -> bool:
 
 def join(pieces: Iterable[str]) -> str:
     """The text of one word's pieces; byte pieces (`<0xC3><0xA9>`) become what they spell."""
-    text = "".join(pieces).removeprefix(WORD_START)
+    text = "".join(pieces).removeprefix(WORD_START).replace(WORD_START, " ")
     return re.sub(r"(?:<0x[0-9A-F]{2}>)+", _spell, text)
 
 

@@ -118,7 +118,10 @@ class CTranslate2Search:
         lengths = source_mask.sum(1).tolist()
         rows = [row[: length - 1] for row, length in zip(source.tolist(), lengths, strict=True)]
         settings = self._settings
-        limits = length_limits(lengths, settings.max_length_ratio, settings.max_length_offset)
+        limits = length_limits(
+            lengths, settings.max_length_ratio, settings.max_length_offset,
+            readable=model.max_length,
+        )  # fmt: skip
         pending: dict[int, Any] = {}
         for batch in by_length(lengths, self._tokens_per_batch):
             found = self._translator.translate_batch(

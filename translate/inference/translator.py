@@ -17,13 +17,14 @@ from torch import Tensor
 
 from translate import search as searches
 from translate.attention.masks import padding_mask
-from translate.data.tokenizer import Tokenizers
+from translate.data.tokenizer import END, Tokenizers
 from translate.errors import UserError
 from translate.inference import bundle
 from translate.inference.minimum_bayes_risk import Utility, expected_utilities
 from translate.inference.segments import by_length, has_text, split
 from translate.inference.unknown_words import UnknownWords
 from translate.inference.wishes import NO_WISH, Wish, demands, paired
+from translate.models.head import NO_ATTENTION
 from translate.models.seq2seq import Seq2Seq
 from translate.schema import check, nearest
 from translate.search import Demand, Hypothesis, Search
@@ -83,6 +84,8 @@ class AttentionMap:
 
     Attributes:
         source, target: the sentence and the translation attended from.
+        source_pieces, target_pieces: as the text spells them, the unknown ones too; `<unk>` is one
+            that the model wrote.
         weights: by decoder layer, head, target piece and source piece; a row sums to 1 unless the
             attention is defined otherwise (Luong's local-p).
     """
@@ -114,7 +117,7 @@ class Translator:
         window: lines `stream` reads before it answers; 1 answers each line at once, more makes
             better batches.
         max_source_length: a line of more pieces is translated in segments, split after a sentence
-            or a word, and joined by spaces, with a warning.
+            or a word, and joined by spaces, with a warning; as is one longer than the model reads.
         unknown_words: what to write for each <unk>, by the attention; None leaves them.
         mbr: translations of a line are ranked by minimum Bayes risk under this utility; their score
             is then the utility expected of them. None: by the score of the search.
@@ -139,7 +142,8 @@ class Translator:
         self.search = search
         self.tokens_per_batch = tokens_per_batch
         self.window = window
-        self.max_source_length = max_source_length
+        readable = max_source_length if model.max_length is None else model.max_length - 1  # </s>
+        self.max_source_length = min(max_source_length, readable)
         self.unknown_words = unknown_words
         self.mbr = mbr
         self._banned = tuple(tuple(tokenizers.target.encode(text)) for text in search.rules.banned)
@@ -278,14 +282,16 @@ class Translator:
         if target is None:
             ((best, *_),) = self.search(self.model, *self.padded([[*source_ids, EOS]]))
             target_ids = list(best.tokens)
+            target_pieces = self.tokenizers.target.pieces(target_ids)
             target = self.tokenizers.target.decode(target_ids)
         else:
             target_ids = self.tokenizers.target.encode(target)
+            target_pieces = self.tokenizers.target.spelled(target)
         return AttentionMap(
             source,
             target,
-            tuple(self.tokenizers.source.pieces([*source_ids, EOS])),
-            tuple(self.tokenizers.target.pieces([*target_ids, EOS])),
+            (*self.tokenizers.source.spelled(source), END),
+            (*target_pieces, END),
             self._alignment([*source_ids, EOS], [BOS, *target_ids]),
         )
 
@@ -295,10 +301,7 @@ class Translator:
         tokens, mask = self.padded([target_in])
         alignment = self.model.decode(tokens, mask, memory, need_alignment=True).alignment
         if alignment is None:
-            raise UserError(
-                "this model has no attention to show: its decoder reads the whole source as one "
-                "vector; train one with model=rnn_bahdanau, rnn_luong or transformer"
-            )
+            raise UserError(NO_ATTENTION)
         return _numpy(alignment[0])
 
     def padded(self, sentences: list[list[int]]) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:

@@ -17,11 +17,11 @@ import numpy as np
 from jaxtyping import Float
 
 from translate.data.text import read_lines
-from translate.data.tokenizer import WORD_START, Tokenizer
+from translate.data.tokenizer import UNKNOWN, WORD_START, Tokenizer
 from translate.errors import UserError
+from translate.models.head import NO_ATTENTION
 from translate.vocabulary import UNK
 
-UNKNOWN = "<unk>"
 EDGES = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)  # a word between its punctuation
 
 
@@ -82,14 +82,11 @@ class UnknownWords:
         """
         if alignment is None:
             raise UserError(
-                "replace_unknown=true follows the decoder's attention from <unk> to the source, "
-                "and this model has none: leave it out, or train one with model=rnn_bahdanau, "
-                "rnn_luong or transformer"
+                "replace_unknown=true follows the decoder's attention from <unk> to the source: "
+                f"leave it out ({NO_ATTENTION})"
             )
         weights, source_words = alignment.mean((0, 1)), word_spans(source)
         target = tokenizer.pieces(tokens)
-        if tokenizer.whole_words:
-            target = [WORD_START + piece if piece == UNKNOWN else piece for piece in target]
         parts: list[tuple[int, str]] = []  # each with its first piece
         end = 0
         for start, stop in word_spans(target):

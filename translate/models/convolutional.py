@@ -173,6 +173,7 @@ class Convolutional(Seq2Seq):
         self.source_positions, self.target_positions = (
             LearnedPositions(d_model=embedding_size, max_positions=max_positions) for _ in range(2)
         )
+        self.max_length = max_positions
         self.encoder_in, self.decoder_in = (
             initialised(nn.Linear(embedding_size, hidden_size), gain=1 - dropout) for _ in range(2)
         )

@@ -12,6 +12,11 @@ from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
 from translate.vocabulary import BOS, EOS
 
+NO_ATTENTION = (
+    "this model has no attention over the source: its decoder reads the whole sentence as one "
+    "vector; train one that attends (translate models says which does not)"
+)
+
 
 @dataclass(frozen=True)
 class AttentionHead:
@@ -32,8 +37,8 @@ def choose_head(
     """A head by its numbers from 1, checked against what the model has.
 
     Args:
-        layer: None is the last but one (of a Transformer the best: Garg et al. 2019),
-            or the only one.
+        layer: None is the last of one or two layers, the last but one of three and more
+            (`default_layer`).
         head: None is the mean of all.
         where: the place of the two keys in the configuration, such as `trainer.`.
 
@@ -44,7 +49,16 @@ def choose_head(
     for name, number, count in (("layer", layer, layers), ("head", head, heads)):
         if number is not None and number > count:
             raise UserError(f"{where}{name} = {number}: this model has {name}s 1 to {count}")
-    return AttentionHead(max(1, layers - 1) if layer is None else layer, head)
+    return AttentionHead(default_layer(layers) if layer is None else layer, head)
+
+
+def default_layer(layers: int) -> int:
+    """The layer that aligns best as a rule: the last but one (Garg et al. 2019, of six).
+
+    Of one or two it is the last (docs/benchmarks/quality.md): the first of two reads words that
+    have met no others.
+    """
+    return layers - 1 if layers > 2 else layers
 
 
 @torch.no_grad()
@@ -58,8 +72,5 @@ def _shape(model: Seq2Seq) -> tuple[int, int]:
     alignment = model.decode(target, mask, memory, need_alignment=True).alignment
     model.train(training)
     if alignment is None:
-        raise UserError(
-            "this model has no attention over the source: its decoder reads the whole sentence as "
-            "one vector; choose model=rnn_bahdanau, rnn_luong or transformer"
-        )
+        raise UserError(NO_ATTENTION)
     return alignment.shape[1], alignment.shape[2]

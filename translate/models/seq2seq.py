@@ -67,6 +67,7 @@ class Seq2Seq(nn.Module, ABC):
     """
 
     output: nn.Linear  # hidden → vocabulary: weight (V, D)
+    max_length: int | None = None  # tokens it can read of a side, <s> or </s> too; None: any number
 
     def __init__(self, *, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()

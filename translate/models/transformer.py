@@ -21,6 +21,7 @@ from translate.attention.positions import (
     LearnedPositions,
     LinearBiases,
     NoPositions,
+    Positions,
     Relation,
     RelativeKeys,
     SinusoidalPositions,
@@ -102,12 +103,13 @@ class Transformer(Seq2Seq):
         self.target_embedding = nn.Embedding(target_vocab_size, d_model)
         self.output = nn.Linear(d_model, target_vocab_size, bias=False)
 
-        added: dict[str, Callable[[], nn.Module]] = {
+        added: dict[str, Callable[[], Positions]] = {
             "sinusoidal": SinusoidalPositions,
             "learned": partial(LearnedPositions, d_model=d_model, max_positions=max_positions),
         }
         new_positions = added.get(positions, NoPositions)
         self.source_positions, self.target_positions = new_positions(), new_positions()
+        self.max_length = self.target_positions.max_length
         relations: dict[str, Callable[[], Relation]] = {
             "relative": partial(RelativeKeys, d_k=d_model // num_heads, max_distance=max_distance),
             "alibi": partial(LinearBiases, num_heads=num_heads),

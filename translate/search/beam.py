@@ -85,8 +85,8 @@ class Asked(NamedTuple):
 class BeamSearch:
     """Up to `n_best` hypotheses a sentence, all different, best first.
 
-    A translation has at most max_length_ratio · source length + max_length_offset tokens. Finished
-    ones are ranked by (Wu et al. 2016, eq. 14)
+    A translation has at most max_length_ratio · source length + max_length_offset tokens, and no
+    more than the model can read. Finished ones are ranked by (Wu et al. 2016, eq. 14)
 
         score = log P / lp(Y) + cp(X; Y),   cp(X; Y) = β Σ_i log(min(Σ_j p_ij, 1))
 
@@ -135,7 +135,10 @@ class BeamSearch:
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
         lengths = source_mask.sum(1).tolist()
-        limits = length_limits(lengths, self.max_length_ratio, self.max_length_offset, demands)
+        limits = length_limits(
+            lengths, self.max_length_ratio, self.max_length_offset, demands,
+            readable=model.max_length,
+        )  # fmt: skip
         # without a penalty none are counted, and coverage is a tensor of no columns
         words = _words(source_mask) if self._beta else source_mask[:, :0]
         beam = self._begin(torch.tensor(limits, device=source.device), words)

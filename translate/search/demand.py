@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,16 +35,35 @@ Demands = Sequence[Demand] | None  # one a sentence of the batch; None: nothing 
 
 
 def length_limits(
-    source_lengths: Sequence[int], ratio: float, offset: int, demands: Demands = None
+    source_lengths: Sequence[int],
+    ratio: float,
+    offset: int,
+    demands: Demands = None,
+    *,
+    readable: int | None,
 ) -> list[int]:
     """The most tokens of each translation: ratio · source length + offset, </s> never counted.
 
-    More where the demanded tokens alone would exceed it. `source_lengths` are those of the model's
-    input, which ends with </s>.
+    More where the demanded tokens alone would exceed it.
+
+    Args:
+        source_lengths: those of the model's input, which ends with </s>.
+        readable: the most tokens that the model can read (`max_length`), <s> among them.
+
+    Raises:
+        UserError: more is demanded than the model can read.
     """
-    needed = [sum(map(len, (d.prefix, *set(d.phrases)))) for d in demands or ()]
-    limits = [int(ratio * (length - 1) + offset) for length in source_lengths]
-    return [*map(max, limits, needed)] if needed else limits
+    most = math.inf if readable is None else readable - 1
+    limits = [min(ratio * (length - 1) + offset, most) for length in source_lengths]
+    needed = [
+        sum(map(len, (d.prefix, *set(d.phrases)))) for d in demands or [Demand()] * len(limits)
+    ]
+    if max(needed, default=0) > most:
+        raise UserError(
+            f"a translation must hold {max(needed)} given pieces, and this model reads at most "
+            f"{most}: shorten the prefix and the phrases"
+        )
+    return [int(max(limit, count)) for limit, count in zip(limits, needed, strict=True)]
 
 
 def refuse_phrases(demands: Demands, kind: str) -> None:

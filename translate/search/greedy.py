@@ -18,7 +18,8 @@ from translate.search.walk import Moment, walk
 class GreedySearch:
     """One hypothesis a sentence; equal to beam search with a beam of one.
 
-    A translation has at most max_length_ratio · source length + max_length_offset tokens.
+    A translation has at most max_length_ratio · source length + max_length_offset tokens, and no
+    more than the model can read.
     """
 
     def __init__(
@@ -43,11 +44,13 @@ class GreedySearch:
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
         refuse_phrases(demands, "greedy")
-        lengths = source_mask.sum(1).tolist()
+        limits = length_limits(
+            source_mask.sum(1).tolist(), self.max_length_ratio, self.max_length_offset, demands,
+            readable=model.max_length,
+        )  # fmt: skip
         return walk(
-            model, source, source_mask, _likeliest, copies=1, rules=self.rules, demands=demands,
-            limits=length_limits(lengths, self.max_length_ratio, self.max_length_offset, demands),
-            need_alignment=need_alignment,
+            model, source, source_mask, _likeliest, copies=1, limits=limits, rules=self.rules,
+            demands=demands, need_alignment=need_alignment,
         )  # fmt: skip
 
 

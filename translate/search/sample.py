@@ -63,7 +63,10 @@ class SampleSearch:
         refuse_phrases(demands, "sample")
         sentences = [ids[real].tolist() for ids, real in zip(source, source_mask, strict=True)]
         lengths = [len(ids) for ids in sentences]
-        limits = length_limits(lengths, self.max_length_ratio, self.max_length_offset, demands)
+        limits = length_limits(
+            lengths, self.max_length_ratio, self.max_length_offset, demands,
+            readable=model.max_length,
+        )  # fmt: skip
         chances = self._chances(sentences, limits).to(source.device)
 
         def draw(now: Moment) -> Int[Tensor, "N"]:

@@ -14,6 +14,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.trainer.states import TrainerFn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from translate.data.corpus import Corpus
 from translate.errors import UserError
@@ -137,7 +138,7 @@ class DevTranslations(Callback):
 def _lower_on_plateau(trainer: L.Trainer, score: float) -> None:
     """Before the validation is saved. Lightning does so after an epoch, of which there is one."""
     for config in trainer.lr_scheduler_configs:
-        if config.reduce_on_plateau:
+        if isinstance(config.scheduler, ReduceLROnPlateau):
             config.scheduler.step(score)
 
 

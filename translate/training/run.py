@@ -17,7 +17,7 @@ import yaml
 from lightning.pytorch.callbacks import Callback
 
 from translate.data.corpus import Corpus, prepare
-from translate.data.module import TranslationData
+from translate.data.module import TranslationData, lengths
 from translate.durable import remove_temporaries, replacing
 from translate.errors import UserError
 from translate.models import registry
@@ -96,6 +96,7 @@ def _train(config: Mapping[str, Any], run: Path) -> None:
     data = _data(config, corpus, guided=options.guided_alignment.weight > 0)
     steps = _total_steps(options, data)
     model = _model(config, corpus)
+    _refuse_longer_than_readable(model, corpus)
     if _is_main_process():
         check_room(run, model, averaged=options.averaging.kind != "none")
         provenance.write(run, corpus=_identity(corpus))
@@ -262,6 +263,19 @@ def _model(config: Mapping[str, Any], corpus: Corpus) -> Seq2Seq:
         source_vocab_size=len(corpus.tokenizers.source),
         target_vocab_size=len(corpus.tokenizers.target),
     )
+
+
+def _refuse_longer_than_readable(model: Seq2Seq, corpus: Corpus) -> None:
+    """A sentence that the model cannot read would stop the run at some step."""
+    if model.max_length is None:
+        return
+    for split, table in (("train", corpus.train), ("dev", corpus.dev)):
+        longest = max(int(side.max()) for side in lengths(table))
+        if longest > model.max_length:
+            raise UserError(
+                f"the longest sentence of {split} has {longest} pieces, </s> included, and this "
+                f"model {model.max_length} positions: model.max_positions={longest} or more"
+            )
 
 
 def _dev_translations(config: Mapping[str, Any], corpus: Corpus, run: Path) -> DevTranslations:

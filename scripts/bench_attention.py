@@ -1,0 +1,338 @@
+#!/usr/bin/env python
+"""What each way to read a sequence costs as it grows: time and peak memory against length N.
+
+    scripts/bench_attention.py --plot cost.png
+    scripts/bench_attention.py --device cuda --plot cost.png
+    scripts/bench_attention.py --only readable,fused --lengths 1024,2048 --repeats 9
+
+Forward and backward for one sequence of N vectors of 256 numbers, 4 heads of 64, projections left
+out; float32 on a CPU, bfloat16 on CUDA, where the fused attention must have been PyTorch's flash
+kernel or the script ends with an error.
+
+Every figure is the median of several runs. On the CPU it is CPU time of one thread, in which other
+jobs do not count, and the peak is by how much the resident memory of a new process rises at its
+first run: every cell has a process of its own. On CUDA it is wall time between synchronisations,
+and the peak is that of PyTorch's allocator beyond the inputs. The slope is that of log(cost) on
+log(N) over the longer half of the lengths: 1 is linear, 2 quadratic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import platform
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from translate.attention.alignment import AdditiveAttention, AlignmentScore, ProjectedAttention
+from translate.attention.caches import KeysValues
+from translate.attention.kernels import kernel_of, kernels_that_ran
+from translate.attention.linear import LinearAttention
+from translate.attention.patterns import Pattern
+from translate.attention.scaled_dot_product import fused_attention, readable_attention
+from translate.attention.sliding_window import SlidingWindowAttention
+from translate.errors import UserError
+from translate.models.convolutional import EncoderLayer
+from translate.models.recurrence import Recurrence
+from translate.plots.figure import INK, defaults, file_type, save
+from translate.plots.lengths import COLOURS, GREY, MARKS
+
+D_MODEL, HEADS, D_K = 256, 4, 64
+WINDOW = 32  # keys of the sliding window
+WIDTH = 3  # words of a convolution
+LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+COMPARED = 2048  # where fused and readable attention are compared
+LONGEST_ADDITIVE = 2048  # its N² x 64 numbers of pairs would be 16 GiB at 8,192
+MEBIBYTE = 2**20
+
+Inputs = list[Tensor]
+Layer = Callable[..., Tensor]
+Build = Callable[[int, torch.device, torch.dtype], tuple[Layer, Inputs]]
+
+
+class Cost(NamedTuple):
+    """Of one forward and backward pass."""
+
+    milliseconds: float
+    mebibytes: float
+
+
+def words(n: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    return torch.randn(1, n, D_MODEL, device=device, dtype=dtype, requires_grad=True)
+
+
+def heads(n: int, device: torch.device, dtype: torch.dtype) -> Inputs:
+    """Queries, keys and values."""
+    shape = (1, HEADS, n, D_K)
+    return [torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3)]
+
+
+def rnn(n: int, device: torch.device, dtype: torch.dtype) -> tuple[Layer, Inputs]:
+    """N steps, each after the other: O(N) sequential."""
+    lstm = Recurrence(
+        cell="lstm", input_size=D_MODEL, hidden_size=D_MODEL, num_layers=1, dropout=0.0
+    ).to(device, dtype)
+    return lambda x: lstm(x, lstm.zeros(x))[0], [words(n, device, dtype)]
+
+
+def convolution(n: int, device: torch.device, dtype: torch.dtype) -> tuple[Layer, Inputs]:
+    layer = EncoderLayer(size=D_MODEL, width=WIDTH, dropout=0.0).to(device, dtype)
+    mask = torch.ones(1, n, dtype=torch.bool, device=device)
+    return lambda x: layer(x, mask), [words(n, device, dtype)]
+
+
+def readable(n: int, device: torch.device, dtype: torch.dtype) -> tuple[Layer, Inputs]:
+    return lambda *qkv: readable_attention(*qkv)[0], heads(n, device, dtype)
+
+
+def fused(n: int, device: torch.device, dtype: torch.dtype) -> tuple[Layer, Inputs]:
+    return fused_attention, heads(n, device, dtype)
+
+
+def pattern(kind: Pattern) -> Build:
+    """A kind of self-attention between the projections."""
+
+    def build(n: int, device: torch.device, dtype: torch.dtype) -> tuple[Layer, Inputs]:
+        return lambda q, k, v: kind(q, KeysValues(k, v)), heads(n, device, dtype)
+
+    return build
+
+
+def score(kind: type[AlignmentScore]) -> Build:
+    """A score of N decoder states against N encoder states; one matrix, no softmax, no context."""
+
+    def build(n: int, device: torch.device, dtype: torch.dtype) -> tuple[Layer, Inputs]:
+        sizes = {"query_size": D_MODEL, "memory_size": D_MODEL, "attention_size": D_K}
+        layer = kind(**sizes).to(device, dtype)
+        return lambda s, h: layer(s, layer.keys(h)), [words(n, device, dtype) for _ in range(2)]
+
+    return build
+
+
+MECHANISMS: dict[str, Build] = {
+    "rnn": rnn,
+    "convolution": convolution,
+    "readable": readable,
+    "fused": fused,
+    "sliding_window": pattern(SlidingWindowAttention(causal=False, window=WINDOW)),
+    "linear": pattern(LinearAttention(causal=False)),
+    "linear_causal": pattern(LinearAttention(causal=True)),
+    "additive_score": score(AdditiveAttention),
+    "projected_score": score(ProjectedAttention),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    given = parse(argv)
+    device = torch.device(given.device)
+    costs: dict[str, dict[int, Cost]] = {}
+    for name in given.only:
+        costs[name] = {}
+        for n in given.lengths:
+            if name != "additive_score" or n <= LONGEST_ADDITIVE:
+                print(f"{name}, N = {n}", file=sys.stderr)
+                costs[name][n] = cost(name, n, device, given.repeats)
+    print(f"{description(device)}; median of {given.repeats}\n")
+    for title, field in (("milliseconds", "milliseconds"), ("peak MiB", "mebibytes")):
+        print(table(title, costs, given.lengths, field))
+    print(comparison(costs))
+    if given.plot:
+        draw(costs, given.plot)
+        print(f"{given.plot} is written", file=sys.stderr)
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="cpu", help="cpu or cuda; default: cpu")
+    parser.add_argument(
+        "--lengths", type=lengths, default=list(LENGTHS), metavar="N,N,…",
+        help=f"default: {','.join(map(str, LENGTHS))}; readable attention needs 4 GiB at 8192",
+    )  # fmt: skip
+    parser.add_argument(
+        "--only", type=mechanisms, default=list(MECHANISMS), metavar="A,B,…",
+        help=f"default: all of {', '.join(MECHANISMS)}",
+    )  # fmt: skip
+    parser.add_argument("--repeats", type=int, default=5, help="runs a median; default: 5")
+    parser.add_argument("--plot", type=Path, metavar="PATH", help="a .png, .svg or .pdf file")
+    given = parser.parse_args(argv)
+    if given.repeats < 1:
+        parser.error(f"--repeats {given.repeats}: at least 1")
+    if given.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: PyTorch finds no CUDA device here")
+    if given.plot:
+        file_type(given.plot)  # a wrong one is told before the work
+    return given
+
+
+def lengths(text: str) -> list[int]:
+    """Rising whole numbers separated by commas, two at least: one has no slope."""
+    found = sorted({int(number) for number in text.split(",")})
+    if len(found) < 2 or found[0] < 1:
+        raise argparse.ArgumentTypeError(f"{text}: two lengths or more, of 1 or more")
+    return found
+
+
+def mechanisms(text: str) -> list[str]:
+    found = text.split(",")
+    if unknown := [name for name in found if name not in MECHANISMS]:
+        raise argparse.ArgumentTypeError(
+            f"no {', '.join(unknown)}: choose from {', '.join(MECHANISMS)}"
+        )
+    return found
+
+
+def cost(name: str, n: int, device: torch.device, repeats: int) -> Cost:
+    """Of a mechanism at one length; on the CPU in a process that does nothing else."""
+    if device.type == "cuda":
+        return on_cuda(name, n, device, repeats)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "translate.models.transformer"])  # once for all cells
+    with ProcessPoolExecutor(1, mp_context=context) as process:
+        return process.submit(on_cpu, name, n, repeats).result()
+
+
+def on_cpu(name: str, n: int, repeats: int) -> Cost:
+    torch.set_num_threads(1)
+    device, dtype = torch.device("cpu"), torch.float32
+    forward_and_backward(*MECHANISMS[name](16, device, dtype))  # libraries are loaded
+    layer, inputs = MECHANISMS[name](n, device, dtype)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    forward_and_backward(layer, inputs)
+    rise = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes, or kilobytes as on Linux
+    times = []
+    for _ in range(repeats):
+        started = time.process_time()
+        forward_and_backward(layer, inputs)
+        times.append(time.process_time() - started)
+    return Cost(1000 * statistics.median(times), rise * unit / MEBIBYTE)
+
+
+def on_cuda(name: str, n: int, device: torch.device, repeats: int) -> Cost:
+    layer, inputs = MECHANISMS[name](n, device, torch.bfloat16)
+    if name == "fused":
+        assert_flash(inputs)
+    for _ in range(3):  # kernels are loaded and chosen
+        forward_and_backward(layer, inputs)
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        forward_and_backward(layer, inputs)
+        torch.cuda.synchronize(device)
+        times.append(time.perf_counter() - started)
+    rise = torch.cuda.max_memory_allocated(device) - before
+    return Cost(1000 * statistics.median(times), rise / MEBIBYTE)
+
+
+def forward_and_backward(layer: Layer, inputs: Inputs) -> None:
+    output = layer(*inputs)
+    torch.autograd.grad(output, inputs, torch.ones_like(output))
+
+
+def assert_flash(inputs: Inputs) -> None:
+    """That the fused attention runs as PyTorch's flash kernel: announced, and seen to run."""
+    announced = kernel_of(*inputs)
+    ran = kernels_that_ran(lambda: fused_attention(*inputs))
+    if ran != {"flash"}:
+        raise UserError(
+            f"fused attention of {tuple(inputs[0].shape)} ran as {', '.join(sorted(ran))}, not "
+            f"as flash: {announced.why_not_flash}"
+        )
+
+
+def description(device: torch.device) -> str:
+    """Where the figures were taken."""
+    where = "one CPU thread, float32"
+    if device.type == "cuda":
+        where = f"{torch.cuda.get_device_name(device)}, bfloat16, fused = flash (asserted)"
+    return f"{where}; torch {torch.__version__}, Python {platform.python_version()}"
+
+
+def table(
+    title: str, costs: Mapping[str, Mapping[int, Cost]], lengths: Sequence[int], field: str
+) -> str:
+    """Markdown: a row a mechanism, a column a length, the slope at the end."""
+    rows = [[title, *(f"N = {n:,}" for n in lengths), "slope"], ["---", *["---:"] * len(lengths)]]
+    rows[1].append("---:")
+    for name, by_length in costs.items():
+        values = {n: getattr(cost, field) for n, cost in by_length.items()}
+        cells = [f"{values[n]:,.1f}" if n in values else "–" for n in lengths]
+        rows.append([name, *cells, f"{slope(values):.2f}"])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def slope(values: Mapping[int, float]) -> float:
+    """Of log(value) on log(N), by least squares over the longer half of the lengths."""
+    longer = sorted(values)[-max(2, len(values) // 2) :]
+    measured = [values[n] for n in longer]
+    # no slope of one point, nor of what is less than the memory of a process can show
+    if len(measured) < 2 or min(measured) <= 0:
+        return float("nan")
+    return float(np.polyfit(np.log(longer), np.log(measured), 1)[0])
+
+
+def comparison(costs: Mapping[str, Mapping[int, Cost]]) -> str:
+    """What the fused kernel takes of the readable form's time and memory."""
+    readable, fused = (costs.get(name, {}).get(COMPARED) for name in ("readable", "fused"))
+    if readable is None or fused is None:
+        return f"fused / readable is compared at N = {COMPARED:,}: not measured"
+    time, memory = (f / r if r else float("nan") for f, r in zip(fused, readable, strict=True))
+    return f"fused / readable at N = {COMPARED:,}: time {time:.3f}, peak memory {memory:.4f}"
+
+
+@defaults()
+def draw(costs: Mapping[str, Mapping[int, Cost]], path: Path) -> None:
+    """Time and memory against length, both axes logarithmic: a slope is an exponent."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11.0, 3.8))
+    panels = figure.subplots(1, 2, sharex=True)
+    for axes, field, title in zip(panels, Cost._fields, ("milliseconds", "peak MiB"), strict=True):
+        for i, (name, by_length) in enumerate(costs.items()):
+            values = {n: getattr(cost, field) for n, cost in by_length.items()}
+            shown = {n: value for n, value in values.items() if value > 0}
+            axes.plot(
+                list(shown), list(shown.values()),
+                color=COLOURS[i % len(COLOURS)], marker=MARKS[i % len(MARKS)],
+                linestyle="-" if i < len(COLOURS) else "--", markersize=4, linewidth=1.4,
+                label=f"{name.replace('_', ' ')} ({slope(values):.2f})",
+            )  # fmt: skip
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_yscale("log")
+        axes.set_xlabel("length N", fontsize=9, color=INK)
+        axes.set_ylabel(title, fontsize=9, color=INK)
+        axes.tick_params(labelsize=8, color=GREY, labelcolor=INK)
+        axes.grid(color="#e6e9ee", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(
+            fontsize=7.5, frameon=False, loc="upper left", bbox_to_anchor=(1, 1),
+            title="(slope)", title_fontsize=7.5,
+        )  # fmt: skip
+    figure.subplots_adjust(wspace=0.75)
+    save(figure, path)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"bench_attention: error: {error}")

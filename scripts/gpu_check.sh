@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# What only a CUDA device can show, in under ten minutes and without a network.
+set -uo pipefail
+
+usage="Usage: scripts/gpu_check.sh [FOLDER]
+
+Runs on a machine with an NVIDIA GPU:
+  - the tests of attention kernels and of sentences laid end to end,
+  - the contract of every model, on CUDA,
+  - scripts/bench_attention.py, in which the flash kernel is asserted,
+  - a short bf16 training of the demo's Transformer on the toy grammar, with its tokens a second.
+
+Writes gpu.md, cost.png and the logs to FOLDER, default \$OUT. Parts whose packages are missing are
+skipped, and the report says so. PYTHON=… names an interpreter with torch 2.10 or newer; default
+.venv/bin/python, else python3. Status: 0 all that ran passed, 1 something failed, 2 no CUDA here."
+
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  echo "$usage"
+  exit 0
+fi
+
+refuse() {
+  echo "gpu_check: error: $1" >&2
+  exit 2
+}
+
+folder=${1:-${OUT:-}}
+[[ -n $folder ]] || refuse "no folder for the report: scripts/gpu_check.sh FOLDER"
+mkdir -p "$folder" || refuse "$folder cannot be made"
+folder=$(cd "$folder" && pwd)
+cd "$(dirname "$0")/.." || exit
+python=${PYTHON:-.venv/bin/python}
+[[ -n ${PYTHON:-} || -x $python ]] || python=python3
+"$python" -c "import torch" 2> /dev/null || refuse "$python has no torch: name another with PYTHON="
+"$python" -c "import sys, torch; sys.exit(not torch.cuda.is_available())" ||
+  refuse "PyTorch finds no CUDA device here: run this on a machine with an NVIDIA GPU"
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} TEST_DEVICE=cuda
+
+report=$folder/gpu.md
+failed=0
+
+has() { # MODULE… : whether all can be imported
+  "$python" -c "import importlib, sys; [importlib.import_module(m) for m in sys.argv[1:]]" "$@" \
+    2> /dev/null
+}
+
+log_of() { # TITLE : where what a part wrote to standard output goes
+  local name=${1,,}
+  echo "$folder/${name//[^a-z0-9]/_}.log"
+}
+
+part() { # TITLE, SECONDS, "MODULES", COMMAND… : one section of the report
+  local title=$1 seconds=$2 modules=$3 log status began=$SECONDS
+  shift 3
+  log=$(log_of "$title")
+  printf '\n## %s\n\n' "$title" >> "$report"
+  # shellcheck disable=SC2086  # a list of modules
+  if ! has $modules; then
+    echo "skipped: $title, which needs $modules" | tee -a "$report"
+    return
+  fi
+  echo "$title …"
+  timeout "$seconds" "$@" > "$log" 2> "$log.err"
+  status=$?
+  if ((status == 0)); then
+    printf 'passed in %d s\n\n' $((SECONDS - began)) | tee -a "$report"
+  else
+    failed=1
+    printf 'FAILED with status %d after %d s (124: out of time)\n\n' \
+      "$status" $((SECONDS - began)) | tee -a "$report"
+    tail -n 15 "$log.err" | sed 's/^/    /' >> "$report"
+  fi
+  printf '    %s\n\n' "${*/#$python/python}" >> "$report"
+}
+
+tests() { # TITLE, FILE… : tests, whose last lines go into the report
+  local title=$1
+  shift
+  part "$title" 150 "pytest pytest_timeout hypothesis jaxtyping pydantic beartype" \
+    "$python" -m pytest -q -p no:cacheprovider -rfs "$@"
+  tail -n 8 "$(log_of "$title")" 2> /dev/null | sed 's/^/    /' >> "$report"
+}
+
+{
+  echo "# On a CUDA device"
+  echo
+  "$python" -c "
+import platform, torch
+print(torch.cuda.get_device_name(), 'capability %d.%d,' % torch.cuda.get_device_capability(),
+      'torch', torch.__version__ + ', CUDA', str(torch.version.cuda) + ', Python',
+      platform.python_version())"
+} > "$report"
+
+tests "Kernels" tests/attention/test_kernels.py tests/attention/test_variable_length.py
+tests "Contract of every model" tests/models/test_contract.py
+
+part "Cost of attention" 150 "numpy jaxtyping pydantic matplotlib" \
+  "$python" scripts/bench_attention.py --device cuda --plot "$folder/cost.png"
+cat "$(log_of "Cost of attention")" >> "$report" 2> /dev/null
+
+run=$(mktemp -d)
+trap 'rm -rf "$run"' EXIT
+part "Training the demo's Transformer in bf16" 120 "lightning hydra sentencepiece datasets sacrebleu" \
+  "$python" -m translate train data=toy tokenizer=word model=transformer schedule=linear \
+  "run=$run/run" "cache=$run/cache" schedule.warmup_steps=100 data.tokens_per_batch=8192 \
+  trainer.accelerator=gpu trainer.precision=bf16-mixed trainer.max_steps=300 \
+  trainer.validate_every=300 trainer.validation_sentences=100
+grep -hE '^(training|step [0-9]+(/|:)|finished)' "$folder"/training_*.err 2> /dev/null |
+  tail -n 8 | sed 's/^/    /' >> "$report"
+
+echo "written: $report"
+exit "$failed"

@@ -1,0 +1,87 @@
+"""The cost of attention is measured from end to end, at tiny lengths."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "bench_attention.py"
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("bench_attention", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # a process of its own could not find its functions elsewhere
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_whole_run_prints_tables_and_draws(tmp_path: Path) -> None:
+    command = [
+        sys.executable, str(SCRIPT), "--only", "readable,fused", "--lengths", "1024,2048",
+        "--repeats", "1", "--plot", str(tmp_path / "cost.png"),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = re.findall(
+        r"^\| (readable|fused) \| ([\d.,]+) \| ([\d.,]+) \| ", done.stdout, re.MULTILINE
+    )
+    assert [row[0] for row in rows] == ["readable", "fused"] * 2  # time, then memory
+    readable, fused = (float(row[2].replace(",", "")) for row in rows[2:])
+    assert readable > 4 * 2048**2 * 4 / 2**20 > fused  # of four heads' float32 matrices, one
+    assert re.search(r"^fused / readable at N = 2,048: time 0\.\d+, peak memory 0\.\d+$",
+                     done.stdout, re.MULTILINE)  # fmt: skip
+    assert (tmp_path / "cost.png").stat().st_size > 5000
+
+
+def test_every_mechanism_runs_and_gives_a_gradient(bench: ModuleType) -> None:
+    for build in bench.MECHANISMS.values():
+        layer, inputs = build(70, torch.device("cpu"), torch.float32)
+        output = layer(*inputs)
+        assert 70 in output.shape
+        for gradient in torch.autograd.grad(output.sum(), inputs):
+            assert gradient.abs().sum() > 0
+
+
+def test_a_slope_is_the_exponent_of_the_longer_half(bench: ModuleType) -> None:
+    flat_then_square = {8: 7.0, 16: 7.0, 32: 3.0 * 32**2, 64: 3.0 * 64**2}
+    assert bench.slope(flat_then_square) == pytest.approx(2)
+    assert (
+        bench.table("ms", {"a": {8: bench.Cost(1, 2)}}, [8, 16], "mebibytes")
+        .splitlines()[2]
+        .startswith("| a | 2.0 | – |")
+    )
+
+
+def test_another_kernel_than_flash_is_an_error_where_flash_is_promised(bench: ModuleType) -> None:
+    query = torch.randn(1, 2, 4, 8, requires_grad=True)
+    bench.assert_flash([query, query, query])
+    values = torch.randn(1, 2, 4, 16)  # of another size than keys: PyTorch falls back
+    with pytest.raises(bench.UserError, match="ran as math, not as flash: "):
+        bench.assert_flash([query, query, values])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--only", "fusd"], "no fusd: choose from rnn, .*fused"),
+        (["--lengths", "64"], "64: two lengths or more"),
+        (["--repeats", "0"], "--repeats 0: at least 1"),
+    ],
+)
+def test_wrong_arguments_are_told(
+    bench: ModuleType, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit):
+        bench.parse(arguments)
+    assert re.search(message, " ".join(capsys.readouterr().err.split()))

@@ -1,0 +1,66 @@
+"""The check of a GPU refuses where there is none, and its report hides nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "gpu_check.sh"
+# stands for an interpreter on a machine with CUDA: imports all but hydra, and all tests but one
+# file's pass
+PYTHON = """#!/bin/sh
+case "$*" in
+  *importlib*hydra*) exit 1 ;;
+  *test_contract.py*) echo "1 failed"; echo "cuDNN is gone" >&2; exit 1 ;;
+  *bench_attention.py*) echo "| fused | 1.0 |" ;;
+  *pytest*) echo "5 passed" ;;
+  *platform*) echo "Some GPU, torch 2.10" ;;
+esac
+"""
+
+
+def check(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [SCRIPT, *arguments], env={**os.environ, **environment}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_cuda_it_refuses(tmp_path: Path) -> None:
+    done = check(str(tmp_path))
+    assert done.returncode == 2
+    assert "finds no CUDA device here" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_torch_or_a_folder_it_refuses(tmp_path: Path) -> None:
+    assert "no folder for the report" in check(OUT="").stderr
+    done = check(str(tmp_path), PYTHON="/bin/false")
+    assert (done.returncode, done.stderr) == (
+        2, "gpu_check: error: /bin/false has no torch: name another with PYTHON=\n",
+    )  # fmt: skip
+
+
+def test_the_report_says_what_passed_failed_and_was_skipped(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    done = check(PYTHON=str(python), OUT=str(tmp_path / "out"))
+    assert done.returncode == 1, done.stderr
+    report = (tmp_path / "out" / "gpu.md").read_text()
+    device, kernels, contract, cost, training = report.split("\n## ")
+    assert "Some GPU, torch 2.10" in device
+    assert "passed" in kernels
+    assert "5 passed" in kernels
+    assert "FAILED with status 1" in contract
+    assert "cuDNN is gone" in contract
+    assert "1 failed" in contract
+    assert "passed" in cost
+    assert "| fused | 1.0 |" in cost
+    assert "skipped" in training
+    assert "hydra" in training
