@@ -18,7 +18,7 @@ def seen_in_a_terminal(command: list[str]) -> tuple[int, str]:
     """The exit status, and all that the program wrote to a terminal of 120 columns."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-    environment = os.environ | {"TERM": "xterm-256color"}
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "120"}
     process = subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=environment)
     os.close(its)
     written = bytearray()

@@ -27,7 +27,8 @@ import safetensors.torch
 import torch
 from pydantic import BaseModel, PositiveInt
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from translate import __version__
 from translate import search as searches
@@ -165,13 +166,28 @@ def load(folder: str | Path) -> Bundle:
     config = _config(_verified(present, CONFIG, expected), present / CONFIG)
     tokenizers = _tokenizers(present, config, expected)
     tensors = _tensors(_verified(present, WEIGHTS, expected), present / WEIGHTS)
-    with torch.device("meta"):  # shapes without memory, until the weights are known to have them
+    # shapes without memory, until the weights are known to have them
+    with torch.device("meta"), _NothingDrawn():
         outline = _build(config)
     _check_weights(outline, tensors, present / WEIGHTS)
     model = _build(config)
     model.to(next(iter(tensors.values())).dtype)
     model.load_state_dict(tensors, strict=False)  # only the tied names are absent
     return Bundle(model.eval(), tokenizers, config, str(expected[WEIGHTS]))
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Leaves weights without memory alone: to draw such, PyTorch loads its compiler, a second."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in (torch.Tensor.normal_, torch.Tensor.uniform_):
+            return args[0]
+        if func in (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_):
+            return kwargs.get("tensor", *args[:1])
+        return func(*args, **kwargs)
 
 
 def _build(config: Config) -> Seq2Seq:
