@@ -194,7 +194,7 @@ def test_attention_is_drawn_in_files_and_characters(program, run: str, trained: 
     done = program("attend", run, "der Hund, 'schläft' = ${x}")
     assert done.status == 0, done.err
     assert "Hund" in done.out
-    pictures = list((trained / "plots").glob("attention-der-hund-*"))
+    pictures = list((trained / "plots").glob("attention-der-hund-schlaft-*"))
     assert {path.suffix for path in pictures} == {".png", ".svg", ".html", ".json"}
     assert sorted(done.err.splitlines()) == sorted(f"written: {path}" for path in pictures)
 
