@@ -212,6 +212,18 @@ def test_tensorboard_shows_losses_samples_and_attention(
     assert (chosen["model.d_model"], chosen["optimizer.learning_rate"]) == (16, 0.001)
 
 
+def test_a_plateau_of_dev_bleu_lowers_the_learning_rate(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    # next to nothing is learnt: BLEU never rises above that of the first of three validations
+    tiny = config("optimizer.learning_rate=1e-6", "trainer.validate_every=4", "trainer.samples=0")
+    tiny["schedule"] = {"kind": "plateau", "mode": "max", "factor": 0.1, "patience": 0}
+    train(tiny, tmp_path / "run")
+    with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
+        rates = [float(r["learning_rate"]) for r in csv.DictReader(file) if r["learning_rate"]]
+    assert rates == pytest.approx([1e-6] * 8 + [1e-7] * 4)
+
+
 @pytest.mark.parametrize(
     "early", ["trainer.max_minutes=0.0001", "trainer.patience=1"], ids=["time", "patience"]
 )

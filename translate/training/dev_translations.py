@@ -13,6 +13,7 @@ import matplotlib.image
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.trainer.states import TrainerFn
 
 from translate.data.corpus import Corpus
 from translate.errors import UserError
@@ -66,6 +67,8 @@ class DevTranslations(Callback):
         score = trainer.strategy.broadcast(score)
         pl_module.log("dev/bleu", score, prog_bar=True, sync_dist=True)  # equal everywhere already
         self.last_step = trainer.global_step
+        if trainer.state.fn == TrainerFn.FITTING:
+            _lower_on_plateau(trainer, float(score))
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best}
@@ -129,6 +132,13 @@ class DevTranslations(Callback):
             search=self.config["search"],
             extra={"dev_bleu": round(self.best, 2), "step": step, "corpus": self.config["data"]},
         )
+
+
+def _lower_on_plateau(trainer: L.Trainer, score: float) -> None:
+    """Before the validation is saved. Lightning does so after an epoch, of which there is one."""
+    for config in trainer.lr_scheduler_configs:
+        if config.reduce_on_plateau:
+            config.scheduler.step(score)
 
 
 def _side_by_side(source: str, references: list[str], hypothesis: str) -> str:
