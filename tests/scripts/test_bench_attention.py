@@ -28,7 +28,7 @@ def bench() -> ModuleType:
 
 def test_a_whole_run_prints_tables_and_draws(tmp_path: Path) -> None:
     command = [
-        sys.executable, str(SCRIPT), "--only", "readable,fused", "--lengths", "1024,2048",
+        sys.executable, str(SCRIPT), "--only", "readable,fused", "--lengths", "32,2048",
         "--repeats", "1", "--plot", str(tmp_path / "cost.png"),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
