@@ -141,9 +141,11 @@ def check(settings: list[str]) -> Mapping[str, Any]:
 
 def test_the_toy_settings_suit_every_model(experiment: ModuleType) -> None:
     for model in experiment.RECIPES:
-        config = check(experiment.settings(model, []))
+        settings = experiment.settings(model, [])
+        assert f"experiment={experiment.RECIPES[model]}" in settings
+        config = check(settings)
         assert config["data"]["max_words"] == 40
-        assert config["model"]["dropout"] < 0.1, "not of a toy recipe"
+        assert config["schedule"]["kind"] == "linear"  # of the toy recipes, no default
 
 
 def test_the_transformer_is_not_trained_twice_for_its_own_positions(experiment: ModuleType) -> None:
