@@ -45,10 +45,10 @@ def test_a_row_counts_sentences_tokens_and_the_time_of_one(bench, monkeypatch, t
 
 
 def test_the_searches_are_valid(bench) -> None:
-    from translate.search import build
+    from translate.search import Search, build
 
-    for search in bench.SEARCHES.values():
-        build(**search)
+    assert bench.SEARCHES
+    assert all(isinstance(build(**search), Search) for search in bench.SEARCHES.values())
 
 
 def test_help_tells_the_engines() -> None:

@@ -79,11 +79,10 @@ class Task(NamedTuple):
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
-    from translate.cli.stored import search_node, training_config
+    from translate.cli.stored import corpus_nodes, search_node
 
     search_node(arguments)  # a missing run is told before a missing file
-    trained = training_config(arguments.verbatim["run"]) if "run" in arguments.verbatim else {}
-    nodes = {group: trained.get(group, {}) for group in ("data", "tokenizer")}
+    nodes = corpus_nodes(arguments.verbatim.get("run"))
     launch(command, arguments, job, nodes=nodes)
 
 

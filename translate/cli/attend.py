@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
     from translate.inference.bundle import Bundle
-    from translate.inference.translator import AttentionMap, Translator
+    from translate.inference.translation import AttentionMap
+    from translate.inference.translator import Translator
     from translate.plots.attention_page import Attended, Tokens
 
 log = logging.getLogger(__name__)

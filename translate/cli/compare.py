@@ -62,12 +62,11 @@ NOT_THE_EXPERIMENT = ("seed", "cache")  # keys in which runs of one experiment m
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
-    from translate.cli.stored import training_config
+    from translate.cli.stored import corpus_nodes
 
     if not arguments.inspects and not arguments.sentences:
         raise UsageError("two runs are needed, as in translate compare runs/a runs/b")
-    trained = training_config(_runs(arguments.sentences)[0]) if arguments.sentences else {}
-    nodes = {group: trained.get(group, {}) for group in ("data", "tokenizer")}
+    nodes = corpus_nodes(_runs(arguments.sentences)[0] if arguments.sentences else None)
     launch(command, arguments, job, nodes=nodes)
 
 

@@ -59,11 +59,10 @@ Keys:
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
-    from translate.cli.stored import search_node, training_config
+    from translate.cli.stored import corpus_nodes, search_node
 
     nodes = {"search": search_node(arguments)}
-    trained = training_config(arguments.verbatim["run"]) if "run" in arguments.verbatim else {}
-    nodes |= {group: trained.get(group, {}) for group in ("data", "tokenizer")}
+    nodes |= corpus_nodes(arguments.verbatim.get("run"))
     launch(command, arguments, job, nodes=nodes)
 
 

@@ -145,6 +145,12 @@ def corpus_of_run(
     return corpus, table
 
 
+def corpus_nodes(run: str | None) -> dict[str, dict[str, Any]]:
+    """What a run was trained on, to be had as `data=stored`; nothing where no run is named."""
+    trained = {} if run is None else training_config(run)
+    return {group: trained.get(group, {}) for group in ("data", "tokenizer")}
+
+
 def training_config(run: str | Path) -> dict[str, Any]:
     """The configuration a run was started with; empty where the folder has none.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
     from translate.data.tokenizer import Tokenizers
-    from translate.inference.translator import Translation
+    from translate.inference.translation import Translation
 
 HELP = """\
 translate text: translate sentences, a file or standard input

@@ -45,12 +45,11 @@ EVALUATED = {"engine": "native", "workers": None, "replace_unknown": False, "mbr
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
-    from translate.cli.stored import training_config
+    from translate.cli.stored import corpus_nodes
 
     if "run" not in arguments.verbatim and not arguments.inspects:
         raise UsageError("run=PATH is missing: the folder that translate train wrote")
-    trained = training_config(arguments.verbatim["run"]) if "run" in arguments.verbatim else {}
-    nodes = {group: trained.get(group, {}) for group in ("data", "tokenizer")}
+    nodes = corpus_nodes(arguments.verbatim.get("run"))
     launch(command, arguments, job, nodes=nodes)
 
 

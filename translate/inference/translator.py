@@ -6,7 +6,7 @@ import itertools
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from translate.errors import UserError
 from translate.inference import bundle
 from translate.inference.minimum_bayes_risk import Utility, expected_utilities
 from translate.inference.segments import by_length, has_text, split
+from translate.inference.translation import NOTHING, AttentionMap, Score, Translation
 from translate.inference.unknown_words import UnknownWords
 from translate.inference.wishes import NO_WISH, Wish, demands, paired
 from translate.models.head import NO_ATTENTION
@@ -35,66 +36,6 @@ log = logging.getLogger(__name__)
 TOKENS_PER_BATCH = 4096
 WINDOW = 2048  # lines
 MAX_SOURCE_LENGTH = 512  # pieces
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One translation of one line.
-
-    Attributes:
-        text: one line; empty for an empty line, whose probabilities are 1. Unknown words stand
-            replaced in it where the translator does that, and nowhere else.
-        score: what ranks translations (see `Hypothesis.score`).
-        log_prob: natural logarithm of its probability, </s> included.
-        tokens: target pieces, without </s>.
-        token_log_probs: summands of `log_prob`: one a piece and one for </s>.
-        alignment: attention weights when asked for, the model has any, and the line was not split.
-    """
-
-    text: str
-    score: float
-    log_prob: float
-    tokens: tuple[str, ...]
-    token_log_probs: tuple[float, ...]
-    alignment: Float[np.ndarray, "L H T S"] | None
-
-
-NOTHING = Translation("", 0.0, 0.0, (), (), None)
-
-
-@dataclass(frozen=True)
-class Score:
-    """How likely the model finds a given translation.
-
-    Attributes:
-        log_prob: natural logarithm of its probability, </s> included.
-        tokens: how many predictions that is: pieces and </s>. Perplexity is
-            exp(-log_prob / tokens).
-        token_log_probs: the summands.
-    """
-
-    log_prob: float
-    tokens: int
-    token_log_probs: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class AttentionMap:
-    """Which source pieces the decoder looked at for each target piece; </s> comes last on both.
-
-    Attributes:
-        source, target: the sentence and the translation attended from.
-        source_pieces, target_pieces: as the text spells them, the unknown ones too; `<unk>` is one
-            that the model wrote.
-        weights: by decoder layer, head, target piece and source piece; a row sums to 1 unless the
-            attention is defined otherwise (Luong's local-p).
-    """
-
-    source: str
-    target: str
-    source_pieces: tuple[str, ...]
-    target_pieces: tuple[str, ...]
-    weights: Float[np.ndarray, "L H T S"]
 
 
 class Segment(NamedTuple):

@@ -1,0 +1,68 @@
+"""What a translator answers: translations, scores and maps of attention, spelled out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of one line.
+
+    Attributes:
+        text: one line; empty for an empty line, whose probabilities are 1. Unknown words stand
+            replaced in it where the translator does that, and nowhere else.
+        score: what ranks translations (see `Hypothesis.score`).
+        log_prob: natural logarithm of its probability, </s> included.
+        tokens: target pieces, without </s>.
+        token_log_probs: summands of `log_prob`: one a piece and one for </s>.
+        alignment: attention weights when asked for, the model has any, and the line was not split.
+    """
+
+    text: str
+    score: float
+    log_prob: float
+    tokens: tuple[str, ...]
+    token_log_probs: tuple[float, ...]
+    alignment: Float[np.ndarray, "L H T S"] | None
+
+
+NOTHING = Translation("", 0.0, 0.0, (), (), None)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How likely the model finds a given translation.
+
+    Attributes:
+        log_prob: natural logarithm of its probability, </s> included.
+        tokens: how many predictions that is: pieces and </s>. Perplexity is
+            exp(-log_prob / tokens).
+        token_log_probs: the summands.
+    """
+
+    log_prob: float
+    tokens: int
+    token_log_probs: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """Which source pieces the decoder looked at for each target piece; </s> comes last on both.
+
+    Attributes:
+        source, target: the sentence and the translation attended from.
+        source_pieces, target_pieces: as the text spells them, the unknown ones too; `<unk>` is one
+            that the model wrote.
+        weights: by decoder layer, head, target piece and source piece; a row sums to 1 unless the
+            attention is defined otherwise (Luong's local-p).
+    """
+
+    source: str
+    target: str
+    source_pieces: tuple[str, ...]
+    target_pieces: tuple[str, ...]
+    weights: Float[np.ndarray, "L H T S"]
