@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from translate.models.dropout import Dropout
+from translate.models.dropout import Dropout, _random_bytes
 
 
 def test_rate_and_expectation() -> None:
@@ -23,3 +23,17 @@ def test_off_at_inference_and_at_rate_zero() -> None:
     x = torch.randn(10)
     assert Dropout(0.5).eval()(x) is x
     assert Dropout(0.0)(x) is x
+
+
+def test_every_byte_is_uniform_whatever_its_place_in_a_draw() -> None:
+    torch.manual_seed(0)
+    bytes_ = _random_bytes(torch.empty(10_000, 8)).long()
+    counts = torch.stack([column.bincount(minlength=256) for column in bytes_.T]).double()
+    deviation = (counts - 10_000 / 256) / (10_000 / 256) ** 0.5
+    assert deviation.abs().max() < 5
+    assert (deviation**2).mean() < 1.2  # χ² over its degrees of freedom
+
+
+def test_any_number_of_elements() -> None:
+    for count in (0, 1, 7, 8, 9):
+        assert Dropout(0.5)(torch.ones(count)).shape == (count,)

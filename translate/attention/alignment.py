@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from translate.attention.scaled_dot_product import softmax_where
+from translate.linear import Linear
 
 
 class AlignmentScore(nn.Module, ABC):
@@ -38,8 +39,8 @@ class AdditiveAttention(AlignmentScore):
 
     def __init__(self, *, query_size: int, memory_size: int, attention_size: int) -> None:
         super().__init__()
-        self.W_Q = nn.Linear(query_size, attention_size, bias=False)
-        self.W_K = nn.Linear(memory_size, attention_size, bias=False)
+        self.W_Q = Linear(query_size, attention_size, bias=False)
+        self.W_K = Linear(memory_size, attention_size, bias=False)
         self.v = nn.Linear(attention_size, 1, bias=False)
 
     def keys(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S A"]:
@@ -85,7 +86,7 @@ class GeneralAttention(AlignmentScore):
 
     def __init__(self, *, query_size: int, memory_size: int, attention_size: int) -> None:
         super().__init__()
-        self.W = nn.Linear(memory_size, query_size, bias=False)
+        self.W = Linear(memory_size, query_size, bias=False)
 
     def keys(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S Q"]:
         return self.W(states) / math.sqrt(self.W.out_features)  # type: ignore[no-any-return]
@@ -112,8 +113,8 @@ class ProjectedAttention(AlignmentScore):
 
     def __init__(self, *, query_size: int, memory_size: int, attention_size: int) -> None:
         super().__init__()
-        self.W_Q = nn.Linear(query_size, attention_size, bias=False)
-        self.W_K = nn.Linear(memory_size, attention_size, bias=False)
+        self.W_Q = Linear(query_size, attention_size, bias=False)
+        self.W_K = Linear(memory_size, attention_size, bias=False)
 
     def keys(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S A"]:
         return torch.tanh(self.W_K(states))

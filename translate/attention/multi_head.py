@@ -16,6 +16,7 @@ from translate.attention.caches import Cache, KeysValues
 from translate.attention.patterns import Pattern
 from translate.attention.positions import rotate
 from translate.attention.scaled_dot_product import fused_attention, readable_attention
+from translate.linear import Linear
 
 
 def split_heads(x: Float[Tensor, "B T HK"], num_heads: int) -> Float[Tensor, "B H T K"]:
@@ -46,8 +47,8 @@ class SelfAttention(nn.Module):
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.d_k = d_model // num_heads
         self.pattern, self.dropout, self.rotary = pattern, dropout, rotary
-        self.qkv = nn.Linear(d_model, (num_heads + 2 * num_kv_heads) * self.d_k, bias=bias)
-        self.output = nn.Linear(d_model, d_model, bias=bias)
+        self.qkv = Linear(d_model, (num_heads + 2 * num_kv_heads) * self.d_k, bias=bias)
+        self.output = Linear(d_model, d_model, bias=bias)
 
     def project(
         self, x: Float[Tensor, "B T D"], start: int = 0
@@ -101,9 +102,9 @@ class CrossAttention(nn.Module):
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.dropout = dropout
         self.sizes = [num_kv_heads * (d_model // num_heads), num_kv_heads * d_v]
-        self.query = nn.Linear(d_model, d_model, bias=bias)
-        self.key_value = nn.Linear(memory_size, sum(self.sizes), bias=bias)
-        self.output = nn.Linear(num_heads * d_v, d_model, bias=bias)
+        self.query = Linear(d_model, d_model, bias=bias)
+        self.key_value = Linear(memory_size, sum(self.sizes), bias=bias)
+        self.output = Linear(num_heads * d_v, d_model, bias=bias)
 
     def keys_values(self, memory: Float[Tensor, "B S M"]) -> KeysValues:
         """[K, V] = M [W_K, W_V], cut into heads."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -14,11 +14,11 @@ Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 class _ByteDropout(torch.autograd.Function):
-    """y = x · keep / share; keeps only the boolean mask for the backward pass."""
+    """y = x · keep / share; keeps only a byte an element for the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dropped: int) -> Tensor:
-        keep = torch.empty(x.shape, dtype=torch.uint8, device=x.device).random_(0, 256) >= dropped
+        keep = _random_bytes(x).ge_(dropped)  # 0 or 1 in a byte: multiplies faster than a bool
         ctx.save_for_backward(keep)
         ctx.scale = 256 / (256 - dropped)
         return (x * keep).mul_(ctx.scale)
@@ -27,6 +27,13 @@ class _ByteDropout(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (keep,) = ctx.saved_tensors
         return (gradient * keep).mul_(ctx.scale), None
+
+
+def _random_bytes(like: Float[Tensor, "*shape"]) -> UInt8[Tensor, "*shape"]:
+    """Eight at a draw of the generator, which costs as much as one."""
+    count = like.numel()
+    words = torch.empty((count + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+    return words.view(torch.uint8)[:count].view(like.shape)
 
 
 class Dropout(nn.Module):

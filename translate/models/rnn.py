@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from translate.attention.alignment import SCORES, Alignment, GlobalAlignment
 from translate.attention.coverage import LinguisticCoverage
 from translate.attention.local import LOCAL
+from translate.linear import Linear
 from translate.models.dropout import Dropout, Rate
 from translate.models.embeddings import Tied, tie, tying_problems
 from translate.models.recurrence import BidirectionalEncoder, Recurrence, RecurrentState
@@ -106,8 +107,8 @@ class RNN(Seq2Seq):
             cell=cell, input_size=embedding_size, hidden_size=hidden_size,
             num_layers=encoder_layers, dropout=dropout,
         )  # fmt: skip
-        self.bridge: Stack[nn.Linear] = Stack(
-            nn.Linear(hidden_size, hidden_size)
+        self.bridge: Stack[Linear] = Stack(
+            Linear(hidden_size, hidden_size)
             for _ in range(decoder_layers if bridge == "linear" else 0)
         )
         self.align: Alignment = GlobalAlignment()
@@ -129,7 +130,7 @@ class RNN(Seq2Seq):
             hidden_size=hidden_size, num_layers=decoder_layers, dropout=dropout,
         )  # fmt: skip
         # as wide as an embedding, so that the output can be tied to the embeddings
-        self.W_c = nn.Linear(2 * hidden_size, embedding_size, bias=False)
+        self.W_c = Linear(2 * hidden_size, embedding_size, bias=False)
         self.output = nn.Linear(embedding_size, target_vocab_size)
         self.dropout = Dropout(dropout)
         self._initialise()

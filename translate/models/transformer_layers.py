@@ -13,6 +13,7 @@ from translate.attention.caches import Cache, KeysValues
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import Pattern
 from translate.attention.positions import Relation
+from translate.linear import Linear
 from translate.models.dropout import Dropout
 from translate.models.stack import Stack
 
@@ -26,8 +27,8 @@ class FeedForward(nn.Module):
     def __init__(self, *, d_model: int, d_ff: int, activation: str, dropout: float) -> None:
         super().__init__()
         self.activation = activation
-        self.inner = nn.Linear(d_model, 2 * d_ff if activation == "swiglu" else d_ff)
-        self.outer = nn.Linear(d_ff, d_model)
+        self.inner = Linear(d_model, 2 * d_ff if activation == "swiglu" else d_ff)
+        self.outer = Linear(d_ff, d_model)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows D"]:

@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from translate.linear import product
+
 ROWS = 512  # a chunk's logits (512 × 8,000 floats, 16 MB) stay near the cache
 
 
@@ -40,6 +42,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         wide = torch.promote_types(dtype, torch.float32)  # float64 stays float64
         with torch.autocast(device, enabled=False):
             matrix = weight.to(dtype)
+            transposed = matrix.T.contiguous()
             smoothed, nll = (torch.zeros((), dtype=wide, device=hidden.device) for _ in range(2))
             learns = any(ctx.needs_input_grad)
             d_hidden = torch.empty_like(hidden, dtype=dtype)
@@ -48,24 +51,25 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             for start in range(0, len(hidden), ROWS):
                 rows = slice(start, start + ROWS)
                 h, y = hidden[rows].to(dtype), targets[rows, None]
-                logits = (h @ matrix.T).to(wide)
+                logits = product(h, matrix).to(wide)
                 if bias is not None:
                     logits += bias
-                normaliser = logits.logsumexp(dim=1)
-                of_target = logits.gather(1, y).squeeze(1)
-                nll += (normaliser - of_target).sum()
-                smoothed += (
-                    normaliser - (1 - smoothing) * of_target - smoothing * logits.mean(dim=1)
-                ).sum()
+                log_p = logits.log_softmax(dim=1)
+                of_target = log_p.gather(1, y).sum()
+                nll -= of_target
+                smoothed -= (1 - smoothing) * of_target + smoothing * log_p.mean(dim=1).sum()
                 if not learns:
                     continue
-                gradient = logits.sub_(normaliser[:, None]).exp_().sub_(smoothing / len(weight))
+                gradient = log_p.exp_().sub_(smoothing / len(weight))
                 gradient.scatter_add_(1, y, gradient.new_full(y.shape, smoothing - 1))
                 if bias is not None:
                     d_bias += gradient.sum(dim=0)
                 gradient = gradient.to(dtype)
-                d_hidden[rows] = gradient @ matrix
-                d_weight += gradient.T @ h
+                d_hidden[rows] = product(gradient, transposed)
+                if dtype == wide:
+                    d_weight.addmm_(gradient.T, h)
+                else:
+                    d_weight += gradient.T @ h
         if learns:
             ctx.save_for_backward(
                 d_hidden.to(hidden.dtype),

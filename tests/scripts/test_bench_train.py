@@ -1,0 +1,65 @@
+"""The benchmark of training: every row from a run of the public command, peers counted alike."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "bench_train.py"
+
+
+@pytest.fixture
+def bench() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("bench_train", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def prints(text: str) -> str:
+    """A peer that says this."""
+    return shlex.join(["echo", text])
+
+
+def test_a_real_run_beside_a_peer(tmp_path) -> None:
+    peer = prints(json.dumps({"tok_per_s": 1.0, "peak_rss_mb": 2}))
+    done = subprocess.run(
+        [
+            sys.executable, str(SCRIPT), "--models", "rnn_none", "--precisions", "32-true",
+            "--tokens", "300", "--steps", "20", "--peer", f"snail={peer}",
+            "data=toy", "data.train=400", "data.dev=20", "data.test=20", "tokenizer=word",
+            "model.hidden_size=16", "model.embedding_size=16", f"cache={tmp_path}",
+        ],
+        capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": str(SCRIPT.parents[1])},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()
+    ]
+    assert rows[2] == ["snail", "", "", "1", "1.00", "", "2"]
+    name, _, _, speed, ratio, start, peak = rows[3]
+    assert name == "rnn_none"
+    assert float(ratio) == pytest.approx(float(speed.replace(",", "")), abs=1)
+    assert 0 < float(start) < 60
+    assert float(peak.replace(",", "")) > 50
+
+
+def test_a_peer_that_fails_is_told(bench) -> None:
+    with pytest.raises(SystemExit, match="no tok_per_s from: echo fine"):
+        bench.measure_peer("echo fine")
+
+
+def test_the_figures_of_rounds_are_medians(bench) -> None:
+    runs = [bench.Measured(1, 9, 4), bench.Measured(2, 7, 4), bench.Measured(9, 8, 5)]
+    assert bench.median(runs) == (2, 8, 4)
