@@ -47,7 +47,8 @@ def next_log_probs(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
     # logsumexp, which takes four times as long on a CPU
     wide = torch.promote_types(logits.dtype, torch.float32)
     log_probs = logits.log_softmax(dim=-1, dtype=wide)
-    log_probs[:, PAD] = log_probs[:, BOS] = -math.inf
+    for never in (PAD, BOS):
+        log_probs.select(1, never).fill_(-math.inf)
     return log_probs
 
 
@@ -64,14 +65,19 @@ def best_next(
     ranks: Float[Tensor, "N V"],
     count: int,
     *,
-    ending: Bool[Tensor, "N"],
+    ending: Bool[Tensor, "N"] | None,
 ) -> Candidates:
     """The `count` next tokens of the highest ranks (K ≤ count).
 
-    Rows that are `ending`, or to which the rules have left nothing, have no choice but </s>.
+    Rows that are `ending` (None: no row is), or to which the rules have left nothing, have no
+    choice but </s>.
     """
     best, tokens = top_k(ranks, min(count, ranks.shape[1]))
-    at_end = ending | (best[:, 0] == -math.inf)
+    if ending is None and ranks is log_probs:
+        return Candidates(tokens, best, best)
+    at_end = best[:, 0] == -math.inf
+    if ending is not None:
+        at_end = at_end | ending
     only = torch.full_like(best, -math.inf)
     only[:, 0] = log_probs[:, EOS]
     best = torch.where(at_end[:, None], only, best)
@@ -97,7 +103,8 @@ def top_k(
     chosen = whole.amax(2).topk(count).indices  # (N, K)
     inside = torch.arange(BLOCK, device=values.device)
     columns = (chosen[:, :, None] * BLOCK + inside).flatten(1)  # (N, K·BLOCK)
-    rest = torch.arange(blocks * BLOCK, values.shape[1], device=values.device)
-    columns = torch.cat([columns, rest.expand(len(values), -1)], dim=1)
+    if values.shape[1] > blocks * BLOCK:
+        rest = torch.arange(blocks * BLOCK, values.shape[1], device=values.device)
+        columns = torch.cat([columns, rest.expand(len(values), -1)], dim=1)
     best, index = values.gather(1, columns).topk(count)
     return best, columns.gather(1, index)
