@@ -188,4 +188,4 @@ def as_rows(x: Float[Tensor, "B H n K"]) -> Float[Tensor, "N H 1 K"]:
 
 def as_beams(x: Float[Tensor, "N H 1 K"], beam: int) -> Float[Tensor, "B H n K"]:
     """The heads of a sentence's hypotheses together again."""
-    return x[:, :, 0].unflatten(0, (-1, beam)).transpose(1, 2)
+    return x.view(-1, beam, x.shape[1], x.shape[3]).transpose(1, 2)

@@ -45,7 +45,9 @@ class SinusoidalPositions(Positions):
     def __init__(self, *, d_model: int) -> None:
         super().__init__()
         # a decoding step has no time for a dozen operations on one position
-        table = sinusoidal(0, TABULATED, torch.empty(d_model))
+        table = torch.empty(TABULATED, d_model)
+        if not table.is_meta:  # on meta PyTorch would load its compiler, a second, for no values
+            table = sinusoidal(0, TABULATED, table)
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, embedded: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
