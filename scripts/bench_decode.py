@@ -2,16 +2,19 @@
 """How fast a run translates here: one table of speed, latency, load time and memory by engine.
 
     scripts/bench_decode.py runs/demo test.es
-    scripts/bench_decode.py runs/demo test.es --engines native float32 int8 direct --repeats 5
+    scripts/bench_decode.py runs/demo test.es --engines native direct --tokens 512 1024 --repeats 5
 
-Engines: `native`, our search; `float32`, `int8` and so on, CTranslate2 through `engine=ctranslate2`
-with the run's weights in that format, so that weights and tokens are the same; `direct`,
-CTranslate2's own call in float32 on the same pieces, which tells what ours adds to it.
+Engines: `native`, our search on all threads; `workers`, the same by a process a thread; `bf16` and
+`bf16-workers`, both with weights of 16 bits; `served-float32`, `served-int8` and so on, CTranslate2
+through `engine=ctranslate2` with the run's weights in that format, so that weights and tokens are
+the same; `direct` and `direct-int8`, CTranslate2's own call on the same pieces, which tells what
+ours adds to it. CTranslate2 has a worker a thread, which is its best.
 
 Every row is a process of its own: start to loaded model, a warm-up, then the whole file `--repeats`
-times. Figures are medians; tokens are those of the translations, without </s>. Latency is that of
-one sentence at a time, without batching. Keep the machine idle meanwhile; where that cannot be,
-processor time (of all threads together) still tells engines apart.
+times. Figures are medians; tokens are those of the translations, without </s>. Latency (p50) is
+that of one sentence at a time, without batching, and stands in the first row of a search alone: the
+size of a batch does not matter for it. Keep the machine idle meanwhile; where that cannot be,
+processor time (of all threads together, workers too) still tells engines apart.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +46,9 @@ COLUMNS = [
     "engine", "search", "tokens a batch", "sentences/s", "tokens/s", "CPU ms a sentence", "p50 ms",
     "load s", "peak MB",
 ]  # fmt: skip
+ENGINES = [
+    "native", "workers", "bf16", "bf16-workers", "served-float32", "direct", "direct-int8"
+]  # fmt: skip
 Translate = Callable[[list[str]], list[int]]  # lines → how many tokens each translation has
 
 
@@ -52,7 +59,7 @@ def main() -> None:
     )
     parser.add_argument("run", type=Path)
     parser.add_argument("input", type=Path, help="source sentences, a line each")
-    parser.add_argument("--engines", nargs="+", default=["native", "float32", "direct"])
+    parser.add_argument("--engines", nargs="+", default=ENGINES)
     parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=list(SEARCHES))
     parser.add_argument("--tokens", nargs="+", type=int, default=[1024, 4096], help="a batch")
     parser.add_argument("--repeats", type=int, default=3)
@@ -67,10 +74,13 @@ def main() -> None:
     print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS))
     with tempfile.TemporaryDirectory() as folder:
         for engine in options.engines:
-            export = None if engine == "native" else exported(options.run, engine, Path(folder))
+            export = None if engine in NATIVE else exported(options.run, engine, Path(folder))
             for search in options.searches:
                 for tokens in options.tokens:
-                    row = in_a_process(engine=engine, search=search, tokens=tokens, export=export)
+                    row = in_a_process(
+                        engine=engine, search=search, tokens=tokens, export=export,
+                        single=options.single if tokens == options.tokens[0] else 0,
+                    )  # fmt: skip
                     print(f"| {engine} | {search} | {tokens} | {row} |", flush=True)
 
 
@@ -82,14 +92,16 @@ def in_a_process(**what: Any) -> str:
     found = json.loads(done.stdout)
     return (
         f"{found['sentences']:,.0f} | {found['tokens']:,.0f} | {found['cpu']:.2f} | "
-        f"{found['p50']:.1f} | {found['load']:.1f} | {found['peak']:,.0f}"
+        f"{found['p50'] or '':.4} | {found['load']:.1f} | {found['peak']:,.0f}"
     )
 
 
 def exported(run: Path, engine: str, folder: Path) -> str:
     """The run in CTranslate2's format, made once."""
-    output = folder / engine
-    quantization = "float32" if engine == "direct" else engine
+    quantization = engine.partition("-")[2] or "float32"
+    output = folder / quantization
+    if output.exists():
+        return str(output)
     command = [
         sys.executable, "-m", "translate", "export", f"run={run}", f"output={output}",
         f"quantization={quantization}", "sentences=10",
@@ -101,45 +113,79 @@ def exported(run: Path, engine: str, folder: Path) -> str:
 
 
 def measure(
-    options: argparse.Namespace, *, engine: str, search: str, tokens: int, export: str | None
-) -> dict[str, float]:
-    """One row."""
+    options: argparse.Namespace,
+    *,
+    engine: str,
+    search: str,
+    tokens: int,
+    export: str | None,
+    single: int,
+) -> dict[str, float | None]:
+    """One row; latency is told where `single` sentences are timed by themselves."""
     started = time.perf_counter()
-    make = {"native": native, "direct": direct}.get(engine, served)
+    kind = engine.partition("-")[0]
+    make = NATIVE.get(engine) or {"direct": direct, "served": served}[kind]
     translate = make(options, SEARCHES[search], tokens, export)
     load = time.perf_counter() - started
     lines = options.input.read_text(encoding="utf-8").splitlines()
     translate(lines[:64])
     seconds, busy = [], []
     for _ in range(options.repeats):
-        started, worked = time.perf_counter(), time.process_time()
+        started, worked = time.perf_counter(), processor_time()
         lengths = translate(lines)
         seconds.append(time.perf_counter() - started)
-        busy.append(time.process_time() - worked)
-    single = []
-    for line in lines[: options.single]:
+        busy.append(processor_time() - worked)
+    alone = []
+    for line in lines[:single]:
         started = time.perf_counter()
         translate([line])
-        single.append(time.perf_counter() - started)
+        alone.append(time.perf_counter() - started)
     median = statistics.median(seconds)
     return {
         "sentences": len(lines) / median,
         "tokens": sum(lengths) / median,
         "cpu": 1000 * statistics.median(busy) / len(lines),
-        "p50": 1000 * statistics.median(single),
+        "p50": 1000 * statistics.median(alone) if alone else None,
         "load": load,
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,  # KB on Linux
     }
 
 
-def native(options: argparse.Namespace, search: Any, tokens: int, export: str | None) -> Translate:
+def processor_time() -> float:
+    """Of this process and of its workers that have ended."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+def native(
+    options: argparse.Namespace,
+    search: Any,
+    tokens: int,
+    export: str | None,
+    *,
+    precision: Any = None,
+    in_workers: bool = False,
+) -> Translate:
     import torch
 
     from translate.inference import translator
+    from translate.inference.allocator import keep_memory
 
+    keep_memory()  # as every command does
     torch.set_num_threads(options.threads)
-    loaded = translator.load(options.run, device="cpu", search=search, tokens_per_batch=tokens)
+    loaded = translator.load(
+        options.run, device="cpu", search=search, tokens_per_batch=tokens, precision=precision,
+        workers=options.threads if in_workers else 1,
+    )  # fmt: skip
     return lambda lines: [len(best.tokens) for best, *_ in loaded.stream(lines)]
+
+
+NATIVE: dict[str, Callable[..., Translate]] = {
+    "native": native,
+    "workers": partial(native, in_workers=True),
+    "bf16": partial(native, precision="bf16"),
+    "bf16-workers": partial(native, precision="bf16", in_workers=True),
+}
 
 
 def served(options: argparse.Namespace, search: Any, tokens: int, export: str | None) -> Translate:

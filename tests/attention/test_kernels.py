@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from translate.attention.kernels import kernel_of, kernels_that_ran, recorded_calls
-from translate.attention.masks import over_keys, padding_mask
+from translate.attention.masks import added_to_scores, over_keys, padding_mask
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import FullAttention
 from translate.attention.scaled_dot_product import fused_attention
@@ -93,7 +93,8 @@ class Layer(nn.Module):
         self.outer = CrossAttention(**sizes, memory_size=8, d_v=4)
 
     def once(self, x: Tensor, mask: Tensor) -> None:
-        self.outer(self.inner(x), self.outer.keys_values(x), mask=mask)
+        padding = added_to_scores(mask, x.dtype)
+        self.outer(self.inner(x), self.outer.keys_values(x), padding=padding)
 
 
 def test_calls_are_recorded_with_their_place_and_their_kernel() -> None:

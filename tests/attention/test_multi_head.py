@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from translate.attention.caches import KeyValueCache
-from translate.attention.masks import causal_mask, over_keys, padding_mask
+from translate.attention.caches import Ancestry, KeyValueCache
+from translate.attention.masks import added_to_scores, causal_mask, over_keys, padding_mask
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import FullAttention
 
@@ -87,8 +87,9 @@ def test_cross_attention_equals_pytorchs_with_data_of_its_own_size(size: int, ra
     expected, expected_weights = theirs(
         x, memory, memory, key_padding_mask=~mask, average_attn_weights=False
     )
-    readable, weights = ours(x, ours.keys_values(memory), mask=over_keys(mask), need_weights=True)
-    fused, none = ours(x, ours.keys_values(memory), mask=over_keys(mask))
+    padding = added_to_scores(over_keys(mask), x.dtype)
+    readable, weights = ours(x, ours.keys_values(memory), padding=padding, need_weights=True)
+    fused, none = ours(x, ours.keys_values(memory), padding=padding)
     assert none is None
     torch.testing.assert_close(weights, expected_weights, **EXACT)
     for actual in (readable, fused):
@@ -143,7 +144,7 @@ def test_values_of_another_size_than_keys(randn: Randn) -> None:
 def test_fused_projection_equals_three(randn: Randn) -> None:
     attention = self_attention(heads=2, groups=1)
     x = randn(1, 3, 8)
-    query, memory = attention.project(x)
+    query, memory = attention.project(x, range(x.shape[1]))
     W, b = attention.qkv.weight, attention.qkv.bias
     torch.testing.assert_close(query[0, 1], x[0] @ W[4:8].T + b[4:8], **EXACT)
     torch.testing.assert_close(memory.keys[0, 0], x[0] @ W[8:12].T + b[8:12], **EXACT)
@@ -168,7 +169,7 @@ def test_grouped_equals_multi_head_with_repeated_groups(groups: int, randn: Rand
         cache = attention.empty_cache(2, like=x)
         assert isinstance(cache, KeyValueCache)
         for t in range(6):
-            step = attention.step(x[:, t : t + 1], cache, t)
+            step = attention.step(x[:, t : t + 1], cache, Ancestry((1,) * (t + 1), None))
             torch.testing.assert_close(step, multi(x)[:, t : t + 1], **EXACT)
         sizes.append(cache.keys.numel() + cache.values.numel())
     assert sizes[0] * 4 // groups == sizes[1]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from translate.attention.caches import KeysValues, KeyValueCache
+from translate.attention.caches import Ancestry, KeysValues, KeyValueCache
 from translate.attention.linear import FastWeightAttention, LinearAttention
 from translate.attention.masks import over_keys, padding_mask
 from translate.attention.patterns import FixedAttention, FullAttention, Pattern, StridedAttention
@@ -129,7 +129,8 @@ def test_step_by_step_equals_the_whole(kind: str, relation: str, randn: Randn) -
     cache = pattern.empty_cache(2, 2, 8, like=query)
     for t in range(LENGTH):
         at = slice(t, t + 1)
-        step = pattern.step(query[:, :, at], KeysValues(keys[:, :, at], values[:, :, at]), cache, t)
+        new = KeysValues(keys[:, :, at], values[:, :, at])
+        step = pattern.step(query[:, :, at], new, cache, Ancestry((1,) * (t + 1), None))
         torch.testing.assert_close(step, whole[:, :, at], rtol=0, atol=1e-12)
 
 
@@ -168,11 +169,11 @@ def test_the_cache_of_a_window_is_never_larger_than_the_window(window: int, rand
 
 def test_a_cache_without_a_window_keeps_everything(randn: Randn) -> None:
     cache = KeyValueCache.empty(1, 1, 2, like=randn(1))
-    tokens = randn(40, 1, 1, 1, 2)
+    tokens = randn(40, 1, 1, 3, 2)  # of three hypotheses
     for t, token in enumerate(tokens):
-        kept, positions = cache.append(KeysValues(token, token), t)
-        assert positions.tolist() == list(range(t + 1))
-        assert torch.equal(kept.keys[0, 0], tokens[: t + 1, 0, 0, 0])
+        kept = cache.append(KeysValues(token, -token))
+        assert torch.equal(kept.keys[0, 0], tokens[: t + 1, 0, 0].flatten(0, 1))
+        assert torch.equal(kept.values, -kept.keys)
 
 
 class Largest(TorchDispatchMode):

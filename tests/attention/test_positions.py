@@ -39,12 +39,15 @@ def test_sinusoidal_positions_follow_the_formula_from_any_start(randn: Randn) ->
 def test_rotary_scores_depend_on_distance_alone(randn: Randn) -> None:
     query, key = randn(1, 1, 1, 8), randn(1, 1, 1, 8)
 
+    def turned(x: Tensor, at: int) -> Tensor:
+        return rotate(x, sinusoidal(at, 1, x))
+
     def score(at: int, of: int) -> float:
-        return float((rotate(query, at) * rotate(key, of)).sum())
+        return float((turned(query, at) * turned(key, of)).sum())
 
     assert score(7, 4) == pytest.approx(score(12, 9), abs=1e-5)
     assert score(7, 4) != pytest.approx(score(7, 5), abs=1e-3)
-    torch.testing.assert_close(rotate(query, 5).norm(), query.norm(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(turned(query, 5).norm(), query.norm(), rtol=0, atol=1e-6)
 
 
 def test_relative_scores_are_those_of_the_paper(randn: Randn) -> None:

@@ -35,7 +35,7 @@ def test_a_model_is_exported_and_served(program, run: str, tmp_path: Path) -> No
             "engine=ctranslate2 has no such option",
         ),
         (["engine=ctranslate2", "replace_unknown=true", "x"], "reads attention"),
-        (["workers=2", "x"], "workers = 2 is for engine=ctranslate2"),
+        (["engine=ctranslate2", "precision=bf16", "x"], "precision = bf16 is for engine=native"),
         (["export=there", "x"], "export = there is for engine=ctranslate2"),
         (["engine=fast", "x"], "engine = 'fast'"),
     ],

@@ -23,6 +23,19 @@ def test_every_search_keeps_a_prefix_and_its_rules(program, run: str, kind: str)
         assert "dog" not in line
 
 
+def test_workers_and_fewer_bits_still_answer_every_line_in_order(program, run: str) -> None:
+    lines = ["ein Hund", "", "die Katze sieht das Haus", "x"] * 3
+    asked = ["text", run, *BEAM, "search.n_best=2", "tokens_per_batch=10"]
+    alone, shared = program(*asked, *lines), program(*asked, "workers=2", *lines)
+    assert alone.status == shared.status == 0, shared.err
+    assert [line.split("\t")[::2] for line in alone.out.splitlines()] == [
+        line.split("\t")[::2] for line in shared.out.splitlines()
+    ]  # numbers and texts; a score may differ in the last digit, with the number of threads
+    rounded = program(*asked, "precision=bf16", *lines)
+    assert rounded.status == 0, rounded.err
+    assert len(rounded.out.splitlines()) == len(alone.out.splitlines())
+
+
 def test_prefixes_and_constraints_are_read_line_by_line(program, run: str, tmp_path: Path) -> None:
     (tmp_path / "prefixes").write_text("a dog\n\n\n", encoding="utf-8")
     (tmp_path / "phrases, =").write_text("\tthe house\tsees\n\ncat\n", encoding="utf-8")

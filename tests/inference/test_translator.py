@@ -12,9 +12,9 @@ from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.errors import UserError
 from translate.evaluation.alignment import word_attention
 from translate.inference.translation import NOTHING
-from translate.inference.translator import Translator, choose_device
+from translate.inference.translator import Translator, choose_device, in_precision
 from translate.search import build
-from translate.vocabulary import UNK
+from translate.vocabulary import EOS, UNK
 
 LINES = [
     "el perro come.", "la casa azul", "", "donde está el tren rojo grande", "gato", " \u200b ",
@@ -22,6 +22,12 @@ LINES = [
 ]  # fmt: skip
 
 
+LIMITS = {"max_length_ratio": 1.0, "max_length_offset": 4}
+GREEDY = {"kind": "greedy", **LIMITS}
+BEAM = {
+    "kind": "beam", "beam_size": 3, "length_penalty": "gnmt", "alpha": 0.6, "n_best": 1,
+    "coverage_penalty": 0.0, **LIMITS,
+}  # fmt: skip
 NO_LONGER = {"max_length_ratio": 0.0, "max_length_offset": 8}
 
 
@@ -40,6 +46,39 @@ def test_batching_never_changes_a_translation(make_translator, name, tokens, win
     alone = [next(make_translator(name).stream([line])) for line in LINES]
     options = {"tokens_per_batch": tokens, "window": window}
     same(alone, list(make_translator(name, **options).stream(LINES)))
+
+
+def test_workers_never_change_a_translation(make_translator) -> None:
+    options = {"tokens_per_batch": 20, "window": 6}  # several batches a window, several windows
+    alone = list(make_translator(**options).stream(LINES, need_alignment=True))
+    shared = list(make_translator(**options, workers=2).stream(LINES, need_alignment=True))
+    same(alone, shared)
+    for one, other in zip(itertools.chain(*alone), itertools.chain(*shared), strict=True):
+        assert (one.alignment is None) == (other.alignment is None)
+        if one.alignment is not None:
+            np.testing.assert_allclose(one.alignment, other.alignment, rtol=0, atol=1e-12)
+
+
+def test_workers_are_of_a_cpu(make_model, joint) -> None:
+    with pytest.raises(UserError, match=r"workers = 2 .*device=cpu"):
+        Translator(make_model("transformer"), joint, build(**GREEDY), device="meta", workers=2)
+
+
+@pytest.mark.parametrize("kind", ["greedy", "beam"])
+def test_fewer_bits_change_the_last_digits_of_a_score_alone(make_model, joint, name, kind) -> None:
+    """Probabilities of the very tokens that bf16 chose, by teacher forcing in float64."""
+    model = make_model(name)
+    search = build(**GREEDY if kind == "greedy" else BEAM)
+    rounded = in_precision(model, "bf16")
+    assert next(rounded.parameters()).dtype == torch.bfloat16
+    assert next(model.parameters()).dtype == torch.float64
+    exact = Translator(model, joint, search)
+    sources = [joint.source.encode(line) for line in ("el perro come.", "la casa azul")]
+    found = search(rounded.eval(), *exact.padded([[*ids, EOS] for ids in sources]))
+    forced = exact.forced(sources, [list(best.tokens) for best, *_ in found])
+    for (best, *_), expected in zip(found, forced, strict=True):
+        assert best.log_prob == pytest.approx(sum(expected), rel=0.05, abs=0.5)
+        assert best.log_prob != pytest.approx(sum(expected), rel=1e-6)
 
 
 def test_order_comes_back_and_every_line_is_answered(make_translator) -> None:

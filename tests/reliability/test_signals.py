@@ -60,8 +60,9 @@ def test_a_signal_while_preparing_leaves_nothing_half_done(
     assert main(PREPARE) == 0  # and the next finds its way
 
 
+@pytest.mark.parametrize("options", [[], ["workers=2", "tokens_per_batch=512"]], ids=str)
 def test_a_reader_that_leaves_ends_a_translation_quietly(
-    saved: Path, tmp_path: Path, faults: Any
+    saved: Path, tmp_path: Path, faults: Any, options: list[str]
 ) -> None:
     (tmp_path / "in").write_text("der Hund schläft\n" * 3_000)
     reader, writer = os.pipe()
@@ -73,7 +74,7 @@ def test_a_reader_that_leaves_ends_a_translation_quietly(
         os.dup2(os.open(tmp_path / "said", os.O_WRONLY | os.O_CREAT), 2)
         sys.stderr = os.fdopen(2, "w", buffering=1)
 
-    arguments = ["text", f"run={saved}", f"input={tmp_path}/in", "device=cpu"]
+    arguments = ["text", f"run={saved}", f"input={tmp_path}/in", "device=cpu", *options]
     assert status_of(faults, arguments, prepared) == 141
     os.close(writer)
     assert (tmp_path / "said").read_text() == ""

@@ -33,10 +33,12 @@ def test_a_row_counts_sentences_tokens_and_the_time_of_one(bench, monkeypatch, t
         translated.append(len(lines))
         return [3] * len(lines)
 
-    monkeypatch.setattr(bench, "native", lambda *_: translate)
+    monkeypatch.setitem(bench.NATIVE, "native", lambda *_: translate)
     (tmp_path / "in").write_text("a\nb\nc\nd\n", encoding="utf-8")
-    options = argparse.Namespace(input=tmp_path / "in", repeats=2, single=3)
-    row = bench.measure(options, engine="native", search="greedy", tokens=100, export=None)
+    options = argparse.Namespace(input=tmp_path / "in", repeats=2)
+    row = bench.measure(
+        options, engine="native", search="greedy", tokens=100, export=None, single=3
+    )  # fmt: skip
     assert translated == [4, 4, 4, 1, 1, 1]  # the first to warm up
     assert row["sentences"] == 4  # every call took one second
     assert row["tokens"] == 12

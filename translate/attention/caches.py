@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from translate.attention.masks import added_to_scores
 
 
 @dataclass(frozen=True)
@@ -23,56 +26,166 @@ class KeysValues:
         return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
 
+@dataclass(frozen=True)
+class Ancestry:
+    """Which tokens that lie in the caches are each hypothesis' own past.
+
+    The hypotheses of a sentence share one cache, with a column for every token that any of them
+    wrote. When a beam is reordered nothing in the caches moves: this table alone does, and
+    self-attention adds it to its scores.
+    """
+
+    beams: tuple[int, ...]  # columns of each position: how many hypotheses a sentence had there
+    hidden: Float[Tensor, "B 1 n C"] | None  # 0 for its own, -inf for others; None: all are its own
+
+    @property
+    def length(self) -> int:
+        """Tokens of every hypothesis."""
+        return len(self.beams)
+
+    @cached_property
+    def positions(self) -> list[int]:
+        """Where in its hypothesis the token of each column stands."""
+        return [position for position, beam in enumerate(self.beams) for _ in range(beam)]
+
+    def grown(self, sentences: int, beam: int, like: Float[Tensor, "..."]) -> Ancestry:
+        """With one more token of every hypothesis, which it alone sees; of `like`'s type."""
+        beams = (*self.beams, beam)
+        if beam == 1 and self.hidden is None:
+            return Ancestry(beams, None)
+        own = torch.eye(beam, dtype=torch.bool, device=like.device)
+        new = added_to_scores(own, like.dtype).expand(sentences, 1, -1, -1)
+        before = self.hidden
+        if before is None:
+            before = like.new_zeros(sentences, 1, beam, sum(self.beams))
+        return Ancestry(beams, torch.cat((before, new), dim=3))
+
+    def select(self, hypotheses: Int[Tensor, "M"]) -> Ancestry:
+        """The past of these rows, as many of each sentence."""
+        if self.hidden is None:
+            return self
+        rows = self.hidden.flatten(0, 2).index_select(0, hypotheses)
+        return replace(self, hidden=rows.view(len(self.hidden), 1, -1, rows.shape[1]))
+
+    def keep(self, sentences: Int[Tensor, "C"]) -> Ancestry:
+        """The past of these sentences' hypotheses."""
+        if self.hidden is None:
+            return self
+        return replace(self, hidden=self.hidden.index_select(0, sentences))
+
+
 class Cache(ABC):
-    """The memory of one self-attention, a row for each hypothesis."""
+    """The memory of one self-attention."""
+
+    @abstractmethod
+    def select(self, hypotheses: Int[Tensor, "M"]) -> Self:
+        """The memory of these hypotheses, in this order."""
+
+    @abstractmethod
+    def keep(self, sentences: Int[Tensor, "C"], hypotheses: Int[Tensor, "M"]) -> Self:
+        """The memory of these sentences; `hypotheses` are theirs."""
+
+
+class KeyValueCache(Cache):
+    """The keys and values of all tokens of a sentence: grown by doubling, written in place."""
+
+    def __init__(
+        self,
+        keys: Float[Tensor, "B G R K"],  # R: room for more columns than are used yet
+        values: Float[Tensor, "B G R K"],
+        used: int,
+    ) -> None:
+        self.keys, self.values, self.used = keys, values, used
+
+    @classmethod
+    def empty(cls, sentences: int, heads: int, d_k: int, like: Tensor) -> KeyValueCache:
+        """A cache without tokens, with room for sixteen."""
+        shape = (sentences, heads, 16, d_k)
+        return cls(like.new_empty(shape), like.new_empty(shape), used=0)
+
+    def append(self, new: KeysValues) -> KeysValues:
+        """Add a token of each of a sentence's hypotheses; all that is remembered."""
+        count = new.keys.shape[2]
+        while self.used + count > self.keys.shape[2]:
+            self.keys = torch.cat((self.keys, torch.empty_like(self.keys)), dim=2)
+            self.values = torch.cat((self.values, torch.empty_like(self.values)), dim=2)
+        self.keys.narrow(2, self.used, count).copy_(new.keys)
+        self.values.narrow(2, self.used, count).copy_(new.values)
+        self.used += count
+        return KeysValues(self.keys.narrow(2, 0, self.used), self.values.narrow(2, 0, self.used))
+
+    def select(self, hypotheses: Int[Tensor, "M"]) -> KeyValueCache:
+        return self  # the sentence's own, whose hypotheses `Ancestry` tells apart
+
+    def keep(self, sentences: Int[Tensor, "C"], hypotheses: Int[Tensor, "M"]) -> KeyValueCache:
+        return KeyValueCache(
+            self.keys.index_select(0, sentences), self.values.index_select(0, sentences), self.used
+        )
+
+
+class RowCache(Cache):
+    """A memory with a row for each hypothesis, which moves with it."""
 
     @abstractmethod
     def at(self, rows: Int[Tensor, "M"]) -> Self:
         """A cache of these rows, in this order."""
 
+    def select(self, hypotheses: Int[Tensor, "M"]) -> Self:
+        return self.at(hypotheses)
 
-class KeyValueCache(Cache):
-    """The keys and values of the tokens so far: grown by doubling, written in place.
+    def keep(self, sentences: Int[Tensor, "C"], hypotheses: Int[Tensor, "M"]) -> Self:
+        return self.at(hypotheses)
 
-    With a `window` it is a ring: token t lies in slot t mod window, over the token that left the
-    window, so that memory is constant however long the sentence grows.
+
+class RingCache(RowCache):
+    """The keys and values of the last `window` tokens.
+
+    Token t lies in slot t mod window, over the token that left the window, so that memory is
+    constant however long the sentence grows.
     """
 
     def __init__(
         self,
-        keys: Float[Tensor, "N G R K"],  # R: room for more than is used yet
+        keys: Float[Tensor, "N G R K"],  # R: room, at most the window
         values: Float[Tensor, "N G R K"],
         *,
-        window: int | None,
+        window: int,
     ) -> None:
         self.keys, self.values, self.window = keys, values, window
 
     @classmethod
-    def empty(
-        cls, rows: int, heads: int, d_k: int, like: Tensor, *, window: int | None = None
-    ) -> KeyValueCache:
+    def empty(cls, rows: int, heads: int, d_k: int, like: Tensor, *, window: int) -> RingCache:
         """A cache without tokens, with room for sixteen, or for the window if that is less."""
-        shape = (rows, heads, min(16, window or 16), d_k)
+        shape = (rows, heads, min(16, window), d_k)
         return cls(like.new_empty(shape), like.new_empty(shape), window=window)
 
     def append(self, new: KeysValues, length: int) -> tuple[KeysValues, Int[Tensor, "S"]]:
         """Add one token after `length` others; all that is remembered, and at which positions."""
-        window = self.window or length + 1
-        slot = length % window
+        slot = length % self.window
         room = self.keys.shape[2]
         if slot == room:
-            more = min(room, self.window - room) if self.window else room
+            more = min(room, self.window - room)
             self.keys = torch.cat((self.keys, torch.empty_like(self.keys[:, :, :more])), dim=2)
             self.values = torch.cat(
                 (self.values, torch.empty_like(self.values[:, :, :more])), dim=2
             )
         self.keys[:, :, slot] = new.keys[:, :, 0]
         self.values[:, :, slot] = new.values[:, :, 0]
-        slots = torch.arange(min(length + 1, window), device=self.keys.device)
+        slots = torch.arange(min(length + 1, self.window), device=self.keys.device)
         used = KeysValues(self.keys[:, :, : len(slots)], self.values[:, :, : len(slots)])
-        return used, length - (length - slots) % window
+        return used, length - (length - slots) % self.window
 
-    def at(self, rows: Int[Tensor, "M"]) -> KeyValueCache:
-        return KeyValueCache(
+    def at(self, rows: Int[Tensor, "M"]) -> RingCache:
+        return RingCache(
             self.keys.index_select(0, rows), self.values.index_select(0, rows), window=self.window
         )
+
+
+def as_rows(x: Float[Tensor, "B H n K"]) -> Float[Tensor, "N H 1 K"]:
+    """The heads of every hypothesis by itself, for what is remembered in rows."""
+    return x.transpose(1, 2).flatten(0, 1)[:, :, None]
+
+
+def as_beams(x: Float[Tensor, "N H 1 K"], beam: int) -> Float[Tensor, "B H n K"]:
+    """The heads of a sentence's hypotheses together again."""
+    return x.view(-1, beam, x.shape[1], x.shape[3]).transpose(1, 2)

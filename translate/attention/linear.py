@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from translate.attention.caches import Cache, KeysValues
+from translate.attention.caches import Ancestry, KeysValues, RowCache, as_beams, as_rows
 from translate.attention.masks import causal_mask
 from translate.attention.patterns import Pattern
 from translate.attention.scaled_dot_product import repeat_groups
@@ -77,7 +77,7 @@ def sums_so_far(
     return (within + query @ before).flatten(2, 3)[:, :, :length]
 
 
-class FastWeights(Cache):
+class FastWeights(RowCache):
     """Σ φ(k) vᵀ over the tokens so far: a matrix a head, however many tokens there were."""
 
     def __init__(self, sums: Float[Tensor, "N G K V"]) -> None:
@@ -139,23 +139,26 @@ class FastWeightAttention(Pattern):
         values = self.stored(memory.values.to(dtype))
         return self.features(query.to(dtype)), self.features(memory.keys.to(dtype)), values
 
-    def empty_cache(self, rows: int, heads: int, d_k: int, like: Tensor) -> FastWeights:
+    def empty_cache(self, sentences: int, heads: int, d_k: int, like: Tensor) -> FastWeights:
         dtype = torch.promote_types(like.dtype, torch.float32)
-        nothing = like.new_zeros(rows, heads, 0, d_k, dtype=dtype)  # no keys: their sum is zeros
+        nothing = like.new_zeros(
+            sentences, heads, 0, d_k, dtype=dtype
+        )  # no keys: their sum is zeros
         return FastWeights(nothing.transpose(2, 3) @ self.stored(nothing))
 
     def step(
         self,
-        query: Float[Tensor, "N H 1 K"],
+        query: Float[Tensor, "B H n K"],
         new: KeysValues,
         cache: FastWeights,  # type: ignore[override]  # each pattern steps its own cache
-        length: int,
-    ) -> Float[Tensor, "N H 1 Kv"]:
+        ancestry: Ancestry,
+    ) -> Float[Tensor, "B H n Kv"]:
         with torch.autocast(query.device.type, enabled=False):
-            features, key, value = self.prepared(query, new)
+            features, key, value = map(as_rows, self.prepared(query, new))
             cache.write(key, value)
             sums = repeat_groups(cache.sums, query.shape[1])
-            return self.result(features @ sums).to(query.dtype)
+            heads = self.result(features @ sums).to(query.dtype)
+        return as_beams(heads, query.shape[2])
 
 
 class LinearAttention(FastWeightAttention):

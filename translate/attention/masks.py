@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
-from jaxtyping import Bool, Int, Real
+from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
 
@@ -20,6 +22,14 @@ def causal_mask(length: int, device: torch.device | None = None) -> Bool[Tensor,
 def over_keys(mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B 1 1 S"]:
     """A padding mask of keys, to broadcast over heads and queries."""
     return mask[:, None, None, :]
+
+
+def added_to_scores(mask: Bool[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*shape"]:
+    """The mask as fused kernels take it: 0 where attention may look, -inf elsewhere.
+
+    They convert a boolean mask at every call; one that serves many calls is converted once.
+    """
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)
 
 
 def window_around(centres: Real[Tensor, "*B T"], width: int, radius: int) -> Bool[Tensor, "*B T S"]:

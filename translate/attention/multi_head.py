@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from translate.attention.caches import Cache, KeysValues
+from translate.attention.caches import Ancestry, Cache, KeysValues
 from translate.attention.patterns import Pattern
-from translate.attention.positions import rotate
+from translate.attention.positions import rotate, sinusoidal
 from translate.attention.scaled_dot_product import fused_attention, readable_attention
 from translate.linear import Linear
 
@@ -51,32 +51,35 @@ class SelfAttention(nn.Module):
         self.output = Linear(d_model, d_model, bias=bias)
 
     def project(
-        self, x: Float[Tensor, "B T D"], start: int = 0
+        self, x: Float[Tensor, "B T D"], positions: range
     ) -> tuple[Float[Tensor, "B H T K"], KeysValues]:
-        """[Q, K, V] = X [W_Q, W_K, W_V], cut into heads; `start` is the position of x[:, 0]."""
+        """[Q, K, V] = X [W_Q, W_K, W_V], cut into heads; one position may be that of all."""
         heads = split_heads(self.qkv(x), self.num_heads + 2 * self.num_kv_heads)
         sizes = [self.num_heads, self.num_kv_heads, self.num_kv_heads]
         query, keys, values = torch.split(heads, sizes, dim=1)
         if self.rotary:
-            query, keys = rotate(query, start), rotate(keys, start)
+            wave = sinusoidal(positions.start, len(positions), query)
+            query, keys = rotate(query, wave), rotate(keys, wave)
         return query, KeysValues(keys, values)
 
     def forward(
         self, x: Float[Tensor, "B T D"], *, mask: Bool[Tensor, "B 1 1 T"] | None = None
     ) -> Float[Tensor, "B T D"]:
-        query, memory = self.project(x)
+        query, memory = self.project(x, range(x.shape[1]))
         dropout = self.dropout if self.training else 0.0
         heads = self.pattern(query, memory, mask=mask, dropout=dropout)
         return self.output(join_heads(heads))  # type: ignore[no-any-return]
 
-    def empty_cache(self, rows: int, like: Float[Tensor, "..."]) -> Cache:
+    def empty_cache(self, sentences: int, like: Float[Tensor, "..."]) -> Cache:
         """The memory before the first token, of `like`'s type and device."""
-        return self.pattern.empty_cache(rows, self.num_kv_heads, self.d_k, like)
+        return self.pattern.empty_cache(sentences, self.num_kv_heads, self.d_k, like)
 
-    def step(self, x: Float[Tensor, "N 1 D"], cache: Cache, length: int) -> Float[Tensor, "N 1 D"]:
-        """One more token after `length` others."""
-        query, new = self.project(x, start=length)
-        heads = self.pattern.step(query, new, cache, length)
+    def step(
+        self, x: Float[Tensor, "B n D"], cache: Cache, ancestry: Ancestry
+    ) -> Float[Tensor, "B n D"]:
+        """One more token of every hypothesis, the last in `ancestry`."""
+        query, new = self.project(x, range(ancestry.length - 1, ancestry.length))
+        heads = self.pattern.step(query, new, cache, ancestry)
         return self.output(join_heads(heads))  # type: ignore[no-any-return]
 
 
@@ -118,16 +121,19 @@ class CrossAttention(nn.Module):
         x: Float[Tensor, "B T D"],
         memory: KeysValues,
         *,
-        mask: Bool[Tensor, "B 1 1 S"] | None = None,
+        padding: Float[Tensor, "B 1 1 S"] | None = None,
         need_weights: bool = False,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
-        """What the target reads in the source. Weights are computed only where they are wanted."""
+        """What the target reads in the source. Weights are computed only where they are wanted.
+
+        `padding` is added to the scores (`added_to_scores`); None where there is none.
+        """
         query = split_heads(self.query(x), self.num_heads)
         dropout = self.dropout if self.training else 0.0
         keys, values = memory.keys, memory.values
         weights = None
         if need_weights:
-            heads, weights = readable_attention(query, keys, values, mask=mask, dropout=dropout)
+            heads, weights = readable_attention(query, keys, values, bias=padding, dropout=dropout)
         else:
-            heads = fused_attention(query, keys, values, mask=mask, dropout=dropout)
+            heads = fused_attention(query, keys, values, bias=padding, dropout=dropout)
         return self.output(join_heads(heads)), weights

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from translate.attention.caches import Cache, KeysValues, KeyValueCache
+from translate.attention.caches import Ancestry, Cache, KeysValues, KeyValueCache
 from translate.attention.masks import both, fixed_mask, strided_mask
 from translate.attention.positions import Relation
 from translate.attention.scaled_dot_product import fused_attention
@@ -33,18 +33,20 @@ class Pattern(nn.Module, ABC):
         """Whole sequences, in which `mask` says what is not padding."""
 
     @abstractmethod
-    def empty_cache(self, rows: int, heads: int, d_k: int, like: Tensor) -> Cache:
+    def empty_cache(self, sentences: int, heads: int, d_k: int, like: Tensor) -> Cache:
         """The memory before the first token, for causal patterns."""
 
     @abstractmethod
     def step(
-        self, query: Float[Tensor, "N H 1 K"], new: KeysValues, cache: Cache, length: int
-    ) -> Float[Tensor, "N H 1 Kv"]:
-        """One more token after `length` others: the last row of `forward`."""
+        self, query: Float[Tensor, "B H n K"], new: KeysValues, cache: Cache, ancestry: Ancestry
+    ) -> Float[Tensor, "B H n Kv"]:
+        """One more token of a sentence's n hypotheses: the last row of `forward` for each."""
 
 
 class FullAttention(Pattern):
     """Every query meets every key that `visible` shows it; here, all."""
+
+    sees_all = True  # False where `visible` hides something
 
     def __init__(self, *, causal: bool, relation: Relation | None = None) -> None:
         super().__init__(causal=causal)
@@ -80,22 +82,23 @@ class FullAttention(Pattern):
             bias=self.bias(query, positions, positions), dropout=dropout,
         )  # fmt: skip
 
-    def empty_cache(self, rows: int, heads: int, d_k: int, like: Tensor) -> KeyValueCache:
-        return KeyValueCache.empty(rows, heads, d_k, like)
+    def empty_cache(self, sentences: int, heads: int, d_k: int, like: Tensor) -> Cache:
+        return KeyValueCache.empty(sentences, heads, d_k, like)
 
     def step(
         self,
-        query: Float[Tensor, "N H 1 K"],
+        query: Float[Tensor, "B H n K"],
         new: KeysValues,
         cache: KeyValueCache,  # type: ignore[override]  # each pattern steps its own cache
-        length: int,
-    ) -> Float[Tensor, "N H 1 Kv"]:
-        memory, keys = cache.append(new, length)
-        here = torch.full((1,), length, device=query.device)
-        return fused_attention(
-            query, memory.keys, memory.values,
-            mask=self.visible(here, keys), bias=self.bias(query, here, keys),
-        )  # fmt: skip
+        ancestry: Ancestry,
+    ) -> Float[Tensor, "B H n Kv"]:
+        memory, mask, bias = cache.append(new), None, ancestry.hidden
+        if self.relation is not None or not self.sees_all:
+            keys = torch.tensor(ancestry.positions, device=query.device)
+            here = keys[-query.shape[2] :]
+            mask, told = self.visible(here, keys), self.bias(query, here, keys)
+            bias = bias if told is None else told if bias is None else told + bias
+        return fused_attention(query, memory.keys, memory.values, mask=mask, bias=bias)
 
 
 class StridedAttention(FullAttention):
@@ -103,6 +106,8 @@ class StridedAttention(FullAttention):
 
     Computed by the fused kernel under a mask of N × N booleans: the pattern, not its saving.
     """
+
+    sees_all = False
 
     def __init__(self, *, causal: bool, relation: Relation | None = None, stride: int) -> None:
         super().__init__(causal=causal, relation=relation)
@@ -117,6 +122,8 @@ class FixedAttention(FullAttention):
 
     Computed by the fused kernel under a mask of N × N booleans: the pattern, not its saving.
     """
+
+    sees_all = False
 
     def __init__(
         self, *, causal: bool, relation: Relation | None = None, stride: int, summary: int

@@ -24,6 +24,9 @@ def sinusoidal(start: int, length: int, like: Float[Tensor, "*B D"]) -> Float[Te
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)[:, :d_model].to(like.dtype)
 
 
+TABULATED = 512  # positions whose waves are computed once
+
+
 class Positions(nn.Module, ABC):
     """What is added to the words of a sentence for where they stand."""
 
@@ -37,8 +40,21 @@ class Positions(nn.Module, ABC):
 class SinusoidalPositions(Positions):
     """Adds a fixed wave of each frequency; defined for any length."""
 
+    table: Float[Tensor, "P D"]
+
+    def __init__(self, *, d_model: int) -> None:
+        super().__init__()
+        # a decoding step has no time for a dozen operations on one position
+        table = torch.empty(TABULATED, d_model)
+        if not table.is_meta:  # on meta PyTorch would load its compiler, a second, for no values
+            table = sinusoidal(0, TABULATED, table)
+        self.register_buffer("table", table, persistent=False)
+
     def forward(self, embedded: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
-        return embedded + sinusoidal(start, embedded.shape[-2], embedded)
+        length = embedded.shape[-2]
+        if start + length > TABULATED:
+            return embedded + sinusoidal(start, length, embedded)
+        return embedded + self.table[start : start + length]
 
 
 class LearnedPositions(Positions):
@@ -66,12 +82,12 @@ class NoPositions(Positions):
         return embedded
 
 
-def rotate(x: Float[Tensor, "B H T K"], start: int = 0) -> Float[Tensor, "B H T K"]:
+def rotate(x: Float[Tensor, "B H T K"], wave: Float[Tensor, "#T K"]) -> Float[Tensor, "B H T K"]:
     """Rotary positions (Su et al. 2021, eq. 34): pair i of position p turns by p·10000^(-2i/K).
 
-    The product of a rotated query and a rotated key depends on their distance alone.
+    The product of a rotated query and a rotated key depends on their distance alone. `wave` is that
+    of their positions (`sinusoidal`): sine and cosine of each pair's angle.
     """
-    wave = sinusoidal(start, x.shape[-2], x)  # (T, K): sine and cosine of each pair's angle
     sine, cosine = wave[:, 0::2], wave[:, 1::2]
     left, right = x[..., 0::2], x[..., 1::2]
     turned = torch.stack((left * cosine - right * sine, left * sine + right * cosine), dim=-1)

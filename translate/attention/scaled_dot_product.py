@@ -67,14 +67,17 @@ def fused_attention(
     if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         # float32: the bf16 backward of the CPU kernel is several times slower on short sentences
         query, keys, values = query.float(), keys.float(), values.float()
+        with torch.autocast("cpu", enabled=False):
+            return fused_attention(
+                query, keys, values, mask=mask, causal=causal, bias=bias, dropout=dropout
+            )
     if causal and (mask is not None or bias is not None):  # the kernels take a flag or a mask
         mask, causal = both(mask, causal_mask(query.shape[-2], query.device)), False
     added = mask
     if bias is not None:
         bias = bias.to(query.dtype)
         added = bias if mask is None else torch.where(mask, bias, -math.inf)
-    with torch.autocast("cpu", enabled=False):
-        return F.scaled_dot_product_attention(
-            query, keys, values, attn_mask=added, is_causal=causal, dropout_p=dropout,
-            enable_gqa=query.shape[1] != keys.shape[1],
-        )  # fmt: skip
+    return F.scaled_dot_product_attention(
+        query, keys, values, attn_mask=added, is_causal=causal, dropout_p=dropout,
+        enable_gqa=query.shape[1] != keys.shape[1],
+    )  # fmt: skip

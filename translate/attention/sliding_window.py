@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from translate.attention.caches import KeysValues, KeyValueCache
+from translate.attention.caches import Ancestry, KeysValues, RingCache, as_beams, as_rows
 from translate.attention.masks import sliding_window_mask
 from translate.attention.patterns import FullAttention
 from translate.attention.positions import Relation
@@ -32,8 +32,21 @@ class SlidingWindowAttention(FullAttention):
     def visible(self, queries: Int[Tensor, "T"], keys: Int[Tensor, "S"]) -> Bool[Tensor, "T S"]:
         return sliding_window_mask(queries, keys, left=self.left, right=self.right)
 
-    def empty_cache(self, rows: int, heads: int, d_k: int, like: Tensor) -> KeyValueCache:
-        return KeyValueCache.empty(rows, heads, d_k, like, window=self.window)
+    def empty_cache(self, sentences: int, heads: int, d_k: int, like: Tensor) -> RingCache:
+        return RingCache.empty(sentences, heads, d_k, like, window=self.window)
+
+    def step(
+        self,
+        query: Float[Tensor, "B H n K"],
+        new: KeysValues,
+        cache: RingCache,  # type: ignore[override]  # each pattern steps its own cache
+        ancestry: Ancestry,
+    ) -> Float[Tensor, "B H n Kv"]:
+        rows, token = as_rows(query), KeysValues(as_rows(new.keys), as_rows(new.values))
+        memory, keys = cache.append(token, ancestry.length - 1)
+        here = torch.full((1,), ancestry.length - 1, device=query.device)
+        heads = fused_attention(rows, memory.keys, memory.values, bias=self.bias(rows, here, keys))
+        return as_beams(heads, query.shape[2])
 
     def forward(
         self,

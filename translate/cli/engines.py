@@ -23,13 +23,16 @@ def engine_problems(job: Job) -> list[str]:
     """What the engine lacks of what a valid configuration asks of it, one line each."""
     config, verbatim = job.config, job.verbatim
     if config["engine"] == "native":
-        given = {"export": verbatim.get("export"), "workers": config["workers"]}
-        return [
-            f"{key} = {value} is for engine=ctranslate2" for key, value in given.items() if value
-        ]
+        folder = verbatim.get("export")
+        return [f"export = {folder} is for engine=ctranslate2"] if folder else []
     from translate.inference.ctranslate2_engine import search_problems
 
     found = search_problems(config["search"])
+    if config["precision"]:
+        found.append(
+            f"precision = {config['precision']} is for engine=native; that of an export was chosen "
+            "by translate export quantization="
+        )
     for key in ("ensemble", "prefix", "prefixes", "constraints"):
         if verbatim.get(key):
             found.append(f"{key} = {verbatim[key]}: engine=ctranslate2 has no such option")
@@ -52,7 +55,7 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
         return stored.translator(
             stored.load_runs(verbatim), search=config["search"], device=config["device"],
             tokens_per_batch=config["tokens_per_batch"], unknown_words=replacing,
-            mbr=config["mbr"],
+            mbr=config["mbr"], workers=config["workers"] or 1, precision=config["precision"],
         )  # fmt: skip
     from translate.inference.ctranslate2_engine import CTranslate2Search, check_origin
     from translate.inference.translator import Translator, choose_device

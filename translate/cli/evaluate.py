@@ -13,7 +13,7 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
 from translate.cli.fields import Device, Node
-from translate.inference.engines import Engine
+from translate.inference.engines import Engine, Precision
 
 HELP = """\
 translate evaluate: BLEU, chrF and TER on a split or on files
@@ -46,7 +46,9 @@ Keys:
   cache          the folder of downloads and prepared corpora
   engine         native, or ctranslate2: serves what translate export has written
   export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
-  workers        with engine=ctranslate2: batches translated at once; default: one a core
+  workers        processes that translate batches at the same time, each on one thread: for files,
+                 on a CPU; default: one process on all threads (engine=ctranslate2: one a core)
+  precision      float32 or bf16: the numbers to compute with; default: those of the weights
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, that are translated at once
   resamples      of the test set, for the intervals
@@ -89,6 +91,7 @@ def run(
     tokens_per_batch: PositiveInt,
     engine: Engine,
     workers: PositiveInt | None,
+    precision: Precision | None,
     replace_unknown: bool,
     mbr: Literal["chrf", "bleu"] | None,
     resamples: PositiveInt,
@@ -115,6 +118,7 @@ def run(
         decoding={
             **search,
             "engine": engine,
+            "precision": precision,
             "replace_unknown": replace_unknown,
             "dictionary": dictionary,
             "mbr": mbr,

@@ -19,6 +19,7 @@ from translate.errors import UserError
 if TYPE_CHECKING:
     from translate.data.corpus import Corpus
     from translate.inference.bundle import Bundle
+    from translate.inference.engines import Precision
     from translate.inference.minimum_bayes_risk import Utility
     from translate.inference.translator import Translator
     from translate.inference.unknown_words import UnknownWords
@@ -74,14 +75,17 @@ def translator(
     device: str,
     unknown_words: UnknownWords | None = None,
     mbr: Utility | None = None,
+    precision: Precision | None = None,
     **options: int,
 ) -> Translator:
     """A translator that searches as the composed configuration says."""
     from translate import search as searches
-    from translate.inference.translator import Translator
+    from translate.inference.allocator import keep_memory
+    from translate.inference.translator import Translator, in_precision
 
+    keep_memory()
     return Translator(
-        bundle.model,
+        in_precision(bundle.model, precision),
         bundle.tokenizers,
         searches.build(**search),
         device=device,

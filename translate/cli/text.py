@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import PositiveInt
@@ -13,7 +14,7 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
 from translate.cli.fields import Device, Node
-from translate.inference.engines import Engine
+from translate.inference.engines import Engine, Precision
 from translate.vocabulary import EOS
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ Keys:
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
   engine         native, or ctranslate2: serves what translate export has written
   export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
-  workers        with engine=ctranslate2: batches translated at once; default: one a core
+  workers        processes that translate batches at the same time, each on one thread: for files,
+                 on a CPU; default: one process on all threads (engine=ctranslate2: one a core)
+  precision      float32 or bf16: the numbers to compute with; default: those of the weights
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, that are translated at once
   interactive    true: answer each line before the next is read; default: only at a terminal
@@ -95,6 +98,7 @@ def run(
     scores: bool,
     engine: Engine,
     workers: PositiveInt | None,
+    precision: Precision | None,
     replace_unknown: bool,
     mbr: Literal["chrf", "bleu"] | None,
     format: Literal["text", "json"],
@@ -116,7 +120,10 @@ def run(
         wishes=wishes,
     )
     numbered = scores or (search.get("n_best", 1) > 1 and mbr is None)
-    with streams.lines_out(job.verbatim, flush=interactive) as write:
+    with (
+        closing(translations),  # its workers too, whatever happens to the output
+        streams.lines_out(job.verbatim, flush=interactive) as write,
+    ):
         for number, (found, source) in enumerate(zip(translations, sources, strict=True), start=1):
             if format == "json":
                 write(_as_json(source, model.tokenizers, found))

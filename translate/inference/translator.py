@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,11 +22,13 @@ from translate.attention.masks import padding_mask
 from translate.data.tokenizer import END, Tokenizers
 from translate.errors import UserError
 from translate.inference import bundle
+from translate.inference.engines import Precision
 from translate.inference.minimum_bayes_risk import Utility, expected_utilities
 from translate.inference.segments import by_length, has_text, split
 from translate.inference.translation import NOTHING, AttentionMap, Score, Translation
 from translate.inference.unknown_words import UnknownWords
 from translate.inference.wishes import NO_WISH, Wish, demands, paired
+from translate.inference.workers import Workers
 from translate.models.head import NO_ATTENTION
 from translate.models.seq2seq import Seq2Seq
 from translate.schema import check, nearest
@@ -46,6 +50,9 @@ class Segment(NamedTuple):
     demand: Demand
 
 
+BatchWorkers = Workers[list[Segment], list[list[Translation]]]
+
+
 class Translator:
     """Translates, scores and aligns sentences.
 
@@ -60,6 +67,7 @@ class Translator:
         max_source_length: a line of more pieces is translated in segments, split after a sentence
             or a word, and joined by spaces, with a warning; as is one longer than the model reads.
         unknown_words: what to write for each <unk>, by the attention; None leaves them.
+        workers: processes that translate batches at the same time, each on one thread.
         mbr: translations of a line are ranked by minimum Bayes risk under this utility; their score
             is then the utility expected of them. None: by the score of the search.
     """
@@ -75,9 +83,13 @@ class Translator:
         window: int = WINDOW,
         max_source_length: int = MAX_SOURCE_LENGTH,
         unknown_words: UnknownWords | None = None,
+        workers: int = 1,
         mbr: Utility | None = None,
     ) -> None:
         self.device = choose_device(device)
+        if workers > 1 and self.device.type != "cpu":
+            raise UserError(f"workers = {workers} share out a CPU: device=cpu, or workers=1")
+        self.workers = workers
         self.model = model.to(self.device).eval()
         self.tokenizers = tokenizers
         self.search = search
@@ -100,25 +112,27 @@ class Translator:
         window: int | None = None,
         need_alignment: bool = False,
         wishes: Wish | Iterable[Wish] = NO_WISH,
-    ) -> Iterator[list[Translation]]:
+    ) -> Generator[list[Translation], None, None]:
         """The n best translations of each line, in input order, best first.
 
         Reads no further ahead than `window` lines. A line without a visible character has one
         translation, the empty one. `wishes` holds one for each line, or is that of all.
         """
         asked, read = paired(lines, wishes), 0
-        while some := list(itertools.islice(asked, window or self.window)):
-            yield from self._translate(some, read + 1, need_alignment)
-            read += len(some)
+        work = partial(self._batch, need_alignment=need_alignment)
+        with Workers(self.workers, work) as workers:
+            while some := list(itertools.islice(asked, window or self.window)):
+                yield from self._translate(some, read + 1, workers)
+                read += len(some)
 
     def _translate(
-        self, lines: list[tuple[str, Wish]], number: int, need_alignment: bool
+        self, lines: list[tuple[str, Wish]], number: int, workers: BatchWorkers
     ) -> list[list[Translation]]:
         """The n best of consecutive lines, the first of which is line `number`."""
         segments = [
             self._segments(line, wish, i) for i, (line, wish) in enumerate(lines, start=number)
         ]
-        found = iter(self._search(list(itertools.chain(*segments)), need_alignment))
+        found = iter(self._search(list(itertools.chain(*segments)), workers))
         return [self._ranked(_joined([next(found) for _ in line])) for line in segments]
 
     def _ranked(self, found: list[Translation]) -> list[Translation]:
@@ -148,16 +162,25 @@ class Translator:
         )  # fmt: skip
         return [Segment(ids[s], pieces[s], d) for s, d in zip(segments, asked, strict=True)]
 
-    def _search(self, segments: Sequence[Segment], need_alignment: bool) -> list[list[Translation]]:
+    def _search(
+        self, segments: Sequence[Segment], workers: BatchWorkers
+    ) -> list[list[Translation]]:
+        """The n best of every segment, in batches of like length."""
+        batches = list(by_length([len(s.ids) + 1 for s in segments], self.tokens_per_batch))
+        answers = workers.map([[segments[i] for i in batch] for batch in batches])
+        found = dict(zip(itertools.chain(*batches), itertools.chain(*answers), strict=True))
+        return [found[i] for i in range(len(segments))]
+
+    def _batch(self, segments: list[Segment], *, need_alignment: bool) -> list[list[Translation]]:
+        """The n best of segments that are searched together."""
         wanted = need_alignment or self.unknown_words is not None
-        found: list[list[Translation]] = [[]] * len(segments)
-        for batch in by_length([len(s.ids) + 1 for s in segments], self.tokens_per_batch):
-            source, mask = self.padded([[*segments[i].ids, EOS] for i in batch])
-            asked = [segments[i].demand for i in batch]
-            hypotheses = self.search(self.model, source, mask, demands=asked, need_alignment=wanted)
-            for i, n_best in zip(batch, hypotheses, strict=True):
-                found[i] = [self._translation(segments[i], h, need_alignment) for h in n_best]
-        return found
+        source, mask = self.padded([[*segment.ids, EOS] for segment in segments])
+        asked = [segment.demand for segment in segments]
+        hypotheses = self.search(self.model, source, mask, demands=asked, need_alignment=wanted)
+        return [
+            [self._translation(segment, found, need_alignment) for found in n_best]
+            for segment, n_best in zip(segments, hypotheses, strict=True)
+        ]
 
     def _translation(
         self, segment: Segment, hypothesis: Hypothesis, need_alignment: bool
@@ -261,6 +284,8 @@ def load(
     search: Search | Mapping[str, Any] | None = None,
     tokens_per_batch: int = TOKENS_PER_BATCH,
     unknown_words: UnknownWords | None = None,
+    workers: int = 1,
+    precision: Precision | None = None,
 ) -> Translator:
     """The translator in the folder of a run or of a bundle; `search` in place of its own.
 
@@ -274,13 +299,24 @@ def load(
         check([] if "kind" in search else [f"search.kind is missing{nearest('', searches.KINDS)}"])
         search = searches.build(**search)
     return Translator(
-        loaded.model,
+        in_precision(loaded.model, precision),
         loaded.tokenizers,
         search,
         tokens_per_batch=tokens_per_batch,
         device=device,
         unknown_words=unknown_words,
+        workers=workers,
     )
+
+
+def in_precision(model: Seq2Seq, precision: Precision | None) -> Seq2Seq:
+    """The model with its weights as these numbers (a copy), or as they are.
+
+    Sums over the vocabulary and the scores stay in float32: searches see to it.
+    """
+    if precision is None:
+        return model
+    return copy.deepcopy(model).to({"float32": torch.float32, "bf16": torch.bfloat16}[precision])
 
 
 def choose_device(device: str | torch.device) -> torch.device:

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from translate.attention.caches import Cache, KeysValues
+from translate.attention.caches import Ancestry, Cache, KeysValues
 from translate.attention.linear import FastWeightAttention, LinearAttention
-from translate.attention.masks import over_keys
+from translate.attention.masks import added_to_scores, over_keys
 from translate.attention.patterns import FixedAttention, FullAttention, Pattern, StridedAttention
 from translate.attention.positions import (
     LearnedPositions,
@@ -41,19 +41,21 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 
 @dataclass(frozen=True)
 class TransformerState:
-    """The caches of every decoder layer, and how many tokens they have seen."""
+    """The source as every decoder layer sees it, and what each has cached of the target."""
 
     memory: list[KeysValues]
-    mask: Bool[Tensor, "B 1 1 S"]
+    padding: Float[Tensor, "B 1 1 S"] | None  # of the source, added to scores; None: there is none
     caches: list[Cache]
-    length: int
+    ancestry: Ancestry
+    sentences: int
     beam: int  # hypotheses a sentence
 
     def select(self, hypotheses: Int[Tensor, "M"]) -> TransformerState:
         return replace(
             self,
-            caches=[cache.at(hypotheses) for cache in self.caches],
-            beam=len(hypotheses) // len(self.mask),
+            caches=[cache.select(hypotheses) for cache in self.caches],
+            ancestry=self.ancestry.select(hypotheses),
+            beam=len(hypotheses) // self.sentences,
         )
 
     def keep(self, sentences: Int[Tensor, "C"]) -> TransformerState:
@@ -61,8 +63,10 @@ class TransformerState:
         return replace(
             self,
             memory=[memory.at(sentences) for memory in self.memory],
-            mask=self.mask.index_select(0, sentences),
-            caches=[cache.at(rows) for cache in self.caches],
+            padding=None if self.padding is None else self.padding.index_select(0, sentences),
+            caches=[cache.keep(sentences, rows) for cache in self.caches],
+            ancestry=self.ancestry.keep(sentences),
+            sentences=len(sentences),
         )
 
 
@@ -104,7 +108,7 @@ class Transformer(Seq2Seq):
         self.output = nn.Linear(d_model, target_vocab_size, bias=False)
 
         added: dict[str, Callable[[], Positions]] = {
-            "sinusoidal": SinusoidalPositions,
+            "sinusoidal": partial(SinusoidalPositions, d_model=d_model),
             "learned": partial(LearnedPositions, d_model=d_model, max_positions=max_positions),
         }
         new_positions = added.get(positions, NoPositions)
@@ -209,11 +213,11 @@ class Transformer(Seq2Seq):
     ) -> Decoded:
         x = self.target_positions(self.target_embedding(target_in) * math.sqrt(self.d_model))
         x = self.dropout(x)
-        mask = over_keys(memory.mask)
+        padding = added_to_scores(over_keys(memory.mask), memory.states.dtype)
         alignment = []
         for layer in self.decoder_layers:
             keys_values = layer.cross_attention.keys_values(memory.states)
-            x, weights = layer(x, keys_values, mask, need_weights=need_alignment)
+            x, weights = layer(x, keys_values, padding, need_weights=need_alignment)
             alignment += [weights] if weights is not None else []
         hidden = self.decoder_norm(x)
         return Decoded(hidden, torch.stack(alignment, dim=1) if alignment else None)
@@ -222,11 +226,15 @@ class Transformer(Seq2Seq):
         keys_values = [
             layer.cross_attention.keys_values(memory.states) for layer in self.decoder_layers
         ]
+        sentences = len(memory.mask)
         caches = [
-            layer.self_attention.empty_cache(len(memory.mask), like=kv.keys)
+            layer.self_attention.empty_cache(sentences, like=kv.keys)
             for layer, kv in zip(self.decoder_layers, keys_values, strict=True)
         ]
-        return TransformerState(keys_values, over_keys(memory.mask), caches, length=0, beam=1)
+        padding = None
+        if not memory.mask.all():  # read from the device once a batch, and kernels run without mask
+            padding = added_to_scores(over_keys(memory.mask), keys_values[0].keys.dtype)
+        return TransformerState(keys_values, padding, caches, Ancestry((), None), sentences, beam=1)
 
     def decode_step(
         self,
@@ -235,18 +243,20 @@ class Transformer(Seq2Seq):
         *,
         need_alignment: bool = False,
     ) -> Step:
-        x = self.target_embedding(tokens) * math.sqrt(self.d_model)
-        x = self.dropout(self.target_positions(x[:, None], start=state.length)[:, 0])
+        x = self.target_embedding(tokens)[:, None] * math.sqrt(self.d_model)
+        x = self.dropout(self.target_positions(x, start=state.ancestry.length))
+        x = x.view(state.sentences, state.beam, self.d_model)  # (N, 1, D) → (B, n, D)
+        ancestry = state.ancestry.grown(state.sentences, state.beam, like=x)
         alignment = []
         per_layer = zip(self.decoder_layers, state.caches, state.memory, strict=True)
         for layer, cache, memory in per_layer:
             x, weights = layer.step(
-                x, cache, state.length, memory, state.mask, need_weights=need_alignment
+                x, cache, ancestry, memory, state.padding, need_weights=need_alignment
             )
             alignment += [weights] if weights is not None else []
-        after = replace(state, length=state.length + 1)
+        hidden, after = self.decoder_norm(x).flatten(0, 1), replace(state, ancestry=ancestry)
         if not alignment:
-            return Step(self.decoder_norm(x), after, None)
+            return Step(hidden, after, None)
         stacked = torch.stack(alignment, dim=1)  # (B, L, H, n, S)
         by_hypothesis = stacked.permute(0, 3, 1, 2, 4).flatten(0, 1)  # (N, L, H, S)
-        return Step(self.decoder_norm(x), after, by_hypothesis)
+        return Step(hidden, after, by_hypothesis)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from translate.attention.caches import Cache, KeysValues
+from translate.attention.caches import Ancestry, Cache, KeysValues
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import Pattern
 from translate.attention.positions import Relation
@@ -138,44 +138,40 @@ class DecoderLayer(nn.Module):
         self,
         x: Float[Tensor, "B T D"],
         memory: KeysValues,
-        mask: Bool[Tensor, "B 1 1 S"],
+        padding: Float[Tensor, "B 1 1 S"],
         *,
         need_weights: bool,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
         """Whole targets: padding comes last, so the causal mask already hides it."""
         first, *_ = self.residuals
         x = first.leave(x, self.self_attention(first.enter(x)))
-        return self._after_self_attention(x, memory, mask, need_weights)
+        return self._after_self_attention(x, memory, padding, need_weights)
 
     def step(
         self,
-        x: Float[Tensor, "N D"],
+        x: Float[Tensor, "B n D"],
         cache: Cache,
-        length: int,
+        ancestry: Ancestry,
         memory: KeysValues,
-        mask: Bool[Tensor, "B 1 1 S"],
+        padding: Float[Tensor, "B 1 1 S"] | None,
         *,
         need_weights: bool,
-    ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "B H n S"] | None]:
-        """One token of every hypothesis, after `length` others."""
+    ) -> tuple[Float[Tensor, "B n D"], Float[Tensor, "B H n S"] | None]:
+        """One token of every hypothesis: a sentence's are queries against one memory."""
         first, *_ = self.residuals
-        attended = self.self_attention.step(first.enter(x)[:, None], cache, length)[:, 0]
-        x = first.leave(x, attended)
-        # (N, D) → (B, n, D): the hypotheses of a sentence are queries against one memory
-        beams = x.view(mask.shape[0], -1, x.shape[-1])
-        beams, weights = self._after_self_attention(beams, memory, mask, need_weights)
-        return beams.flatten(0, 1), weights
+        x = first.leave(x, self.self_attention.step(first.enter(x), cache, ancestry))
+        return self._after_self_attention(x, memory, padding, need_weights)
 
     def _after_self_attention(
         self,
         x: Float[Tensor, "B T D"],
         memory: KeysValues,
-        mask: Bool[Tensor, "B 1 1 S"],
+        padding: Float[Tensor, "B 1 1 S"] | None,
         need_weights: bool,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
         _, cross, feed_forward = self.residuals
         attended, weights = self.cross_attention(
-            cross.enter(x), memory, mask=mask, need_weights=need_weights
+            cross.enter(x), memory, padding=padding, need_weights=need_weights
         )
         x = cross.leave(x, attended)
         return feed_forward.leave(x, self.feed_forward(feed_forward.enter(x))), weights

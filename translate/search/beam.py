@@ -32,6 +32,7 @@ from translate.search.scoring import (
     next_log_probs,
 )
 from translate.search.tree import ROOT, Nodes, Tree
+from translate.search.walk import worth_leaving
 from translate.vocabulary import BOS, EOS
 
 DEAD = -math.inf  # the total of a row that holds no hypothesis
@@ -142,7 +143,7 @@ class BeamSearch:
         # without a penalty none are counted, and coverage is a tensor of no columns
         words = _words(source_mask) if self._beta else source_mask[:, :0]
         beam = self._begin(torch.tensor(limits, device=source.device), words)
-        asked = self._asked(demands, beam.limits)
+        asked, shortest = self._asked(demands, beam.limits), min(limits)
         need_attention = need_alignment or self._beta > 0
         state = model.start(model.encode(source, source_mask))
         if self._groups > 1:
@@ -151,7 +152,9 @@ class BeamSearch:
         for length in itertools.count():
             step = model.decode_step(beam.tokens.flatten(), state, need_alignment=need_attention)
             coverage = self._covered(beam, step)
-            extensions = self._extend(beam, coverage, model.project(step.hidden), length, asked)
+            log_probs = next_log_probs(model.project(step.hidden))
+            ending = beam.limits <= length if length >= shortest else None
+            extensions = self._extend(beam, coverage, log_probs, length, ending, asked)
             alignment = step.alignment if need_alignment else None
             nodes = tree.grow(_nodes(beam, extensions), alignment)
             going = self._prune(beam, coverage, nodes, extensions, bool(asked.rules))
@@ -218,16 +221,17 @@ class BeamSearch:
         self,
         beam: Beam,
         coverage: Float[Tensor, "N S"],
-        logits: Float[Tensor, "N V"],
+        log_probs: Float[Tensor, "N V"],
         length: int,
+        ending: Bool[Tensor, "B"] | None,
         asked: Asked,
     ) -> Extensions:
         """The best continuations of hypotheses that have `length` tokens."""
         sentences, width = beam.tokens.shape
-        log_probs = next_log_probs(logits)
         of_rows = beam.sentences.repeat_interleave(width)
         at = Position(of_rows, beam.history.flatten(0, 1), log_probs)
-        ending = (beam.limits <= length).repeat_interleave(width)
+        if ending is not None:
+            ending = ending.repeat_interleave(width)
         found = best_next(log_probs, apply(asked.rules, at), self._per_row, ending=ending)
         banks = None
         if asked.phrases is not None:
@@ -240,8 +244,10 @@ class BeamSearch:
         chosen = totals.gather(1, index).masked_fill(places >= beam.places[:, None], DEAD)
         first = torch.arange(sentences, device=index.device) * width
         rows = first[:, None] + index // found.tokens.shape[1]
-        words = beam.words.repeat_interleave(width, dim=0)
-        penalties = coverage_penalty(coverage, words, self._beta).to(log_probs.dtype)[rows]
+        penalties = torch.zeros_like(chosen)
+        if self._beta:
+            words = beam.words.repeat_interleave(width, dim=0)
+            penalties = coverage_penalty(coverage, words, self._beta).to(chosen.dtype)[rows]
         scores = chosen / self._penalty(length + 1) + penalties
         tokens = tokens.gather(1, index)
         return Extensions(
@@ -275,7 +281,7 @@ class BeamSearch:
         extensions: Extensions,
         with_history: bool,
     ) -> tuple[Beam, Int[Tensor, "M"], Int[Tensor, "C"] | None] | None:
-        """The hypotheses to go on with, their rows, and their sentences unless that is all.
+        """The hypotheses to go on with, their rows, and their sentences unless all stay.
 
         A hypothesis is dropped when it has ended, or when it cannot beat the worst kept score any
         more: its total only falls and the length penalty only grows, so total / penalty at the
@@ -305,7 +311,7 @@ class BeamSearch:
             totals=totals,
             coverage=coverage[rows],
         )
-        if all(counts):
+        if not worth_leaving(sum(map(bool, counts)), len(counts)):
             return pruned, rows.flatten(), None
         going = [sentence for sentence, count in enumerate(counts) if count]
         sentences = torch.tensor(going, device=rows.device)

@@ -72,7 +72,7 @@ class SampleSearch:
         def draw(now: Moment) -> Int[Tensor, "N"]:
             drawn = drawn_from(self.filtered(now.ranks), chances[now.walkers, now.length])
             stuck = now.ranks.isneginf().all(1)  # the rules have left nothing
-            return torch.where(now.ending | stuck, EOS, drawn)
+            return torch.where(stuck if now.ending is None else now.ending | stuck, EOS, drawn)
 
         return walk(
             model, source, source_mask, draw, copies=self.n_best, limits=limits, rules=self.rules,

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from translate.vocabulary import BOS, EOS, PAD
 
+FEW = 4  # rows that are sorted whole sooner than cut into blocks
 BLOCK = 64  # columns whose maximum stands for them; the fastest of 32 … 128 for 8,000 pieces
 
 LengthPenalty = Literal["none", "average", "gnmt"]
@@ -47,7 +48,8 @@ def next_log_probs(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
     # logsumexp, which takes four times as long on a CPU
     wide = torch.promote_types(logits.dtype, torch.float32)
     log_probs = logits.log_softmax(dim=-1, dtype=wide)
-    log_probs[:, PAD] = log_probs[:, BOS] = -math.inf
+    for never in (PAD, BOS):
+        log_probs.select(1, never).fill_(-math.inf)
     return log_probs
 
 
@@ -64,14 +66,19 @@ def best_next(
     ranks: Float[Tensor, "N V"],
     count: int,
     *,
-    ending: Bool[Tensor, "N"],
+    ending: Bool[Tensor, "N"] | None,
 ) -> Candidates:
     """The `count` next tokens of the highest ranks (K ≤ count).
 
-    Rows that are `ending`, or to which the rules have left nothing, have no choice but </s>.
+    Rows that are `ending` (None: no row is), or to which the rules have left nothing, have no
+    choice but </s>.
     """
     best, tokens = top_k(ranks, min(count, ranks.shape[1]))
-    at_end = ending | (best[:, 0] == -math.inf)
+    if ending is None and ranks is log_probs:
+        return Candidates(tokens, best, best)
+    at_end = best[:, 0] == -math.inf
+    if ending is not None:
+        at_end = at_end | ending
     only = torch.full_like(best, -math.inf)
     only[:, 0] = log_probs[:, EOS]
     best = torch.where(at_end[:, None], only, best)
@@ -83,13 +90,13 @@ def best_next(
 def top_k(
     values: Float[Tensor, "N V"], count: int
 ) -> tuple[Float[Tensor, "N K"], Int[Tensor, "N K"]]:
-    """`values.topk(count)`, several times faster on long rows.
+    """`values.topk(count)`, several times faster on many long rows.
 
     The `count` blocks with the highest maxima hold the `count` highest values, so only those
     blocks (and the columns left over after the last whole block) are sorted.
     """
     blocks = values.shape[1] // BLOCK
-    if blocks <= 2 * count:
+    if blocks <= 2 * count or len(values) < FEW:
         best, columns = values.topk(count)
         return best, columns
     # (N, V) → (N, blocks, BLOCK): a view, whose rows still lie V apart
@@ -97,7 +104,8 @@ def top_k(
     chosen = whole.amax(2).topk(count).indices  # (N, K)
     inside = torch.arange(BLOCK, device=values.device)
     columns = (chosen[:, :, None] * BLOCK + inside).flatten(1)  # (N, K·BLOCK)
-    rest = torch.arange(blocks * BLOCK, values.shape[1], device=values.device)
-    columns = torch.cat([columns, rest.expand(len(values), -1)], dim=1)
+    if values.shape[1] > blocks * BLOCK:
+        rest = torch.arange(blocks * BLOCK, values.shape[1], device=values.device)
+        columns = torch.cat([columns, rest.expand(len(values), -1)], dim=1)
     best, index = values.gather(1, columns).topk(count)
     return best, columns.gather(1, index)

@@ -37,16 +37,13 @@ class Tree:
     """
 
     def __init__(self) -> None:
-        self._integers: list[Int[Tensor, "4 M"]] = []
-        self._floats: list[Float[Tensor, "4 M"]] = []
+        self._steps: list[Nodes] = []
         self._alignments: list[Float[Tensor, "N L H S"] | None] = []
         self._size = 0
 
     def grow(self, nodes: Nodes, alignment: Float[Tensor, "N L H S"] | None) -> Int[Tensor, "*M"]:
         """Add one step's nodes; their ids."""
-        columns = [column.flatten() for column in nodes]
-        self._integers.append(torch.stack(columns[:4]))
-        self._floats.append(torch.stack(columns[4:]))
+        self._steps.append(nodes)
         self._alignments.append(alignment)
         first, self._size = self._size, self._size + nodes.tokens.numel()
         ids = torch.arange(first, self._size, device=nodes.tokens.device)
@@ -71,8 +68,12 @@ class Tree:
         Raises:
             UserError: a sentence has no hypothesis, for the model's output is not finite.
         """
-        sentences, parents, rows, tokens = torch.cat(self._integers, dim=1).tolist()
-        log_probs, ranks, scores, penalties = torch.cat(self._floats, dim=1).tolist()
+        columns = [
+            torch.cat([column.flatten() for column in steps])
+            for steps in zip(*self._steps, strict=True)
+        ]
+        sentences, parents, rows, tokens = torch.stack(columns[:4]).tolist()
+        log_probs, ranks, scores, penalties = torch.stack(columns[4:]).tolist()
 
         def read(end: int) -> Hypothesis:
             path = _path(parents, end)

@@ -25,9 +25,18 @@ class Moment(NamedTuple):
 
     log_probs: Float[Tensor, "N V"]  # the model's own
     ranks: Float[Tensor, "N V"]  # the same under the rules
-    ending: Bool[Tensor, "N"]  # at the length limit: nothing but </s> is left
+    ending: Bool[Tensor, "N"] | None  # at the length limit: only </s> is left; None: nobody is
     walkers: Int[Tensor, "N"]  # index in the whole batch
     length: int  # tokens so far
+
+
+def worth_leaving(left: int, batch: int) -> bool:
+    """Whether those that have finished leave the batch, of which `left` go on.
+
+    To leave is to copy what is remembered of all that stay: as much work as a step of them. Until
+    a quarter has finished it is less to take them along.
+    """
+    return 4 * left <= 3 * batch
 
 
 Choose = Callable[[Moment], Int[Tensor, "N"]]
@@ -51,38 +60,44 @@ def walk(
     """
     active = rules.active(demands, source.device)
     most_tokens = torch.tensor(limits, device=source.device)
-    walkers = torch.arange(len(source) * copies, device=source.device)  # those not finished yet
+    walkers = torch.arange(len(source) * copies, device=source.device)  # those in the batch
+    sentences = walkers // copies
+    going = torch.ones_like(walkers, dtype=torch.bool)  # not finished yet
     tokens = torch.full_like(walkers, BOS)
     nodes = torch.full_like(walkers, ROOT)
     history = tokens[:, None][:, :0]
     state = model.start(model.encode(source, source_mask))
     if copies > 1:
-        state = state.keep(walkers // copies)
+        state = state.keep(sentences)
     tree = Tree()
     for length in itertools.count():
-        sentences = walkers // copies
         step = model.decode_step(tokens, state, need_alignment=need_alignment)
+        state = step.state
         log_probs = next_log_probs(model.project(step.hidden))
         ranks = apply(active, Position(sentences, history, log_probs))
-        ending = most_tokens[sentences] <= length
+        ending = most_tokens[sentences] <= length if length >= min(limits) else None
         tokens = choose(Moment(log_probs, ranks, ending, walkers, length))
-        own, rank = (table.gather(1, tokens[:, None])[:, 0] for table in (log_probs, ranks))
-        rank = torch.where(rank == -math.inf, own, rank)  # a forbidden </s> that the limit forced
-        scores = torch.where(tokens == EOS, rank, -math.inf)
-        rows = torch.arange(len(tokens), device=tokens.device)
-        none = torch.zeros_like(own)
+        own = rank = log_probs.gather(1, tokens[:, None])[:, 0]
+        if active:
+            rank = ranks.gather(1, tokens[:, None])[:, 0]
+            rank = torch.where(rank == -math.inf, own, rank)  # a forbidden </s> that had to be
+            history = torch.cat([history, tokens[:, None]], dim=1)
+        ended = tokens == EOS
+        scores = torch.where(ended & going, rank, -math.inf)
+        rows, none = torch.arange(len(tokens), device=tokens.device), torch.zeros_like(own)
         nodes = tree.grow(
             Nodes(sentences, nodes, rows, tokens, own, rank, scores, none), step.alignment
         )
-        going = (tokens != EOS).nonzero()[:, 0]  # the one read from the device a step
-        if not len(going):
+        going = going & ~ended
+        left = int(going.sum())  # the one read from the device a step
+        if not left:
             break
-        state = step.state
-        if active:
-            history = torch.cat([history, tokens[:, None]], dim=1)
-        if len(going) < len(tokens):
-            state = state.keep(going)
-            walkers, tokens, nodes, history = (x[going] for x in (walkers, tokens, nodes, history))
+        if worth_leaving(left, len(tokens)):
+            stay = going.nonzero()[:, 0]
+            state = state.keep(stay)
+            walkers, sentences, going, tokens, nodes, history = (
+                x[stay] for x in (walkers, sentences, going, tokens, nodes, history)
+            )
     return tree.best(
         copies,
         penalty=lambda length: 1.0,

@@ -20,12 +20,12 @@ from translate.data.corpus import Corpus, prepare
 from translate.data.module import TranslationData, lengths
 from translate.durable import remove_temporaries, replacing
 from translate.errors import UserError
+from translate.inference.allocator import keep_memory
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.plots.curves import learning_curves
 from translate.search import build as build_search
 from translate.training import provenance
-from translate.training.allocator import keep_memory
 from translate.training.averaging import AveragedWeights
 from translate.training.dev_translations import DevTranslations
 from translate.training.disk import check_room

@@ -1,4 +1,4 @@
-"""Tells glibc to keep the memory it has: page faults cost a CPU training step a quarter."""
+"""Tells glibc to keep the memory it has: page faults cost a CPU a quarter of a step."""
 
 from __future__ import annotations
 

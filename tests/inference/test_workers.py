@@ -1,0 +1,92 @@
+"""Work shared out to processes comes back whole, in order, and leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from translate.errors import UserError
+from translate.inference.workers import Workers
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def gone(pid: int) -> bool:
+    """Within ten seconds; a process that has ended and that nobody has asked for counts as gone."""
+    for _ in range(1000):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state[0] == "Z":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_results_are_in_the_order_of_the_tasks() -> None:
+    def work(task: int) -> tuple[int, int]:
+        time.sleep(0.002 * (task % 3))
+        return task * task, os.getpid()
+
+    with Workers(2, work) as workers:
+        for count in (9, 2, 0, 5):
+            results = workers.map(list(range(count)))
+            assert [square for square, _ in results] == [i * i for i in range(count)]
+        pids = {pid for _, pid in workers.map(list(range(8)))}
+        assert len(pids) == 2
+        assert os.getpid() not in pids
+    assert all(map(gone, pids))
+
+
+def test_one_worker_or_one_task_needs_no_process() -> None:
+    with Workers(1, lambda task: os.getpid()) as one, Workers(3, lambda task: os.getpid()) as three:
+        assert set(one.map([1, 2])) | set(three.map([1])) == {os.getpid()}
+
+
+def test_an_error_of_a_worker_is_raised_with_its_place() -> None:
+    def work(task: int) -> int:
+        if task == 3:
+            raise UserError("line 3 is too long: cut it")
+        return task
+
+    with pytest.raises(UserError, match="line 3 is too long") as error, Workers(2, work) as workers:
+        workers.map([1, 2, 3, 4])
+    assert "test_workers.py" in error.value.__notes__[0]
+
+
+def test_a_worker_that_dies_is_noticed() -> None:
+    def work(task: int) -> int:
+        if task == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return task
+
+    with pytest.raises(UserError, match=r"has died.*workers") as error, Workers(2, work) as workers:
+        workers.map([1, 2, 3, 4])
+    assert not isinstance(error.value, OSError)  # a broken pipe would pass for our reader's
+
+
+KILLED = """
+import os, signal
+from translate.inference.workers import Workers
+with Workers(3, lambda task: os.getpid()) as workers:
+    print(*workers.map(range(6)), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workers_of_a_process_that_is_killed_end_by_themselves() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL
+    pids = set(map(int, done.stdout.split()))
+    assert len(pids) == 3
+    assert all(map(gone, pids))

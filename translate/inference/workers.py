@@ -1,0 +1,128 @@
+"""Work shared out to processes, each on one thread: two narrow jobs at once beat one wide one."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, cast
+
+import torch
+
+from translate.errors import UserError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+DIED = (
+    "a worker process has died (killed, or out of memory): choose fewer workers or a smaller "
+    "tokens_per_batch"
+)
+
+
+class Workers(Generic[Task, Result]):
+    """`count` processes that do `work`; with one, it is done here.
+
+    They are forked when there is first something to share, with all that this process has loaded:
+    a model is in memory once. They end with the `with` block, and by themselves when this process
+    is killed.
+    """
+
+    def __init__(self, count: int, work: Callable[[Task], Result]) -> None:
+        self._count, self._work = count, work
+        self._connections: list[Connection] = []
+        self._processes: list[BaseProcess] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        for process, connection in zip(self._processes, self._connections, strict=True):
+            process.terminate()
+            process.join()
+            connection.close()
+
+    def map(self, tasks: Sequence[Task]) -> list[Result]:
+        """The result of every task, in their order; an error of one is raised here.
+
+        Raises:
+            UserError: a process died.
+        """
+        if self._count == 1 or (len(tasks) == 1 and not self._processes):
+            return [self._work(task) for task in tasks]
+        if not self._processes:
+            self._start()
+        results: dict[int, Result] = {}
+        waiting = iter(enumerate(tasks))
+        doing: dict[Connection, int] = {}
+        idle = list(self._connections)
+        while len(results) < len(tasks):
+            for connection, (i, task) in zip(idle, waiting, strict=False):
+                _send(connection, task)
+                doing[connection] = i
+            idle = cast("list[Connection]", wait(list(doing)))
+            for connection in idle:
+                results[doing.pop(connection)] = _answer(connection)
+        return [results[i] for i in range(len(tasks))]
+
+    def _start(self) -> None:
+        if "fork" not in multiprocessing.get_all_start_methods():
+            raise UserError("workers are forked, which this system cannot do: workers=1")
+        context = multiprocessing.get_context("fork")
+        for _ in range(self._count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, ours, self._work), daemon=True)
+            with warnings.catch_warnings():
+                # Python warns of threads that hold locks; PyTorch's wait idle, and workers have one
+                warnings.simplefilter("ignore", DeprecationWarning)
+                process.start()
+            theirs.close()  # theirs alone: when they die, ours comes to an end
+            self._connections.append(ours)
+            self._processes.append(process)
+
+
+def _serve(connection: Connection, other_end: Connection, work: Callable[[Any], Any]) -> None:
+    """A worker's life."""
+    other_end.close()  # or it would never come to an end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; one answers it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    torch.set_num_threads(1)
+    while True:
+        try:
+            task = connection.recv()
+        except EOFError:  # nobody is left to work for
+            return
+        answer: tuple[Any, Exception | None]
+        try:
+            answer = work(task), None
+        except Exception as error:
+            error.add_note("in a worker:\n" + traceback.format_exc())
+            answer = None, error
+        connection.send(answer)
+
+
+def _send(connection: Connection, task: Any) -> None:
+    try:
+        connection.send(task)
+    except OSError as error:  # not a BrokenPipeError: that would mean our own output
+        raise UserError(DIED) from error
+
+
+def _answer(connection: Connection) -> Any:
+    try:
+        result, error = connection.recv()
+    except (EOFError, OSError) as ended:
+        raise UserError(DIED) from ended
+    if error is not None:
+        raise error
+    return result
