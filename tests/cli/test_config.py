@@ -172,6 +172,13 @@ def test_what_a_model_says_of_a_combination_is_heard(program) -> None:
     assert "(model.d_model, model.num_heads)" in done.err
 
 
+def test_layers_that_cannot_be_computed_again_are_told(program) -> None:
+    done = program("train", "data=toy", "model=rnn_none", "trainer.activation_checkpointing=true")
+    assert done.status == 2
+    for part in ("model.family=rnn", "convolutional and transformer can", "set it to false"):
+        assert part in done.err
+
+
 def test_a_training_without_an_end_is_refused(program) -> None:
     done = program("train", "data=toy", "trainer.max_steps=null")
     assert done.status == 2

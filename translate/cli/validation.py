@@ -27,7 +27,21 @@ def training_problems(config: Node) -> list[str]:
         "schedule": lambda node: chosen("schedule", node, SCHEDULES),
         "trainer": lambda node: schema.problems(Settings, node, "trainer"),
     }
-    return [problem for name, check in receivers.items() for problem in check(config[name])]
+    found = [problem for name, check in receivers.items() for problem in check(config[name])]
+    return found or _recompute_problems(config["model"]["family"], config["trainer"])
+
+
+def _recompute_problems(family: str, trainer: Node) -> list[str]:
+    """Some families have no layers to compute again."""
+    from translate.models.registry import families
+
+    if not trainer["activation_checkpointing"] or families()[family].can_recompute:
+        return []
+    able = [name for name, model in families().items() if model.can_recompute]
+    return [
+        f"trainer.activation_checkpointing = true: model.family={family} keeps its activations, "
+        f"only {' and '.join(able)} can compute theirs again; set it to false"
+    ]
 
 
 def model_problems(node: Node) -> list[str]:

@@ -29,6 +29,11 @@ class Batch(NamedTuple):
     target_lengths: Int[Tensor, "B"]
     gold: Float[Tensor, "B T S"] | None = None  # where attention should look (`guidance.gold_rows`)
 
+    def repeated(self, times: int) -> Batch:
+        """All sentences, and then all of them again."""
+        parts = {name: part for name, part in self._asdict().items() if part is not None}
+        return self._replace(**{name: torch.cat([part] * times) for name, part in parts.items()})
+
 
 class Draw(NamedTuple):
     """One pair of one epoch: what subword sampling is seeded with."""
