@@ -310,7 +310,7 @@ def test_recomputed_activations_give_the_same_gradients_and_are_not_kept(name: s
         gradients.append([p.grad for p in model.parameters()])
     for one, other in zip(*gradients, strict=True):
         assert torch.equal(one, other)
-    assert (kept[1] < kept[0] / 2) == model.can_recompute
+    assert (kept[1] < kept[0] / 2) == model.parallel
 
 
 def test_output_has_one_logit_a_word(model: Seq2Seq) -> None:

@@ -171,14 +171,16 @@ def test_a_disk_too_small_for_the_checkpoints_is_refused(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
     needed = CHECKPOINTS * 4 * weights + 2 * weights + SLACK
     free = needed
-    check_room(tmp_path, Model(), averaged=True)
+    check_room(tmp_path, Model(), averaged=True, keep=0)
     free = needed - 1
     with pytest.raises(UserError, match=r"has 123 MB free, but .* need 123 MB: make room"):
-        check_room(tmp_path, Model(), averaged=True)
-    check_room(tmp_path, Model(), averaged=False)
+        check_room(tmp_path, Model(), averaged=True, keep=0)
+    check_room(tmp_path, Model(), averaged=False, keep=0)
+    with pytest.raises(UserError, match="need 135 MB"):  # two checkpoints more, of 12 MB
+        check_room(tmp_path, Model(), averaged=False, keep=2)
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "last.ckpt").write_bytes(b"12")  # will make way
-    check_room(tmp_path, Model(), averaged=True)
+    check_room(tmp_path, Model(), averaged=True, keep=0)
 
 
 def test_a_full_disk_is_told_before_the_first_step(

@@ -41,6 +41,13 @@ init=PATH begins with the weights of a run or bundle instead of random ones. The
 of that, unless model= chooses; weights of other shapes are refused. The vocabulary is learnt from
 the new text: pieces that both have keep what was learnt of them, and the log counts the others.
 
+What some options cost:
+  trainer.r_drop=3                       two passes that shall agree    a step takes twice as long
+  trainer.word_dropout=0.1               words read as <unk>            nothing
+  trainer.activation_checkpointing=true  long inputs fit                a step takes a third longer
+  trainer.compile=true                   torch.compile                  minutes at the start
+  data.tokens_per_batch=auto             what the GPU's memory holds    a few seconds at the start
+
 Keys:
   run            the folder of the run; default runs/EXPERIMENT or runs/DATA-MODEL. With --multirun
                  the settings that vary are appended to it

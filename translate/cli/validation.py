@@ -28,19 +28,21 @@ def training_problems(config: Node) -> list[str]:
         "trainer": lambda node: schema.problems(Settings, node, "trainer"),
     }
     found = [problem for name, check in receivers.items() for problem in check(config[name])]
-    return found or _recompute_problems(config["model"]["family"], config["trainer"])
+    return found or _problems_of_recurrence(config["model"]["family"], config["trainer"])
 
 
-def _recompute_problems(family: str, trainer: Node) -> list[str]:
-    """Some families have no layers to compute again."""
+def _problems_of_recurrence(family: str, trainer: Node) -> list[str]:
+    """A loop over words has no layers to compute again, and compiles for each length anew."""
     from translate.models.registry import families
 
-    if not trainer["activation_checkpointing"] or families()[family].can_recompute:
+    if families()[family].parallel:
         return []
-    able = [name for name, model in families().items() if model.can_recompute]
+    able = " and ".join(name for name, model in families().items() if model.parallel)
     return [
-        f"trainer.activation_checkpointing = true: model.family={family} keeps its activations, "
-        f"only {' and '.join(able)} can compute theirs again; set it to false"
+        f"trainer.{key} = true: model.family={family} reads word by word, and this is for layers "
+        f"that read all words at once ({able}); set it to false"
+        for key in ("activation_checkpointing", "compile")
+        if trainer[key]
     ]
 
 

@@ -17,6 +17,8 @@ from torch import Tensor
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD
 
+TOKENS_ON_CPU = 4_096  # what `data.tokens_per_batch=auto` is where no GPU's memory sets it
+
 
 class Batch(NamedTuple):
     """Pairs of sentences, padded to the longest of the batch."""

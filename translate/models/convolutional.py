@@ -152,7 +152,7 @@ class Convolutional(Seq2Seq):
     and distant words meet after few layers.
     """
 
-    can_recompute = True
+    parallel = True
 
     def __init__(
         self,

@@ -69,7 +69,7 @@ class TransformerState:
 class Transformer(Seq2Seq):
     """An encoder and a decoder of attention layers."""
 
-    can_recompute = True
+    parallel = True
 
     def __init__(
         self,

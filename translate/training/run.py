@@ -8,6 +8,7 @@ import shlex
 import signal
 from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,10 @@ from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.plots.curves import learning_curves
 from translate.search import build as build_search
-from translate.training import provenance
+from translate.training import provenance, token_budget
 from translate.training.allocator import keep_memory
 from translate.training.averaging import AveragedWeights
+from translate.training.compilation import Compiler, check_compiler
 from translate.training.dev_translations import DevTranslations
 from translate.training.disk import check_room
 from translate.training.fine_tuning import find_origin
@@ -34,6 +36,7 @@ from translate.training.guidance import build_guidance
 from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.lock import locked
 from translate.training.module import TranslationTask
+from translate.training.plan import plan
 from translate.training.refusals import (
     flat,
     identity,
@@ -88,6 +91,8 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
     if resuming:
         refuse_other_configuration(config, run)
     origin = find_origin(run, init, config["model"], resuming=resuming)
+    if options.compile:
+        check_compiler()
     if _is_main_process():
         _save_configuration(config, run)
         begun_from = {} if origin is None else {"init": origin.facts}
@@ -103,27 +108,22 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
     if resuming:
         refuse_other_corpus(corpus, run)
-    data = _data(config, corpus, guided=options.guided_alignment.weight > 0)
-    steps = _total_steps(options, data)
-    model = _model(config, corpus)
-    model.recompute = options.activation_checkpointing
+    model = _model(config, corpus, options)
     refuse_longer_than_readable(model, corpus)
     if origin is not None:
         origin.give_to(model, corpus.tokenizers)
     if _is_main_process():
-        check_room(run, model, averaged=options.averaging.kind != "none")
+        averaged = options.averaging.kind != "none"
+        check_room(run, model, averaged=averaged, keep=options.keep)
         provenance.write(run, corpus=identity(corpus))
-    task = TranslationTask(
-        model,
-        label_smoothing=options.label_smoothing,
-        r_drop=options.r_drop,
-        word_dropout=options.word_dropout,
-        guidance=build_guidance(model, options.guided_alignment),
-        optimizer=config["optimizer"],
-        schedule=config["schedule"],
-        total_steps=steps,
-        seed=config["seed"],
-    )
+    new_task = partial(_task, config, options, model)
+    tokens = token_budget.settled(
+        config["data"]["tokens_per_batch"], run, options, corpus, new_task(total_steps=1),
+        noted=resuming or not _is_main_process(),
+    )  # fmt: skip
+    data = _data(config, corpus, tokens, guided=options.guided_alignment.weight > 0)
+    steps = _total_steps(options, data)
+    task = new_task(total_steps=steps)
     stop = LastCheckpoint(
         last,
         save_every=options.save_every,
@@ -131,22 +131,14 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
         total_steps=steps,
         max_minutes=options.max_minutes,
     )
-    dev = _dev_translations(config, corpus, run)
+    dev = _dev_translations(config, corpus, run, tokens)
     finite = StopWhenNotFinite(run, every=options.log_every)
     trainer = build_trainer(options, run, steps, [finite, dev, *_averaging(options, steps)], stop)
-    if trainer.precision == "64-true":
-        task.double()  # Lightning does so after weight averaging has copied the model
-    log.info(
-        "%s %s: %s parameters, %s training pairs, %d steps of at most %d tokens a side, %s, %s",
-        "going on with" if resuming else "training",
-        run,
-        f"{sum(p.numel() for p in model.parameters()):,}",
-        f"{len(corpus.train):,}",
-        steps,
-        data.tokens_per_batch * options.accumulate * trainer.world_size,
-        trainer.precision,
-        "1 process" if trainer.world_size == 1 else f"{trainer.world_size} processes",
-    )
+    told = plan(
+        run, model, data, options,
+        steps=steps, processes=trainer.world_size, precision=trainer.precision, resuming=resuming,
+    )  # fmt: skip
+    log.info("%s", told)
     for logger in trainer.loggers:
         logger.log_hyperparams(flat(config))
     trainer.fit(task, data, ckpt_path=last if resuming else None)
@@ -187,11 +179,13 @@ def _save_configuration(config: Mapping[str, Any], run: Path) -> None:
         file.write(text.encode())
 
 
-def _data(config: Mapping[str, Any], corpus: Corpus, *, guided: bool) -> TranslationData:
+def _data(
+    config: Mapping[str, Any], corpus: Corpus, tokens: int, *, guided: bool
+) -> TranslationData:
     data = config["data"]
     return TranslationData(
         corpus,
-        tokens_per_batch=data["tokens_per_batch"],
+        tokens_per_batch=tokens,
         pool_batches=data["pool_batches"],
         workers=data["workers"],
         sampling=_samples(config["tokenizer"]),
@@ -216,15 +210,38 @@ def _total_steps(options: Settings, data: TranslationData) -> int:
     return min(steps, options.max_steps) if options.max_steps else steps
 
 
-def _model(config: Mapping[str, Any], corpus: Corpus) -> Seq2Seq:
-    return registry.build(
+def _model(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> Seq2Seq:
+    model = registry.build(
         **config["model"],
         source_vocab_size=len(corpus.tokenizers.source),
         target_vocab_size=len(corpus.tokenizers.target),
     )
+    model.recompute = options.activation_checkpointing
+    if options.precision == "64-true":
+        model.double()  # Lightning does so after weight averaging has copied the model
+    return model
 
 
-def _dev_translations(config: Mapping[str, Any], corpus: Corpus, run: Path) -> DevTranslations:
+def _task(
+    config: Mapping[str, Any], options: Settings, model: Seq2Seq, *, total_steps: int
+) -> TranslationTask:
+    return TranslationTask(
+        model,
+        label_smoothing=options.label_smoothing,
+        r_drop=options.r_drop,
+        word_dropout=options.word_dropout,
+        compiler=Compiler() if options.compile else None,
+        guidance=build_guidance(model, options.guided_alignment),
+        optimizer=config["optimizer"],
+        schedule=config["schedule"],
+        total_steps=total_steps,
+        seed=config["seed"],
+    )
+
+
+def _dev_translations(
+    config: Mapping[str, Any], corpus: Corpus, run: Path, tokens: int
+) -> DevTranslations:
     search = config["search"]
     limits = {key: search[key] for key in ("max_length_ratio", "max_length_offset")}
     return DevTranslations(
@@ -234,7 +251,7 @@ def _dev_translations(config: Mapping[str, Any], corpus: Corpus, run: Path) -> D
         run=run,
         sentences=config["trainer"]["validation_sentences"],
         samples=config["trainer"]["samples"],
-        tokens_per_batch=config["data"]["tokens_per_batch"],
+        tokens_per_batch=tokens,
     )
 
 
