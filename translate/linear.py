@@ -25,7 +25,7 @@ def product(
 ) -> Float[Tensor, "*rows O"]:
     """x Wᵀ + b, by oneDNN (and then without a gradient) where it can take them."""
     if multiplies(x, weight):
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, bias, "none", [], "")
         return y
     return F.linear(x, weight, bias)
 
@@ -50,7 +50,6 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        gradient = gradient.contiguous()
         rows = gradient.reshape(-1, gradient.shape[-1])
         wants_x, wants_weight, wants_bias = ctx.needs_input_grad
         return (
@@ -65,5 +64,5 @@ class Linear(nn.Linear):
 
     def forward(self, input: Float[Tensor, "*rows I"]) -> Float[Tensor, "*rows O"]:
         if self.training and multiplies(input, self.weight):
-            return _Product.apply(input.contiguous(), self.weight, self.bias)  # type: ignore[no-any-return, no-untyped-call]
+            return _Product.apply(input, self.weight, self.bias)  # type: ignore[no-any-return, no-untyped-call]
         return F.linear(input, self.weight, self.bias)

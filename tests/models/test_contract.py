@@ -19,6 +19,7 @@ from translate.attention.masks import padding_mask
 from translate.errors import UserError
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
+from translate.models.transfer import NEW, fits, transfer
 from translate.search import BeamSearch, GreedySearch
 from translate.vocabulary import EOS, PAD
 
@@ -261,6 +262,55 @@ def test_every_parameter_learns_and_dropout_is_off_at_inference(model: Seq2Seq) 
     assert untouched == []
     model.eval()
     assert torch.equal(hidden(), hidden())
+
+
+def test_a_model_that_begins_from_another_reads_and_writes_the_same_pieces(
+    model: Seq2Seq, request: pytest.FixtureRequest
+) -> None:
+    """Under another vocabulary: the old pieces in another order, and new ones among them."""
+    name = request.node.callspec.params["model"]
+    rows = torch.tensor([0, 1, 2, 3, NEW, 10, 9, 8, NEW, 7, 6, 5, 4])
+    torch.manual_seed(1)
+    new = registry.build(
+        **MODELS[name], source_vocab_size=len(rows), target_vocab_size=len(rows)
+    ).double().eval()  # fmt: skip
+    assert fits(model, new)
+    transfer(model, new, source=rows, target=rows)
+    source, source_mask = sentences(5, 3)
+    target, target_mask = sentences(4, 4, seed=1)
+    memory = model.encode(source, source_mask)
+    expected = model.project(model.decode(target, target_mask, memory).hidden)
+    place = torch.stack([(rows == piece).nonzero()[0, 0] for piece in range(WORDS)])
+    memory = new.encode(place[source], source_mask)
+    actual = new.project(new.decode(place[target], target_mask, memory).hidden)
+    torch.testing.assert_close(actual[..., place], expected, **EXACT)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_recomputed_activations_give_the_same_gradients_and_are_not_kept(name: str) -> None:
+    """Dropout is on: what is computed again must draw again what was drawn."""
+    source, source_mask = sentences(5, 4)
+    target, target_mask = sentences(6, 6, seed=1)
+    gradients: list[list[Tensor | None]] = []
+    kept: list[int] = []
+    for recompute in (False, True):
+        model = make(name).train()
+        model.recompute = recompute
+        kept.append(0)
+
+        def keep(tensor: Tensor) -> Tensor:
+            kept[-1] += tensor.numel()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            torch.manual_seed(5)
+            hidden = model.decode(target, target_mask, model.encode(source, source_mask)).hidden
+            loss = model.project(hidden).logsumexp(-1).sum()
+        loss.backward()
+        gradients.append([p.grad for p in model.parameters()])
+    for one, other in zip(*gradients, strict=True):
+        assert torch.equal(one, other)
+    assert (kept[1] < kept[0] / 2) == model.parallel
 
 
 def test_output_has_one_logit_a_word(model: Seq2Seq) -> None:

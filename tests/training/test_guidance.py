@@ -24,6 +24,7 @@ from translate.models import registry
 from translate.models.head import AttentionHead
 from translate.models.seq2seq import Seq2Seq
 from translate.training.guidance import Guidance, build_guidance
+from translate.training.loss import CrossEntropy
 from translate.training.module import TranslationTask
 from translate.training.run import train
 from translate.training.settings import GuidedAlignment
@@ -82,7 +83,8 @@ def batches(corpus: Corpus, count: int) -> list[Batch]:
 def task(config: dict[str, Any], model: Seq2Seq, **guided: Any) -> TranslationTask:
     options = GuidedAlignment(**{"weight": 0.5, "layer": None, "head": 1, **guided})
     return TranslationTask(
-        model, label_smoothing=0.1, guidance=build_guidance(model, options),
+        model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None,
+        guidance=build_guidance(model, options),
         optimizer=config["optimizer"], schedule=config["schedule"], total_steps=9, seed=1,
     )  # fmt: skip
 
@@ -123,7 +125,7 @@ def test_the_gradient_reaches_what_makes_the_attention(
     corpus = prepared(options)
     translator = built(options, corpus)
     (batch,) = batches(corpus, 1)
-    guided = task(options, translator).losses(batch, smoothing=0.0).guided
+    guided = task(options, translator).losses(batch, CrossEntropy(0.0)).guided
     assert guided is not None
     names, parameters = zip(*translator.named_parameters(), strict=True)
     gradients = torch.autograd.grad(guided, parameters, allow_unused=True)
@@ -172,7 +174,7 @@ def test_a_few_steps_put_the_attention_on_gold_links(
     before = mass(translator, guided.guidance.head, batch)
     for _ in range(40):
         optimizer.zero_grad()
-        loss = guided.losses(batch, smoothing=0.0).guided
+        loss = guided.losses(batch, CrossEntropy(0.0)).guided
         assert loss is not None
         loss.backward()
         optimizer.step()

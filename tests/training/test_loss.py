@@ -1,14 +1,18 @@
-"""The chunked loss against PyTorch's cross-entropy over whole logits."""
+"""The chunked losses against PyTorch's over whole logits."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from translate.training import loss as module
-from translate.training.loss import projected_cross_entropy
+from translate.training.loss import CrossEntropy, RDrop, projected_loss
 
 
 def inputs(rows: int, bias: bool) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
@@ -29,7 +33,7 @@ def test_value_and_gradients_equal_pytorchs(
     monkeypatch.setattr(module, "ROWS", 4)  # several chunks, the last one short
     hidden, weight, b, targets = inputs(rows, bias)
     learned = [x.requires_grad_() for x in (hidden, weight, b) if x is not None]
-    ours = projected_cross_entropy(hidden, weight, b, targets, smoothing=smoothing)
+    ours = projected_loss(hidden, weight, b, targets, CrossEntropy(smoothing))
     logits = F.linear(hidden, weight, b)
     theirs = F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
     torch.testing.assert_close(ours.smoothed, theirs)
@@ -40,12 +44,77 @@ def test_value_and_gradients_equal_pytorchs(
         torch.testing.assert_close(one, other)
 
 
+def readable_r_drop(logits: Tensor, targets: Tensor, *, alpha: float, smoothing: float) -> Tensor:
+    """Liang et al. 2021, eq. 1 to 4, halved; KL(a‖b) is PyTorch's kl_div(log b, log a)."""
+    log_p, log_q = logits.log_softmax(-1).chunk(2)
+    p_from_q = F.kl_div(log_q, log_p, log_target=True, reduction="sum")
+    q_from_p = F.kl_div(log_p, log_q, log_target=True, reduction="sum")
+    nll = F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
+    return (nll + alpha / 2 * (p_from_q + q_from_p)) / 2
+
+
+@pytest.mark.parametrize(("alpha", "smoothing"), [(5.0, 0.1), (0.7, 0.0)])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("rows", [2, 8, 14])
+def test_r_drop_and_its_gradients_are_the_formula(
+    alpha: float, smoothing: float, bias: bool, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ROWS", 6)  # three rows of each pass, the last chunk short
+    hidden, weight, b, targets = inputs(rows, bias)
+    targets = targets[: rows // 2].repeat(2)
+    learned = [x.requires_grad_() for x in (hidden, weight, b) if x is not None]
+    ours = projected_loss(hidden, weight, b, targets, RDrop(alpha, CrossEntropy(smoothing)))
+    logits = F.linear(hidden, weight, b)
+    theirs = readable_r_drop(logits, targets, alpha=alpha, smoothing=smoothing)
+    torch.testing.assert_close(ours.smoothed, theirs)
+    torch.testing.assert_close(ours.nll, F.cross_entropy(logits, targets, reduction="sum") / 2)
+    for one, other in zip(
+        torch.autograd.grad(ours.smoothed, learned), torch.autograd.grad(theirs, learned),
+        strict=True,
+    ):  # fmt: skip
+        torch.testing.assert_close(one, other)
+
+
+def test_passes_that_agree_are_the_cross_entropy_of_one() -> None:
+    hidden, weight, b, targets = inputs(5, bias=True)
+    once = projected_loss(hidden, weight, b, targets, CrossEntropy(0.1))
+    twice = projected_loss(
+        hidden.repeat(2, 1), weight, b, targets.repeat(2), RDrop(9.0, CrossEntropy(0.1))
+    )
+    torch.testing.assert_close(twice.smoothed, once.smoothed)
+    torch.testing.assert_close(twice.nll, once.nll)
+
+
+def test_no_tensor_has_a_row_of_the_vocabulary_for_every_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The largest that any operation makes is a chunk's, of both passes together."""
+    rows, words, largest = 40, 300, 0
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            nonlocal largest
+            made = func(*args, **(kwargs or {}))
+            largest = max(largest, *(x.numel() for x in tree_leaves(made) if torch.is_tensor(x)), 0)
+            return made
+
+    monkeypatch.setattr(module, "ROWS", 8)
+    hidden = torch.randn(rows, 4, requires_grad=True)
+    weight, targets = torch.randn(words, 4), torch.randint(words, (rows,))
+    for objective in (CrossEntropy(0.1), RDrop(1.0, CrossEntropy(0.1))):
+        with Watch():
+            projected_loss(hidden, weight, None, targets, objective)
+        assert largest == 8 * words
+
+
 def test_bf16_autocast_stays_near_float32() -> None:
     hidden, weight, _, targets = inputs(16, bias=False)
     hidden, weight = hidden.float().requires_grad_(), weight.float().requires_grad_()
-    exact = projected_cross_entropy(hidden, weight, None, targets, smoothing=0.1)
+    exact = projected_loss(hidden, weight, None, targets, CrossEntropy(0.1))
     with torch.autocast("cpu", torch.bfloat16):
-        rounded = projected_cross_entropy(hidden, weight, None, targets, smoothing=0.1)
+        rounded = projected_loss(hidden, weight, None, targets, CrossEntropy(0.1))
     torch.testing.assert_close(rounded.smoothed, exact.smoothed, rtol=1e-2, atol=0)
     assert rounded.smoothed.dtype == torch.float32
     for one, other in zip(
@@ -60,6 +129,6 @@ def test_bf16_autocast_stays_near_float32() -> None:
 def test_without_gradients_only_the_value_is_computed() -> None:
     hidden, weight, b, targets = inputs(5, bias=True)
     with torch.inference_mode():
-        losses = projected_cross_entropy(hidden, weight, b, targets, smoothing=0.0)
+        losses = projected_loss(hidden, weight, b, targets, CrossEntropy(0.0))
     assert not losses.smoothed.requires_grad
     torch.testing.assert_close(losses.smoothed, losses.nll)

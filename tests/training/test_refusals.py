@@ -25,7 +25,8 @@ from translate.training import provenance
 from translate.training.disk import CHECKPOINTS, SLACK, check_room
 from translate.training.finite import StopWhenNotFinite
 from translate.training.lock import locked
-from translate.training.run import _refuse_other_configuration, train
+from translate.training.refusals import refuse_other_configuration
+from translate.training.run import train
 from translate.training.settings import MAY_CHANGE
 
 Config = Callable[..., dict[str, Any]]
@@ -117,17 +118,17 @@ def test_each_key_that_differs_is_refused_by_name_but_for_those_that_may(
 ) -> None:
     before = config()
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(before))
-    _refuse_other_configuration(before, tmp_path)
+    refuse_other_configuration(before, tmp_path)
     places = leaves(before)
     assert len(places) > 80
     free = {"cache", "data.workers"} | {f"trainer.{key}" for key in MAY_CHANGE}
     for place in places:
         now = changed(before, place)
         if place in free:
-            _refuse_other_configuration(now, tmp_path)
+            refuse_other_configuration(now, tmp_path)
             continue
         with pytest.raises(UserError, match=rf"{place}: .* → 'something else'"):
-            _refuse_other_configuration(now, tmp_path)
+            refuse_other_configuration(now, tmp_path)
 
 
 def test_a_run_that_lost_its_configuration_says_so(tmp_path: Path, config: Config) -> None:
@@ -135,7 +136,7 @@ def test_a_run_that_lost_its_configuration_says_so(tmp_path: Path, config: Confi
         if content is not None:
             (tmp_path / "config.yaml").write_bytes(content)
         with pytest.raises(UserError, match=r"config\.yaml cannot be read.*put it back"):
-            _refuse_other_configuration(config(), tmp_path)
+            refuse_other_configuration(config(), tmp_path)
 
 
 def test_a_run_goes_on_only_with_its_own_text_and_from_a_whole_checkpoint(
@@ -170,14 +171,16 @@ def test_a_disk_too_small_for_the_checkpoints_is_refused(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
     needed = CHECKPOINTS * 4 * weights + 2 * weights + SLACK
     free = needed
-    check_room(tmp_path, Model(), averaged=True)
+    check_room(tmp_path, Model(), averaged=True, keep=0)
     free = needed - 1
     with pytest.raises(UserError, match=r"has 123 MB free, but .* need 123 MB: make room"):
-        check_room(tmp_path, Model(), averaged=True)
-    check_room(tmp_path, Model(), averaged=False)
+        check_room(tmp_path, Model(), averaged=True, keep=0)
+    check_room(tmp_path, Model(), averaged=False, keep=0)
+    with pytest.raises(UserError, match="need 135 MB"):  # two checkpoints more, of 12 MB
+        check_room(tmp_path, Model(), averaged=False, keep=2)
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "last.ckpt").write_bytes(b"12")  # will make way
-    check_room(tmp_path, Model(), averaged=True)
+    check_room(tmp_path, Model(), averaged=True, keep=0)
 
 
 def test_a_full_disk_is_told_before_the_first_step(

@@ -21,7 +21,7 @@ from translate.training import provenance
 from translate.training.module import TranslationTask
 from translate.training.run import Interrupted, train
 
-MODELS = ("transformer", "rnn")
+REGULARISED = ("trainer.r_drop=2.0", "trainer.word_dropout=0.2")
 
 
 def losses(run: Path) -> dict[int, str]:
@@ -65,24 +65,27 @@ def test_a_finished_run_has_everything_and_translates(
     assert len(translator.translate(["der Hund schläft .", ""])) == 2
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("model", "options"), [("transformer", REGULARISED), ("rnn", ())], ids=["transformer", "rnn"]
+)
 def test_interrupted_twice_equals_never_interrupted(
     config: Callable[..., dict[str, Any]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     model: str,
+    options: tuple[str, ...],
 ) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    train(config(model=model), whole)
+    train(config(*options, model=model), whole)
     for step, number, code in ((3, signal.SIGINT, 130), (7, signal.SIGTERM, 143)):
         with monkeypatch.context() as patch:
             interrupt_at(patch, step, number)
             with pytest.raises(Interrupted, match="translate train run=") as stopped:
-                train(config(model=model), broken)
+                train(config(*options, model=model), broken)
         assert stopped.value.exit_code == code
         assert provenance.run_status(broken) == "unfinished"
         assert max(losses(broken)) == step
-    train(config(model=model), broken)
+    train(config(*options, model=model), broken)
     assert losses(broken) == losses(whole)
     expected, actual = weights(whole), weights(broken)
     assert expected.keys() == actual.keys()
@@ -159,8 +162,8 @@ def test_a_loss_that_is_not_finite_stops_the_run(
 ) -> None:
     original = TranslationTask.losses
 
-    def poisoned(self: TranslationTask, batch: Any, *, smoothing: float) -> Any:
-        sums = original(self, batch, smoothing=smoothing)
+    def poisoned(self: TranslationTask, batch: Any, objective: Any) -> Any:
+        sums = original(self, batch, objective)
         return sums._replace(
             smoothed=sums.smoothed * (float("nan") if self.global_step == 7 else 1)
         )

@@ -37,7 +37,7 @@ COMMANDS = {
     for command in [
         Command("prepare", "fetch a corpus, clean it, split it, train its tokenizer"),
         Command("doctor", "what may be wrong with a corpus, line by line", verbatim=("json",)),
-        Command("train", "train a model; go on with an interrupted run", verbatim=("run",)),
+        Command("train", "train a model; go on with an interrupted run", verbatim=("run", "init")),
         Command(
             "average",
             "one model from several checkpoints of a run",

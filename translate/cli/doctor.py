@@ -58,6 +58,7 @@ def job(job: Job) -> None:
 
 def run(job: Job, *, data: Node, tokenizer: Node, cache: str, lines: NonNegativeInt) -> None:
     """Examine the corpus, print the findings and perhaps keep them."""
+    from translate.data.batching import TOKENS_ON_CPU
     from translate.data.doctor import all_checks, examine
     from translate.data.doctor.report import told
     from translate.data.doctor.vocabulary import advise
@@ -67,6 +68,7 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: str, lines: NonNegative
     from translate.plots.figure import write
 
     source = KINDS[data["kind"]].model_validate(dict(data))
+    tokens = source.tokens_per_batch
     with progress("reading and examining"):
         splits = source.read(Path(cache).expanduser(), source.seed)
         checks = all_checks(
@@ -77,7 +79,7 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: str, lines: NonNegative
             splits,
             TokenizerConfig.model_validate(dict(tokenizer)),
             seed=source.seed,
-            tokens_per_batch=source.tokens_per_batch,
+            tokens_per_batch=TOKENS_ON_CPU if tokens == "auto" else tokens,
             pool_batches=source.pool_batches,
         )
     if "json" in job.verbatim:

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ translate train: train a model; go on with an interrupted run
   translate train run=runs/demo                            # go on where it stopped
   translate train model=rnn_luong model.attention=dot data=toy run=runs/luong
   translate train data=files data.dir=my/corpus data.source=de data.target=en model.d_model=512
+  translate train init=runs/demo data=files data.dir=my/corpus data.source=es data.target=en
   translate train --multirun data=toy tokenizer=word seed=1,2 model=rnn_bahdanau,transformer
 
 Ctrl-C saves and leaves a run that can go on. A run that is under way takes its settings from its
@@ -35,9 +37,21 @@ own folder; those given beside run= are compared with it, and only what cannot c
 far may differ (how long to train, devices, logging). The folder holds the configuration, metrics,
 logs, checkpoints and the bundle: the model every other command uses.
 
+init=PATH begins with the weights of a run or bundle instead of random ones. The network is the one
+of that, unless model= chooses; weights of other shapes are refused. The vocabulary is learnt from
+the new text: pieces that both have keep what was learnt of them, and the log counts the others.
+
+What some options cost:
+  trainer.r_drop=3                       two passes that shall agree    a step takes twice as long
+  trainer.word_dropout=0.1               words read as <unk>            nothing
+  trainer.activation_checkpointing=true  long inputs fit                a step takes a third longer
+  trainer.compile=true                   torch.compile                  minutes at the start
+  data.tokens_per_batch=auto             what the GPU's memory holds    a few seconds at the start
+
 Keys:
   run            the folder of the run; default runs/EXPERIMENT or runs/DATA-MODEL. With --multirun
                  the settings that vary are appended to it
+  init           a run or bundle to begin from; the default of run then ends in its name
   experiment     a recipe that sets several of the following
   data           the corpus                     tokenizer      how sentences are cut into pieces
   model          the network                    search         how dev sentences are translated
@@ -57,14 +71,29 @@ def main(command: Command, arguments: Arguments) -> None:
     """Run the command. A run under way brings its settings, unless options are chosen anew."""
     from translate.cli.compose import launch
     from translate.cli.explain import is_choice
-    from translate.cli.stored import training_config
+    from translate.cli.stored import load_bundle, training_config
 
     base = {}
     if "run" in arguments.verbatim and not any(map(is_choice, arguments.overrides)):
         base = training_config(arguments.verbatim["run"])
     if base:
         log.info("settings from %s/config.yaml", arguments.verbatim["run"])
-    launch(command, arguments, job, check=check, base=base or None)
+        launch(command, arguments, job, check=check, base=base)
+    elif "init" in arguments.verbatim:
+        before = load_bundle(arguments.verbatim["init"]).config
+        nodes = {"model": {"family": before.family} | before.options}
+        launch(command, _with_stored_model(arguments), job, check=check, nodes=nodes)
+    else:
+        launch(command, arguments, job, check=check)
+
+
+def _with_stored_model(arguments: Arguments) -> Arguments:
+    """The network is that of `init=`, unless one is chosen."""
+    from translate.cli.compose import STORED
+
+    if any(override.partition("=")[0] == "model" for override in arguments.overrides):
+        return arguments
+    return replace(arguments, overrides=(f"model={STORED}", *arguments.overrides))
 
 
 def check(config: Mapping[str, Any]) -> list[str]:
@@ -90,12 +119,13 @@ def job(job: Job) -> None:
     run = folder(job)
     if job.swept:
         # further processes of a distributed run are started from sys.argv: it must name this job
-        sys.argv = [sys.argv[0], "train", f"run={run}", *job.overrides]
+        init = [f"init={job.verbatim['init']}"] if "init" in job.verbatim else []
+        sys.argv = [sys.argv[0], "train", f"run={run}", *init, *job.overrides]
     _refuse_finished(run, config["trainer"])
     for name in ("lightning", "lightning.fabric", "lightning.pytorch"):
         logging.getLogger(name).handlers.clear()  # they log through ours, once
     with _processes_of_its_own():
-        train(config, run)
+        train(config, run, init=job.verbatim.get("init"))
 
 
 @contextmanager
@@ -116,9 +146,11 @@ def _processes_of_its_own() -> Iterator[None]:
 def folder(job: Job) -> Path:
     """Where the run goes; the jobs of a sweep get a folder each."""
     chosen = job.choices
-    name = chosen.get(
-        "experiment"
-    ) or f"{chosen.get('data', 'run')}-{chosen.get('model', '')}".strip("-")
+    name = chosen.get("experiment")
+    if init := job.verbatim.get("init"):
+        name = f"{name or chosen['data']}-{_name_of(Path(init))}"
+    elif not name:
+        name = f"{chosen.get('data', 'run')}-{chosen.get('model', '')}".strip("-")
     run = Path(job.verbatim.get("run", f"runs/{name}"))
     if not job.swept:
         return run
@@ -127,6 +159,11 @@ def folder(job: Job) -> Path:
         digest = hashlib.sha256(suffix.encode()).hexdigest()[:8]
         suffix = f"{suffix[:LONGEST_NAME]}-{digest}"
     return Path(f"{run}-{suffix}")
+
+
+def _name_of(init: Path) -> str:
+    """A run's bundle is called after the run."""
+    return init.absolute().parent.name if init.name == "bundle" else init.absolute().name
 
 
 def _refuse_finished(run: Path, trainer: Node) -> None:

@@ -27,7 +27,23 @@ def training_problems(config: Node) -> list[str]:
         "schedule": lambda node: chosen("schedule", node, SCHEDULES),
         "trainer": lambda node: schema.problems(Settings, node, "trainer"),
     }
-    return [problem for name, check in receivers.items() for problem in check(config[name])]
+    found = [problem for name, check in receivers.items() for problem in check(config[name])]
+    return found or _problems_of_recurrence(config["model"]["family"], config["trainer"])
+
+
+def _problems_of_recurrence(family: str, trainer: Node) -> list[str]:
+    """A loop over words has no layers to compute again, and compiles for each length anew."""
+    from translate.models.registry import families
+
+    if families()[family].parallel:
+        return []
+    able = " and ".join(name for name, model in families().items() if model.parallel)
+    return [
+        f"trainer.{key} = true: model.family={family} reads word by word, and this is for layers "
+        f"that read all words at once ({able}); set it to false"
+        for key in ("activation_checkpointing", "compile")
+        if trainer[key]
+    ]
 
 
 def model_problems(node: Node) -> list[str]:

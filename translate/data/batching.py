@@ -17,6 +17,8 @@ from torch import Tensor
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD
 
+TOKENS_ON_CPU = 4_096  # what `data.tokens_per_batch=auto` is where no GPU's memory sets it
+
 
 class Batch(NamedTuple):
     """Pairs of sentences, padded to the longest of the batch."""
@@ -28,6 +30,11 @@ class Batch(NamedTuple):
     target_out: Int[Tensor, "B T"]  # y </s>
     target_lengths: Int[Tensor, "B"]
     gold: Float[Tensor, "B T S"] | None = None  # where attention should look (`guidance.gold_rows`)
+
+    def repeated(self, times: int) -> Batch:
+        """All sentences, and then all of them again."""
+        parts = {name: part for name, part in self._asdict().items() if part is not None}
+        return self._replace(**{name: torch.cat([part] * times) for name, part in parts.items()})
 
 
 class Draw(NamedTuple):

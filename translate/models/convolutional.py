@@ -152,6 +152,8 @@ class Convolutional(Seq2Seq):
     and distant words meet after few layers.
     """
 
+    parallel = True
+
     def __init__(
         self,
         *,
@@ -218,7 +220,7 @@ class Convolutional(Seq2Seq):
         e = self.dropout(self.source_positions(self.source_embedding(source)))
         h = self.encoder_in(e)
         for layer in self.encoder_layers:
-            h = layer(h, source_mask)
+            h = self.through(layer, h, source_mask)
         z = self.encoder_out(h)
         return ConvolutionalMemory(z, source_mask, z + e)
 
@@ -261,7 +263,7 @@ class Convolutional(Seq2Seq):
         h = self.decoder_in(g)
         pasts, weights = [], []
         for layer, past in zip(self.decoder_layers, state.pasts, strict=True):
-            h, past, a = layer(h, past, g, state.memory)
+            h, past, a = self.through(layer, h, past, g, state.memory)
             pasts.append(past)
             weights.append(a)
         hidden = self.dropout(self.decoder_out(h))

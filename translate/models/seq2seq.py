@@ -8,13 +8,16 @@ V vocabulary, N hypotheses (B × beam, sentence-major: rows b·n … b·n+n-1 be
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+Output = TypeVar("Output")
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,14 @@ class Seq2Seq(nn.Module, ABC):
     calls. `hidden` goes through `project` (the vocabulary) only where it is wanted.
     """
 
-    output: nn.Linear  # hidden → vocabulary: weight (V, D)
+    source_embedding: nn.Embedding  # a row a source piece
+    target_embedding: nn.Embedding  # a row a target piece
+    output: nn.Linear  # hidden → vocabulary: weight (V, D), perhaps a bias (V)
     max_length: int | None = None  # tokens it can read of a side, <s> or </s> too; None: any number
+    can_recompute: ClassVar[bool] = False  # whether `encode` and `decode` send layers `through`
+    recompute = (
+        False  # activations inside these layers, in the backward pass, rather than keep them
+    )
 
     def __init__(self, *, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
@@ -103,6 +112,15 @@ class Seq2Seq(nn.Module, ABC):
         self, tokens: Int[Tensor, "N"], state: DecoderState, *, need_alignment: bool = False
     ) -> Step:
         """Read one token of every hypothesis."""
+
+    def through(self, layer: Callable[..., Output], *inputs: Any) -> Output:
+        """What a layer makes of its inputs (Chen et al. 2016: with `recompute` only these stay).
+
+        Dropout is the same the second time: the state of random generators is kept with them.
+        """
+        if self.recompute and torch.is_grad_enabled():
+            return checkpoint(layer, *inputs, use_reentrant=False)  # type: ignore[no-any-return]
+        return layer(*inputs)
 
     def project(self, hidden: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows V"]:
         """Logits over the target vocabulary."""

@@ -73,6 +73,8 @@ class TransformerState:
 class Transformer(Seq2Seq):
     """An encoder and a decoder of attention layers."""
 
+    parallel = True
+
     def __init__(
         self,
         *,
@@ -200,7 +202,7 @@ class Transformer(Seq2Seq):
         x = self.dropout(x)
         mask = over_keys(source_mask)
         for layer in self.encoder_layers:
-            x = layer(x, mask)
+            x = self.through(layer, x, mask)
         return Memory(self.encoder_norm(x), source_mask)
 
     def decode(
@@ -217,7 +219,8 @@ class Transformer(Seq2Seq):
         alignment = []
         for layer in self.decoder_layers:
             keys_values = layer.cross_attention.keys_values(memory.states)
-            x, weights = layer(x, keys_values, padding, need_weights=need_alignment)
+            attend = partial(layer, need_weights=need_alignment)
+            x, weights = self.through(attend, x, keys_values, padding)
             alignment += [weights] if weights is not None else []
         hidden = self.decoder_norm(x)
         return Decoded(hidden, torch.stack(alignment, dim=1) if alignment else None)

@@ -15,21 +15,31 @@ BUNDLES = 2  # the best, and the one that will replace it
 SLACK = 64 << 20  # bytes: logs, pictures, metrics, names
 
 
-def check_room(run: Path, model: nn.Module, *, averaged: bool) -> None:
+def check_room(run: Path, model: nn.Module, *, averaged: bool, keep: int) -> None:
     """Refuse a run that would end with a full disk.
 
     Raises:
         UserError: names what is needed and what there is.
     """
-    weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    checkpoint = weights * (1 + MOMENTS + averaged)
-    needed = CHECKPOINTS * checkpoint + BUNDLES * weights + SLACK - _written(run)
+    needed = room(model, averaged=averaged, keep=keep) - _written(run)
     free = shutil.disk_usage(run).free
     if free < needed:
         raise UserError(
-            f"{run} has {_size(free)} free, but checkpoints and bundle need {_size(needed)}: make "
-            "room, choose another folder with run=, or a smaller model"
+            f"{run} has {readable(free)} free, but checkpoints and bundle need {readable(needed)}: "
+            "make room, choose another folder with run=, or a smaller model"
         )
+
+
+def room(model: nn.Module, *, averaged: bool, keep: int) -> int:
+    """Bytes that a run takes on the disk; `keep` checkpoints of validations stay."""
+    weights = bytes_of(model)
+    checkpoint = weights * (1 + MOMENTS + averaged)
+    return (CHECKPOINTS + keep) * checkpoint + BUNDLES * weights + SLACK
+
+
+def bytes_of(model: nn.Module) -> int:
+    """Of the weights."""
+    return sum(p.numel() * p.element_size() for p in model.parameters())
 
 
 def _written(run: Path) -> int:
@@ -38,5 +48,6 @@ def _written(run: Path) -> int:
     return sum(path.stat().st_size for path in files)
 
 
-def _size(count: int) -> str:
+def readable(count: int) -> str:
+    """Bytes for people."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

@@ -1,13 +1,14 @@
-"""Label-smoothed cross-entropy that never holds the whole logits matrix.
+"""What is learnt from the vocabulary's probabilities, without ever holding the whole logits matrix.
 
-Szegedy et al. 2016, section 7: the target is (1 - ε)·onehot(y) + ε/V. With p = softmax(W h + b),
-    loss = -Σ_v target_v log p_v     and     ∂loss/∂logits = p - target,
-so the gradient is formed while the logits of a few rows are at hand, and only ∂h, ∂W and ∂b stay.
+With p = softmax(W h + b), an objective tells its value and its gradient with respect to the logits
+while those of a few rows are at hand; only ∂h, ∂W and ∂b stay. V is large: 512 rows over 8,000
+pieces are 16 MB, the rows of a whole batch a hundred times that, and the gradient as much again.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from jaxtyping import Float, Int
@@ -21,12 +22,90 @@ ROWS = 512  # a chunk's logits (512 × 8,000 floats, 16 MB) stay near the cache
 class Losses(NamedTuple):
     """Sums over the rows, in nats."""
 
-    smoothed: Float[Tensor, ""]  # differentiable
+    smoothed: Float[Tensor, ""]  # the objective: differentiable
     nll: Float[Tensor, ""]  # -log p(y): for perplexity, no gradient
     guided: Float[Tensor, ""] | None = None  # no sum: the weighted mean that guidance adds
 
 
-class _ProjectedCrossEntropy(torch.autograd.Function):
+class Objective(Protocol):
+    """A loss of each row that sees its log-probabilities in P passes through the model."""
+
+    @property
+    def passes(self) -> int:
+        """P: how often a batch goes through the model, with other dropout each time."""
+
+    def value(
+        self, log_probs: Float[Tensor, "P R V"], targets: Int[Tensor, "P R"]
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """The objective, and -log p(y), summed over the rows."""
+
+    def gradient(
+        self, log_probs: Float[Tensor, "P R V"], targets: Int[Tensor, "P R"]
+    ) -> Float[Tensor, "P R V"]:
+        """∂objective/∂logits; `log_probs` may be overwritten."""
+
+
+@dataclass(frozen=True)
+class CrossEntropy:
+    """Label-smoothed (Szegedy et al. 2016, section 7), over one pass.
+
+    The target is (1 - ε)·onehot(y) + ε/V:
+        loss = -Σ_v target_v log p_v     and     ∂loss/∂logits = p - target
+    """
+
+    smoothing: float  # ε
+    passes: ClassVar[int] = 1
+
+    def value(
+        self, log_probs: Float[Tensor, "P R V"], targets: Int[Tensor, "P R"]
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        nll = -log_probs.gather(2, targets[:, :, None]).squeeze(2)
+        smoothed = (1 - self.smoothing) * nll - self.smoothing * log_probs.mean(dim=2)
+        return smoothed.sum(), nll.sum()
+
+    def gradient(
+        self, log_probs: Float[Tensor, "P R V"], targets: Int[Tensor, "P R"]
+    ) -> Float[Tensor, "P R V"]:
+        gradient = log_probs.exp_().sub_(self.smoothing / log_probs.shape[2])
+        index = targets[:, :, None]
+        return gradient.scatter_add_(2, index, gradient.new_full(index.shape, self.smoothing - 1))
+
+
+@dataclass(frozen=True)
+class RDrop:
+    """Two passes with other dropout shall agree (Liang et al. 2021, eq. 4), p and q being theirs.
+
+        loss = -log p(y) - log q(y) + α/2 [KL(p‖q) + KL(q‖p)]
+
+    as a whole halved, so that α = 0 is the cross-entropy of one pass, in expectation. With d =
+    log p - log q the divergences add up to Σ_v (p_v - q_v) d_v, whose gradient with respect to the
+    logits of p is p (d - KL(p‖q)) + p - q.
+    """
+
+    alpha: float
+    cross_entropy: CrossEntropy
+    passes: ClassVar[int] = 2
+
+    def value(
+        self, log_probs: Float[Tensor, "P R V"], targets: Int[Tensor, "P R"]
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        smoothed, nll = self.cross_entropy.value(log_probs, targets)
+        p, q = log_probs.exp()
+        divergences = ((p - q) * (log_probs[0] - log_probs[1])).sum()
+        return smoothed / 2 + self.alpha / 4 * divergences, nll / 2
+
+    def gradient(
+        self, log_probs: Float[Tensor, "P R V"], targets: Int[Tensor, "P R"]
+    ) -> Float[Tensor, "P R V"]:
+        p, q = log_probs.exp()
+        d = log_probs[0] - log_probs[1]
+        p_from_q = (p * d).sum(dim=1, keepdim=True)  # KL(p‖q)
+        q_from_p = -(q * d).sum(dim=1, keepdim=True)
+        apart = torch.stack((p * (d - p_from_q) + p - q, q * (-d - q_from_p) + q - p))
+        return self.cross_entropy.gradient(log_probs, targets) / 2 + self.alpha / 4 * apart
+
+
+class _ProjectedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -34,42 +113,44 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor | None,
         targets: Tensor,
-        smoothing: float,
+        objective: Objective,
     ) -> tuple[Tensor, Tensor]:
         device = hidden.device.type
         autocast = torch.is_autocast_enabled(device)
         dtype = torch.get_autocast_dtype(device) if autocast else weight.dtype
         wide = torch.promote_types(dtype, torch.float32)  # float64 stays float64
+        passes = objective.passes
         with torch.autocast(device, enabled=False):
             matrix = weight.to(dtype)
             transposed = matrix.T.contiguous()
-            smoothed, nll = (torch.zeros((), dtype=wide, device=hidden.device) for _ in range(2))
+            total, nll = (torch.zeros((), dtype=wide, device=hidden.device) for _ in range(2))
             learns = any(ctx.needs_input_grad)
             d_hidden = torch.empty_like(hidden, dtype=dtype)
             d_weight = torch.zeros_like(weight, dtype=wide)
             d_bias = torch.zeros(len(weight), dtype=wide, device=hidden.device)
-            for start in range(0, len(hidden), ROWS):
-                rows = slice(start, start + ROWS)
-                h, y = hidden[rows].to(dtype), targets[rows, None]
-                logits = product(h, matrix).to(wide)
+            by_pass, d_by_pass = (x.view(passes, -1, x.shape[1]) for x in (hidden, d_hidden))
+            y_by_pass = targets.view(passes, -1)
+            for start in range(0, y_by_pass.shape[1], ROWS // passes):
+                rows = slice(start, start + ROWS // passes)
+                h, y = by_pass[:, rows].to(dtype), y_by_pass[:, rows]
+                logits = product(h, matrix).to(wide)  # (P, R, V)
                 if bias is not None:
                     logits += bias
-                log_p = logits.log_softmax(dim=1)
-                of_target = log_p.gather(1, y).sum()
-                nll -= of_target
-                smoothed -= (1 - smoothing) * of_target + smoothing * log_p.mean(dim=1).sum()
+                log_probs = logits.log_softmax(dim=2)
+                of_rows = objective.value(log_probs, y)
+                total, nll = total + of_rows[0], nll + of_rows[1]
                 if not learns:
                     continue
-                gradient = log_p.exp_().sub_(smoothing / len(weight))
-                gradient.scatter_add_(1, y, gradient.new_full(y.shape, smoothing - 1))
+                gradient = objective.gradient(log_probs, y)
                 if bias is not None:
-                    d_bias += gradient.sum(dim=0)
+                    d_bias += gradient.sum(dim=(0, 1))
                 gradient = gradient.to(dtype)
-                d_hidden[rows] = product(gradient, transposed)
+                d_by_pass[:, rows] = product(gradient, transposed)
+                all_rows, all_h = gradient.flatten(0, 1), h.flatten(0, 1)
                 if dtype == wide:
-                    d_weight.addmm_(gradient.T, h)
+                    d_weight.addmm_(all_rows.T, all_h)
                 else:
-                    d_weight += gradient.T @ h
+                    d_weight += all_rows.T @ all_h
         if learns:
             ctx.save_for_backward(
                 d_hidden.to(hidden.dtype),
@@ -77,7 +158,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 None if bias is None else d_bias.to(bias.dtype),
             )
         ctx.mark_non_differentiable(nll)
-        return smoothed, nll
+        return total, nll
 
     @staticmethod
     def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
@@ -91,14 +172,16 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         )
 
 
-def projected_cross_entropy(
-    hidden: Float[Tensor, "R D"],
+def projected_loss(
+    hidden: Float[Tensor, "N D"],
     weight: Float[Tensor, "V D"],
     bias: Float[Tensor, "V"] | None,
-    targets: Int[Tensor, "R"],
-    *,
-    smoothing: float,
+    targets: Int[Tensor, "N"],
+    objective: Objective,
 ) -> Losses:
-    """The loss of softmax(W h + b) against `targets`, row by row, summed."""
-    sums = _ProjectedCrossEntropy.apply(hidden, weight, bias, targets, smoothing)  # type: ignore[no-untyped-call]
+    """An objective of softmax(W h + b) against `targets`, row by row, summed.
+
+    The rows of the objective's first pass come before those of its second.
+    """
+    sums = _ProjectedLoss.apply(hidden, weight, bias, targets, objective)  # type: ignore[no-untyped-call]
     return Losses(*sums)

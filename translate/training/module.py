@@ -14,9 +14,11 @@ from torch.optim import Optimizer
 from translate.attention.masks import padding_mask
 from translate.data.batching import Batch
 from translate.models.seq2seq import Seq2Seq
+from translate.training.compilation import Compiler
 from translate.training.guidance import Guidance
-from translate.training.loss import Losses, projected_cross_entropy
+from translate.training.loss import CrossEntropy, Losses, Objective, RDrop, projected_loss
 from translate.training.optim import build_optimizer, build_schedule
+from translate.training.word_dropout import drop_words
 
 # Summed losses are divided by this before the backward pass, to keep float16 in range; the tokens
 # that a step really had are known only after its last batch.
@@ -27,6 +29,9 @@ class TranslationTask(L.LightningModule):
     """Maximum likelihood with label smoothing, teacher-forced.
 
     Args:
+        r_drop: weight of the divergence between two passes (`loss.RDrop`); 0 makes one pass.
+        word_dropout: share of the words that are read as <unk> (`drop_words`).
+        compiler: makes programs of the model's `encode` and `decode`, for training alone.
         guidance: which attention learns given alignments, where any does.
         optimizer, schedule: the config nodes of these names.
         total_steps: optimizer steps of the whole run, which some schedules need.
@@ -37,6 +42,9 @@ class TranslationTask(L.LightningModule):
         model: Seq2Seq,
         *,
         label_smoothing: float,
+        r_drop: float,
+        word_dropout: float,
+        compiler: Compiler | None,
         guidance: Guidance | None,
         optimizer: Mapping[str, Any],
         schedule: Mapping[str, Any],
@@ -45,30 +53,44 @@ class TranslationTask(L.LightningModule):
     ) -> None:
         super().__init__()
         self.model, self.guidance = model, guidance
-        self.label_smoothing, self.seed = label_smoothing, seed
+        self.objective: Objective = CrossEntropy(label_smoothing)
+        if r_drop:
+            self.objective = RDrop(r_drop, CrossEntropy(label_smoothing))
+        self.word_dropout, self.seed = word_dropout, seed
+        self.compiled = (model.encode, model.decode)
+        if compiler is not None:
+            self.compiled = (compiler(model.encode), compiler(model.decode))
         self.optimizer_options, self.schedule_options = dict(optimizer), dict(schedule)
         self.total_steps = total_steps
         self.step_tokens = torch.zeros(())  # real target tokens since the last optimizer step
 
-    def losses(self, batch: Batch, *, smoothing: float) -> Losses:
+    def losses(self, batch: Batch, objective: Objective) -> Losses:
         """Sums over the real target tokens; only these rows meet the vocabulary."""
         source_mask = padding_mask(batch.source_lengths, batch.source.shape[1])
         target_mask = padding_mask(batch.target_lengths, batch.target_in.shape[1])
-        memory = self.model.encode(batch.source, source_mask)
-        decoded = self.model.decode(
+        encode, decode = self.model.encode, self.model.decode
+        if self.training:
+            encode, decode = self.compiled
+        memory = encode(batch.source, source_mask)
+        decoded = decode(
             batch.target_in, target_mask, memory, need_alignment=batch.gold is not None
         )
-        losses = projected_cross_entropy(
+        losses = projected_loss(
             decoded.hidden[target_mask],
             self.model.output.weight,
             self.model.output.bias,
             batch.target_out[target_mask],
-            smoothing=smoothing,
+            objective,
         )
         if self.guidance is None or batch.gold is None or decoded.alignment is None:
             return losses
         guided = self.guidance.loss(decoded.alignment, batch.gold)
         return losses._replace(guided=self.guidance.weight * guided)
+
+    def training_losses(self, batch: Batch) -> Losses:
+        """The same of what is read in training: as often as it takes, without some words."""
+        repeated = batch.repeated(self.objective.passes)
+        return self.losses(drop_words(repeated, self.word_dropout), self.objective)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # dropout depends on the place in the run alone, so that a resumed run repeats it exactly
@@ -76,7 +98,7 @@ class TranslationTask(L.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         tokens = batch.target_lengths.sum()
-        losses = self.losses(batch, smoothing=self.label_smoothing)
+        losses = self.training_losses(batch)
         loss = losses.smoothed / NOMINAL_TOKENS
         if losses.guided is not None:  # a mean, weighted by tokens as the other part is
             loss = loss + losses.guided * tokens / NOMINAL_TOKENS
@@ -88,7 +110,7 @@ class TranslationTask(L.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         tokens = int(batch.target_lengths.sum())
-        nll = self.losses(batch, smoothing=0.0).nll / tokens
+        nll = self.losses(batch, CrossEntropy(smoothing=0.0)).nll / tokens
         self.log("dev/loss", nll, batch_size=tokens, on_epoch=True, sync_dist=True)
 
     def configure_gradient_clipping(

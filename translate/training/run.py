@@ -8,6 +8,7 @@ import shlex
 import signal
 from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +18,33 @@ import yaml
 from lightning.pytorch.callbacks import Callback
 
 from translate.data.corpus import Corpus, prepare
-from translate.data.module import TranslationData, lengths
+from translate.data.module import TranslationData
 from translate.durable import remove_temporaries, replacing
-from translate.errors import UserError
 from translate.inference.allocator import keep_memory
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.plots.curves import learning_curves
 from translate.search import build as build_search
-from translate.training import provenance
+from translate.training import provenance, token_budget
 from translate.training.averaging import AveragedWeights
+from translate.training.compilation import Compiler, check_compiler
 from translate.training.dev_translations import DevTranslations
 from translate.training.disk import check_room
+from translate.training.fine_tuning import find_origin
 from translate.training.finite import StopWhenNotFinite
 from translate.training.guidance import build_guidance
 from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.lock import locked
 from translate.training.module import TranslationTask
-from translate.training.settings import MAY_CHANGE, Settings
+from translate.training.plan import plan
+from translate.training.refusals import (
+    flat,
+    identity,
+    refuse_longer_than_readable,
+    refuse_other_configuration,
+    refuse_other_corpus,
+)
+from translate.training.settings import Settings
 from translate.training.trainer import build_trainer, processes, quieten_lightning
 
 log = logging.getLogger(__name__)
@@ -54,13 +64,14 @@ class Interrupted(Exception):
         self.exit_code = 128 + number
 
 
-def train(config: Mapping[str, Any], run: Path) -> None:
+def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> None:
     """Train, or go on with, the run in folder `run`.
 
     Args:
         config: resolved and validated: the nodes data, tokenizer, model, optimizer, schedule,
             trainer, search and the scalars seed and cache.
         run: the folder; an interrupted run in it goes on.
+        init: a run or bundle whose weights a new run begins from.
 
     Raises:
         UserError: anything a person can mend, before or while training; another process that
@@ -68,20 +79,24 @@ def train(config: Mapping[str, Any], run: Path) -> None:
         Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
     with locked(run) if _is_main_process() else nullcontext():
-        _train(config, run)
+        _train(config, run, init)
 
 
-def _train(config: Mapping[str, Any], run: Path) -> None:
+def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
     options = Settings(**config["trainer"])
     if _is_main_process():
         _log_to(run / "train.log")
     last = run / "checkpoints" / "last.ckpt"
     resuming = last.exists()
     if resuming:
-        _refuse_other_configuration(config, run)
+        refuse_other_configuration(config, run)
+    origin = find_origin(run, init, config["model"], resuming=resuming)
+    if options.compile:
+        check_compiler()
     if _is_main_process():
         _save_configuration(config, run)
-        provenance.write(run, status="unfinished")
+        begun_from = {} if origin is None else {"init": origin.facts}
+        provenance.write(run, status="unfinished", **begun_from)
         remove_temporaries(last.parent)
         remove_temporaries(run)
 
@@ -92,23 +107,23 @@ def _train(config: Mapping[str, Any], run: Path) -> None:
     L.seed_everything(config["seed"], verbose=False)
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
     if resuming:
-        _refuse_other_corpus(corpus, run)
-    data = _data(config, corpus, guided=options.guided_alignment.weight > 0)
-    steps = _total_steps(options, data)
-    model = _model(config, corpus)
-    _refuse_longer_than_readable(model, corpus)
+        refuse_other_corpus(corpus, run)
+    model = _model(config, corpus, options)
+    refuse_longer_than_readable(model, corpus)
+    if origin is not None:
+        origin.give_to(model, corpus.tokenizers)
     if _is_main_process():
-        check_room(run, model, averaged=options.averaging.kind != "none")
-        provenance.write(run, corpus=_identity(corpus))
-    task = TranslationTask(
-        model,
-        label_smoothing=options.label_smoothing,
-        guidance=build_guidance(model, options.guided_alignment),
-        optimizer=config["optimizer"],
-        schedule=config["schedule"],
-        total_steps=steps,
-        seed=config["seed"],
-    )
+        averaged = options.averaging.kind != "none"
+        check_room(run, model, averaged=averaged, keep=options.keep)
+        provenance.write(run, corpus=identity(corpus))
+    new_task = partial(_task, config, options, model)
+    tokens = token_budget.settled(
+        config["data"]["tokens_per_batch"], run, options, corpus, new_task(total_steps=1),
+        noted=resuming or not _is_main_process(),
+    )  # fmt: skip
+    data = _data(config, corpus, tokens, guided=options.guided_alignment.weight > 0)
+    steps = _total_steps(options, data)
+    task = new_task(total_steps=steps)
     stop = LastCheckpoint(
         last,
         save_every=options.save_every,
@@ -116,24 +131,16 @@ def _train(config: Mapping[str, Any], run: Path) -> None:
         total_steps=steps,
         max_minutes=options.max_minutes,
     )
-    dev = _dev_translations(config, corpus, run)
+    dev = _dev_translations(config, corpus, run, tokens)
     finite = StopWhenNotFinite(run, every=options.log_every)
     trainer = build_trainer(options, run, steps, [finite, dev, *_averaging(options, steps)], stop)
-    if trainer.precision == "64-true":
-        task.double()  # Lightning does so after weight averaging has copied the model
-    log.info(
-        "%s %s: %s parameters, %s training pairs, %d steps of at most %d tokens a side, %s, %s",
-        "going on with" if resuming else "training",
-        run,
-        f"{sum(p.numel() for p in model.parameters()):,}",
-        f"{len(corpus.train):,}",
-        steps,
-        data.tokens_per_batch * options.accumulate * trainer.world_size,
-        trainer.precision,
-        "1 process" if trainer.world_size == 1 else f"{trainer.world_size} processes",
-    )
+    told = plan(
+        run, model, data, options,
+        steps=steps, processes=trainer.world_size, precision=trainer.precision, resuming=resuming,
+    )  # fmt: skip
+    log.info("%s", told)
     for logger in trainer.loggers:
-        logger.log_hyperparams(_flat(config))
+        logger.log_hyperparams(flat(config))
     trainer.fit(task, data, ckpt_path=last if resuming else None)
     if stop.signal is not None and trainer.global_step < steps:
         raise Interrupted(stop.signal, run)
@@ -172,67 +179,13 @@ def _save_configuration(config: Mapping[str, Any], run: Path) -> None:
         file.write(text.encode())
 
 
-def _refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
-    """A checkpoint goes on only under the configuration that made it, but for `MAY_CHANGE`."""
-    path = run / "config.yaml"
-    try:
-        before = _flat(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError, AttributeError) as error:
-        raise UserError(
-            f"{path} cannot be read, which says what {run} was begun with: put it back, or start "
-            "a new run folder"
-        ) from error
-    now = _flat(config)
-    differences = [
-        f"{key}: {before.get(key)!r} → {now.get(key)!r}"
-        for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key)
-        and key not in ("cache", "data.workers")
-        and not (key.startswith("trainer.") and key.split(".")[1] in MAY_CHANGE)
-    ]
-    if differences:
-        raise UserError(
-            f"{run} was begun with another configuration ({'; '.join(differences)}): leave these "
-            "keys as they were, or start a new run folder"
-        )
-
-
-def _refuse_other_corpus(corpus: Corpus, run: Path) -> None:
-    """The same settings may name files whose text has changed since."""
-    before, now = provenance.read(run).get("corpus"), _identity(corpus)
-    if before is None or before == now:
-        return
-    changed = ", ".join(key for key in now if before.get(key) != now[key])
-    raise UserError(
-        f"{run} was begun with other text (different: {changed}): put the files of data back as "
-        "they were, or start a new run folder"
-    )
-
-
-def _identity(corpus: Corpus) -> dict[str, str]:
-    """What tells a corpus and its tokenizers from all others."""
-    return {
-        "corpus": corpus.folder.name,  # a hash of text and settings
-        "source tokenizer": corpus.tokenizers.source.sha256,
-        "target tokenizer": corpus.tokenizers.target.sha256,
-    }
-
-
-def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in node.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
-def _data(config: Mapping[str, Any], corpus: Corpus, *, guided: bool) -> TranslationData:
+def _data(
+    config: Mapping[str, Any], corpus: Corpus, tokens: int, *, guided: bool
+) -> TranslationData:
     data = config["data"]
     return TranslationData(
         corpus,
-        tokens_per_batch=data["tokens_per_batch"],
+        tokens_per_batch=tokens,
         pool_batches=data["pool_batches"],
         workers=data["workers"],
         sampling=_samples(config["tokenizer"]),
@@ -257,28 +210,38 @@ def _total_steps(options: Settings, data: TranslationData) -> int:
     return min(steps, options.max_steps) if options.max_steps else steps
 
 
-def _model(config: Mapping[str, Any], corpus: Corpus) -> Seq2Seq:
-    return registry.build(
+def _model(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> Seq2Seq:
+    model = registry.build(
         **config["model"],
         source_vocab_size=len(corpus.tokenizers.source),
         target_vocab_size=len(corpus.tokenizers.target),
     )
+    model.recompute = options.activation_checkpointing
+    if options.precision == "64-true":
+        model.double()  # Lightning does so after weight averaging has copied the model
+    return model
 
 
-def _refuse_longer_than_readable(model: Seq2Seq, corpus: Corpus) -> None:
-    """A sentence that the model cannot read would stop the run at some step."""
-    if model.max_length is None:
-        return
-    for split, table in (("train", corpus.train), ("dev", corpus.dev)):
-        longest = max(int(side.max()) for side in lengths(table))
-        if longest > model.max_length:
-            raise UserError(
-                f"the longest sentence of {split} has {longest} pieces, </s> included, and this "
-                f"model {model.max_length} positions: model.max_positions={longest} or more"
-            )
+def _task(
+    config: Mapping[str, Any], options: Settings, model: Seq2Seq, *, total_steps: int
+) -> TranslationTask:
+    return TranslationTask(
+        model,
+        label_smoothing=options.label_smoothing,
+        r_drop=options.r_drop,
+        word_dropout=options.word_dropout,
+        compiler=Compiler() if options.compile else None,
+        guidance=build_guidance(model, options.guided_alignment),
+        optimizer=config["optimizer"],
+        schedule=config["schedule"],
+        total_steps=total_steps,
+        seed=config["seed"],
+    )
 
 
-def _dev_translations(config: Mapping[str, Any], corpus: Corpus, run: Path) -> DevTranslations:
+def _dev_translations(
+    config: Mapping[str, Any], corpus: Corpus, run: Path, tokens: int
+) -> DevTranslations:
     search = config["search"]
     limits = {key: search[key] for key in ("max_length_ratio", "max_length_offset")}
     return DevTranslations(
@@ -288,7 +251,7 @@ def _dev_translations(config: Mapping[str, Any], corpus: Corpus, run: Path) -> D
         run=run,
         sentences=config["trainer"]["validation_sentences"],
         samples=config["trainer"]["samples"],
-        tokens_per_batch=config["data"]["tokens_per_batch"],
+        tokens_per_batch=tokens,
     )
 
 

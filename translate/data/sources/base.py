@@ -6,7 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
@@ -48,7 +48,7 @@ class Source(BaseModel, ABC):
     hold_out: HoldOut
     allow_overlap: bool
     max_length: PositiveInt
-    tokens_per_batch: PositiveInt
+    tokens_per_batch: PositiveInt | Literal["auto"]
     pool_batches: PositiveInt
     workers: NonNegativeInt
 

@@ -1,0 +1,54 @@
+"""translate train init=…: a run that begins from another, as a person would begin it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from translate.cli.commands import Job
+from translate.cli.train import folder
+
+
+def network(program, *arguments: str) -> dict[str, object]:
+    done = program("train", "data=toy", *arguments, "-c", "job", "-p", "model")
+    assert done.status == 0, done.err
+    return dict(yaml.safe_load(done.out))
+
+
+def test_the_network_is_that_of_the_bundle_unless_one_is_chosen(program, trained: Path) -> None:
+    assert network(program, f"init={trained}")["d_model"] == 16
+    assert network(program, f"init={trained}/bundle", "model.dropout=0.3")["dropout"] == 0.3
+    assert network(program, f"init={trained}", "model=transformer")["d_model"] == 256
+
+
+def test_a_smaller_vocabulary_takes_over_the_pieces_it_shares(
+    program, trained: Path, home: Path, tmp_path: Path
+) -> None:
+    small = [
+        "data=toy", "data.train=100", "data.dev=8", "data.test=8", "data.workers=0",
+        "tokenizer.vocab_size=350", "trainer.max_steps=1", "trainer.validation_sentences=2",
+        "trainer.samples=0", "trainer.accelerator=cpu", f"cache={home}/data",
+    ]  # fmt: skip
+    done = program("train", f"init={trained}", "run=tuned", *small)
+    assert done.status == 0, done.err
+    assert "pieces keep their rows" in done.err
+    record = json.loads((tmp_path / "tuned" / "provenance.json").read_text("utf-8"))
+    assert record["init"]["bundle"] == str(trained / "bundle")
+    other = program("train", f"init={trained}", "run=other", *small, "model.d_model=32")
+    assert other.status == 1
+    assert "model.d_model: 16 → 32" in other.err
+    nothing = program("train", "init=nowhere", *small)
+    assert nothing.status == 1
+    assert "nowhere: there is no such run" in nothing.err
+
+
+@pytest.mark.parametrize("init", ["elsewhere/big", "elsewhere/big/bundle"])
+def test_the_run_is_called_after_what_it_began_from(init: str) -> None:
+    def named(**choices: str) -> str:
+        return str(folder(Job(config={}, verbatim={"init": init}, choices=choices)))
+
+    assert named(data="toy", model="stored") == "runs/toy-big"
+    assert named(data="toy", model="stored", experiment="demo") == "runs/demo-big"

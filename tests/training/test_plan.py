@@ -1,0 +1,59 @@
+"""What a run tells of itself before it begins is what then happens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from translate.data.corpus import prepare
+from translate.data.module import TranslationData
+from translate.models import registry
+from translate.training.disk import SLACK
+from translate.training.plan import plan
+from translate.training.settings import Settings
+
+Config = Callable[..., dict[str, Any]]
+
+
+def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(config: Config) -> None:
+    settings = config("trainer.accumulate=2", "trainer.keep=4")
+    corpus = prepare(settings["data"], settings["tokenizer"], cache=Path(settings["cache"]))
+    data = TranslationData(
+        corpus, tokens_per_batch=300, pool_batches=5, workers=0, sampling=False, guided=False,
+        seed=1,
+    )  # fmt: skip
+    pieces = len(corpus.tokenizers.source)
+    model = registry.build(
+        **settings["model"], source_vocab_size=pieces, target_vocab_size=pieces
+    )  # fmt: skip
+    text = plan(
+        Path("runs/mine"), model, data, Settings(**settings["trainer"]),
+        steps=30, processes=3, precision="32-true", resuming=False,
+    )  # fmt: skip
+    count = sum(p.numel() for p in model.parameters())
+    assert text.startswith(
+        f"training runs/mine: {count:,} parameters, 300 training pairs, 30 steps of at most 1800 "
+        "tokens a side, 32-true, 3 processes\n"
+    )
+    numbers = re.search(
+        r"an epoch is ([\d,]+) source and ([\d,]+) target tokens, about (\d+) steps; "
+        r"the run goes through the corpus ([\d.]+) times\n"
+        r"memory (\d+) MB and activations, in each process; disk (\d+) MB",
+        text,
+    )
+    assert numbers is not None
+    source, target, steps, times, memory, disk = (
+        float(n.replace(",", "")) for n in numbers.groups()
+    )
+    assert source == sum(map(len, corpus.train["source_ids"])) + len(corpus.train)
+    assert target == sum(map(len, corpus.train["target_ids"])) + len(corpus.train)
+    batches = len(data.batches().epoch(0))
+    assert steps == pytest.approx(batches / (2 * 3), rel=0.2)
+    assert times == pytest.approx(30 / (batches / 6), rel=0.2)
+    weights = 4 * count
+    assert memory == round(weights * (1 + 1 + 2 + 1) / 1e6)  # gradient, AdamW's two, the average
+    assert disk == round(((3 + 4) * 4 * weights + 2 * weights + SLACK) / 1e6)

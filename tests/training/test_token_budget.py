@@ -1,0 +1,106 @@
+"""The tokens a batch may have: found once, bounded, and the run's own from then on."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from translate.errors import UserError
+from translate.training import provenance, token_budget
+from translate.training.run import train
+from translate.training.token_budget import rows_that_fit, tokens_noted
+
+Config = Callable[..., dict[str, Any]]
+
+
+@given(
+    fixed=st.integers(0, 10**9), each=st.integers(1, 10**6), first=st.integers(1, 100),
+    rows=st.integers(1, 10**5),
+)  # fmt: skip
+def test_of_rows_that_each_take_the_same_as_many_as_fit(
+    fixed: int, each: int, first: int, rows: int
+) -> None:
+    assert rows_that_fit(lambda n: fixed + each * n, first, fixed + each * rows) == rows
+    assert rows_that_fit(lambda n: fixed + each * n, first, fixed + each * (rows + 1) - 1) == rows
+
+
+def test_a_probe_that_does_not_fit_is_halved() -> None:
+    tried = []
+
+    def peak(rows: int) -> int:
+        tried.append(rows)
+        if rows > 7:
+            raise torch.OutOfMemoryError
+        return 100 + 10 * rows
+
+    assert rows_that_fit(peak, 16, 175) == 7
+    assert tried == [16, 8, 4, 8, 2, 4]
+    with pytest.raises(UserError, match=r"two of the longest .* lower data\.max_length"):
+        rows_that_fit(lambda rows: peak(rows + 7), 16, 175)
+
+
+def losses(run: Path) -> dict[int, str]:
+    with (run / "metrics.csv").open(newline="") as file:
+        return {int(r["step"]): r["train/loss"] for r in csv.DictReader(file) if r["train/loss"]}
+
+
+def test_a_run_that_goes_on_has_the_batches_it_began_with(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = ("trainer.max_steps=2", "trainer.samples=0", "trainer.validation_sentences=2",
+             "trainer.precision=32-true", "trainer.accelerator=cpu")  # fmt: skip
+    auto, run = ("data.tokens_per_batch=auto", *short), tmp_path / "auto"
+    monkeypatch.setattr(token_budget, "TOKENS_ON_CPU", 300)
+    train(config(*auto), run)
+    assert provenance.read(run)["tokens_per_batch"] == 300
+    assert "data.tokens_per_batch: 300" in (run / "train.log").read_text()
+    monkeypatch.setattr(token_budget, "TOKENS_ON_CPU", 700)  # another machine
+    train(config(*auto, "trainer.max_steps=4"), run)
+    assert tokens_noted(run) == 300
+    train(config(*short, "data.tokens_per_batch=300", "trainer.max_steps=4"), tmp_path / "plain")
+    assert losses(run) == losses(tmp_path / "plain")
+    record = provenance.read(run)
+    (run / provenance.FILE).write_text('{"status": "finished", "steps": 4}')
+    with pytest.raises(UserError, match=r"has no tokens_per_batch.*put the file back"):
+        train(config(*auto, "trainer.max_steps=5"), run)
+    assert record["status"] == "finished"
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_a_step_has_no_more_than_the_most(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accumulate: int
+) -> None:
+    monkeypatch.setattr(token_budget, "MOST", 400)
+    short = ("trainer.max_steps=1", "trainer.samples=0", "trainer.validation_sentences=2",
+             f"trainer.accumulate={accumulate}", "trainer.accelerator=cpu")  # fmt: skip
+    train(config("data.tokens_per_batch=auto", *short), tmp_path / "run")
+    assert tokens_noted(tmp_path / "run") == 400 // accumulate
+
+
+@pytest.mark.parametrize("together", ["nodes", "WORLD_SIZE", "SLURM_NTASKS"])
+def test_processes_started_together_are_refused(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: str
+) -> None:
+    settings = config("data.tokens_per_batch=auto")
+    if together == "nodes":
+        settings["trainer"]["num_nodes"] = 2
+    else:
+        monkeypatch.setenv(together, "2")
+    with pytest.raises(UserError, match="auto is found by one process before it starts the others"):
+        train(settings, tmp_path / "run")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="measures a GPU's memory")
+@pytest.mark.parametrize("model", ["transformer", "rnn", "convolutional"])
+def test_what_is_found_on_a_gpu_fits(config: Config, tmp_path: Path, model: str) -> None:
+    train(
+        config("data.tokens_per_batch=auto", "trainer.max_steps=1", model=model), tmp_path / "run"
+    )
+    assert tokens_noted(tmp_path / "run") > 1000

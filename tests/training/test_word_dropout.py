@@ -1,0 +1,55 @@
+"""Words that training leaves out: which, how many, and where they still are."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from translate.data.batching import Batch, collate
+from translate.training.word_dropout import drop_words
+from translate.vocabulary import EOS, UNK
+
+
+def batch(sentences: int = 200, length: int = 12, words: int = 6) -> Batch:
+    random = np.random.default_rng(0)
+    sides = [
+        [random.integers(4, 4 + words, size=random.integers(1, length)).astype(np.int32)
+         for _ in range(sentences)] for _ in range(2)
+    ]  # fmt: skip
+    return collate(list(range(sentences)), *sides)
+
+
+def test_a_word_is_dropped_at_all_its_places_or_at_none() -> None:
+    torch.manual_seed(1)
+    whole = batch()
+    dropped = drop_words(whole, 0.3)
+    for before, after in ((whole.source, dropped.source), (whole.target_in, dropped.target_in)):
+        assert not torch.equal(before, after)
+        for sentence, read in zip(before.tolist(), after.tolist(), strict=True):
+            fates: dict[int, set[int]] = {}
+            for word, now in zip(sentence, read, strict=True):
+                fates.setdefault(word, set()).add(now)
+            for word, found in fates.items():
+                assert found in ({word}, {UNK} if word > EOS else {word})
+
+
+def test_the_rate_is_that_of_words_and_what_is_to_be_written_stays() -> None:
+    torch.manual_seed(2)
+    whole = batch(sentences=4000, words=5000)  # next to none occurs twice
+    dropped = drop_words(whole, 0.1)
+    words = whole.source > EOS
+    rate = float((dropped.source[words] == UNK).double().mean())
+    assert abs(rate - 0.1) < 5 * (0.1 * 0.9 / int(words.sum())) ** 0.5
+    for name in Batch._fields:
+        if name not in ("source", "target_in", "gold"):
+            assert torch.equal(getattr(dropped, name), getattr(whole, name))
+    assert drop_words(whole, 0.0) is whole
+
+
+def test_the_seed_of_a_step_decides() -> None:
+    whole = batch()
+    torch.manual_seed(3)
+    first, second = drop_words(whole, 0.3), drop_words(whole, 0.3)
+    torch.manual_seed(3)
+    assert torch.equal(drop_words(whole, 0.3).source, first.source)
+    assert not torch.equal(first.source, second.source)

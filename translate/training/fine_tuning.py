@@ -1,0 +1,120 @@
+"""A run that begins from the weights of another (`init=`): fine-tuning."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from translate.data.tokenizer import Tokenizer, Tokenizers
+from translate.errors import UserError
+from translate.inference import bundle as bundles
+from translate.inference.bundle import Bundle
+from translate.models import registry
+from translate.models.seq2seq import Seq2Seq
+from translate.models.transfer import NEW, fits, transfer
+from translate.training import provenance
+from translate.vocabulary import BOS, EOS, PAD, UNK
+
+log = logging.getLogger(__name__)
+
+SPECIAL = (PAD, UNK, BOS, EOS)  # the same ids in every vocabulary
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A bundle to begin from."""
+
+    folder: Path
+    bundle: Bundle
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the run remembers of it."""
+        return {"bundle": str(self.folder), "weights": self.bundle.weights_sha256}
+
+    def give_to(self, model: Seq2Seq, tokenizers: Tokenizers) -> None:
+        """Replace the weights of `model`; the log accounts for the rows of its vocabularies."""
+        old = self.bundle.tokenizers
+        source = origins(old.source, tokenizers.source)
+        target = origins(old.target, tokenizers.target)
+        transfer(self.bundle.model, model, source=source, target=target)
+        account = "; ".join(
+            f"{side}: {int((rows != NEW).sum()):,} pieces keep their rows, "
+            f"{int((rows == NEW).sum()):,} are new"
+            for side, rows in (("source", source), ("target", target))
+        )
+        log.info("beginning from %s (%s)", self.folder, account)
+
+
+def find_origin(
+    run: Path, init: str | None, model: Mapping[str, Any], *, resuming: bool
+) -> Origin | None:
+    """What a run is to begin from; None where it begins from nothing, or goes on.
+
+    A run that was stopped before its first checkpoint remembers what it was to begin from.
+
+    Args:
+        init: the run or bundle that the command line names.
+        model: the node of this name.
+
+    Raises:
+        UserError: there is no bundle, its weights have other shapes, or a run that goes on was
+            begun from another.
+    """
+    begun = provenance.run_status(run) != "new"
+    recorded = provenance.read(run).get("init", {}).get("bundle") if begun else None
+    if resuming:
+        if init is not None:
+            _refuse_other_origin(run, init, recorded)
+        return None
+    wanted = init or recorded
+    if wanted is None:
+        return None
+    folder = bundles.find(wanted).absolute()
+    bundle = bundles.load(folder)
+    _refuse_other_shapes(folder, bundle, model)
+    return Origin(folder, bundle)
+
+
+def _refuse_other_origin(run: Path, init: str, recorded: str | None) -> None:
+    given = Path(init).absolute()
+    if recorded not in (str(given), str(given / "bundle")):
+        raise UserError(
+            f"{run} goes on from its own checkpoint and was begun from {recorded or 'nothing'}, "
+            f"not from {init}: leave init= out, or start a new run folder"
+        )
+
+
+def _refuse_other_shapes(folder: Path, bundle: Bundle, model: Mapping[str, Any]) -> None:
+    before = {"family": bundle.config.family} | bundle.config.options
+    changed = [
+        f"model.{key}: {before.get(key)!r} → {model.get(key)!r}"
+        for key in sorted(before.keys() | model.keys())
+        if before.get(key) != model.get(key)
+    ]
+    if not changed:
+        return
+    size = bundle.model.target_vocab_size  # of both sides: the vocabularies may differ, rows apart
+    outline = registry.build(**model, source_vocab_size=size, target_vocab_size=size)
+    if not fits(bundle.model, outline):
+        raise UserError(
+            f"the weights of {folder} do not fit this model ({'; '.join(changed)}): leave the keys "
+            "that change shapes as they were (without model= they are the bundle's), or train "
+            "without init="
+        )
+    log.info("other options than those of %s: %s", folder, "; ".join(changed))
+
+
+def origins(old: Tokenizer, new: Tokenizer) -> Int[Tensor, "V"]:
+    """For each piece of the new vocabulary its row in the old one, or NEW."""
+    row = {piece: index for index, piece in enumerate(old.pieces(range(len(old))))}
+    found = [row.get(piece, NEW) for piece in new.pieces(range(len(new)))]
+    found[: len(SPECIAL)] = SPECIAL
+    return torch.tensor(found)

@@ -1,0 +1,89 @@
+"""What a run refuses before its first step: another configuration, other text, sentences too long.
+
+The disk is asked in `disk.py`, another process in `lock.py`, another beginning in `fine_tuning.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from translate.data.corpus import Corpus
+from translate.data.module import lengths
+from translate.errors import UserError
+from translate.models.seq2seq import Seq2Seq
+from translate.training import provenance
+from translate.training.settings import MAY_CHANGE
+
+
+def refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
+    """A checkpoint goes on only under the configuration that made it, but for `MAY_CHANGE`."""
+    path = run / "config.yaml"
+    try:
+        before = flat(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError, AttributeError) as error:
+        raise UserError(
+            f"{path} cannot be read, which says what {run} was begun with: put it back, or start "
+            "a new run folder"
+        ) from error
+    now = flat(config)
+    differences = [
+        f"{key}: {before.get(key)!r} → {now.get(key)!r}"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key)
+        and key not in ("cache", "data.workers")
+        and not (key.startswith("trainer.") and key.split(".")[1] in MAY_CHANGE)
+    ]
+    if differences:
+        raise UserError(
+            f"{run} was begun with another configuration ({'; '.join(differences)}): leave these "
+            "keys as they were, or start a new run folder"
+        )
+
+
+def refuse_other_corpus(corpus: Corpus, run: Path) -> None:
+    """The same settings may name files whose text has changed since."""
+    before, now = provenance.read(run).get("corpus"), identity(corpus)
+    if before is None or before == now:
+        return
+    changed = ", ".join(key for key in now if before.get(key) != now[key])
+    raise UserError(
+        f"{run} was begun with other text (different: {changed}): put the files of data back as "
+        "they were, or start a new run folder"
+    )
+
+
+def refuse_longer_than_readable(model: Seq2Seq, corpus: Corpus) -> None:
+    """A sentence that the model cannot read would stop the run at some step."""
+    if model.max_length is None:
+        return
+    for split, table in (("train", corpus.train), ("dev", corpus.dev)):
+        longest = max(int(side.max()) for side in lengths(table))
+        if longest > model.max_length:
+            raise UserError(
+                f"the longest sentence of {split} has {longest} pieces, </s> included, and this "
+                f"model {model.max_length} positions: model.max_positions={longest} or more"
+            )
+
+
+def identity(corpus: Corpus) -> dict[str, str]:
+    """What tells a corpus and its tokenizers from all others."""
+    return {
+        "corpus": corpus.folder.name,  # a hash of text and settings
+        "source tokenizer": corpus.tokenizers.source.sha256,
+        "target tokenizer": corpus.tokenizers.target.sha256,
+    }
+
+
+def flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`{a: {b: 1}}` as `{a.b: 1}`."""
+    leaves: dict[str, Any] = {}
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            leaves |= flat(value, f"{prefix}{key}.")
+        else:
+            leaves[f"{prefix}{key}"] = value
+    return leaves

@@ -1,0 +1,155 @@
+"""How many tokens a batch may have where the configuration says `data.tokens_per_batch=auto`.
+
+On a GPU: as many as fit. What a step needs is affine in the rows of a batch of equally long
+sentences, so that two probes tell it; the sentences are as long as the longest of the corpus, for
+attention may take memory by the square. On a CPU: `TOKENS_ON_CPU`, for there more tokens at once
+are no faster and memory is rarely the limit.
+
+The number is a part of the run, as the batches are: a run that goes on takes the one it has noted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from translate.data.batching import TOKENS_ON_CPU, Batch
+from translate.data.corpus import Corpus
+from translate.data.module import lengths
+from translate.errors import UserError
+from translate.training import provenance
+from translate.training.disk import MOMENTS, bytes_of
+from translate.training.module import TranslationTask
+from translate.training.precision import autocast_dtype, settle
+from translate.training.settings import Settings
+from translate.training.trainer import processes
+from translate.vocabulary import UNK
+
+log = logging.getLogger(__name__)
+
+MOST = 25_000  # tokens a side and step: what Vaswani et al. 2017 trained with
+FIRST_PROBE = 2_048  # tokens; the second probe has twice as many rows
+SHARE = 0.85  # of the free memory: the rest is for fragments, and for what Lightning copies
+KEY = "tokens_per_batch"
+
+
+def settled(
+    asked: int | Literal["auto"],
+    run: Path,
+    options: Settings,
+    corpus: Corpus,
+    task: TranslationTask,
+    *,
+    noted: bool,
+) -> int:
+    """The tokens of one side of a batch.
+
+    Args:
+        asked: `data.tokens_per_batch`.
+        task: of the run's model, to be probed; it comes back as it was.
+        noted: whether this run, or its first process, has found the number before.
+
+    Raises:
+        UserError: not one sentence fits; the number was lost; or processes that are started
+            together would each find one of their own.
+    """
+    if asked != "auto":
+        return asked
+    if noted:
+        return tokens_noted(run)
+    tokens = _found(options, corpus, task)
+    log.info("data.%s: %d, on each side", KEY, tokens)
+    provenance.write(run, **{KEY: tokens})
+    return tokens
+
+
+def _found(options: Settings, corpus: Corpus, task: TranslationTask) -> int:
+    together = max(int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "SLURM_NTASKS"))
+    if options.num_nodes > 1 or together > 1:
+        raise UserError(
+            f"data.{KEY} = auto is found by one process before it starts the others, and here all "
+            "are started at once: train a step on one device first, and give the number it logs"
+        )
+    longest = max(int(side.max()) for side in lengths(corpus.train))
+    most = max(longest, MOST // (options.accumulate * processes(options)))
+    if options.accelerator == "cpu" or not torch.cuda.is_available():
+        return min(most, TOKENS_ON_CPU)
+    averages = options.averaging.kind != "none"
+    dtype = autocast_dtype(settle(options.precision, options.accelerator))
+    return min(most, longest * _rows_on_gpu(task, longest, dtype, averages=averages))
+
+
+def tokens_noted(run: Path) -> int:
+    """The number that a run has found before; UserError where it has noted none."""
+    noted = provenance.read(run).get(KEY)
+    if not isinstance(noted, int):
+        raise UserError(
+            f"{run / provenance.FILE} has no {KEY}, which data.{KEY}=auto had found when the run "
+            "began: put the file back, or start a new run folder"
+        )
+    return noted
+
+
+def rows_that_fit(peak: Callable[[int], int], first: int, room: int) -> int:
+    """How many rows need `room` bytes, from what `first` rows need and twice as many.
+
+    Args:
+        peak: rows → bytes at the height of a step; may raise OutOfMemoryError.
+
+    Raises:
+        UserError: not one row fits.
+    """
+    while True:
+        try:
+            small, large = peak(first), peak(2 * first)
+            break
+        except torch.OutOfMemoryError:
+            if first == 1:
+                raise UserError(
+                    "two of the longest training sentences do not fit into the GPU's memory: lower "
+                    "data.max_length, choose a smaller model, or "
+                    "trainer.activation_checkpointing=true"
+                ) from None
+            first //= 2
+    each = max(1, (large - small) // first)
+    return max(1, (room - small) // each + first)
+
+
+def _rows_on_gpu(
+    task: TranslationTask, width: int, dtype: torch.dtype | None, *, averages: bool
+) -> int:
+    free, _ = torch.cuda.mem_get_info()
+    room = int(SHARE * free) - (MOMENTS + averages) * bytes_of(task)  # which the first step makes
+
+    def peak(rows: int) -> int:
+        torch.cuda.reset_peak_memory_stats()
+        with torch.autocast("cuda", dtype, enabled=dtype is not None):
+            loss = task.training_losses(_longest_sentences(rows, width)).smoothed
+        loss.backward()  # type: ignore[no-untyped-call]
+        task.zero_grad()
+        return torch.cuda.max_memory_allocated()
+
+    task.to("cuda")
+    try:
+        with torch.random.fork_rng():
+            peak(1)  # libraries take their workspaces at the first call
+            return rows_that_fit(peak, max(1, FIRST_PROBE // width), room)
+    finally:
+        task.zero_grad()
+        task.to("cpu")
+        torch.cuda.empty_cache()
+
+
+def _longest_sentences(rows: int, width: int) -> Batch:
+    """A batch that is full of words on both sides: which words does not matter."""
+    words = torch.full((rows, width), UNK, device="cuda")
+    widths = torch.full((rows,), width, device="cuda")
+    return Batch(
+        ids=torch.arange(rows), source=words, source_lengths=widths,
+        target_in=words, target_out=words, target_lengths=widths,
+    )  # fmt: skip

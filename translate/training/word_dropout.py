@@ -1,0 +1,32 @@
+"""Word dropout: the model must do without some words of a sentence.
+
+Gal & Ghahramani 2016, section 4.2: what is dropped is a word, and so it is at all its places in the
+sentence. It is read as <unk> rather than as a zero vector: that needs no word from any model, and
+<unk> learns to stand for some word, which is what it has to do in translation.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from translate.data.batching import Batch
+from translate.vocabulary import EOS, UNK
+
+
+def drop_words(batch: Batch, rate: float) -> Batch:
+    """The batch with words of the source, and of the target as it is read, replaced."""
+    if not rate:
+        return batch
+    return batch._replace(
+        source=_dropped(batch.source, rate), target_in=_dropped(batch.target_in, rate)
+    )
+
+
+def _dropped(tokens: Int[Tensor, "B T"], rate: float) -> Int[Tensor, "B T"]:
+    same = tokens[:, :, None] == tokens[:, None, :]
+    first = same.to(torch.uint8).argmax(dim=2)  # (B, T): where the same word stands first
+    drawn = torch.rand(tokens.shape, device=tokens.device).gather(1, first)
+    special = tokens <= EOS  # <pad>, <unk>, <s>, </s>
+    return tokens.masked_fill((drawn < rate) & ~special, UNK)
