@@ -44,7 +44,7 @@ def test_compiled_equals_eager_in_a_bounded_number_of_programs(config: Config, m
     eager, compiled = (
         TranslationTask(
             network, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=chosen,
-            guidance=None, optimizer={}, schedule={}, total_steps=1, seed=1,
+            packed=False, guidance=None, optimizer={}, schedule={}, total_steps=1, seed=1,
         ).train()
         for chosen in (None, compiler)
     )  # fmt: skip

@@ -9,13 +9,14 @@ or with one of them multi-query attention (Shazeer 2019).
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from translate.attention.caches import Ancestry, Cache, KeysValues
 from translate.attention.patterns import Pattern
 from translate.attention.positions import rotate, sinusoidal
 from translate.attention.scaled_dot_product import fused_attention, readable_attention
+from translate.attention.variable_length import SameSentence
 from translate.linear import Linear
 
 
@@ -51,21 +52,34 @@ class SelfAttention(nn.Module):
         self.output = Linear(d_model, d_model, bias=bias)
 
     def project(
-        self, x: Float[Tensor, "B T D"], positions: range
+        self,
+        x: Float[Tensor, "B T D"],
+        positions: range,
+        places: Int[Tensor, "T"] | slice = slice(None),
     ) -> tuple[Float[Tensor, "B H T K"], KeysValues]:
-        """[Q, K, V] = X [W_Q, W_K, W_V], cut into heads; one position may be that of all."""
+        """[Q, K, V] = X [W_Q, W_K, W_V], cut into heads; one position may be that of all.
+
+        `places` says which of the positions each of T tokens has, where that is not its own number.
+        """
         heads = split_heads(self.qkv(x), self.num_heads + 2 * self.num_kv_heads)
         sizes = [self.num_heads, self.num_kv_heads, self.num_kv_heads]
         query, keys, values = torch.split(heads, sizes, dim=1)
         if self.rotary:
-            wave = sinusoidal(positions.start, len(positions), query)
+            wave = sinusoidal(positions.start, len(positions), query)[places]
             query, keys = rotate(query, wave), rotate(keys, wave)
         return query, KeysValues(keys, values)
 
     def forward(
-        self, x: Float[Tensor, "B T D"], *, mask: Bool[Tensor, "B 1 1 T"] | None = None
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        mask: Bool[Tensor, "B 1 1 T"] | SameSentence | None = None,
     ) -> Float[Tensor, "B T D"]:
-        query, memory = self.project(x, range(x.shape[1]))
+        if isinstance(mask, SameSentence):
+            packing = mask.queries
+            query, memory = self.project(x, range(packing.longest), packing.positions)
+        else:
+            query, memory = self.project(x, range(x.shape[1]))
         dropout = self.dropout if self.training else 0.0
         heads = self.pattern(query, memory, mask=mask, dropout=dropout)
         return self.output(join_heads(heads))  # type: ignore[no-any-return]
@@ -121,18 +135,21 @@ class CrossAttention(nn.Module):
         x: Float[Tensor, "B T D"],
         memory: KeysValues,
         *,
-        padding: Float[Tensor, "B 1 1 S"] | None = None,
+        padding: Float[Tensor, "B 1 1 S"] | SameSentence | None = None,
         need_weights: bool = False,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
         """What the target reads in the source. Weights are computed only where they are wanted.
 
-        `padding` is added to the scores (`added_to_scores`); None where there is none.
+        `padding` is added to the scores (`added_to_scores`); None where there is none. Packed
+        sentences have no weights to give.
         """
         query = split_heads(self.query(x), self.num_heads)
         dropout = self.dropout if self.training else 0.0
         keys, values = memory.keys, memory.values
         weights = None
-        if need_weights:
+        if isinstance(padding, SameSentence):
+            heads = padding.attention(query, memory, causal=False)
+        elif need_weights:
             heads, weights = readable_attention(query, keys, values, bias=padding, dropout=dropout)
         else:
             heads = fused_attention(query, keys, values, bias=padding, dropout=dropout)

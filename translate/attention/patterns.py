@@ -12,6 +12,7 @@ from translate.attention.caches import Ancestry, Cache, KeysValues, KeyValueCach
 from translate.attention.masks import both, fixed_mask, strided_mask
 from translate.attention.positions import Relation
 from translate.attention.scaled_dot_product import fused_attention
+from translate.attention.variable_length import SameSentence
 
 
 class Pattern(nn.Module, ABC):
@@ -72,9 +73,11 @@ class FullAttention(Pattern):
         query: Float[Tensor, "B H T K"],
         memory: KeysValues,
         *,
-        mask: Bool[Tensor, "B 1 1 T"] | None = None,
+        mask: Bool[Tensor, "B 1 1 T"] | SameSentence | None = None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "B H T Kv"]:
+        if isinstance(mask, SameSentence):
+            return mask.attention(query, memory, causal=self.causal)
         positions = torch.arange(query.shape[2], device=query.device)
         return fused_attention(
             query, memory.keys, memory.values,

@@ -53,7 +53,7 @@ class SlidingWindowAttention(FullAttention):
         query: Float[Tensor, "B H T K"],
         memory: KeysValues,
         *,
-        mask: Bool[Tensor, "B 1 1 T"] | None = None,
+        mask: Bool[Tensor, "B 1 1 T"] | None = None,  # type: ignore[override]  # never packed
         dropout: float = 0.0,
     ) -> Float[Tensor, "B H T Kv"]:
         if query.shape[2] <= self.block:

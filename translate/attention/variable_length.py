@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from translate.attention.caches import KeysValues
 from translate.attention.scaled_dot_product import fused_attention
 
 HALF = (torch.float16, torch.bfloat16)  # what the flash kernel multiplies
@@ -27,6 +30,46 @@ def starts_of(lengths: Int[Tensor, "B"]) -> Int[Tensor, "C"]:
     """Cumulative lengths, 0 first (C = B + 1), in the integers the kernel takes."""
     total = lengths.cumsum(0, dtype=torch.int32)
     return torch.cat((total.new_zeros(1), total))
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How sentences lie end to end in a sequence of tokens."""
+
+    lengths: Int[Tensor, "B"]
+    longest: int  # of the lengths; numbers, so that the device need not be waited for
+    total: int
+
+    @cached_property
+    def starts(self) -> Int[Tensor, "C"]:
+        """Where each sentence begins, and at last where the last ends."""
+        return starts_of(self.lengths)
+
+    @cached_property
+    def positions(self) -> Int[Tensor, "M"]:
+        """Where in its sentence each token stands."""
+        first = torch.repeat_interleave(self.starts[:-1], self.lengths, output_size=self.total)
+        return torch.arange(self.total, device=first.device) - first
+
+
+@dataclass(frozen=True)
+class SameSentence:
+    """Stands in a mask's place where sequences are packed: a query sees its own sentence's keys."""
+
+    queries: Packing
+    keys: Packing
+
+    def attention(
+        self, query: Float[Tensor, "1 H M K"], memory: KeysValues, *, causal: bool
+    ) -> Float[Tensor, "1 H M Kv"]:
+        """Of all sentences, which are one batch row in layers that know of none."""
+        packed = (x[0].transpose(0, 1) for x in (query, memory.keys, memory.values))
+        heads = packed_attention(
+            *packed,
+            query_starts=self.queries.starts, key_starts=self.keys.starts,
+            longest_query=self.queries.longest, longest_keys=self.keys.longest, causal=causal,
+        )  # fmt: skip
+        return heads.transpose(0, 1)[None]
 
 
 def packed_attention(

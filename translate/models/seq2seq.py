@@ -17,6 +17,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from translate.attention.variable_length import Packing
+
 Output = TypeVar("Output")
 
 
@@ -73,6 +75,7 @@ class Seq2Seq(nn.Module, ABC):
     target_embedding: nn.Embedding  # a row a target piece
     output: nn.Linear  # hidden → vocabulary: weight (V, D), perhaps a bias (V)
     max_length: int | None = None  # tokens it can read of a side, <s> or </s> too; None: any number
+    why_padded: str | None = "it reads padded batches alone"  # None: `read_packed` is there
     can_recompute: ClassVar[bool] = False  # whether `encode` and `decode` send layers `through`
     recompute = (
         False  # activations inside these layers, in the backward pass, rather than keep them
@@ -102,6 +105,16 @@ class Seq2Seq(nn.Module, ABC):
         need_alignment: bool = False,
     ) -> Decoded:
         """Teacher forcing: `hidden[:, t]` predicts the token after `target_in[:, t]`."""
+
+    def read_packed(
+        self,
+        source: Int[Tensor, "P"],
+        target_in: Int[Tensor, "M"],
+        sources: Packing,
+        targets: Packing,
+    ) -> Float[Tensor, "M D"]:
+        """`hidden` of every target token, without padding: `encode` and `decode` in one."""
+        raise NotImplementedError(self.why_padded)
 
     @abstractmethod
     def start(self, memory: Memory) -> DecoderState:

@@ -27,6 +27,7 @@ from translate.attention.positions import (
     SinusoidalPositions,
 )
 from translate.attention.sliding_window import SlidingWindowAttention
+from translate.attention.variable_length import Packing, SameSentence
 from translate.models.dropout import Dropout, Rate
 from translate.models.embeddings import Tied, tie, tying_problems
 from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
@@ -147,6 +148,7 @@ class Transformer(Seq2Seq):
         # pre-norm layers add up unnormalised, so one norm closes each stack
         self.encoder_norm = new_norm() if norm == "pre" else nn.Identity()
         self.decoder_norm = new_norm() if norm == "pre" else nn.Identity()
+        self.why_padded = _why_padded(self_attention, positions, attention_dropout)
         self._initialise()
         tie(
             tied_embeddings, source=self.source_embedding, target=self.target_embedding,
@@ -198,8 +200,8 @@ class Transformer(Seq2Seq):
                 nn.init.normal_(module.weight, std=self.d_model**-0.5)
 
     def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]) -> Memory:
-        x = self.source_positions(self.source_embedding(source) * math.sqrt(self.d_model))
-        x = self.dropout(x)
+        x = self.source_embedding(source) * math.sqrt(self.d_model)
+        x = self.dropout(self.source_positions(x))
         mask = over_keys(source_mask)
         for layer in self.encoder_layers:
             x = self.through(layer, x, mask)
@@ -213,8 +215,8 @@ class Transformer(Seq2Seq):
         *,
         need_alignment: bool = False,
     ) -> Decoded:
-        x = self.target_positions(self.target_embedding(target_in) * math.sqrt(self.d_model))
-        x = self.dropout(x)
+        x = self.target_embedding(target_in) * math.sqrt(self.d_model)
+        x = self.dropout(self.target_positions(x))
         padding = added_to_scores(over_keys(memory.mask), memory.states.dtype)
         alignment = []
         for layer in self.decoder_layers:
@@ -224,6 +226,36 @@ class Transformer(Seq2Seq):
             alignment += [weights] if weights is not None else []
         hidden = self.decoder_norm(x)
         return Decoded(hidden, torch.stack(alignment, dim=1) if alignment else None)
+
+    def read_packed(
+        self,
+        source: Int[Tensor, "P"],
+        target_in: Int[Tensor, "M"],
+        sources: Packing,
+        targets: Packing,
+    ) -> Float[Tensor, "M D"]:
+        """All sentences in one row; attention alone knows where they begin."""
+        x = self.source_embedding(source) * math.sqrt(self.d_model)
+        x = self.dropout(x + self._places(self.source_positions, sources, x))[None]
+        for encoder_layer in self.encoder_layers:
+            x = self.through(encoder_layer, x, SameSentence(sources, sources))
+        states = self.encoder_norm(x)
+        x = self.target_embedding(target_in) * math.sqrt(self.d_model)
+        x = self.dropout(x + self._places(self.target_positions, targets, x))[None]
+        for layer in self.decoder_layers:
+            keys_values = layer.cross_attention.keys_values(states)
+            attend = partial(layer, mask=SameSentence(targets, targets), need_weights=False)
+            x, _ = self.through(attend, x, keys_values, SameSentence(targets, sources))
+        hidden: Tensor = self.decoder_norm(x)[0]
+        return hidden
+
+    @staticmethod
+    def _places(
+        positions: Positions, packing: Packing, like: Float[Tensor, "M D"]
+    ) -> Float[Tensor, "M D"]:
+        """What is added to each word for where in its sentence it stands."""
+        nothing = like.new_zeros(1, packing.longest, like.shape[1])
+        return positions(nothing)[0, packing.positions]  # type: ignore[no-any-return]
 
     def start(self, memory: Memory) -> TransformerState:
         keys_values = [
@@ -263,3 +295,14 @@ class Transformer(Seq2Seq):
         stacked = torch.stack(alignment, dim=1)  # (B, L, H, n, S)
         by_hypothesis = stacked.permute(0, 3, 1, 2, 4).flatten(0, 1)  # (N, L, H, S)
         return Step(hidden, after, by_hypothesis)
+
+
+def _why_padded(self_attention: str, positions: str, attention_dropout: float) -> str | None:
+    """What the attention of packed sentences, one flash kernel, cannot compute."""
+    if self_attention != "full":
+        return f"model.self_attention={self_attention} is a pattern within one sentence"
+    if positions in ("relative", "alibi"):
+        return f"model.positions={positions} adds to the scores, which flash attention keeps"
+    if attention_dropout:
+        return f"model.attention_dropout={attention_dropout}, which flash attention does not know"
+    return None

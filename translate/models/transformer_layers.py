@@ -13,6 +13,7 @@ from translate.attention.caches import Ancestry, Cache, KeysValues
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import Pattern
 from translate.attention.positions import Relation
+from translate.attention.variable_length import SameSentence
 from translate.linear import Linear
 from translate.models.dropout import Dropout
 from translate.models.stack import Stack
@@ -117,7 +118,7 @@ class EncoderLayer(nn.Module):
         self.residuals: Stack[Residual] = Stack(options.residual() for _ in range(2))
 
     def forward(
-        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"]
+        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"] | SameSentence
     ) -> Float[Tensor, "B S D"]:
         attention, feed_forward = self.residuals
         x = attention.leave(x, self.self_attention(attention.enter(x), mask=mask))
@@ -138,13 +139,14 @@ class DecoderLayer(nn.Module):
         self,
         x: Float[Tensor, "B T D"],
         memory: KeysValues,
-        padding: Float[Tensor, "B 1 1 S"],
+        padding: Float[Tensor, "B 1 1 S"] | SameSentence,
         *,
+        mask: SameSentence | None = None,
         need_weights: bool,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
         """Whole targets: padding comes last, so the causal mask already hides it."""
         first, *_ = self.residuals
-        x = first.leave(x, self.self_attention(first.enter(x)))
+        x = first.leave(x, self.self_attention(first.enter(x), mask=mask))
         return self._after_self_attention(x, memory, padding, need_weights)
 
     def step(
@@ -166,7 +168,7 @@ class DecoderLayer(nn.Module):
         self,
         x: Float[Tensor, "B T D"],
         memory: KeysValues,
-        padding: Float[Tensor, "B 1 1 S"] | None,
+        padding: Float[Tensor, "B 1 1 S"] | SameSentence | None,
         need_weights: bool,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
         _, cross, feed_forward = self.residuals

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import lightning as L
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
 from translate.attention.masks import padding_mask
+from translate.attention.variable_length import Packing
 from translate.data.batching import Batch
 from translate.models.seq2seq import Seq2Seq
 from translate.training.compilation import Compiler
@@ -31,7 +33,8 @@ class TranslationTask(L.LightningModule):
     Args:
         r_drop: weight of the divergence between two passes (`loss.RDrop`); 0 makes one pass.
         word_dropout: share of the words that are read as <unk> (`drop_words`).
-        compiler: makes programs of the model's `encode` and `decode`, for training alone.
+        compiler: makes programs of what reads the model's batches, for training alone.
+        packed: sentences lie end to end (`packing.settle`) instead of padded to a batch.
         guidance: which attention learns given alignments, where any does.
         optimizer, schedule: the config nodes of these names.
         total_steps: optimizer steps of the whole run, which some schedules need.
@@ -45,6 +48,7 @@ class TranslationTask(L.LightningModule):
         r_drop: float,
         word_dropout: float,
         compiler: Compiler | None,
+        packed: bool,
         guidance: Guidance | None,
         optimizer: Mapping[str, Any],
         schedule: Mapping[str, Any],
@@ -56,10 +60,9 @@ class TranslationTask(L.LightningModule):
         self.objective: Objective = CrossEntropy(label_smoothing)
         if r_drop:
             self.objective = RDrop(r_drop, CrossEntropy(label_smoothing))
-        self.word_dropout, self.seed = word_dropout, seed
-        self.compiled = (model.encode, model.decode)
-        if compiler is not None:
-            self.compiled = (compiler(model.encode), compiler(model.decode))
+        self.word_dropout, self.packed, self.seed = word_dropout, packed, seed
+        programs: list[Callable[..., Any]] = [model.encode, model.decode, model.read_packed]
+        self.compiled = programs if compiler is None else list(map(compiler, programs))
         self.optimizer_options, self.schedule_options = dict(optimizer), dict(schedule)
         self.total_steps = total_steps
         self.step_tokens = torch.zeros(())  # real target tokens since the last optimizer step
@@ -68,24 +71,40 @@ class TranslationTask(L.LightningModule):
         """Sums over the real target tokens; only these rows meet the vocabulary."""
         source_mask = padding_mask(batch.source_lengths, batch.source.shape[1])
         target_mask = padding_mask(batch.target_lengths, batch.target_in.shape[1])
-        encode, decode = self.model.encode, self.model.decode
-        if self.training:
-            encode, decode = self.compiled
-        memory = encode(batch.source, source_mask)
-        decoded = decode(
-            batch.target_in, target_mask, memory, need_alignment=batch.gold is not None
-        )
+        read = self._read_packed if self.packed else self._read_padded
+        hidden, alignment = read(batch, source_mask, target_mask)
         losses = projected_loss(
-            decoded.hidden[target_mask],
+            hidden,
             self.model.output.weight,
             self.model.output.bias,
             batch.target_out[target_mask],
             objective,
         )
-        if self.guidance is None or batch.gold is None or decoded.alignment is None:
+        if self.guidance is None or batch.gold is None or alignment is None:
             return losses
-        guided = self.guidance.loss(decoded.alignment, batch.gold)
+        guided = self.guidance.loss(alignment, batch.gold)
         return losses._replace(guided=self.guidance.weight * guided)
+
+    def _read_padded(
+        self, batch: Batch, source_mask: Bool[Tensor, "B S"], target_mask: Bool[Tensor, "B T"]
+    ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "B L H T S"] | None]:
+        encode, decode = self.model.encode, self.model.decode
+        if self.training:
+            encode, decode, _ = self.compiled
+        memory = encode(batch.source, source_mask)
+        decoded = decode(
+            batch.target_in, target_mask, memory, need_alignment=batch.gold is not None
+        )
+        return decoded.hidden[target_mask], decoded.alignment
+
+    def _read_packed(
+        self, batch: Batch, source_mask: Bool[Tensor, "B S"], target_mask: Bool[Tensor, "B T"]
+    ) -> tuple[Float[Tensor, "M D"], None]:
+        source, target_in = batch.source[source_mask], batch.target_in[target_mask]
+        sources = Packing(batch.source_lengths, source_mask.shape[1], len(source))
+        targets = Packing(batch.target_lengths, target_mask.shape[1], len(target_in))
+        read = self.compiled[2] if self.training else self.model.read_packed
+        return read(source, target_in, sources, targets), None
 
     def training_losses(self, batch: Batch) -> Losses:
         """The same of what is read in training: as often as it takes, without some words."""

@@ -25,7 +25,7 @@ from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.plots.curves import learning_curves
 from translate.search import build as build_search
-from translate.training import provenance, token_budget
+from translate.training import packing, precision, provenance, token_budget
 from translate.training.averaging import AveragedWeights
 from translate.training.compilation import Compiler, check_compiler
 from translate.training.dev_translations import DevTranslations
@@ -116,7 +116,12 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
         averaged = options.averaging.kind != "none"
         check_room(run, model, averaged=averaged, keep=options.keep)
         provenance.write(run, corpus=identity(corpus))
-    new_task = partial(_task, config, options, model)
+    packed = packing.settle(
+        options.packing, model, accelerator=options.accelerator,
+        precision=precision.settle(options.precision, options.accelerator),
+        guided=options.guided_alignment.weight > 0,
+    )  # fmt: skip
+    new_task = partial(_task, config, options, model, packed=packed)
     tokens = token_budget.settled(
         config["data"]["tokens_per_batch"], run, options, corpus, new_task(total_steps=1),
         noted=resuming or not _is_main_process(),
@@ -223,7 +228,7 @@ def _model(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> Seq2
 
 
 def _task(
-    config: Mapping[str, Any], options: Settings, model: Seq2Seq, *, total_steps: int
+    config: Mapping[str, Any], options: Settings, model: Seq2Seq, *, packed: bool, total_steps: int
 ) -> TranslationTask:
     return TranslationTask(
         model,
@@ -231,6 +236,7 @@ def _task(
         r_drop=options.r_drop,
         word_dropout=options.word_dropout,
         compiler=Compiler() if options.compile else None,
+        packed=packed,
         guidance=build_guidance(model, options.guided_alignment),
         optimizer=config["optimizer"],
         schedule=config["schedule"],

@@ -1,0 +1,122 @@
+"""Sentences end to end: the same losses and gradients as padded, and chosen where it can be had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from translate.data.batching import Batch, collate
+from translate.errors import UserError
+from translate.models import registry
+from translate.models.seq2seq import Seq2Seq
+from translate.training import packing
+from translate.training.loss import CrossEntropy
+from translate.training.module import TranslationTask
+from translate.training.run import train
+
+Config = Callable[..., dict[str, Any]]
+
+
+def network(config: dict[str, Any]) -> Seq2Seq:
+    torch.manual_seed(0)
+    return registry.build(**config["model"], source_vocab_size=30, target_vocab_size=30)
+
+
+def batch(*lengths: tuple[int, int]) -> Batch:
+    random = np.random.default_rng(len(lengths))
+    sides = [
+        [random.integers(4, 30, size=pair[side]).astype(np.int32) for pair in lengths]
+        for side in (0, 1)
+    ]
+    return collate(list(range(len(lengths))), *sides)
+
+
+def losses(model: Seq2Seq, of: Batch, *, packed: bool, r_drop: float = 0.0) -> list[torch.Tensor]:
+    task = TranslationTask(
+        model, label_smoothing=0.1, r_drop=r_drop, word_dropout=0.0, compiler=None, packed=packed,
+        guidance=None, optimizer={}, schedule={}, total_steps=1, seed=1,
+    ).train()  # fmt: skip
+    sums = task.training_losses(of) if r_drop else task.losses(of, CrossEntropy(0.1))
+    gradients = torch.autograd.grad(sums.smoothed, list(model.parameters()), allow_unused=True)
+    return [sums.smoothed.detach(), sums.nll, *(g for g in gradients if g is not None)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("model.positions=rotary", "model.num_kv_heads=1", "model.activation=swiglu"),
+        ("model.positions=learned", "model.norm=post", "model.tied_embeddings=none"),
+        ("model.positions=none", "model.normalization=rms"),
+    ],
+    ids=["default", "rotary-grouped", "learned-post", "unordered-rms"],
+)
+def test_packed_equals_padded(config: Config, options: tuple[str, ...], dtype) -> None:
+    model = network(config("model.dropout=0.0", *options, model="transformer")).to(dtype)
+    of = batch((5, 3), (1, 7), (9, 1), (5, 5))
+    exact = 1e-10 if dtype == torch.float64 else 1e-5
+    pairs = zip(losses(model, of, packed=True), losses(model, of, packed=False), strict=True)
+    for packed, padded in pairs:
+        torch.testing.assert_close(packed, padded, rtol=exact, atol=exact)
+
+
+def test_packed_equals_padded_with_two_passes(config: Config) -> None:
+    model = network(config("model.dropout=0.0", model="transformer")).double()
+    of = batch((5, 3), (2, 6))
+    ours, theirs = (losses(model, of, packed=packed, r_drop=1.0) for packed in (True, False))
+    for packed, padded in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(packed, padded, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("model.positions=alibi",), "model.positions=alibi"),
+        (("model.self_attention=linear",), "model.self_attention=linear"),
+        (("model.attention_dropout=0.1",), "model.attention_dropout=0.1"),
+    ],
+)
+def test_what_flash_cannot_compute_stays_padded(
+    config: Config, options: tuple[str, ...], reason: str
+) -> None:
+    model = network(config(*options, model="transformer"))
+    assert model.why_padded is not None
+    assert model.why_padded.startswith(reason)
+    with pytest.raises(UserError, match="trainer.packing = on, but " + reason):
+        chosen("on", model)
+
+
+def chosen(choice: Any, model: Seq2Seq, **settings: Any) -> bool:
+    here = {"accelerator": "gpu", "precision": "bf16-mixed", "guided": False, **settings}
+    return packing.settle(choice, model, **here)
+
+
+def test_auto_takes_it_where_flash_attention_is(
+    config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    model = network(config(model="transformer"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert chosen("auto", model)
+    assert "packed, without padding" in caplog.text
+    assert not chosen("off", model)
+    assert not chosen("auto", model, accelerator="cpu")
+    assert not chosen("auto", model, precision="32-true")
+    assert "padded: trainer.precision=32-true" in caplog.text
+    assert not chosen("auto", model, guided=True)
+    assert not chosen("auto", network(config(model="rnn")))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert not chosen("auto", model)
+    assert chosen("on", model)
+
+
+def test_a_run_can_be_trained_packed(config: Config, tmp_path: Path) -> None:
+    options = config("trainer.packing=on", "trainer.max_steps=2", model="transformer")
+    train(options, tmp_path / "run")
+    assert (tmp_path / "run" / "bundle").is_dir()

@@ -1,0 +1,47 @@
+"""Whether training lays sentences end to end instead of padding them to a batch."""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal
+
+import torch
+
+from translate.errors import UserError
+from translate.models.seq2seq import Seq2Seq
+from translate.training.precision import Precision
+
+log = logging.getLogger(__name__)
+
+HALF = ("bf16-mixed", "16-mixed")  # what flash attention computes in
+
+
+def settle(
+    choice: Literal["auto", "on", "off"],
+    model: Seq2Seq,
+    *,
+    accelerator: str,
+    precision: Precision,
+    guided: bool,
+) -> bool:
+    """The choice, or for `auto` what is faster here: packed where flash attention can be had.
+
+    On a CPU attention takes packed sentences one by one, which costs more than the few per cent of
+    padding that batches of like lengths have.
+
+    Raises:
+        UserError: `on`, and something of the run needs padded batches.
+    """
+    why_not = model.why_padded
+    if guided:
+        why_not = "trainer.guided_alignment looks at attention's weights, which flash never forms"
+    if choice == "on" and why_not:
+        raise UserError(f"trainer.packing = on, but {why_not}: choose auto or off")
+    if choice != "auto":
+        return choice == "on"
+    if accelerator == "cpu" or not torch.cuda.is_available():
+        return False
+    if why_not is None and precision not in HALF:
+        why_not = f"trainer.precision={precision}, and flash attention computes in 16 bits"
+    log.info("sentences are %s", f"padded: {why_not}" if why_not else "packed, without padding")
+    return why_not is None
