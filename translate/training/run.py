@@ -96,7 +96,7 @@ def _train(config: Mapping[str, Any], run: Path) -> None:
     data = _data(config, corpus, guided=options.guided_alignment.weight > 0)
     steps = _total_steps(options, data)
     model = _model(config, corpus)
-    _refuse_longer_than_readable(model, corpus)
+    _refuse_longer_than_readable(model, data)
     if _is_main_process():
         check_room(run, model, averaged=options.averaging.kind != "none")
         provenance.write(run, corpus=_identity(corpus))
@@ -148,8 +148,12 @@ def _train(config: Mapping[str, Any], run: Path) -> None:
 
 
 def _is_main_process() -> bool:
-    """Lightning starts the other processes of a run with these variables set."""
-    return os.environ.get("LOCAL_RANK", "0") == "0" and os.environ.get("NODE_RANK", "0") == "0"
+    """Of all on all machines: whoever starts the others numbers them in some of these variables.
+
+    torchrun sets RANK, SLURM its own, Lightning the number on a machine and that of the machine.
+    """
+    numbers = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")
+    return all(os.environ.get(name, "0") == "0" for name in numbers)
 
 
 def _log_to(path: Path) -> None:
@@ -232,6 +236,7 @@ def _data(config: Mapping[str, Any], corpus: Corpus, *, guided: bool) -> Transla
     data = config["data"]
     return TranslationData(
         corpus,
+        max_length=data["max_length"],
         tokens_per_batch=data["tokens_per_batch"],
         pool_batches=data["pool_batches"],
         workers=data["workers"],
@@ -265,12 +270,12 @@ def _model(config: Mapping[str, Any], corpus: Corpus) -> Seq2Seq:
     )
 
 
-def _refuse_longer_than_readable(model: Seq2Seq, corpus: Corpus) -> None:
+def _refuse_longer_than_readable(model: Seq2Seq, data: TranslationData) -> None:
     """A sentence that the model cannot read would stop the run at some step."""
     if model.max_length is None:
         return
-    for split, table in (("train", corpus.train), ("dev", corpus.dev)):
-        longest = max(int(side.max()) for side in lengths(table))
+    dev = max(int(side.max()) for side in lengths(data.corpus.dev))
+    for split, longest in (("train", data.longest), ("dev", dev)):
         if longest > model.max_length:
             raise UserError(
                 f"the longest sentence of {split} has {longest} pieces, </s> included, and this "
