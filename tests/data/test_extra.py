@@ -9,11 +9,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from translate.data.account import render
 from translate.data.corpus import Corpus, check_data, prepare
+from translate.data.mixing import by_temperature
 from translate.data.module import TranslationData
 from translate.errors import UserError
 
@@ -50,9 +54,10 @@ def prepared(tmp_path: Path) -> Prepared:
 
     def prepare_with(**changes: Any) -> Corpus:
         sampling = changes.pop("sampling", {"alpha": 0.0, "dropout": 0.0})
+        whole = changes.pop("data", {})
         files = {"source": str(tmp_path / "back.de"), "target": str(tmp_path / "back.en")}
         data = node("data", "base", "files", dir=str(tmp_path), source="de", target="en",
-                    extra={"back": files | changes})  # fmt: skip
+                    extra={"back": files | changes}, **whole)  # fmt: skip
         tokenizer = node("tokenizer", "base", "bpe", vocab_size=330, sampling=sampling)
         return prepare(data, tokenizer, cache=tmp_path / "cache")
 
@@ -114,6 +119,41 @@ def test_sampled_pieces_keep_the_tag(prepared: Prepared) -> None:
     assert seen > 20
 
 
+@pytest.mark.parametrize(("temperature", "power"), [(1.0, 0.0), (2.0, 0.5), (1e9, 1.0)])
+def test_temperature_evens_the_corpora_that_have_no_weight(
+    prepared: Prepared, temperature: float, power: float
+) -> None:
+    corpus = prepared(data={"temperature": temperature})
+    assert [part.weight for part in corpus.parts] == pytest.approx([1.0, (40 / 27) ** power])
+    fixed = prepared(data={"temperature": temperature}, weight=0.3)
+    assert [part.weight for part in fixed.parts] == [1.0, 0.3]
+    assert corpus.folder == fixed.folder
+
+
+@given(
+    sizes=st.lists(st.integers(1, 10**6), min_size=1, max_size=5), temperature=st.floats(1.0, 9.0)
+)
+def test_shares_are_those_of_the_formula(sizes: list[int], temperature: float) -> None:
+    named = {str(i): size for i, size in enumerate(sizes)}
+    weights = by_temperature(named, temperature)
+    drawn = np.array([weights[name] * size for name, size in named.items()])
+    wanted = (np.array(sizes) / sum(sizes)) ** (1 / temperature)
+    np.testing.assert_allclose(drawn / drawn.sum(), wanted / wanted.sum())
+    assert min(weights.values()) == pytest.approx(1.0)
+
+
+def test_languages_are_told_apart_by_tags(prepared: Prepared) -> None:
+    corpus = prepared(data={"tag": "en"}, tag="fr")
+    assert corpus.report["tag"] == "en"
+    assert corpus.tokenizers.source.tag == "en"
+    assert set(corpus.tokenizers.source.tags) == {"en", "fr"}
+    for table, tag in ((corpus.train.select(range(40)), "en"), (corpus.dev, "en"),
+                       (corpus.train.select(range(40, 67)), "fr")):  # fmt: skip
+        for text, ids in zip(table["source"], table["source_ids"], strict=True):
+            assert corpus.tokenizers.source.pieces(ids)[0] == f"<{tag}>"
+            assert ids == corpus.tokenizers.source.tagged(tag).encode(text)
+
+
 @pytest.mark.parametrize("weight", [1.0, 2.0, 0.25, 1.5])
 def test_pairs_occur_as_often_as_their_weight_says(prepared: Prepared, weight: float) -> None:
     counts = occurrences(prepared(weight=weight), epochs=4)
@@ -150,7 +190,7 @@ def test_mistakes_are_told_by_name(
 
 def test_the_main_corpus_has_its_name_for_itself() -> None:
     files = {"source": "a", "target": "b"}
-    for name in ("main", "a/b", ""):
+    for name in ("main", "defaults", "_a", "a/b", ""):
         data = node("data", "base", "toy", extra={name: files})
         assert any("cannot name a corpus" in line for line in check_data(data))
     assert check_data(node("data", "base", "toy", extra={"back": files})) == []

@@ -38,7 +38,9 @@ Keys:
 """
 
 
-EVALUATED = {"engine": "native", "workers": None, "replace_unknown": False, "mbr": None}
+EVALUATED = {
+    "target": None, "engine": "native", "workers": None, "replace_unknown": False, "mbr": None
+}  # fmt: skip
 """How to translate, unless the stored evaluation says otherwise."""
 
 

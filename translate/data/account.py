@@ -35,6 +35,7 @@ def account(
     return {
         "source": source.source,
         "target": source.target,
+        "tag": source.tag,
         "attribution": source.attribution,
         "dropped": {rule: main.dropped[rule] for rule in RULES},
         "splits": splits,

@@ -83,7 +83,7 @@ def cut(
 
     Each batch takes as many of the next pairs as fit; a pair beyond the budget stands alone.
     """
-    longest = np.maximum(source_lengths, target_lengths)[order]
+    longest = np.maximum(source_lengths[order], target_lengths[order])
     batches, start = [], 0
     while start < len(order):
         most = max(1, tokens_per_batch // int(longest[start]))  # none is narrower than its first
@@ -144,7 +144,7 @@ class TokenBatches:
         """All batches of one epoch, in the order of training."""
         generator = np.random.default_rng((self.seed, epoch))
         order = generator.permutation(pairs_of(self.weights, epoch))
-        widths = np.maximum(self.source_lengths, self.target_lengths)[order]
+        widths = np.maximum(self.source_lengths[order], self.target_lengths[order])
         mean = max(1.0, float(widths.sum()) / max(1, len(order)))  # small weights: maybe no pair
         pool = max(1, int(self.pool_batches * self.tokens_per_batch / mean))
         batches: list[Places] = []

@@ -11,10 +11,9 @@ import logging
 import os
 import shutil
 import tempfile
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,8 @@ def _fill(
     tokenizers.save(folder)
     counts = {"source": LanguageCounts(), "target": LanguageCounts()}
     _write(folder / "train.arrow", _training_columns(texts, tokenizers, counts))
-    tables = {name: _item_columns(rows, tokenizers) for name, rows in held_out.items()}
+    tagged = tokenizers.tagged(source.tag)
+    tables = {name: _item_columns(rows, tagged) for name, rows in held_out.items()}
     for name, columns in tables.items():
         _write(folder / f"{name}.arrow", [columns])
     report = account(source, settings, tokenizers, texts, held_out) | {
@@ -139,7 +139,7 @@ def _clean_and_split(
         train, dropped["overlap"] = rest, overlap
     if not train:
         raise UserError(_nothing_left("the training text", dropped))
-    return Text(MAIN, train, None, dropped), held_out
+    return Text(MAIN, train, source.tag, dropped), held_out
 
 
 def _extra(source: Source, held_out: Sequence[Pair], scratch: Path) -> Iterator[Text]:
@@ -169,20 +169,19 @@ def _nothing_left(text: str, dropped: Counter[str]) -> str:
     )
 
 
-class _Sentences(Sequence[str]):
+class _Sentences:
     """The given sides of all training pairs, one after the other, read as they are asked for."""
 
-    def __init__(self, texts: Iterable[Text], sides: Sequence[str]) -> None:
-        self.columns = [(text.pairs, side) for side in sides for text in texts]
-        self.first = list(accumulate((len(pairs) for pairs, _ in self.columns), initial=0))
+    def __init__(self, texts: Sequence[Text], sides: Sequence[str]) -> None:
+        self.texts, self.sides = texts, sides
 
     def __len__(self) -> int:
-        return self.first[-1]
+        return len(self.sides) * sum(len(text.pairs) for text in self.texts)
 
-    def __getitem__(self, index: Any) -> Any:
-        column = bisect_right(self.first, index) - 1
-        pairs, side = self.columns[column]
-        return getattr(pairs[index - self.first[column]], side)
+    def __iter__(self) -> Iterator[str]:
+        for side in self.sides:
+            for text in self.texts:
+                yield from (getattr(pair, side) for pair in text.pairs)
 
 
 def _train_tokenizers(

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import datasets
@@ -20,6 +21,7 @@ from filelock import FileLock
 
 from translate import schema
 from translate.data.build import build
+from translate.data.mixing import by_temperature
 from translate.data.sampling import Sampling
 from translate.data.sources import KINDS, MAIN, Source
 from translate.data.tokenizer import OFF, TokenizerConfig, Tokenizers, check_tokenizer
@@ -32,6 +34,7 @@ BATCHING = {
     "tokens_per_batch",
     "pool_batches",
     "workers",
+    "temperature",
 }  # keys of `data` that change no prepared file
 
 
@@ -97,31 +100,41 @@ def prepare(data: Mapping[str, Any], tokenizer: Mapping[str, Any], *, cache: Pat
             with FileLock(f"{folder}.lock"):
                 if not folder.is_dir():  # another process may have made it while this one waited
                     build(source, settings, cache, folder)
-    weights = {name: extra.weight for name, extra in (source.extra or {}).items()}
-    return load(folder, sampling=settings.sampling, weights=weights)
+    given = {name: extra.weight for name, extra in (source.extra or {}).items()}
+    return load(
+        folder,
+        sampling=settings.sampling,
+        weights={name: weight for name, weight in given.items() if weight is not None},
+        temperature=source.temperature,
+    )
 
 
 def load(
-    folder: Path, *, sampling: Sampling = OFF, weights: Mapping[str, float] | None = None
+    folder: Path,
+    *,
+    sampling: Sampling = OFF,
+    weights: Mapping[str, float] = MappingProxyType({}),
+    temperature: float = 1.0,
 ) -> Corpus:
     """Open a prepared corpus; of its tables nothing is read yet but their outlines.
 
-    `weights` say how often the pairs of further corpora occur in an epoch, where it is not once.
+    `weights` say how often the pairs of further corpora occur in an epoch; those of the corpora
+    that it does not name follow from `temperature`.
     """
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     tables = {
         path.stem: datasets.Dataset.from_file(str(path), split=datasets.NamedSplit(path.stem))
         for path in folder.glob("*.arrow")
     }
-    extra = report.get("extra", {})  # reports of older corpora have none
-    parts = [Part(MAIN, report["splits"]["train"]["pairs"], None, 1.0)]
-    parts += [
-        Part(name, part["pairs"], part["tag"], (weights or {}).get(name, 1.0))
-        for name, part in extra.items()
-    ]
+    # reports of older corpora have neither a tag nor further text
+    main = {"pairs": report["splits"]["train"]["pairs"], "tag": report.get("tag")}
+    texts = {MAIN: main} | report.get("extra", {})
+    own = {name: text["pairs"] for name, text in texts.items() if name not in weights}
+    weights = by_temperature(own, temperature) | dict(weights)
+    parts = [Part(name, text["pairs"], text["tag"], weights[name]) for name, text in texts.items()]
     return Corpus(
         folder=folder,
-        tokenizers=Tokenizers.load(folder, sampling=sampling),
+        tokenizers=Tokenizers.load(folder, sampling=sampling).tagged(main["tag"]),
         train=tables["train"],
         parts=tuple(parts),
         dev=tables["dev"],
@@ -137,12 +150,13 @@ def _key(source: Source, tokenizer: Mapping[str, Any], cache: Path) -> str:
     parts: list[Any] = [
         FORMAT,
         source.fingerprint(cache, source.seed),
-        source.model_dump(mode="json", exclude=BATCHING | {"dir", "extra"}),
+        source.model_dump(mode="json", exclude=BATCHING | {"dir", "extra", "tag"}),
         {key: value for key, value in tokenizer.items() if key != "sampling"},
         source.seed,
     ]
-    if source.extra:
-        parts.append([(name, *extra.fingerprint()) for name, extra in source.extra.items()])
+    if source.extra or source.tag:  # else the folders of before there were such keys go on
+        extra = [(name, *text.fingerprint()) for name, text in (source.extra or {}).items()]
+        parts += [source.tag, extra]
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
 

@@ -6,6 +6,8 @@ on in the middle of a run.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -38,3 +40,13 @@ def occurrences(
     wide = weights.astype(np.float64)
     before, after = (np.floor(wide * e + offsets) for e in (epoch, epoch + 1))
     return (after - before).astype(np.int64)
+
+
+def by_temperature(pairs: Mapping[str, int], temperature: float) -> dict[str, float]:
+    """The weight of each corpus, when they are drawn in the proportion (n_i / Σn)^(1/T).
+
+    Arivazhagan et al. 2019: T = 1 draws every pair alike, a large T every corpus. The largest
+    corpus has weight 1, so that an epoch is all of it; the others (n_max / n_i)^(1 - 1/T).
+    """
+    most = max(pairs.values())
+    return {name: (most / count) ** (1 - 1 / temperature) for name, count in pairs.items()}

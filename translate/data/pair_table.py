@@ -35,7 +35,7 @@ class PairTable(Sequence[Pair]):
     """
 
     def __init__(self, chunks: Sequence[pyarrow.RecordBatch], places: Places | None = None) -> None:
-        self._chunks = chunks
+        self._chunks, self._columns = chunks, [chunk.columns for chunk in chunks]
         self._first = np.cumsum([0, *map(len, chunks)])
         self.places = np.arange(self._first[-1], dtype=np.int32) if places is None else places
 
@@ -51,8 +51,9 @@ class PairTable(Sequence[Pair]):
             return self.at(np.arange(len(self), dtype=np.int32)[index])
         place = int(self.places[index])
         chunk = int(np.searchsorted(self._first, place, side="right")) - 1
-        row = self._chunks[chunk].slice(place - int(self._first[chunk]), 1)
-        return _pairs(row)[0]
+        row = place - int(self._first[chunk])
+        source, target, group, links = (column[row].as_py() for column in self._columns[chunk])
+        return Pair(source, target, group, tuple((i, j) for i, j in links))
 
     def __iter__(self) -> Iterator[Pair]:
         """Sorted places are read chunk by chunk, others one by one."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import sentencepiece
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt
@@ -65,6 +65,13 @@ class TokenizerConfig(BaseModel):
     normalization: Normalization
     train_sentences: PositiveInt
     sampling: Sampling
+
+
+class Sentences(Protocol):
+    """Texts to learn a vocabulary from: a list, or what reads them from a disk."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
 
 
 class Tokenizer:
@@ -131,6 +138,11 @@ class Tokenizer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._model, self.sampling, self.tag)
+
+    @property
+    def front(self) -> int:
+        """How many pieces stand before the text: 1 for a tag."""
+        return len(self._prefix)
 
     def tagged(self, tag: str | None) -> Tokenizer:
         """The same tokenizer with another tag, or none."""
@@ -283,7 +295,7 @@ def check_tokenizer(config: Mapping[str, Any]) -> list[str]:
 
 
 def train_tokenizer(
-    sentences: Sequence[str],
+    sentences: Sentences,
     *,
     kind: Kind,
     vocab_size: int,
@@ -306,14 +318,15 @@ def train_tokenizer(
         UserError: if the text cannot give that many pieces (with the largest possible number), or
         needs more.
     """
-    chosen: Sequence[int] = range(len(sentences))
+    sample: Iterable[str] = sentences
     if len(sentences) > train_sentences:
         # drawn here: SentencePiece's own reservoir depends on the state of its generator
-        chosen = sorted(Random(seed).sample(chosen, train_sentences))
+        chosen = set(Random(seed).sample(range(len(sentences)), train_sentences))
+        sample = (sentence for i, sentence in enumerate(sentences) if i in chosen)
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(without_surrogates(sentences[i]) for i in chosen),
+            sentence_iterator=map(without_surrogates, sample),
             model_writer=model,
             model_type=kind,
             vocab_size=vocab_size,

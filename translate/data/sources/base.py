@@ -55,7 +55,7 @@ class Extra(BaseModel):
     model_config = ConfigDict(extra="forbid")
     source: Text
     target: Text
-    weight: Annotated[PositiveFloat, Field(allow_inf_nan=False)] = 1.0
+    weight: Annotated[PositiveFloat, Field(allow_inf_nan=False)] | None = None
     tag: Tag | None = None
 
     def fingerprint(self) -> tuple[str, str, str | None]:
@@ -87,7 +87,9 @@ class Source(BaseModel, ABC):
     cleaning: Cleaning
     hold_out: HoldOut
     allow_overlap: bool
-    extra: dict[str, Extra] | None = None  # configurations of older runs have no such key
+    tag: Tag | None = None  # configurations of older runs have no key of these three
+    extra: dict[str, Extra] | None = None
+    temperature: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
     max_length: PositiveInt
     tokens_per_batch: PositiveInt
     pool_batches: PositiveInt
@@ -97,10 +99,12 @@ class Source(BaseModel, ABC):
     @classmethod
     def _has_names(cls, extra: dict[str, Extra] | None) -> dict[str, Extra] | None:
         for name in extra or {}:
-            if name == MAIN or not re.fullmatch(r"[\w-]+", name):
+            # keys of a stored configuration never begin with _, nor are they `defaults`: both are
+            # orders to Hydra
+            if name in (MAIN, "defaults") or not re.fullmatch(r"[^\W_][\w-]*", name):
                 raise ValueError(
-                    f"{name!r} cannot name a corpus: take letters, digits, - and _, and not "
-                    f"{MAIN}, which is the corpus that dev and test are from"
+                    f"{name!r} cannot name a corpus: letters, digits, - and _ will do, no _ first, "
+                    f"nor {MAIN}, which dev and test are from, nor defaults"
                 )
         return extra
 
