@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.data.batching import TokenBatches, collate
+from translate.data import mixing
+from translate.data.batching import TokenBatches, by_shape, collate, cut
+from translate.data.mixing import pairs_of
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD
 
@@ -19,7 +21,8 @@ lengths = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1
 def stream(pairs: list[tuple[int, int]], **changes: int | None) -> TokenBatches:
     source, target = np.array(pairs, dtype=np.int64).T
     options = {"tokens_per_batch": 40, "pool_batches": 3, "seed": 5} | changes
-    return TokenBatches(source, target, **options)  # type: ignore[arg-type]
+    weights = np.ones(len(pairs), dtype=np.float32)
+    return TokenBatches(source, target, weights, **options)  # type: ignore[arg-type]
 
 
 @given(pairs=lengths, epoch=st.integers(0, 5))
@@ -45,6 +48,65 @@ def test_shards_are_disjoint_and_resuming_gives_the_suffix(
         assert list(islice(resumed, 12 - skip)) == whole[rank::world][skip:]
 
 
+def slowly_cut(order: list[int], longest: list[int], budget: int) -> list[list[int]]:
+    """Pair by pair."""
+    batches: list[list[int]] = [[]]
+    for pair in order:
+        longer = [*batches[-1], pair]
+        if batches[-1] and len(longer) * max(longest[i] for i in longer) > budget:
+            batches.append([])
+        batches[-1].append(pair)
+    return batches
+
+
+@given(pairs=lengths, budget=st.integers(1, 60), sort=st.booleans())
+def test_batches_are_cut_as_pair_by_pair(
+    pairs: list[tuple[int, int]], budget: int, sort: bool
+) -> None:
+    source, target = np.array(pairs, dtype=np.int32).T
+    order = by_shape(source, target) if sort else np.arange(len(pairs))
+    batches = cut(order, source, target, budget)
+    expected = slowly_cut(order.tolist(), [max(pair) for pair in pairs], budget)
+    assert [batch.tolist() for batch in batches] == expected
+
+
+@given(data=st.data(), epochs=st.integers(1, 7), skip=st.integers(0, 5))
+def test_every_pair_occurs_as_often_as_its_weight_says(
+    data: st.DataObject, epochs: int, skip: int
+) -> None:
+    weights = np.array(data.draw(st.lists(st.sampled_from([0, 0.1, 0.5, 1, 2.25]), min_size=1)))
+    if not weights.any():
+        weights[0] = 1
+    ones = np.ones(len(weights), dtype=np.int32)
+    batches = TokenBatches(ones, ones, weights, tokens_per_batch=7, pool_batches=2, seed=3)
+    drawn = [
+        np.concatenate([np.zeros(0, dtype=np.int32), *batches.epoch(epoch)])
+        for epoch in range(skip + epochs)
+    ]
+    counts = np.array([np.bincount(pairs, minlength=len(weights)) for pairs in drawn])
+    for first in (0, skip):  # any run of epochs: to go on is no other mixture
+        total = counts[first : first + epochs].sum(axis=0)
+        assert (abs(total - epochs * weights) < 1).all()
+    whole = weights == weights.astype(int)
+    assert (counts[:, whole] == weights[whole]).all()
+
+
+def test_each_epoch_has_its_share_of_every_corpus() -> None:
+    sizes, shares = (1000, 300, 77), (1.0, 0.1, 2.5)
+    weights = np.repeat(np.array(shares, dtype=np.float32), sizes)
+    corpus = np.repeat(np.arange(3), sizes)
+    for epoch in range(12):
+        counts = np.bincount(corpus[pairs_of(weights, epoch)])
+        assert abs(counts - np.multiply(sizes, shares)).max() < 3
+
+
+def test_a_corpus_of_several_blocks_is_mixed_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = np.array([1, 0, 0.3, 1.7, 1] * 5, dtype=np.float32)
+    whole = pairs_of(weights, 2)
+    monkeypatch.setattr(mixing, "BLOCK", 4)
+    assert pairs_of(weights, 2).tolist() == whole.tolist()
+
+
 def test_epochs_differ_and_repeat_with_the_seed() -> None:
     pairs = [(i % 9 + 1, i % 7 + 1) for i in range(100)]
     first, again, second = (
@@ -57,7 +119,9 @@ def test_padding_is_small_on_lengths_of_real_sentences() -> None:
     generator = np.random.default_rng(0)
     source = generator.gamma(9, 1.5, 20_000).astype(np.int64) + 3
     target = np.maximum(3, source + generator.normal(0, 2, 20_000)).astype(np.int64)
-    sampler = TokenBatches(source, target, tokens_per_batch=4096, pool_batches=100, seed=0)
+    sampler = TokenBatches(
+        source, target, np.ones(20_000), tokens_per_batch=4096, pool_batches=100, seed=0
+    )
     batches = sampler.epoch(0)
     padded = sum(len(b) * (source[b].max() + target[b].max()) for b in batches)
     assert 1 - (source.sum() + target.sum()) / padded < 0.05
@@ -70,7 +134,9 @@ def test_a_pair_larger_than_a_batch_is_refused() -> None:
 
 def test_no_pairs_are_refused() -> None:
     with pytest.raises(UserError, match="no training pairs"):
-        TokenBatches(np.zeros(0), np.zeros(0), tokens_per_batch=9, pool_batches=1, seed=0)
+        TokenBatches(
+            np.zeros(0), np.zeros(0), np.zeros(0), tokens_per_batch=9, pool_batches=1, seed=0
+        )
 
 
 def test_collate_adds_the_special_tokens() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from translate.data import build as build_module
 from translate.data import corpus as corpus_module
 from translate.data.account import render
 from translate.data.corpus import FORMAT, check_data, load, prepare
@@ -106,7 +107,7 @@ def test_no_sentence_of_either_side_is_in_two_splits(data, tokenizer, tmp_path, 
 
 def test_the_second_time_nothing_is_made(data, tokenizer, tmp_path, monkeypatch):
     first = prepare(data, tokenizer, cache=tmp_path)
-    monkeypatch.setattr(corpus_module, "_build", None)
+    monkeypatch.setattr(corpus_module, "build", None)
     second = prepare(data | {"tokens_per_batch": 77, "workers": 3}, tokenizer, cache=tmp_path)
     assert second.folder == first.folder
     assert second.train[:] == first.train[:]
@@ -154,13 +155,15 @@ def test_the_same_corpus_is_made_again_byte_for_byte(data, tokenizer, tmp_path):
         assert (one / name).read_bytes() == (two / name).read_bytes()
 
 
-@pytest.mark.parametrize("step", ["_train_tokenizers", "_train_columns", "_write", "account"])
+@pytest.mark.parametrize(
+    "step", ["clean", "_train_tokenizers", "_training_columns", "_write", "account"]
+)
 def test_a_half_written_corpus_is_never_taken(data, tokenizer, tmp_path, monkeypatch, step):
     def die(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(corpus_module, step, die)
+        broken.setattr(build_module, step, die)
         with pytest.raises(KeyboardInterrupt):
             prepare(data, tokenizer, cache=tmp_path)
     assert not [path for path in (tmp_path / "corpora").iterdir() if path.is_dir()]
@@ -261,7 +264,7 @@ def test_nothing_to_train_on_is_an_error(data, tokenizer, tmp_path, folder):
     (folder / "train.de").write_text("a\nb\n")
     (folder / "train.en").write_text("a\n\n")
     with pytest.raises(
-        UserError, match=r"none of 2 training pairs are left \(identical 1, empty 1\)"
+        UserError, match=r"none of 2 pairs of the training text are left \(identical 1, empty 1\)"
     ):
         prepare(data, tokenizer, cache=tmp_path)
     (folder / "train.de").write_text("")
@@ -287,7 +290,7 @@ def test_an_interrupted_disk_leaves_no_corpus(data, tokenizer, tmp_path, monkeyp
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(corpus_module, "_write", full)
+    monkeypatch.setattr(build_module, "_write", full)
     with pytest.raises(UserError, match=r"No space left on device.*free space"):
         prepare(data, tokenizer, cache=tmp_path)
 

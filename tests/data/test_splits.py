@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import random
+import tempfile
+from collections import defaultdict
+from hashlib import sha256
 from itertools import chain
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from translate.data.pair import Item, Pair, items
+from translate.data.pair_table import write_pairs
 from translate.data.splits import components, hold_out, take_components
 from translate.data.text import normalise
 from translate.errors import UserError
 
 sentences = st.sampled_from([f"{word}{n}" for word in ("a ", "A  ", "b") for n in range(12)])
-graphs = st.lists(st.builds(Pair, sentences, sentences), min_size=1, max_size=30)
+edges = st.builds(Pair, sentences, sentences, alignment=st.just(()))
+graphs = st.lists(edges, min_size=1, max_size=30)
+
+
+def table(pairs):
+    with tempfile.TemporaryDirectory() as folder:  # its file stays open
+        return write_pairs(Path(folder) / "pairs", pairs)
 
 
 def sides(pairs):
@@ -25,7 +36,7 @@ def sides(pairs):
 @given(graphs, st.integers(0, 3), st.integers(1, 3), st.integers(1, 3))
 def test_no_sentence_is_in_two_splits_and_no_pair_is_lost(pairs, seed, dev, test):
     try:
-        train, taken = take_components(pairs, {"dev": dev, "test": test}, seed)
+        train, taken = take_components(table(pairs), {"dev": dev, "test": test}, seed)
     except UserError:
         return
     parts = [train, taken["dev"], taken["test"]]
@@ -54,8 +65,10 @@ def slow_components(pairs):
 @given(graphs)
 def test_components_equal_the_slow_twin_in_both_directions(pairs):
     expected = slow_components(pairs)
-    assert components(pairs) == expected
-    assert components([Pair(pair.target, pair.source) for pair in pairs]) == expected
+    for found in (components(pairs), components([Pair(p.target, p.source) for p in pairs])):
+        # one number for one component
+        assert len(set(zip(found.tolist(), expected, strict=True))) == len(set(expected))
+        assert set(found.tolist()) == set(range(len(set(expected))))
 
 
 def grid(count):
@@ -66,7 +79,7 @@ def test_the_split_depends_on_the_seed_and_not_on_the_order_of_the_file():
     pairs = grid(50)
     shuffled = random.Random(0).sample(pairs, len(pairs))
     first, again, other = (
-        set(take_components(p, {"dev": 5}, seed)[1]["dev"])
+        set(take_components(table(p), {"dev": 5}, seed)[1]["dev"])
         for p, seed in ((pairs, 1), (shuffled, 1), (pairs, 2))
     )
     assert first == again != other
@@ -74,25 +87,47 @@ def test_the_split_depends_on_the_seed_and_not_on_the_order_of_the_file():
 
 def test_more_than_there_is_names_key_and_count():
     with pytest.raises(UserError, match=r"data.hold_out.dev = 10 items cannot be held out of 10"):
-        take_components(grid(10), {"dev": 10}, 0)
+        take_components(table(grid(10)), {"dev": 10}, 0)
     with pytest.raises(UserError, match=r"data.hold_out.test = 4 items"):
-        take_components(grid(10), {"dev": 4, "test": 4}, 0)
+        take_components(table(grid(10)), {"dev": 4, "test": 4}, 0)
 
 
 def test_groups_are_taken_whole_and_by_name():
     pairs = [Pair(f"s{n}", f"t{n}", group=str(n % 3)) for n in range(9)]
-    train, taken = hold_out(pairs, {"dev": [0], "test": ["2"]}, 0)
+    train, taken = hold_out(table(pairs), {"dev": [0], "test": ["2"]}, 0)
     assert {pair.group for pair in train} == {"1"}
     assert [pair.source for pair in taken["dev"]] == ["s0", "s3", "s6"]
     assert {pair.group for pair in taken["test"]} == {"2"}
     with pytest.raises(
         UserError, match=r"data.hold_out.dev: .* no group 7; its groups are 0, 1, 2"
     ):
-        hold_out(pairs, {"dev": [7]}, 0)
+        hold_out(table(pairs), {"dev": [7]}, 0)
 
 
 def test_zero_holds_nothing_out():
-    assert hold_out(grid(3), {"test": 0}, 0) == (grid(3), {})
+    left, taken = hold_out(table(grid(3)), {"test": 0}, 0)
+    assert (list(left), taken) == (grid(3), {})
+
+
+def slowly_taken(pairs, count, seed):
+    """The sources of whole components, in the order of a hash of their smallest sentence."""
+    members = defaultdict(list)
+    for pair, smallest in zip(pairs, slow_components(pairs), strict=True):
+        members[smallest].append(pair)
+    taken = []
+    for smallest in sorted(members, key=lambda s: sha256(f"{seed} {s}".encode()).hexdigest()):
+        if len({*taken, *(found := {p.source for p in members[smallest]})}) <= count:
+            taken += found
+    return set(taken)
+
+
+@given(graphs, st.integers(0, 3), st.integers(1, 4))
+def test_the_components_drawn_are_those_of_the_slow_twin(pairs, seed, count):
+    try:
+        _, taken = take_components(table(pairs), {"dev": count}, seed)
+    except UserError:
+        return
+    assert {pair.source for pair in taken["dev"]} == slowly_taken(pairs, count, seed)
 
 
 def test_items_collect_references_in_order():

@@ -314,6 +314,24 @@ def test_no_sample_is_longer_than_its_bound():
     assert wild.bound(len(best)) < len(text)  # else nothing is put to the test
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_tags_are_pieces_that_no_text_can_spell(kind):
+    plain = trained(kind, tags=["bt", "fr-CA"])
+    assert plain.tags == ("bt", "fr-CA")
+    tagged = plain.tagged("fr-CA")
+    (tag,) = set(tagged.encode(SENTENCE)) - set(plain.encode(SENTENCE))
+    assert tagged.encode(SENTENCE) == [tag, *plain.encode(SENTENCE)]
+    assert tagged.encode_all([SENTENCE, " "], threads=1) == [tagged.encode(SENTENCE), []]
+    assert tag not in plain.encode(f"<fr-CA> {SENTENCE} <fr-CA>")
+    assert tagged.decode([tag, *plain.encode(SENTENCE)]) == plain.decode(plain.encode(SENTENCE))
+    assert plain.whole_words == trained(kind).whole_words
+    copy = pickle.loads(pickle.dumps(tagged))
+    assert (copy.tag, copy.encode(SENTENCE)) == ("fr-CA", tagged.encode(SENTENCE))
+    assert tagged.tagged(None).encode(SENTENCE) == plain.encode(SENTENCE)
+    with pytest.raises(UserError, match="knows no tag it; it has bt, fr-CA"):
+        plain.tagged("it")
+
+
 def test_without_sampling_a_sample_is_the_best_segmentation(tokenizer):
     assert tokenizer.sample(SENTENCE, 3) == tokenizer.encode(SENTENCE)
     assert tokenizer.bound(7) == 7

@@ -74,7 +74,7 @@ def built(config: dict[str, Any], corpus: Corpus) -> Seq2Seq:
 
 def batches(corpus: Corpus, count: int) -> list[Batch]:
     data = TranslationData(
-        corpus, tokens_per_batch=300, pool_batches=5, workers=0,
+        corpus, max_length=100, tokens_per_batch=300, pool_batches=5, workers=0,
         sampling=False, guided=True, seed=1,
     )  # fmt: skip
     return list(islice(data.train_dataloader(), count))

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from translate.data.batching import collate
 from translate.models import registry
+from translate.training import run as run_module
 from translate.training.module import TranslationTask
 from translate.training.run import train
 from translate.training.trainer import quieten_lightning
@@ -51,6 +52,29 @@ def test_two_processes_equal_one_with_two_batches_a_step(
         torch.testing.assert_close(actual[name], weight, rtol=0, atol=1e-6, msg=name)
     lines = (together / "train.log").read_text(encoding="utf-8").splitlines()
     assert sum("training" in line for line in lines) == 1  # by one of the processes
+
+
+@pytest.mark.parametrize(
+    ("variables", "main"),
+    [
+        ({}, True),
+        ({"LOCAL_RANK": "1"}, False),  # Lightning's own processes: of this machine …
+        ({"NODE_RANK": "1"}, False),  # … and the first of another
+        ({"RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0"}, True),  # torchrun
+        ({"RANK": "8", "LOCAL_RANK": "0", "GROUP_RANK": "1"}, False),
+        ({"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, True),
+        ({"SLURM_PROCID": "8", "SLURM_LOCALID": "0"}, False),
+        ({"SLURM_PROCID": "0", "LOCAL_RANK": "1"}, False),  # Lightning's, within one task of SLURM
+    ],
+)
+def test_one_process_of_all_machines_writes(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], main: bool
+) -> None:
+    for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert run_module._is_main_process() == main
 
 
 class Watched(TranslationTask):

@@ -53,14 +53,14 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
     replacing = stored.unknown_words(config["replace_unknown"], verbatim.get("dictionary"))
     if config["engine"] == "native":
         return stored.translator(
-            stored.load_runs(verbatim), search=config["search"], device=config["device"],
-            tokens_per_batch=config["tokens_per_batch"], unknown_words=replacing,
-            mbr=config["mbr"], workers=config["workers"] or 1, precision=config["precision"],
+            stored.load_runs(verbatim, config["target"]), search=config["search"],
+            device=config["device"], tokens_per_batch=config["tokens_per_batch"],
+            unknown_words=replacing, mbr=config["mbr"], workers=config["workers"] or 1, precision=config["precision"],
         )  # fmt: skip
     from translate.inference.ctranslate2_engine import CTranslate2Search, check_origin
     from translate.inference.translator import Translator, choose_device
 
-    bundle = stored.load_bundle(run)
+    bundle = stored.into(stored.load_bundle(run), config["target"])
     folder = export_folder(run, verbatim.get("export"))
     check_origin(folder, bundle.weights_sha256, run)
     search = CTranslate2Search(

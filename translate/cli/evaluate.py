@@ -39,6 +39,7 @@ Keys:
   domains        a file with the domain of each sentence, a line each, for a table by domain
   output         the folder of the files; default: evaluation/ in the run
   search         how to search; default: as stored in the run
+  target         of a multilingual run: the tag of the language to translate into
   mbr            chrf or bleu: of search.n_best translations, the one most like all of them
   replace_unknown  true: in place of each <unk>, the source word it attends to most
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
@@ -86,6 +87,7 @@ def run(
     data: Node,
     tokenizer: Node,
     search: Node,
+    target: str | None,
     cache: str,
     device: Device,
     tokens_per_batch: PositiveInt,
@@ -117,6 +119,7 @@ def run(
         command=sys.argv[1:],
         decoding={
             **search,
+            "target": target,
             "engine": engine,
             "precision": precision,
             "replace_unknown": replace_unknown,

@@ -19,6 +19,7 @@ translate prepare: fetch a corpus, clean it, split it, train its tokenizer
   translate prepare data=tatoeba_es_en data.source=en data.target=es
   translate prepare data=files data.dir=my/corpus tokenizer.vocab_size=4000
   translate prepare data=toy
+  translate prepare 'data.extra={back: {source: mono.es, target: mono.en, weight: 0.5, tag: bt}}'
 
 Prints what looks suspicious in the first lines (translate doctor shows them, and looks further),
 what was kept, what was dropped and by which rule, and how the corpus was split. The result is

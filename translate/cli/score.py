@@ -32,6 +32,7 @@ Keys:
   input          source sentences, a line each (required; .gz too)
   reference      their translations, a line each (required)
   output         a file for the scores; default standard output
+  target         of a multilingual run: the tag of the language that the references are in
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, that are scored at once
   tokens         true: every piece with its log-probability
@@ -56,7 +57,14 @@ def job(job: Job) -> None:
     run(job, **job.config)
 
 
-def run(job: Job, *, device: Device, tokens_per_batch: PositiveInt, tokens: bool) -> None:
+def run(
+    job: Job,
+    *,
+    target: str | None,
+    device: Device,
+    tokens_per_batch: PositiveInt,
+    tokens: bool,
+) -> None:
     """Score every pair."""
     from translate.cli import streams
     from translate.cli.stored import load_runs, translator
@@ -66,7 +74,7 @@ def run(job: Job, *, device: Device, tokens_per_batch: PositiveInt, tokens: bool
     sources, references = streams.line_pairs(source, job.verbatim["reference"])
     if not sources:
         raise UserError(f"{source} is empty: there is nothing to score")
-    bundle = load_runs(job.verbatim)
+    bundle = load_runs(job.verbatim, target)
     model = translator(
         bundle, search=bundle.config.search, device=device, tokens_per_batch=tokens_per_batch
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,18 +42,35 @@ def load_bundle(run: str) -> Bundle:
     return bundle.load(bundle.find(run))
 
 
-def load_runs(verbatim: Mapping[str, str]) -> Bundle:
+def load_runs(verbatim: Mapping[str, str], target: str | None) -> Bundle:
     """The bundle of `run=`; of all together where `ensemble=` names further runs.
 
+    `target` is the tag of the language to translate into, in place of the run's own.
+
     Raises:
-        UserError: a run cannot be read, or they do not fit together.
+        UserError: a run cannot be read, or they do not fit together, or have no such tag.
     """
     from translate.inference.ensemble import together
 
     runs = [verbatim["run"], *filter(None, verbatim.get("ensemble", "").split(","))]
     if len(runs) == 1:
-        return load_bundle(runs[0])
-    return together([(run, load_bundle(run)) for run in runs])
+        return into(load_bundle(runs[0]), target)
+    return into(together([(run, load_bundle(run)) for run in runs]), target)
+
+
+def into(bundle: Bundle, target: str | None) -> Bundle:
+    """The bundle with another tag before every source; null leaves its own.
+
+    Raises:
+        UserError: it was trained with no such tag.
+    """
+    if target is None:
+        return bundle
+    tags = bundle.tokenizers.source.tags
+    if target not in tags:
+        there = f"it has {', '.join(tags)}" if tags else "it was trained without any"
+        raise UsageError(f"target = {target!r} is no tag of this run: {there}")
+    return replace(bundle, tokenizers=bundle.tokenizers.tagged(target))
 
 
 def search_node(arguments: Arguments) -> dict[str, Any]:

@@ -47,6 +47,7 @@ Keys:
   ensemble       further runs, separated by commas, whose probabilities are averaged with its own
   input, output  files; default standard input and output
   search         how to search; default: as stored in the run (translate models group=search)
+  target         of a multilingual run: the tag of the language to translate into
   prefix         how every translation begins; prefixes=FILE: a line for each line
   constraints    a file with a line for each line: phrases that its translation must contain,
                  separated by tabs (search=beam)
@@ -92,6 +93,7 @@ def run(
     job: Job,
     *,
     search: Node,
+    target: str | None,
     device: Device,
     tokens_per_batch: PositiveInt,
     interactive: bool | None,

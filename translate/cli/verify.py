@@ -39,7 +39,8 @@ Keys:
 
 
 EVALUATED = {
-    "engine": "native", "workers": None, "precision": None, "replace_unknown": False, "mbr": None
+    "target": None, "engine": "native", "workers": None, "precision": None,
+    "replace_unknown": False, "mbr": None,
 }  # fmt: skip
 """How to translate, unless the stored evaluation says otherwise."""
 

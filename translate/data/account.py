@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from translate.data.cleaning import RULES
-from translate.data.pair import Item, Pair
+from translate.data.pair import Item
+from translate.data.pair_table import Text, digests
 from translate.data.sources import Source
 from translate.data.tokenizer import Tokenizer, TokenizerConfig, Tokenizers
 
@@ -20,20 +23,30 @@ def account(
     source: Source,
     settings: TokenizerConfig,
     tokenizers: Tokenizers,
-    dropped: Counter[str],
-    train: Sequence[Pair],
+    texts: Sequence[Text],
     held_out: Mapping[str, Sequence[Item]],
 ) -> dict[str, Any]:
-    """The report of a corpus, as plain JSON values."""
-    splits = {"train": {"items": len({pair.source for pair in train}), "pairs": len(train)}}
+    """The report of a corpus, as plain JSON values; the first of `texts` is the main one."""
+    main, *extra = texts
+    sources = len(np.unique(digests(pair.source for pair in main.pairs)))
+    splits = {"train": {"items": sources, "pairs": len(main.pairs)}}
     for name, rows in held_out.items():
         splits[name] = {"items": len(rows), "pairs": sum(len(row.references) for row in rows)}
     return {
         "source": source.source,
         "target": source.target,
+        "tag": source.tag,
         "attribution": source.attribution,
-        "dropped": {rule: dropped[rule] for rule in RULES},
+        "dropped": {rule: main.dropped[rule] for rule in RULES},
         "splits": splits,
+        "extra": {
+            text.name: {
+                "pairs": len(text.pairs),
+                "tag": text.tag,
+                "dropped": {rule: text.dropped[rule] for rule in RULES},
+            }
+            for text in extra
+        },
         "tokenizer": {
             "kind": settings.kind,
             "joint": tokenizers.joint,
@@ -43,25 +56,36 @@ def account(
     }
 
 
+@dataclass
+class LanguageCounts:
+    """What is counted of the training text of one language as it passes."""
+
+    words: int = 0  # what stands between spaces
+    pieces: int = 0
+    longest: int = 0  # pieces of one sentence
+
+    def add(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
+        """Count some sentences and their pieces."""
+        lengths = list(map(len, ids))
+        self.words += sum(len(text.split()) for text in texts)
+        self.pieces += sum(lengths)
+        self.longest = max(self.longest, *lengths)
+
+
 def language_account(
-    tokenizer: Tokenizer,
-    texts: Sequence[str],
-    ids: Sequence[Sequence[int]],
-    unseen: Sequence[Sequence[int]],
+    tokenizer: Tokenizer, counts: LanguageCounts, unseen: Sequence[Sequence[int]]
 ) -> dict[str, float]:
     """How a tokenizer fares on one language.
 
-    Returns: pieces_per_word and longest (pieces of one sentence) of the training text, words being
-    what stands between spaces; unknown_rate, the share of pieces of the unseen (dev) text that are
-    `<unk>` or single bytes.
+    Returns: pieces_per_word and longest of the training text; unknown_rate, the share of pieces of
+    the unseen (dev) text that are `<unk>` or single bytes.
     """
-    pieces, words = sum(map(len, ids)), sum(len(text.split()) for text in texts)
-    counts = Counter(token for sentence in unseen for token in sentence)
-    unknown = sum(count for token, count in counts.items() if tokenizer.is_unknown(token))
+    tokens = Counter(token for sentence in unseen for token in sentence)
+    unknown = sum(count for token, count in tokens.items() if tokenizer.is_unknown(token))
     return {
-        "pieces_per_word": round(pieces / max(1, words), 3),
-        "longest": max(map(len, ids)),
-        "unknown_rate": round(unknown / max(1, counts.total()), 6),
+        "pieces_per_word": round(counts.pieces / max(1, counts.words), 3),
+        "longest": counts.longest,
+        "unknown_rate": round(unknown / max(1, tokens.total()), 6),
     }
 
 
@@ -71,7 +95,10 @@ def render(report: Mapping[str, Any]) -> str:
     console = Console(file=out, width=100, highlight=False)
     for line in report.get("suspicious", ()):  # reports of older corpora have none
         console.print(f"Suspicious: {line}", markup=False)
-    console.print(_splits(report), _drops(report), _languages(report), sep="\n")
+    console.print(_splits(report), _drops(report), sep="\n")
+    for name, extra in report.get("extra", {}).items():
+        console.print(_extra(name, extra))
+    console.print(_languages(report))
     if report["attribution"]:
         console.print(f"Text: {report['attribution']}", markup=False)
     return out.getvalue()
@@ -93,10 +120,19 @@ def _splits(report: Mapping[str, Any]) -> Table:
 
 
 def _drops(report: Mapping[str, Any]) -> Table:
-    table = _table("Cleaning", "pairs")
     kept = sum(counts["pairs"] for counts in report["splits"].values())
+    return _cleaning("Cleaning", kept, report["dropped"])
+
+
+def _extra(name: str, extra: Mapping[str, Any]) -> Table:
+    tag = "" if extra["tag"] is None else f" <{extra['tag']}>"
+    return _cleaning(f"Extra: {name}{tag}", extra["pairs"], extra["dropped"])
+
+
+def _cleaning(title: str, kept: int, dropped: Mapping[str, int]) -> Table:
+    table = _table(title, "pairs")
     table.add_row("kept", f"{kept:,}")
-    for rule, count in report["dropped"].items():
+    for rule, count in dropped.items():
         table.add_row(f"dropped: {rule.replace('_', ' ')}", f"{count:,}")
     return table
 

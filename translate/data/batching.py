@@ -1,6 +1,7 @@
 """Batches of at most so many padded tokens, from pools sorted by length.
 
-The order of training is a pure function of (seed, batch index): to resume is to skip.
+The order of training is a pure function of (seed, batch index): to resume is to skip. What is kept
+of a pair is its two lengths and, during an epoch, its place: 12 bytes.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from translate.data.mixing import Weights, pairs_of
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD
 
 TOKENS_ON_CPU = 4_096  # what `data.tokens_per_batch=auto` is where no GPU's memory sets it
+Lengths = Int[np.ndarray, "pairs"]  # tokens of each pair's source or target
+Places = Int[np.ndarray, "batch"]  # of pairs in the corpus
 
 
 class Batch(NamedTuple):
@@ -64,9 +68,7 @@ def collate(
     return Batch(*map(torch.from_numpy, arrays))
 
 
-def by_shape(
-    source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def by_shape(source_lengths: Lengths, target_lengths: Lengths) -> Places:
     """An order in which neighbours have nearly the same source and the same target length.
 
     By the longer side; within that by the difference, up and down in turn like a snake, so that
@@ -78,40 +80,45 @@ def by_shape(
 
 
 def cut(
-    order: NDArray[np.int64],
-    source_lengths: NDArray[np.int64],
-    target_lengths: NDArray[np.int64],
+    order: Places,
+    source_lengths: Lengths,
+    target_lengths: Lengths,
     tokens_per_batch: int,
-) -> list[NDArray[np.int64]]:
-    """Cut an order of pairs into batches whose padded source and target each fit the budget."""
-    longest = np.maximum(source_lengths, target_lengths)[order]
-    batches, start, width = [], 0, 0
-    for position, length in enumerate(longest):
-        width = max(width, int(length))
-        if position > start and width * (position + 1 - start) > tokens_per_batch:
-            batches.append(order[start:position])
-            start, width = position, int(length)
-    batches.append(order[start:])
+) -> list[Places]:
+    """Cut an order of pairs into batches whose padded source and target each fit the budget.
+
+    Each batch takes as many of the next pairs as fit; a pair beyond the budget stands alone.
+    """
+    longest = np.maximum(source_lengths[order], target_lengths[order])
+    batches, start = [], 0
+    while start < len(order):
+        most = max(1, tokens_per_batch // int(longest[start]))  # none is narrower than its first
+        widths = np.maximum.accumulate(longest[start : start + most], dtype=np.int64)
+        fitting = np.count_nonzero(widths * np.arange(1, len(widths) + 1) <= tokens_per_batch)
+        batches.append(order[start : start + max(1, int(fitting))])
+        start += len(batches[-1])
     return batches
 
 
 class TokenBatches:
     """The endless stream of training batches of one process (a batch sampler).
 
-    Every epoch is a permutation of the corpus: shuffled, cut into pools of about `pool_batches`
+    Every epoch is a permutation of its pairs: shuffled, cut into pools of about `pool_batches`
     batches, each pool sorted by length and cut into batches, and the batches shuffled. Batch k of
     the whole run belongs to process k mod `world_size`.
 
     Args:
-        source_lengths, target_lengths: tokens of each pair, special tokens included.
+        source_lengths, target_lengths: the most tokens each pair may have, special tokens included.
+        weights: how often each pair occurs in an epoch (`mixing.occurrences`); 0 leaves it out.
         tokens_per_batch: bound on rows × width of the padded source, and of the padded target.
         skip: how many batches this process has done already (resuming).
     """
 
     def __init__(
         self,
-        source_lengths: NDArray[np.int64],
-        target_lengths: NDArray[np.int64],
+        source_lengths: Lengths,
+        target_lengths: Lengths,
+        weights: Weights,
         *,
         tokens_per_batch: int,
         pool_batches: int,
@@ -120,29 +127,36 @@ class TokenBatches:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        if len(source_lengths) == 0:
-            raise UserError("no training pairs are left: see the report of `translate prepare`")
-        longest = int(max(source_lengths.max(), target_lengths.max()))
+        widths = np.maximum(source_lengths, target_lengths)
+        longest = int(widths.max(initial=0, where=weights > 0))
+        if longest == 0:
+            raise UserError(
+                "no training pairs are left: see the report of `translate prepare`, or raise "
+                "data.max_length"
+            )
         if longest > tokens_per_batch:
             raise UserError(
                 f"a training pair of {longest} tokens does not fit a batch of {tokens_per_batch} "
                 "(data.tokens_per_batch): raise it or lower data.max_length"
             )
-        self.source_lengths, self.target_lengths = source_lengths, target_lengths
+        self.source_lengths, self.target_lengths, self.weights = (
+            source_lengths, target_lengths, weights
+        )  # fmt: skip
         self.tokens_per_batch, self.pool_batches = tokens_per_batch, pool_batches
         self.seed, self.skip = seed, skip
         self.rank, self.world_size = rank, world_size
 
-    def epoch(self, epoch: int) -> list[NDArray[np.int64]]:
+    def epoch(self, epoch: int) -> list[Places]:
         """All batches of one epoch, in the order of training."""
         generator = np.random.default_rng((self.seed, epoch))
-        order = generator.permutation(len(self.source_lengths))
-        mean = float(np.maximum(self.source_lengths, self.target_lengths).mean())
+        order = generator.permutation(pairs_of(self.weights, epoch))
+        widths = np.maximum(self.source_lengths[order], self.target_lengths[order])
+        mean = max(1.0, float(widths.sum()) / max(1, len(order)))  # small weights: maybe no pair
         pool = max(1, int(self.pool_batches * self.tokens_per_batch / mean))
-        batches: list[NDArray[np.int64]] = []
+        batches: list[Places] = []
         for start in range(0, len(order), pool):
-            part = order[start : start + pool]
-            part = part[by_shape(self.source_lengths[part], self.target_lengths[part])]
+            part = order[start : start + pool]  # sorted in place: an epoch is held once
+            part[:] = part[by_shape(self.source_lengths[part], self.target_lengths[part])]
             batches += cut(part, self.source_lengths, self.target_lengths, self.tokens_per_batch)
         return [batches[index] for index in generator.permutation(len(batches))]
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
 
 from translate.data.pair import Pair
+from translate.data.pair_table import PairTable, Places, digests, write_pairs
 from translate.data.text import normalise
 
 RULES = ("empty", "too_long", "length_ratio", "identical", "duplicate", "overlap")
@@ -37,7 +40,21 @@ class Cleaning(BaseModel):
         return replace
 
 
-def tidy(pairs: Iterable[Pair], rules: Cleaning) -> list[Pair]:
+def clean(pairs: Iterable[Pair], rules: Cleaning, path: Path) -> tuple[PairTable, Counter[str]]:
+    """The pairs that pass every rule, in the file `path`, and how many each rule dropped.
+
+    A pair counts for the first rule that it breaks. Before them all, `rules.replace` is applied.
+    """
+    dropped: Counter[str] = Counter()
+    table = write_pairs(path, _passing(tidy(pairs, rules), rules, dropped))
+    if rules.drop_duplicates:
+        distinct = _first_of_each(table)
+        dropped += Counter(duplicate=len(table) - len(distinct))
+        table = table.at(distinct)
+    return table, dropped
+
+
+def tidy(pairs: Iterable[Pair], rules: Cleaning) -> Iterator[Pair]:
     """Apply `rules.replace` in order, then make runs of white space one space, none at the ends."""
     patterns = [(re.compile(pattern), replacement) for pattern, replacement in rules.replace]
 
@@ -46,24 +63,24 @@ def tidy(pairs: Iterable[Pair], rules: Cleaning) -> list[Pair]:
             text = pattern.sub(replacement, text)
         return " ".join(text.split())
 
-    return [pair._replace(source=mend(pair.source), target=mend(pair.target)) for pair in pairs]
+    for pair in pairs:
+        yield pair._replace(source=mend(pair.source), target=mend(pair.target))
 
 
-def clean(pairs: Iterable[Pair], rules: Cleaning) -> tuple[list[Pair], Counter[str]]:
-    """The pairs that pass every rule, and how many each rule (the first that applies) dropped."""
-    kept: list[Pair] = []
-    dropped: Counter[str] = Counter()
-    seen: set[tuple[str, str]] = set()
+def _passing(pairs: Iterable[Pair], rules: Cleaning, dropped: Counter[str]) -> Iterator[Pair]:
     for pair in pairs:
         rule = _broken_rule(pair, rules)
-        if rule is None and rules.drop_duplicates and (pair.source, pair.target) in seen:
-            rule = "duplicate"
-        if rule is not None:
+        if rule is None:
+            yield pair
+        else:
             dropped[rule] += 1
-            continue
-        seen.add((pair.source, pair.target))
-        kept.append(pair)
-    return kept, dropped
+
+
+def _first_of_each(pairs: Iterable[Pair]) -> Places:
+    """Where each distinct pair occurs first."""
+    # a line break, which tidy text has not, keeps (ab, c) from being (a, bc)
+    numbers = digests(f"{pair.source}\n{pair.target}" for pair in pairs)
+    return np.sort(np.unique(numbers, return_index=True)[1]).astype(np.int32)
 
 
 def _broken_rule(pair: Pair, rules: Cleaning) -> str | None:
@@ -82,15 +99,15 @@ def _broken_rule(pair: Pair, rules: Cleaning) -> str | None:
     return None
 
 
-def drop_overlap(train: Iterable[Pair], held_out: Iterable[Pair]) -> tuple[list[Pair], int]:
+def drop_overlap(train: PairTable, held_out: Iterable[Pair]) -> tuple[PairTable, int]:
     """`train` without pairs that share a sentence of either side with `held_out`; their number."""
-    held_out = list(held_out)
-    sources = {normalise(pair.source) for pair in held_out}
-    targets = {normalise(pair.target) for pair in held_out}
-    train = list(train)
-    kept = [
-        pair
-        for pair in train
-        if normalise(pair.source) not in sources and normalise(pair.target) not in targets
-    ]
+    sources, targets = set(), set()
+    for pair in held_out:
+        sources.add(normalise(pair.source))
+        targets.add(normalise(pair.target))
+    apart = np.fromiter(
+        (normalise(p.source) not in sources and normalise(p.target) not in targets for p in train),
+        dtype=bool,
+    )
+    kept = train.at(np.flatnonzero(apart))
     return kept, len(train) - len(kept)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import lightning as L
@@ -14,10 +17,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from translate.data.batching import Batch, Draw, TokenBatches, by_shape, collate, cut
+from translate.data.batching import (
+    Batch,
+    Draw,
+    Lengths,
+    Places,
+    TokenBatches,
+    by_shape,
+    collate,
+    cut,
+)
 from translate.data.corpus import Corpus
 from translate.data.guidance import gold_rows, pad_rows
-from translate.data.tokenizer import Tokenizer
+from translate.data.mixing import Weights
+from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 
 
@@ -44,18 +57,23 @@ class Pairs(Dataset[Batch]):
     (seed, epoch, pair), so that neither workers nor batching change what is drawn.
 
     With `guided` (and no sampling) a batch says where attention should look, too.
+
+    Args:
+        tokenizers: how many of the pairs, one after the other, are cut by which.
     """
 
     def __init__(
         self,
         table: Table,
-        tokenizers: tuple[Tokenizer, Tokenizer],
+        tokenizers: Sequence[tuple[int, Tokenizers]],
         *,
         sampling: bool,
         guided: bool,
         seed: int,
     ) -> None:
-        self.table, self.tokenizers = table, tokenizers
+        self.table = table
+        self.borders = list(accumulate(pairs for pairs, _ in tokenizers))
+        self.tokenizers = [chosen for _, chosen in tokenizers]
         self.sampling, self.guided, self.seed = sampling, guided, seed
         self.source, self.target = Sentences(table, "source_ids"), Sentences(table, "target_ids")
         if guided:
@@ -68,31 +86,27 @@ class Pairs(Dataset[Batch]):
             batch = collate(pairs, sources, [self.target[pair] for pair in pairs])
             return batch._replace(gold=self._gold(batch)) if self.guided else batch
         rows = self.table[pairs]
-        generators = [np.random.default_rng((self.seed, *draw)) for draw in draws]
-        seeds = [generator.integers(2**31, size=2) for generator in generators]
-        sources, targets = (
-            [
-                np.array(tokenizer.sample(text, seed=int(seed[side])), dtype=np.int32)
-                for text, seed in zip(rows[column], seeds, strict=True)
-            ]
-            for side, (column, tokenizer) in enumerate(
-                zip(("source", "target"), self.tokenizers, strict=True)
-            )
-        )
+        sources, targets = [], []
+        for draw, source, target in zip(draws, rows["source"], rows["target"], strict=True):
+            first, second = np.random.default_rng((self.seed, *draw)).integers(2**31, size=2)
+            cut = self._tokenizers_of(draw.pair)
+            sources.append(np.array(cut.source.sample(source, seed=int(first)), dtype=np.int32))
+            targets.append(np.array(cut.target.sample(target, seed=int(second)), dtype=np.int32))
         return collate(pairs, sources, targets)
+
+    def _tokenizers_of(self, pair: int) -> Tokenizers:
+        return self.tokenizers[bisect_right(self.borders, pair)]
 
     def _gold(self, batch: Batch) -> Tensor:
         """The gold rows of each pair; zeros where its words cannot be told from its pieces."""
-        rows = self.aligned[batch.ids.tolist()]
+        rows = self.aligned[batch.ids.tolist()]  # source, target, alignment
         shapes = zip(batch.target_lengths.tolist(), batch.source_lengths.tolist(), strict=True)
         matrices = []
-        for *pair, links, shape in zip(
-            rows["source"], rows["target"], rows["alignment"], shapes, strict=True
+        for pair, source, target, links, shape in zip(
+            batch.ids.tolist(), *(rows[name] for name in rows), shapes, strict=True
         ):
-            words = [
-                tokenizer.encode_words(text)
-                for text, tokenizer in zip(pair, self.tokenizers, strict=True)
-            ]
+            cut = self._tokenizers_of(pair)
+            words = cut.source.encode_words(source), cut.target.encode_words(target)
             matrix = gold_rows(links, *words)
             # a run of unknown words is one piece of the sentence, but one each of the words
             matrices.append(matrix if matrix.shape == shape else np.zeros(shape, np.float32))
@@ -103,7 +117,9 @@ class TranslationData(L.LightningDataModule):
     """Feeds training with token-budget batches, and validation with the dev pairs in order.
 
     Args:
-        sampling: segment the training text anew each epoch (subword regularisation).
+        max_length: training pairs with more pieces on a side are left out.
+        sampling: segment the training text anew each epoch (subword regularisation). Batches are
+            then planned for the longest segmentations that may be drawn.
         guided: say where attention should look, from the gold alignments of the training pairs.
 
     Raises:
@@ -114,6 +130,7 @@ class TranslationData(L.LightningDataModule):
         self,
         corpus: Corpus,
         *,
+        max_length: int,
         tokens_per_batch: int,
         pool_batches: int,
         workers: int,
@@ -124,17 +141,43 @@ class TranslationData(L.LightningDataModule):
         super().__init__()
         if guided:
             _check_guidance(corpus, sampling)
-        self.corpus, self.seed = corpus, seed
+        self.corpus, self.max_length, self.seed = corpus, max_length, seed
         self.sampling, self.guided = sampling, guided
         self.tokens_per_batch, self.pool_batches = tokens_per_batch, pool_batches
         self.workers = workers
         self.skip = 0
 
+    @cached_property
+    def planned(self) -> tuple[Lengths, Lengths]:
+        """The most tokens that each training source and target may have, </s> included."""
+        best = lengths(self.corpus.train)
+        if not self.sampling:
+            return best
+        tokenizers = (self.corpus.tokenizers.source, self.corpus.tokenizers.target)
+        source, target = (
+            tokenizer.bound(side - 1) + 1 for tokenizer, side in zip(tokenizers, best, strict=True)
+        )
+        return source, target
+
+    @cached_property
+    def weights(self) -> Weights:
+        """How often each training pair occurs in an epoch: 0 where it is too long."""
+        parts = self.corpus.parts
+        weights = np.array([part.weight for part in parts], dtype=np.float32)
+        often = weights.repeat([part.pairs for part in parts])
+        often[np.maximum(*lengths(self.corpus.train)) > self.max_length + 1] = 0  # + 1: </s>
+        return often
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest training sentence, </s> included."""
+        return int(np.maximum(*self.planned).max(initial=0, where=self.weights > 0))
+
     def batches(self) -> TokenBatches:
         """The order of training, of this process."""
         trainer = self.trainer
         return TokenBatches(
-            *lengths(self.corpus.train),
+            *self.planned, self.weights,
             tokens_per_batch=self.tokens_per_batch, pool_batches=self.pool_batches,
             seed=self.seed, skip=self.skip,
             rank=trainer.global_rank if trainer else 0,
@@ -142,7 +185,9 @@ class TranslationData(L.LightningDataModule):
         )  # fmt: skip
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        tokenizers = (self.corpus.tokenizers.source, self.corpus.tokenizers.target)
+        tokenizers = [
+            (part.pairs, self.corpus.tokenizers.tagged(part.tag)) for part in self.corpus.parts
+        ]
         pairs = Pairs(
             self.corpus.train, tokenizers,
             sampling=self.sampling, guided=self.guided, seed=self.seed,
@@ -158,7 +203,7 @@ class TranslationData(L.LightningDataModule):
         source_lengths, target_lengths = lengths(table)
         order = by_shape(source_lengths, target_lengths)
         batches = cut(order, source_lengths, target_lengths, self.tokens_per_batch)
-        tokenizers = (self.corpus.tokenizers.source, self.corpus.tokenizers.target)
+        tokenizers = [(len(table), self.corpus.tokenizers)]
         pairs = Pairs(table, tokenizers, sampling=False, guided=False, seed=self.seed)
         return DataLoader(pairs, batch_sampler=_Fixed(batches), collate_fn=_as_is)
 
@@ -185,19 +230,19 @@ def _check_guidance(corpus: Corpus, sampling: bool) -> None:
         )
 
 
-def lengths(table: Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def lengths(table: Table) -> tuple[Lengths, Lengths]:
     """Tokens of each source and target, </s> (or <s>) included."""
     names = ("source_length", "target_length")
     # as a whole: a column of `datasets` is read item by item, 0.1 ms each
     columns = table.select_columns(list(names)).with_format("arrow")[:]
-    source, target = (columns[name].to_numpy().astype(np.int64) + 1 for name in names)
+    source, target = (columns[name].to_numpy() + np.int32(1) for name in names)
     return source, target
 
 
 class _Fixed:
     """The same batches in the same order each time."""
 
-    def __init__(self, batches: list[NDArray[np.int64]]) -> None:
+    def __init__(self, batches: list[Places]) -> None:
         self.batches = batches
 
     def __iter__(self) -> Iterator[list[Draw]]:

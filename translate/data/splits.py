@@ -8,12 +8,15 @@ cannot leak.
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
+import numpy as np
+from jaxtyping import UInt64
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
 from translate.data.pair import Pair
+from translate.data.pair_table import PairTable, Places, digests
 from translate.data.text import normalise
 from translate.errors import UserError
 
@@ -29,96 +32,120 @@ class HoldOut(BaseModel):
 
 
 def hold_out(
-    pairs: Sequence[Pair], wanted: Mapping[str, int | Groups], seed: int
-) -> tuple[list[Pair], dict[str, list[Pair]]]:
+    pairs: PairTable, wanted: Mapping[str, int | Groups], seed: int
+) -> tuple[PairTable, dict[str, list[Pair]]]:
     """Take the wanted splits out of `pairs`: what is left, and each split's pairs."""
     taken: dict[str, list[Pair]] = {}
-    by_group = {name: choice for name, choice in wanted.items() if isinstance(choice, list)}
-    by_count = {
-        name: choice for name, choice in wanted.items() if isinstance(choice, int) and choice > 0
-    }
-    left: Sequence[Pair] = pairs
-    for name, groups in by_group.items():
-        left, taken[name] = _take_groups(left, list(map(str, groups)), name)
-    if by_count:
-        left, drawn = take_components(left, by_count, seed)
+    for name, choice in wanted.items():
+        if isinstance(choice, list):
+            pairs, taken[name] = _take_groups(pairs, list(map(str, choice)), name)
+    counts = {name: n for name, n in wanted.items() if isinstance(n, int) and n > 0}
+    if counts:
+        pairs, drawn = take_components(pairs, counts, seed)
         taken |= drawn
-    return list(left), taken
+    return pairs, taken
 
 
 def take_components(
-    pairs: Sequence[Pair], wanted: Mapping[str, int], seed: int
-) -> tuple[list[Pair], dict[str, list[Pair]]]:
+    pairs: PairTable, wanted: Mapping[str, int], seed: int
+) -> tuple[PairTable, dict[str, list[Pair]]]:
     """Take exactly so many items a split, in whole connected components of the graph of pairs.
 
-    Components are drawn in the order of a hash of the seed and their first sentence, so that
+    Components are drawn in the order of a hash of the seed and their smallest sentence, so that
     neither the order of the file nor the direction of translation matters to that order.
     """
-    members: dict[str, list[int]] = defaultdict(list)
-    for index, root in enumerate(components(pairs)):
-        members[root].append(index)
-    drawn = sorted(
-        members.items(), key=lambda item: hashlib.sha256(f"{seed} {item[0]}".encode()).digest()
-    )
-    queue: Iterator[list[int]] = (indices for _, indices in drawn)
+    groups = _Groups(components(pairs))
+    queue: Iterator[int] = iter(np.argsort(_lots(pairs, groups, seed), kind="stable"))
     split_of: dict[int, str] = {}
-    for name, count in wanted.items():
-        missing = count
-        skipped: list[list[int]] = []
-        while missing and (indices := next(queue, None)) is not None:
-            size = len({pairs[i].source for i in indices})
+    for name, missing in wanted.items():
+        skipped: list[int] = []
+        while missing and (group := next(queue, None)) is not None:
+            members = groups.members(group)
+            size = len({pairs[i].source for i in members})
             if size > missing:
-                skipped.append(
-                    indices
-                )  # too large for what is still missing: the next split may have room
+                skipped.append(group)  # too large for what is missing: the next split may have room
                 continue
             missing -= size
-            split_of.update(dict.fromkeys(indices, name))
+            split_of.update(dict.fromkeys(members.tolist(), name))
         if missing or 2 * len(split_of) > len(pairs):
             total = len({pair.source for pair in pairs})
             raise UserError(
-                f"data.hold_out.{name} = {count} items cannot be held out of {total} source "
-                f"sentences in {len(members)} groups of shared translations with half of the pairs "
+                f"data.hold_out.{name} = {wanted[name]} items cannot be held out of {total} source "
+                f"sentences in {len(groups)} groups of shared translations with half of the pairs "
                 "left to train on; lower data.hold_out.dev and data.hold_out.test"
             )
-        queue = _chain(skipped, queue)
+        queue = chain(skipped, queue)
     taken = {name: [pairs[i] for i in sorted(split_of) if split_of[i] == name] for name in wanted}
-    return [pair for i, pair in enumerate(pairs) if i not in split_of], taken
+    left = np.ones(len(pairs), dtype=bool)
+    left[list(split_of)] = False
+    return pairs.at(np.flatnonzero(left)), taken
 
 
-def components(pairs: Iterable[Pair]) -> list[str]:
-    """For each pair the smallest sentence of its connected component, by union-find.
+def components(pairs: Iterable[Pair]) -> Places:
+    """For each pair the number of its connected component, counted from 0.
 
-    Sentences that differ in case and spaces only are one node, on whichever side they stand.
+    Sentences that differ in case and spaces only are one node, on whichever side they stand. Each
+    round hangs the root of a pair's one side under that of its other, the larger under the smaller,
+    and then every node under its root, until both sides of all pairs have one root (Shiloach and
+    Vishkin 1982): a few rounds over arrays, without an object for each sentence.
     """
-    parent: dict[str, str] = {}
+    sides = [
+        digests(normalise(text) for text in side)
+        for side in ((pair.source for pair in pairs), (pair.target for pair in pairs))
+    ]
+    nodes, ends = np.unique(np.concatenate(sides), return_inverse=True)
+    source, target = ends.astype(np.int32).reshape(2, -1)
+    root = np.arange(len(nodes), dtype=np.int32)
+    while not np.array_equal(one := root[source], other := root[target]):
+        np.minimum.at(root, np.maximum(one, other), np.minimum(one, other))
+        while not np.array_equal(root, above := root[root]):
+            root = above
+    return np.unique(one, return_inverse=True)[1].astype(np.int32)
 
-    def find(node: str) -> str:
-        while (above := parent.setdefault(node, node)) != node:
-            parent[node] = node = parent[above]  # path halving
-        return node
 
-    nodes = []
-    for pair in pairs:
-        nodes.append(normalise(pair.source))
-        first, second = sorted((find(nodes[-1]), find(normalise(pair.target))))
-        parent[second] = first  # the root is always the smallest sentence
-    return [find(node) for node in nodes]
+class _Groups:
+    """Which pairs belong to each component."""
+
+    def __init__(self, component: Places) -> None:
+        self.of_pair = component
+        self._order = np.argsort(component, kind="stable").astype(np.int32)
+        self._first = np.cumsum([0, *np.bincount(component)])
+
+    def __len__(self) -> int:
+        return len(self._first) - 1
+
+    def members(self, group: int) -> Places:
+        return self._order[self._first[group] : self._first[group + 1]]
+
+    @property
+    def sizes(self) -> Places:
+        return np.diff(self._first)
 
 
-def _take_groups(
-    pairs: Sequence[Pair], groups: list[str], split: str
-) -> tuple[list[Pair], list[Pair]]:
-    known = {pair.group for pair in pairs}
+def _lots(pairs: PairTable, groups: _Groups, seed: int) -> UInt64[np.ndarray, "groups"]:
+    """The number by which each component is drawn, from its smallest sentence."""
+
+    def lot(*members: Pair) -> int:
+        smallest = min(normalise(text) for pair in members for text in (pair.source, pair.target))
+        return int.from_bytes(hashlib.sha256(f"{seed} {smallest}".encode()).digest()[:8])
+
+    lots, alone = np.zeros(len(groups), dtype=np.uint64), groups.sizes == 1
+    for group, pair in zip(groups.of_pair, pairs, strict=True):  # most pairs: read in order
+        if alone[group]:
+            lots[group] = lot(pair)
+    for group in np.flatnonzero(~alone):
+        lots[group] = lot(*(pairs[i] for i in groups.members(int(group))))
+    return lots
+
+
+def _take_groups(pairs: PairTable, groups: list[str], split: str) -> tuple[PairTable, list[Pair]]:
+    known, chosen = set(), np.zeros(len(pairs), dtype=bool)
+    for i, pair in enumerate(pairs):
+        known.add(pair.group)
+        chosen[i] = pair.group in groups
     if missing := [group for group in groups if group not in known]:
         there = ", ".join(sorted(known - {""})) or "none"
         raise UserError(
             f"data.hold_out.{split}: this corpus has no group {missing[0]}; its groups are {there}"
         )
-    taken = [pair for pair in pairs if pair.group in groups]
-    return [pair for pair in pairs if pair.group not in groups], taken
-
-
-def _chain(first: Iterable[list[int]], then: Iterator[list[int]]) -> Iterator[list[int]]:
-    yield from first
-    yield from then
+    return pairs.at(np.flatnonzero(~chosen)), list(pairs.at(np.flatnonzero(chosen)))

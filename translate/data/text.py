@@ -7,7 +7,6 @@ stand inside real sentences; two parallel files read that way fall out of step w
 from __future__ import annotations
 
 import gzip
-import io
 import logging
 import re
 import zlib
@@ -73,12 +72,23 @@ def _raw_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
             yield head
         yield from stream
         return
-    # compressed text is held whole: a stream such as stdin cannot be wound back
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(head + stream.read())) as plain:
+        with gzip.GzipFile(fileobj=cast(BinaryIO, _WoundBack(head, stream))) as plain:
             yield from cast(BinaryIO, plain)
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{name} is a damaged gzip file ({error}); fetch it again") from None
+
+
+class _WoundBack:
+    """A stream with what was read of it before; one such as stdin cannot seek."""
+
+    def __init__(self, head: bytes, stream: BinaryIO) -> None:
+        self.head, self.stream = head, stream
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes, at least one before the end."""
+        read, self.head = self.head[:size], self.head[size:]
+        return read or self.stream.read(size)
 
 
 def _decode(lines: Iterable[bytes], name: str, strict: bool) -> Iterator[str]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import sentencepiece
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt
 
 from translate import schema
 from translate.data.sampling import WORD, Sampling, sampler
@@ -28,6 +28,7 @@ Count = TypeVar("Count")
 OFF = Sampling(alpha=0.0, dropout=0.0)
 WORD_START = "▁"  # SentencePiece's mark for a space before a piece
 UNKNOWN, END = "<unk>", "</s>"  # the names of these pieces
+RESERVED = ("pad", "unk", "s")
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 SPECIAL = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
 ERRORS_ONLY = 2  # SentencePiece's log level: its errors are raised, all else is chatter on stderr
@@ -37,6 +38,18 @@ THREADS = (
 LONGEST_LINE = (
     1 << 20
 )  # bytes; SentencePiece silently skips longer lines, cleaning decides on them before
+
+
+def _names_a_tag(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name) or name in RESERVED:
+        raise ValueError(
+            f"{name!r} cannot be a tag: take letters, digits, - and _, a letter first, and not "
+            f"{', '.join(RESERVED)}"
+        )
+    return name
+
+
+Tag = Annotated[str, AfterValidator(_names_a_tag)]  # `bt` is the piece <bt>
 
 
 class TokenizerConfig(BaseModel):
@@ -54,15 +67,27 @@ class TokenizerConfig(BaseModel):
     sampling: Sampling
 
 
+class Sentences(Protocol):
+    """Texts to learn a vocabulary from: a list, or what reads them from a disk."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
+
+
 class Tokenizer:
     """A trained SentencePiece model with the ids of translate/vocabulary.py.
 
     Args:
         model: the serialised SentencePiece model.
         sampling: strength of `sample`; a wish of the training run, not part of the model.
+        tag: a piece before every text, such as <bt> for `bt`: where a source comes from, or which
+            language it is to be translated into. No text can spell it.
+
+    Raises:
+        UserError: no SentencePiece model of this program, or one without the tag.
     """
 
-    def __init__(self, model: bytes, *, sampling: Sampling = OFF) -> None:
+    def __init__(self, model: bytes, *, sampling: Sampling = OFF, tag: str | None = None) -> None:
         sentencepiece.set_min_log_level(ERRORS_ONLY)
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -76,10 +101,13 @@ class Tokenizer:
                 f"the SentencePiece model has the special ids {found}, but {SPECIAL} are needed"
             )
         self._model = model
-        self.sampling = sampling
+        self.sampling, self.tag = sampling, tag
         names = {self._processor.id_to_piece(i): i for i in range(len(self))}
         self._bytes = [names[byte] for byte in BYTES if byte in names]
-        special = {*self._bytes, PAD, UNK, BOS, EOS}
+        controls = {name: i for name, i in names.items() if self._processor.is_control(i)}
+        self.tags = tuple(name[1:-1] for name, i in controls.items() if i not in SPECIAL.values())
+        self._prefix = self._tag_ids(tag)
+        special = {*self._bytes, *controls.values(), UNK}
         self._ids = {name: [i] for name, i in names.items() if i not in special}
         scores = {name: self._processor.get_score(i) for name, (i,) in self._ids.items()}
         self._sampler = sampler(sampling, scores)
@@ -109,25 +137,36 @@ class Tokenizer:
         return int(self._processor.vocab_size())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._model, self.sampling)
+        return _rebuild, (self._model, self.sampling, self.tag)
+
+    @property
+    def front(self) -> int:
+        """How many pieces stand before the text: 1 for a tag."""
+        return len(self._prefix)
+
+    def tagged(self, tag: str | None) -> Tokenizer:
+        """The same tokenizer with another tag, or none."""
+        return self if tag == self.tag else Tokenizer(self._model, sampling=self.sampling, tag=tag)
 
     def encode(self, text: str) -> list[int]:
         """The ids of the best segmentation, without `<s>` and `</s>`; [] for white space."""
-        return list(self._processor.encode(without_surrogates(text), out_type=int))
+        return self._after_tag(self._processor.encode(without_surrogates(text), out_type=int))
 
     def encode_words(self, text: str) -> list[list[int]]:
         """The ids of each word, words being what stands between white space.
 
         Together they are `encode(text)`, but that a run of unknown words stays apart. A word
-        of invisible characters alone may have none.
+        of invisible characters alone may have none; a tag belongs to the first.
         """
         words = without_surrogates(text).split()
-        return [list(ids) for ids in self._processor.encode(words, out_type=int, num_threads=1)]
+        ids = [list(ids) for ids in self._processor.encode(words, out_type=int, num_threads=1)]
+        return [self._after_tag(ids[0]), *ids[1:]] if ids else []
 
     def encode_all(self, texts: Sequence[str], *, threads: int) -> list[list[int]]:
         """`encode` of many texts at once, in their order."""
         clean = [without_surrogates(text) for text in texts]
-        return list(self._processor.encode(clean, out_type=int, num_threads=threads))
+        found = self._processor.encode(clean, out_type=int, num_threads=threads)
+        return [self._after_tag(ids) for ids in found]
 
     def sample(self, text: str, seed: int) -> list[int]:
         """One random segmentation: the same for the same text and seed, in any process.
@@ -139,7 +178,7 @@ class Tokenizer:
         if self._sampler is None:
             return best
         random = Random(seed)
-        ids: list[int] = []
+        ids = best[: len(self._prefix)]
         for word in WORD.findall(self._processor.normalize(without_surrogates(text))):
             for piece in self._sampler(word, random):
                 ids += self._ids.get(piece) or self._spell(piece, ids)
@@ -162,7 +201,8 @@ class Tokenizer:
 
     def spelled(self, text: str) -> list[str]:
         """The pieces of `encode`, but an unknown one as the text has it and not as `<unk>`."""
-        return list(self._processor.encode(without_surrogates(text), out_type=str))
+        found = list(self._processor.encode(without_surrogates(text), out_type=str))
+        return [*self.pieces(self._prefix), *found] if found else []
 
     @cached_property
     def whole_words(self) -> bool:
@@ -172,6 +212,17 @@ class Tokenizer:
     def is_unknown(self, token: int) -> bool:
         """Whether `token` is for a character the vocabulary lacks: `<unk>` or one byte of it."""
         return token == UNK or bool(self._processor.is_byte(int(token)))
+
+    def _after_tag(self, ids: Sequence[int]) -> list[int]:
+        return [*self._prefix, *ids] if ids else []
+
+    def _tag_ids(self, tag: str | None) -> list[int]:
+        if tag is None:
+            return []
+        if tag not in self.tags:
+            there = ", ".join(self.tags) or "none"
+            raise UserError(f"this tokenizer knows no tag {tag}; it has {there}")
+        return [self._processor.piece_to_id(f"<{tag}>")]
 
     def _spell(self, character: str, before: list[int]) -> list[int]:
         """A character without a piece: its bytes, or one `<unk>` for a run of such characters."""
@@ -190,6 +241,10 @@ class Tokenizers:
     @property
     def joint(self) -> bool:
         return self.source is self.target
+
+    def tagged(self, tag: str | None) -> Tokenizers:
+        """The same with another tag before every source, or none."""
+        return Tokenizers(self.source.tagged(tag), self.target)
 
     def save(self, folder: Path) -> None:
         """Write source.spm and target.spm."""
@@ -240,7 +295,7 @@ def check_tokenizer(config: Mapping[str, Any]) -> list[str]:
 
 
 def train_tokenizer(
-    sentences: Iterable[str],
+    sentences: Sentences,
     *,
     kind: Kind,
     vocab_size: int,
@@ -251,21 +306,23 @@ def train_tokenizer(
     train_sentences: int,
     seed: int,
     what: str = "the text",
+    tags: Sequence[str] = (),
 ) -> Tokenizer:
     """Train on at most `train_sentences` sentences, drawn by `seed`: same input, same model.
 
     `vocab_size` counts all pieces, specials and bytes included; it is exact for unigram and bpe
     with `hard_vocab_limit`, else the most there may be. `what` names the sentences in messages.
+    `tags` get a piece each, which counts.
 
     Raises:
         UserError: if the text cannot give that many pieces (with the largest possible number), or
         needs more.
     """
-    sample = list(sentences)
-    if len(sample) > train_sentences:
+    sample: Iterable[str] = sentences
+    if len(sentences) > train_sentences:
         # drawn here: SentencePiece's own reservoir depends on the state of its generator
-        chosen = sorted(Random(seed).sample(range(len(sample)), train_sentences))
-        sample = [sample[i] for i in chosen]
+        chosen = set(Random(seed).sample(range(len(sentences)), train_sentences))
+        sample = (sentence for i, sentence in enumerate(sentences) if i in chosen)
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -278,6 +335,7 @@ def train_tokenizer(
             character_coverage=character_coverage,
             byte_fallback=byte_fallback,
             normalization_rule_name=normalization,
+            control_symbols=[f"<{tag}>" for tag in tags],
             max_sentence_length=LONGEST_LINE,
             num_threads=THREADS,
             minloglevel=ERRORS_ONLY,
@@ -312,5 +370,5 @@ def _training_problem(message: str, vocab_size: int, what: str) -> str:
     return f"SentencePiece could not learn a vocabulary with {asked} from {what}: {message}"
 
 
-def _rebuild(model: bytes, sampling: Sampling) -> Tokenizer:
-    return Tokenizer(model, sampling=sampling)
+def _rebuild(model: bytes, sampling: Sampling, tag: str | None) -> Tokenizer:
+    return Tokenizer(model, sampling=sampling, tag=tag)

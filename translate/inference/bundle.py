@@ -67,6 +67,7 @@ class Config(BaseModel):
     target_language: str
     search: dict[str, Any]
     tokenizers: dict[str, str]  # SHA-256 of source and target
+    tag: str | None = None  # before every source, unless another is chosen; older bundles have none
     extra: dict[str, Any]  # about the training: data, scores
 
 
@@ -111,6 +112,7 @@ def save(
         target_language=languages[1],
         search=dict(search),
         tokenizers={"source": tokenizers.source.sha256, "target": tokenizers.target.sha256},
+        tag=tokenizers.source.tag,
         extra=dict(extra),
     )
     weights = {name: tensor.cpu().contiguous() for name, tensor in _weights(model).items()}
@@ -245,7 +247,8 @@ def _tokenizers(folder: Path, config: Config, expected: Mapping[str, Any]) -> To
                 f"{folder / CONFIG}: {side}_vocab_size is {size}, but the tokenizer has "
                 f"{len(tokenizer)} pieces: the two files do not belong together"
             )
-    return Tokenizers(source, source if source.sha256 == target.sha256 else target)
+    joint = Tokenizers(source, source if source.sha256 == target.sha256 else target)
+    return joint.tagged(config.tag)
 
 
 def _config(content: bytes, path: Path) -> Config:

@@ -145,22 +145,28 @@ class Translator:
 
     def _segments(self, line: str, wish: Wish, number: int) -> list[Segment]:
         """A line in one segment, in several if it is long, in none if it is empty."""
-        ids = self.tokenizers.source.encode(line) if has_text(line) else []
-        pieces = self.tokenizers.source.spelled(line) if self.unknown_words else []
+        tokenizer = self.tokenizers.source
+        ids = tokenizer.encode(line) if has_text(line) else []
+        pieces = tokenizer.spelled(line) if self.unknown_words else []
         if not ids:
             return []
-        segments = [slice(None)]
-        if len(ids) > self.max_source_length:
-            segments = split(self.tokenizers.source.pieces(ids), self.max_source_length)
+        tag, ids = ids[: tokenizer.front], ids[tokenizer.front :]  # it begins every segment
+        name, pieces = pieces[: tokenizer.front], pieces[tokenizer.front :]
+        segments, most = [slice(None)], self.max_source_length - tokenizer.front
+        if len(ids) > most:
+            segments = split(tokenizer.pieces(ids), most)
             log.warning(
                 "line %d has %d pieces, more than %d: translated in %d segments",
-                number, len(ids), self.max_source_length, len(segments),
+                number, len(ids), most, len(segments),
             )  # fmt: skip
         asked = demands(
             wish, len(segments), line=number, banned=self._banned,
             encode=self.tokenizers.target.encode,
         )  # fmt: skip
-        return [Segment(ids[s], pieces[s], d) for s, d in zip(segments, asked, strict=True)]
+        return [
+            Segment([*tag, *ids[s]], [*name, *pieces[s]], demand)
+            for s, demand in zip(segments, asked, strict=True)
+        ]
 
     def _search(
         self, segments: Sequence[Segment], workers: BatchWorkers

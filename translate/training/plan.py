@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
-from translate.data.module import TranslationData, lengths
+from translate.data.module import TranslationData
 from translate.training.disk import MOMENTS, bytes_of, readable, room
 from translate.training.settings import Settings
 
@@ -28,8 +28,7 @@ def plan(
     Memory is that of weights, gradients and optimizer; activations, which grow with the batch, come
     on top. An epoch's steps are reckoned without the padding, a few per cent.
     """
-    pairs = data.corpus.train
-    source, target = lengths(pairs)
+    source, target = (side * data.weights for side in data.planned)
     a_step = data.tokens_per_batch * options.accumulate * processes
     epoch = max(1.0, float(np.maximum(source, target).sum()) / a_step)
     averaged = options.averaging.kind != "none"
@@ -37,10 +36,10 @@ def plan(
     disk = room(model, averaged=averaged, keep=options.keep)
     return (
         f"{'going on with' if resuming else 'training'} {run}: "
-        f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(pairs):,} training "
+        f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(data.corpus.train):,} training "
         f"pairs, {steps} steps of at most {a_step} tokens a side, {precision}, "
         f"{processes} process{'es' if processes > 1 else ''}\n"
-        f"an epoch is {source.sum():,} source and {target.sum():,} target tokens, about "
+        f"an epoch is {source.sum():,.0f} source and {target.sum():,.0f} target tokens, about "
         f"{epoch:,.0f} steps; the run goes through the corpus {steps / epoch:.1f} times\n"
         f"memory {readable(memory)} and activations, in each process; disk {readable(disk)}"
     )

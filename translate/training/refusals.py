@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from translate.data.corpus import Corpus
-from translate.data.module import lengths
+from translate.data.module import TranslationData, lengths
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
 from translate.training import provenance
@@ -56,12 +56,12 @@ def refuse_other_corpus(corpus: Corpus, run: Path) -> None:
     )
 
 
-def refuse_longer_than_readable(model: Seq2Seq, corpus: Corpus) -> None:
+def refuse_longer_than_readable(model: Seq2Seq, data: TranslationData) -> None:
     """A sentence that the model cannot read would stop the run at some step."""
     if model.max_length is None:
         return
-    for split, table in (("train", corpus.train), ("dev", corpus.dev)):
-        longest = max(int(side.max()) for side in lengths(table))
+    dev = max(int(side.max()) for side in lengths(data.corpus.dev))
+    for split, longest in (("train", data.longest), ("dev", dev)):
         if longest > model.max_length:
             raise UserError(
                 f"the longest sentence of {split} has {longest} pieces, </s> included, and this "

@@ -109,7 +109,6 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
     if resuming:
         refuse_other_corpus(corpus, run)
     model = _model(config, corpus, options)
-    refuse_longer_than_readable(model, corpus)
     if origin is not None:
         origin.give_to(model, corpus.tokenizers)
     if _is_main_process():
@@ -127,6 +126,7 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
         noted=resuming or not _is_main_process(),
     )  # fmt: skip
     data = _data(config, corpus, tokens, guided=options.guided_alignment.weight > 0)
+    refuse_longer_than_readable(model, data)
     steps = _total_steps(options, data)
     task = new_task(total_steps=steps)
     stop = LastCheckpoint(
@@ -160,8 +160,12 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
 
 
 def _is_main_process() -> bool:
-    """Lightning starts the other processes of a run with these variables set."""
-    return os.environ.get("LOCAL_RANK", "0") == "0" and os.environ.get("NODE_RANK", "0") == "0"
+    """Of all on all machines: whoever starts the others numbers them in some of these variables.
+
+    torchrun sets RANK, SLURM its own, Lightning the number on a machine and that of the machine.
+    """
+    numbers = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")
+    return all(os.environ.get(name, "0") == "0" for name in numbers)
 
 
 def _log_to(path: Path) -> None:
@@ -190,6 +194,7 @@ def _data(
     data = config["data"]
     return TranslationData(
         corpus,
+        max_length=data["max_length"],
         tokens_per_batch=tokens,
         pool_batches=data["pool_batches"],
         workers=data["workers"],

@@ -69,7 +69,7 @@ def advise(
     source, target = lengths[: len(train)], lengths[len(train) :]
     short = np.maximum(source, target) <= max(longest, 1)
     batches = TokenBatches(
-        source[short], target[short],
+        source[short], target[short], np.ones(int(short.sum()), dtype=np.float32),
         tokens_per_batch=max(tokens_per_batch, longest), pool_batches=pool_batches, seed=seed,
     )  # fmt: skip
     return Advice(

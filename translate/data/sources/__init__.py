@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from translate.data.pair import Pair
-from translate.data.sources.base import Source
+from translate.data.sources.base import MAIN, Source
 from translate.data.sources.files import Files
 from translate.data.sources.hub import Hub
 from translate.data.sources.pypi import PyPI
@@ -19,4 +19,4 @@ KINDS: dict[str, type[Source]] = {
     "toy": Toy,
 }
 
-__all__ = ["KINDS", "Pair", "Source"]
+__all__ = ["KINDS", "MAIN", "Pair", "Source"]

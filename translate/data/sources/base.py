@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+)
 
 from translate.data.cleaning import Cleaning
 from translate.data.pair import Pair
 from translate.data.splits import HoldOut
+from translate.data.text import read_lines
+from translate.data.tokenizer import Tag
 from translate.errors import UserError
 
 SPLITS = ("train", "dev", "test")
 Columns = dict[str, str | int]
 Text = Annotated[str, Field(min_length=1)]  # a name or a path; an empty one names nothing
+MAIN = "main"  # the corpus of `data` itself, beside those of `data.extra`
 
 
 class Splits(BaseModel):
@@ -31,6 +44,33 @@ class Splits(BaseModel):
     def given(self) -> dict[str, str]:
         """The splits that the source has, in the order train, dev, test."""
         return {split: name for split in SPLITS if (name := getattr(self, split)) is not None}
+
+
+class Extra(BaseModel):
+    """An entry of the node `data.extra`: two files, line n of one the translation of the other's.
+
+    conf/data/base.yaml explains the keys; it can hold no defaults for names it does not know.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    source: Text
+    target: Text
+    weight: Annotated[PositiveFloat, Field(allow_inf_nan=False)] | None = None
+    tag: Tag | None = None
+
+    def fingerprint(self) -> tuple[str, str, str | None]:
+        """All that shapes what is prepared of it."""
+        source, target = self._paths()
+        return file_hash(source), file_hash(target), self.tag
+
+    def open(self) -> Iterator[Pair]:
+        """The pairs, read as they are asked for."""
+        paths = self._paths()
+        source, target = map(read_lines, paths)
+        return parallel(source, target, (str(paths[0]), str(paths[1])))
+
+    def _paths(self) -> tuple[Path, Path]:
+        return Path(self.source).expanduser(), Path(self.target).expanduser()
 
 
 class Source(BaseModel, ABC):
@@ -47,30 +87,57 @@ class Source(BaseModel, ABC):
     cleaning: Cleaning
     hold_out: HoldOut
     allow_overlap: bool
+    tag: Tag | None = None  # configurations of older runs have no key of these three
+    extra: dict[str, Extra] | None = None
+    temperature: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
     max_length: PositiveInt
     tokens_per_batch: PositiveInt | Literal["auto"]
     pool_batches: PositiveInt
     workers: NonNegativeInt
 
+    @field_validator("extra")
+    @classmethod
+    def _has_names(cls, extra: dict[str, Extra] | None) -> dict[str, Extra] | None:
+        for name in extra or {}:
+            # keys of a stored configuration never begin with _, nor are they `defaults`: both are
+            # orders to Hydra
+            if name in (MAIN, "defaults") or not re.fullmatch(r"[^\W_][\w-]*", name):
+                raise ValueError(
+                    f"{name!r} cannot name a corpus: letters, digits, - and _ will do, no _ first, "
+                    f"nor {MAIN}, which dev and test are from, nor defaults"
+                )
+        return extra
+
     @abstractmethod
     def fingerprint(self, cache: Path, seed: int) -> str:
-        """Another text whenever `read` would return other pairs; quick, so that a cache can ask."""
+        """Another text whenever `open` would give other pairs; quick, so that a cache can ask."""
 
     @abstractmethod
+    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
+        """The pairs of every split that the source itself has, `train` always among them.
+
+        They may be read from their files as they are asked for, each split once.
+        """
+
     def read(self, cache: Path, seed: int) -> dict[str, list[Pair]]:
-        """The pairs of every split that the source itself has, `train` always among them."""
+        """All these pairs at once."""
+        return {split: list(pairs) for split, pairs in self.open(cache, seed).items()}
 
 
-def parallel(sources: Iterable[str], targets: Iterable[str], names: tuple[str, str]) -> list[Pair]:
+def parallel(
+    sources: Iterable[str], targets: Iterable[str], names: tuple[str, str]
+) -> Iterator[Pair]:
     """Pair lines with lines; UserError with both counts if they differ (`names` are the files')."""
-    left, right = list(sources), list(targets)
-    if len(left) != len(right):
-        raise UserError(
-            f"{names[0]} has {len(left)} lines, but {names[1]} has {len(right)}: parallel files "
-            "need one translation "
-            "a line; find the missing line before going on"
-        )
-    return list(map(Pair, left, right))
+    left, right = iter(sources), iter(targets)
+    for count, (source, target) in enumerate(zip_longest(left, right), start=1):
+        if source is None or target is None:
+            more = count + sum(1 for _ in chain(left, right))
+            counts = (count - 1, more) if source is None else (more, count - 1)
+            raise UserError(
+                f"{names[0]} has {counts[0]} lines, but {names[1]} has {counts[1]}: parallel files "
+                "need one translation a line; find the missing line before going on"
+            )
+        yield Pair(source, target)
 
 
 def column_of(language: str, key: str, columns: Mapping[str, str | int] | None) -> str | int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, Self
 
@@ -49,8 +50,8 @@ class Files(Source):
             f"{name} {' '.join(map(file_hash, files))}" for name, *files in texts + links
         )
 
-    def read(self, cache: Path, seed: int) -> dict[str, list[Pair]]:
-        pairs = {
+    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
+        pairs: dict[str, Iterable[Pair]] = {
             split: parallel(read_lines(a), read_lines(b), (str(a), str(b)))
             for split, (a, b) in self._paths().items()
         }
@@ -88,8 +89,9 @@ class Files(Source):
         return split if any(sides) else None
 
 
-def _aligned(pairs: list[Pair], path: Path) -> list[Pair]:
-    """The pairs with their sure links."""
+def _aligned(pairs: Iterable[Pair], path: Path) -> list[Pair]:
+    """The pairs with their sure links, which are read whole."""
+    pairs = list(pairs)
     links = read_links(path, [pair.source for pair in pairs], [pair.target for pair in pairs])
     return [
         pair._replace(alignment=tuple(sorted(gold.sure)))

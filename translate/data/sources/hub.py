@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -11,7 +11,6 @@ from typing import Any, Literal, cast
 from pydantic import PositiveInt
 
 from translate.data.pair import Pair
-from translate.data.progress import progress
 from translate.data.sources.base import (
     Columns,
     Source,
@@ -49,10 +48,12 @@ class Hub(Source):
         wanted = self.model_dump(include={"id", "config", "revision", "splits", "columns", "limit"})
         return json.dumps(wanted, sort_keys=True)
 
-    def read(self, cache: Path, seed: int) -> dict[str, list[Pair]]:
+    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
         if self.dir is not None:
             return {
-                split: parallel(read_lines(a), read_lines(b), (str(a), str(b)))[: self._most(split)]
+                split: islice(
+                    parallel(read_lines(a), read_lines(b), (str(a), str(b))), self._most(split)
+                )
                 for split, (a, b) in self._paths().items()
             }
         if self.id is None:
@@ -76,26 +77,22 @@ class Hub(Source):
             for split, name in self.files.given().items()
         }
 
-    def _load(self, split: str, cache: Path, most: int | None) -> list[Pair]:
+    def _load(self, split: str, cache: Path, most: int | None) -> Iterator[Pair]:
         import datasets
 
         where = f"data.id = {self.id}, split {split}"
         source = column_of(self.source, "source", self.columns)
         target = column_of(self.target, "target", self.columns)
-        with progress(f"Reading {self.id} ({split})") as advance:
-            try:
-                rows = datasets.load_dataset(
-                    cast(str, self.id), self.config, split=split, revision=self.revision,
-                    streaming=self.streaming, cache_dir=str(cache / "hub"),
-                )  # fmt: skip
-                pairs = []
-                for row in islice(cast(Iterable[dict[str, Any]], rows), most):
-                    pairs.append(Pair(at_path(row, source, where), at_path(row, target, where)))
-                    advance(1)
-            except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-                reason = (str(error).splitlines() or [type(error).__name__])[0]
-                raise UserError(
-                    f"{where} cannot be loaded: {reason}; check the id, data.config and "
-                    "data.splits, and the network"
-                ) from None
-        return pairs
+        try:
+            rows = datasets.load_dataset(
+                cast(str, self.id), self.config, split=split, revision=self.revision,
+                streaming=self.streaming, cache_dir=str(cache / "hub"),
+            )  # fmt: skip
+            for row in islice(cast(Iterable[dict[str, Any]], rows), most):
+                yield Pair(at_path(row, source, where), at_path(row, target, where))
+        except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise UserError(
+                f"{where} cannot be loaded: {reason}; check the id, data.config and "
+                "data.splits, and the network"
+            ) from None

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Annotated, Literal
@@ -59,7 +59,7 @@ class PyPI(Source):
             )
         )
 
-    def read(self, cache: Path, seed: int) -> dict[str, list[Pair]]:
+    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
         columns = (
             column_of(self.source, "source", self.columns),
             column_of(self.target, "target", self.columns),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
 from translate.data.pair import Pair
 from translate.data.sources.base import SPLITS, Columns, Source, Text, column_of, file_hash
-from translate.data.text import read_lines
+from translate.data.text import read_lines, without_surrogates
 from translate.errors import UserError
 
 
@@ -47,7 +47,7 @@ class Tsv(_Table):
     def fingerprint(self, cache: Path, seed: int) -> str:
         return f"{super().fingerprint(cache, seed)} {self.header}"
 
-    def read(self, cache: Path, seed: int) -> dict[str, list[Pair]]:
+    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
         columns = self._columns()
         return {
             split: read_tsv(path, columns, header=self.header)
@@ -60,17 +60,16 @@ class Jsonl(_Table):
 
     kind: Literal["jsonl"]
 
-    def read(self, cache: Path, seed: int) -> dict[str, list[Pair]]:
+    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
         columns = self._columns()
-        return {split: list(_read_jsonl(path, columns)) for split, path in self._paths().items()}
+        return {split: _read_jsonl(path, columns) for split, path in self._paths().items()}
 
 
-def read_tsv(path: Path, columns: tuple[str | int, str | int], *, header: bool) -> list[Pair]:
+def read_tsv(path: Path, columns: tuple[str | int, str | int], *, header: bool) -> Iterator[Pair]:
     """Pairs from two columns, each a number from 1 or, with a header line, a name."""
     lines = enumerate(read_lines(path), start=1)
     names = next(lines, (0, ""))[1].split("\t") if header else []
     source, target = (_position(column, names, path) for column in columns)
-    pairs = []
     for number, line in lines:
         cells = line.split("\t")
         if len(cells) <= max(source, target):
@@ -79,8 +78,7 @@ def read_tsv(path: Path, columns: tuple[str | int, str | int], *, header: bool) 
                 f"{max(source, target) + 1} "
                 "is asked for (data.columns)"
             )
-        pairs.append(Pair(cells[source], cells[target]))
-    return pairs
+        yield Pair(cells[source], cells[target])
 
 
 def _position(column: str | int, names: list[str], path: Path) -> int:
@@ -118,7 +116,7 @@ def at_path(row: Any, path: str | int, place: str) -> str:
         value = value[step]
     if not isinstance(value, str):
         raise UserError(f"{place}: column {path} (data.columns) holds {value!r}, which is not text")
-    return value
+    return without_surrogates(value)  # JSON can spell them, UTF-8 cannot
 
 
 def read_sqlite(path: Path, query: str, columns: tuple[str | int, str | int]) -> list[Pair]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Literal
@@ -30,7 +31,7 @@ class Toy(Source):
         numbers = (self.train, self.dev, self.test, self.min_words, self.max_words, seed)
         return f"{_grammar()} {numbers}"
 
-    def read(self, cache: Path, seed: int) -> dict[str, list[Pair]]:
+    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
         if (self.source, self.target) not in (LANGUAGES, LANGUAGES[::-1]):
             raise UserError(
                 f"data=toy is German-English (de, en), not data.source={self.source} "

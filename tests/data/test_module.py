@@ -1,0 +1,71 @@
+"""What training and validation are fed with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from translate.data.batching import Batch
+from translate.data.corpus import Corpus, prepare
+from translate.data.module import TranslationData, lengths
+
+CONF = Path(__file__).parents[2] / "conf"
+BUDGET = 120
+
+
+def node(group: str, *names: str, **changes: Any) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for name in names:
+        merged |= yaml.safe_load((CONF / group / f"{name}.yaml").read_text(encoding="utf-8"))
+    del merged["defaults"]
+    return merged | changes
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Corpus]:
+    cache = tmp_path_factory.mktemp("cache")
+
+    def prepared(*, dropout: float) -> Corpus:
+        data = node("data", "base", "toy", train=200, dev=10, test=5)
+        sampling = {"alpha": 0.0, "dropout": dropout}
+        tokenizer = node("tokenizer", "base", "bpe", vocab_size=600, sampling=sampling)
+        return prepare(data, tokenizer, cache=cache)
+
+    return prepared
+
+
+def batches(corpus: Corpus, count: int, **changes: Any) -> list[Batch]:
+    options: dict[str, Any] = {
+        "max_length": 100, "tokens_per_batch": BUDGET, "pool_batches": 5, "workers": 0,
+        "sampling": False, "guided": False, "seed": 1,
+    }  # fmt: skip
+    return list(islice(TranslationData(corpus, **options | changes).train_dataloader(), count))
+
+
+@pytest.mark.parametrize("dropout", [0.1, 0.9])
+def test_no_batch_of_sampled_pieces_is_larger_than_planned(
+    corpus: Callable[..., Corpus], dropout: float
+) -> None:
+    wild = corpus(dropout=dropout)
+    _, target = lengths(wild.train)
+    drawn = batches(wild, 60, sampling=True)
+    for batch in drawn:
+        assert max(batch.source.numel(), batch.target_in.numel()) <= BUDGET
+    longer = sum(
+        int(batch.target_lengths.sum() > target[batch.ids.numpy()].sum()) for batch in drawn
+    )
+    assert longer > 30  # else nothing was sampled
+
+
+def test_pairs_longer_than_max_length_are_left_out(corpus: Callable[..., Corpus]) -> None:
+    table = corpus(dropout=0.0)
+    longest = [max(pair) - 1 for pair in zip(*lengths(table.train), strict=True)]
+    limit = sorted(longest)[len(longest) // 2]
+    assert limit < max(longest)
+    ids = {int(i) for batch in batches(table, 200, max_length=limit) for i in batch.ids}
+    assert ids == {i for i, length in enumerate(longest) if length <= limit}

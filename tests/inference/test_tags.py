@@ -1,0 +1,72 @@
+"""A tag stands before every source the model reads, whichever way it came there."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from torch import nn
+
+from translate.data.tokenizer import Tokenizers, train_tokenizer
+from translate.inference.translator import Translator
+from translate.search import Hypothesis
+from translate.vocabulary import EOS
+
+WORDS = ["el", "perro", "come", "la", "casa"]
+
+
+class Unread(nn.Module):
+    max_length = None
+
+
+class Recording:
+    """Answers nothing, and keeps what it was asked."""
+
+    rules = SimpleNamespace(banned=())
+
+    def __init__(self) -> None:
+        self.sources: list[list[int]] = []
+
+    def __call__(self, model: Any, source: Any, mask: Any, **_: Any) -> list[list[Hypothesis]]:
+        self.sources += [row[real].tolist() for row, real in zip(source, mask, strict=True)]
+        return [[Hypothesis((), 0.0, 0.0, (0.0,), None, True)] for _ in source]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> Tokenizers:
+    both = train_tokenizer(
+        [f"{a} {b} {c}." for a in WORDS for b in WORDS for c in WORDS], kind="unigram",
+        vocab_size=40, hard_vocab_limit=False, byte_fallback=False, character_coverage=1.0,
+        normalization="nmt_nfkc", train_sentences=10_000, seed=1, tags=["de", "fr"],
+    )  # fmt: skip
+    return Tokenizers(both, both)
+
+
+@pytest.mark.parametrize("tag", ["de", "fr", None])
+def test_every_segment_of_a_line_begins_with_the_tag(
+    tokenizers: Tokenizers, tag: str | None
+) -> None:
+    tagged = tokenizers.tagged(tag)
+    line = "el perro come. la casa come. come el perro."
+    search = Recording()
+    model: Any = Unread()
+    translator = Translator(model, tagged, search, max_source_length=8)
+    translator.translate(["perro", line, ""])
+    front = [] if tag is None else [tagged.source._processor.piece_to_id(f"<{tag}>")]
+    assert len(search.sources) > 2  # the line is longer than the model may be given at once
+    for ids in search.sources:
+        assert ids[: len(front)] == front
+        assert ids[-1] == EOS
+        assert len(ids) <= 8 + 1
+    read = sorted(tuple(ids[len(front) : -1]) for ids in search.sources)
+    whole = [tokenizers.source.encode(text) for text in ("perro", line)]
+    assert sorted(i for ids in read for i in ids) == sorted(i for ids in whole for i in ids)
+
+
+def test_the_tag_is_among_the_pieces_people_see(tokenizers: Tokenizers) -> None:
+    source = tokenizers.source.tagged("fr")
+    assert source.spelled("perro")[0] == source.pieces(source.encode("perro"))[0] == "<fr>"
+    assert source.encode_words("el perro")[0][0] == source.encode("el perro")[0]
+    assert source.encode("  ") == source.spelled("  ") == source.encode_words(" ") == []
+    assert source.decode(source.encode("perro")) == "perro"

@@ -1,0 +1,264 @@
+"""Making a prepared corpus: read, clean, split, learn a vocabulary, tokenise.
+
+Text goes from file to file in chunks. What is held in memory is numbers for each pair (where it
+is, what tells its sentences from others), never the pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+
+from translate.data.account import LanguageCounts, account, language_account
+from translate.data.cleaning import clean, drop_overlap
+from translate.data.doctor import QUICK, quick_look
+from translate.data.doctor.report import headline
+from translate.data.pair import Item, Pair, items
+from translate.data.pair_table import ALIGNMENT, CHUNK, Text
+from translate.data.progress import progress
+from translate.data.sources import MAIN, Source
+from translate.data.splits import hold_out
+from translate.data.tokenizer import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizer
+from translate.errors import UserError
+
+log = logging.getLogger(__name__)
+
+INTEGERS = pyarrow.int32()
+TYPES = {
+    "source": pyarrow.string(),
+    "target": pyarrow.string(),
+    "references": pyarrow.list_(pyarrow.string()),
+    "source_ids": pyarrow.list_(INTEGERS),
+    "target_ids": pyarrow.list_(INTEGERS),
+    "source_length": INTEGERS,
+    "target_length": INTEGERS,
+    "alignment": ALIGNMENT,
+}
+Columns = dict[str, Sequence[Any]]
+
+
+def build(source: Source, settings: TokenizerConfig, cache: Path, folder: Path) -> None:
+    """Prepare in a temporary folder and rename it: under the final name all is always whole."""
+    for stale in folder.parent.glob(f"{folder.name}.tmp-*"):
+        shutil.rmtree(stale, ignore_errors=True)  # of a process that died; the lock is ours
+    temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
+    try:
+        scratch = temporary / "scratch"
+        scratch.mkdir()
+        _fill(temporary, source, settings, cache, scratch)
+        shutil.rmtree(scratch)
+        temporary.chmod(0o755)  # mkdtemp's folders are private; a cache may be shared
+        temporary.replace(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _fill(
+    folder: Path, source: Source, settings: TokenizerConfig, cache: Path, scratch: Path
+) -> None:
+    given, suspicious = _look(source.open(cache, source.seed))
+    main, held_out = _clean_and_split(source, given, scratch)
+    unseen = [Pair(row.source, text) for rows in held_out.values() for row in rows
+              for text in row.references]  # fmt: skip
+    texts = [main, *_extra(source, unseen, scratch)]
+    tokenizers = _train_tokenizers(texts, source, settings)
+    tokenizers.save(folder)
+    counts = {"source": LanguageCounts(), "target": LanguageCounts()}
+    _write(folder / "train.arrow", _training_columns(texts, tokenizers, counts))
+    tagged = tokenizers.tagged(source.tag)
+    tables = {name: _item_columns(rows, tagged) for name, rows in held_out.items()}
+    for name, columns in tables.items():
+        _write(folder / f"{name}.arrow", [columns])
+    report = account(source, settings, tokenizers, texts, held_out) | {
+        "suspicious": suspicious,
+        "languages": {
+            side: language_account(
+                getattr(tokenizers, side), counts[side], tables["dev"][f"{side}_ids"]
+            )
+            for side in counts
+        },
+    }
+    (folder / "report.json").write_text(
+        json.dumps(report, indent=2, ensure_ascii=False), encoding="utf-8"
+    )
+
+
+def _look(given: Mapping[str, Iterable[Pair]]) -> tuple[dict[str, Iterable[Pair]], list[str]]:
+    """The same splits, and what their first lines show of mistakes."""
+    streams = {split: iter(pairs) for split, pairs in given.items()}
+    heads = {split: list(islice(pairs, QUICK)) for split, pairs in streams.items()}
+    suspicious = [headline(finding) for finding in quick_look(heads)]
+    for line in suspicious:
+        log.warning("%s: translate doctor with the same settings shows the lines", line)
+    return {split: chain(heads[split], streams[split]) for split in streams}, suspicious
+
+
+def _clean_and_split(
+    source: Source, given: Mapping[str, Iterable[Pair]], scratch: Path
+) -> tuple[Text, dict[str, list[Item]]]:
+    """The main corpus of training, and the items of dev and test.
+
+    Splits that come with the source stay as they are, line by line: scores on them are compared
+    with others'.
+    """
+    with progress(f"Reading {source.source}-{source.target} sentences"):
+        train, dropped = clean(given["train"], source.cleaning, scratch / MAIN)
+        fixed = {name: list(pairs) for name, pairs in given.items() if name != "train"}
+    if not train:
+        raise UserError(_nothing_left("the training text", dropped))
+    wanted = {name: choice for name, choice in source.hold_out if name not in fixed}
+    train, taken = hold_out(train, wanted, source.seed)
+    held_out = {
+        name: [Item(p.source, (p.target,), p.alignment) for p in pairs]
+        for name, pairs in fixed.items()
+    }
+    held_out |= {name: items(pairs) for name, pairs in taken.items()}
+    for name, rows in held_out.items():
+        if not rows:
+            raise UserError(
+                f"the {name} split has no sentences; check data.{name} and data.hold_out.{name}"
+            )
+    rest, overlap = drop_overlap(train, chain(*fixed.values(), *taken.values()))
+    if overlap and source.allow_overlap:
+        log.warning(
+            "%d training pairs share a sentence with dev or test and stay (data.allow_overlap)",
+            overlap,
+        )
+    elif overlap:
+        log.warning("%d training pairs share a sentence with dev or test and were dropped", overlap)
+        train, dropped["overlap"] = rest, overlap
+    if not train:
+        raise UserError(_nothing_left("the training text", dropped))
+    return Text(MAIN, train, source.tag, dropped), held_out
+
+
+def _extra(source: Source, held_out: Sequence[Pair], scratch: Path) -> Iterator[Text]:
+    """The further training corpora, by the rules of the main one, without what is held out."""
+    for name, extra in (source.extra or {}).items():
+        with progress(f"Reading data.extra.{name}"):
+            pairs, dropped = clean(extra.open(), source.cleaning, scratch / name)
+        pairs, overlap = drop_overlap(pairs, held_out)
+        if overlap:
+            log.warning(
+                "%d pairs of data.extra.%s share a sentence with dev or test and were dropped",
+                overlap, name,
+            )  # fmt: skip
+            dropped["overlap"] = overlap
+        if not pairs:
+            raise UserError(_nothing_left(f"data.extra.{name}", dropped))
+        yield Text(name, pairs, extra.tag, dropped)
+
+
+def _nothing_left(text: str, dropped: Counter[str]) -> str:
+    if not dropped:
+        return f"{text} is empty: check the files or columns that data names"
+    rules = ", ".join(f"{rule} {count}" for rule, count in dropped.most_common())
+    return (
+        f"none of {dropped.total()} pairs of {text} are left ({rules}); check the columns of data "
+        "and the rules of data.cleaning"
+    )
+
+
+class _Sentences:
+    """The given sides of all training pairs, one after the other, read as they are asked for."""
+
+    def __init__(self, texts: Sequence[Text], sides: Sequence[str]) -> None:
+        self.texts, self.sides = texts, sides
+
+    def __len__(self) -> int:
+        return len(self.sides) * sum(len(text.pairs) for text in self.texts)
+
+    def __iter__(self) -> Iterator[str]:
+        for side in self.sides:
+            for text in self.texts:
+                yield from (getattr(pair, side) for pair in text.pairs)
+
+
+def _train_tokenizers(
+    texts: Sequence[Text], source: Source, settings: TokenizerConfig
+) -> Tokenizers:
+    options = settings.model_dump(exclude={"joint", "sampling"}) | {"seed": source.seed}
+    tags = sorted({text.tag for text in texts if text.tag is not None})
+    with progress(f"Learning a vocabulary ({settings.kind})"):
+        if settings.joint:
+            sentences = _Sentences(texts, ("source", "target"))
+            joint = train_tokenizer(sentences, what="the training text", tags=tags, **options)
+            return Tokenizers(joint, joint)
+        sources, targets = (
+            train_tokenizer(
+                _Sentences(texts, (side,)), what=f"the {language} training text",
+                tags=tags if side == "source" else (), **options,
+            )
+            for side, language in (("source", source.source), ("target", source.target))
+        )  # fmt: skip
+        return Tokenizers(sources, targets)
+
+
+def _training_columns(
+    texts: Sequence[Text], tokenizers: Tokenizers, counts: Mapping[str, LanguageCounts]
+) -> Iterator[Columns]:
+    """The rows of training, `CHUNK` at a time; `counts` are kept as they pass."""
+    aligned = any(text.pairs.aligned for text in texts)
+    with progress("Tokenising", sum(len(text.pairs) for text in texts)) as advance:
+        for text in texts:
+            tagged = tokenizers.tagged(text.tag)
+            pairs = iter(text.pairs)
+            while chunk := list(islice(pairs, CHUNK)):
+                columns: Columns = {
+                    "source": [pair.source for pair in chunk],
+                    "target": [pair.target for pair in chunk],
+                }
+                columns |= _token_columns(columns["source"], columns["target"], tagged)
+                columns |= {"alignment": [pair.alignment for pair in chunk]} if aligned else {}
+                for side, count in counts.items():
+                    count.add(columns[side], columns[f"{side}_ids"])
+                yield columns
+                advance(len(chunk))
+
+
+def _item_columns(rows: Sequence[Item], tokenizers: Tokenizers) -> Columns:
+    sources = [row.source for row in rows]
+    columns: Columns = {"source": sources, "references": [row.references for row in rows]}
+    columns |= _token_columns(sources, [row.references[0] for row in rows], tokenizers)
+    if any(row.alignment for row in rows):
+        columns["alignment"] = [row.alignment for row in rows]
+    return columns
+
+
+def _token_columns(
+    sources: Sequence[str], targets: Sequence[str], tokenizers: Tokenizers
+) -> Columns:
+    columns: Columns = {}
+    sides: tuple[tuple[str, Sequence[str], Tokenizer], ...] = (
+        ("source", sources, tokenizers.source), ("target", targets, tokenizers.target)
+    )  # fmt: skip
+    for side, texts, tokenizer in sides:
+        # threads of SentencePiece, beside Python's lock: the ids are the same whatever their number
+        columns[f"{side}_ids"] = ids = tokenizer.encode_all(texts, threads=os.cpu_count() or 1)
+        columns[f"{side}_length"] = list(map(len, ids))
+    return columns
+
+
+def _write(path: Path, chunks: Iterable[Columns]) -> None:
+    """One Arrow stream file, as `datasets` maps them into memory."""
+    tables = (
+        pyarrow.table({name: pyarrow.array(rows, TYPES[name]) for name, rows in columns.items()})
+        for columns in chunks
+    )
+    first = next(tables)
+    with (
+        pyarrow.OSFile(str(path), "wb") as file,
+        pyarrow.ipc.new_stream(file, first.schema) as writer,
+    ):
+        for table in chain([first], tables):
+            writer.write_table(table, max_chunksize=CHUNK)

@@ -1,0 +1,124 @@
+"""Pairs on their way to a corpus, kept on disk: what is held in memory is where they are."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, overload
+
+import numpy as np
+import pyarrow
+from jaxtyping import Int, UInt64
+
+from translate.data.pair import Pair
+
+CHUNK = 10_000  # pairs written, read and tokenised at a time
+ALIGNMENT = pyarrow.list_(pyarrow.list_(pyarrow.int32()))
+SCHEMA = pyarrow.schema(
+    {
+        "source": pyarrow.string(),
+        "target": pyarrow.string(),
+        "group": pyarrow.string(),
+        "alignment": ALIGNMENT,
+    }
+)
+Places = Int[np.ndarray, "pairs"]
+
+
+class PairTable(Sequence[Pair]):
+    """Pairs in a memory-mapped Arrow file: those at `places`, in that order, or all.
+
+    Reading them in order is by chunks; one alone takes some microseconds.
+    """
+
+    def __init__(self, chunks: Sequence[pyarrow.RecordBatch], places: Places | None = None) -> None:
+        self._chunks, self._columns = chunks, [chunk.columns for chunk in chunks]
+        self._first = np.cumsum([0, *map(len, chunks)])
+        self.places = np.arange(self._first[-1], dtype=np.int32) if places is None else places
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @overload
+    def __getitem__(self, index: int) -> Pair: ...
+    @overload
+    def __getitem__(self, index: slice) -> PairTable: ...
+    def __getitem__(self, index: int | slice) -> Pair | PairTable:
+        if isinstance(index, slice):
+            return self.at(np.arange(len(self), dtype=np.int32)[index])
+        place = int(self.places[index])
+        chunk = int(np.searchsorted(self._first, place, side="right")) - 1
+        row = place - int(self._first[chunk])
+        source, target, group, links = (column[row].as_py() for column in self._columns[chunk])
+        return Pair(source, target, group, tuple((i, j) for i, j in links))
+
+    def __iter__(self) -> Iterator[Pair]:
+        """Sorted places are read chunk by chunk, others one by one."""
+        if np.any(np.diff(self.places) < 0):
+            yield from (self[i] for i in range(len(self)))
+            return
+        borders = np.searchsorted(self.places, self._first)
+        for chunk, first, start, end in zip(
+            self._chunks, self._first, borders, borders[1:], strict=False
+        ):
+            if start < end:
+                yield from _pairs(chunk.take(pyarrow.array(self.places[start:end] - first)))
+
+    @property
+    def aligned(self) -> bool:
+        """Whether any pair of the file has gold links."""
+        return any(len(chunk.column("alignment").flatten()) for chunk in self._chunks)
+
+    def at(self, indices: Places) -> PairTable:
+        """Some of these pairs, by their indices; nothing is copied."""
+        return PairTable(self._chunks, self.places[indices])
+
+
+class Text(NamedTuple):
+    """One corpus of the training text, clean: the main one or one of `data.extra`."""
+
+    name: str
+    pairs: PairTable
+    tag: str | None  # before every source
+    dropped: Counter[str]  # pairs, by rule
+
+
+def write_pairs(path: Path, pairs: Iterable[Pair]) -> PairTable:
+    """Keep pairs in a file, as they come."""
+    pairs = iter(pairs)
+    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, SCHEMA) as writer:
+        while chunk := list(islice(pairs, CHUNK)):
+            columns = zip(SCHEMA, zip(*chunk, strict=True), strict=True)
+            writer.write_batch(
+                pyarrow.record_batch(
+                    [pyarrow.array(values, field.type) for field, values in columns], SCHEMA
+                )
+            )
+    with pyarrow.memory_map(str(path)) as file, pyarrow.ipc.open_stream(file) as reader:
+        return PairTable(list(reader))
+
+
+def _pairs(rows: pyarrow.RecordBatch) -> list[Pair]:
+    source, target, group, alignment = (column.to_pylist() for column in rows.columns)
+    return [
+        Pair(s, t, g, tuple((i, j) for i, j in links))
+        for s, t, g, links in zip(source, target, group, alignment, strict=True)
+    ]
+
+
+def digests(texts: Iterable[str]) -> UInt64[np.ndarray, "texts"]:
+    """A number for each text, the same for the same text: 64 bits of BLAKE2.
+
+    Of ten million different texts two have the same number with a probability of 3 in a million.
+    """
+    return np.fromiter(map(_digest, texts), dtype=np.uint64)
+
+
+def _digest(text: str) -> int:
+    # surrogatepass: what no UTF-8 can hold is told apart, too
+    return int.from_bytes(
+        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    )
