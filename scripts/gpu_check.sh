@@ -8,7 +8,8 @@ Runs on a machine with an NVIDIA GPU:
   - the tests of attention kernels and of sentences laid end to end,
   - the contract of every model, on CUDA,
   - scripts/bench_attention.py, in which the flash kernel is asserted,
-  - a short bf16 training of the demo's Transformer on the toy grammar, with its tokens a second.
+  - short bf16 trainings of the demo's Transformer on the toy grammar, sentences laid end to end and
+    padded, each with its tokens a second.
 
 Writes gpu.md, cost.png and the logs to FOLDER, default \$OUT. Parts whose packages are missing are
 skipped, and the report says so. PYTHON=… names an interpreter with torch 2.10 or newer; default
@@ -100,13 +101,16 @@ cat "$(log_of "Cost of attention")" >> "$report" 2> /dev/null
 
 run=$(mktemp -d)
 trap 'rm -rf "$run"' EXIT
-part "Training the demo's Transformer in bf16" 120 "lightning hydra sentencepiece datasets sacrebleu" \
-  "$python" -m translate train data=toy tokenizer=word model=transformer schedule=linear \
-  "run=$run/run" "cache=$run/cache" schedule.warmup_steps=100 data.tokens_per_batch=8192 \
-  trainer.accelerator=gpu trainer.precision=bf16-mixed trainer.max_steps=300 \
-  trainer.validate_every=300 trainer.validation_sentences=100
-grep -hE '^(training|step [0-9]+(/|:)|finished)' "$folder"/training_*.err 2> /dev/null |
-  tail -n 8 | sed 's/^/    /' >> "$report"
+for packing in on off; do
+  title="Training the demo's Transformer in bf16, packing $packing"
+  part "$title" 120 "lightning hydra sentencepiece datasets sacrebleu" \
+    "$python" -m translate train data=toy tokenizer=word model=transformer schedule=linear \
+    "run=$run/$packing" "cache=$run/cache" schedule.warmup_steps=100 data.tokens_per_batch=8192 \
+    trainer.accelerator=gpu trainer.precision=bf16-mixed trainer.max_steps=300 \
+    trainer.validate_every=300 trainer.validation_sentences=100 "trainer.packing=$packing"
+  grep -hE '^(training|step [0-9]+(/|:)|finished)' "$(log_of "$title").err" 2> /dev/null |
+    tail -n 8 | sed 's/^/    /' >> "$report"
+done
 
 echo "written: $report"
 exit "$failed"

@@ -55,7 +55,8 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
         return stored.translator(
             stored.load_runs(verbatim, config["target"]), search=config["search"],
             device=config["device"], tokens_per_batch=config["tokens_per_batch"],
-            unknown_words=replacing, mbr=config["mbr"], workers=config["workers"] or 1, precision=config["precision"],
+            unknown_words=replacing, mbr=config["mbr"],
+            workers=config["workers"] or 1, precision=config["precision"],
         )  # fmt: skip
     from translate.inference.ctranslate2_engine import CTranslate2Search, check_origin
     from translate.inference.translator import Translator, choose_device

@@ -36,9 +36,9 @@ def plan(
     disk = room(model, averaged=averaged, keep=options.keep)
     return (
         f"{'going on with' if resuming else 'training'} {run}: "
-        f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(data.corpus.train):,} training "
-        f"pairs, {steps} steps of at most {a_step} tokens a side, {precision}, "
-        f"{processes} process{'es' if processes > 1 else ''}\n"
+        f"{sum(p.numel() for p in model.parameters()):,} parameters, "
+        f"{len(data.corpus.train):,} training pairs, {steps} steps of at most {a_step} tokens "
+        f"a side, {precision}, {processes} process{'es' if processes > 1 else ''}\n"
         f"an epoch is {source.sum():,.0f} source and {target.sum():,.0f} target tokens, about "
         f"{epoch:,.0f} steps; the run goes through the corpus {steps / epoch:.1f} times\n"
         f"memory {readable(memory)} and activations, in each process; disk {readable(disk)}"
