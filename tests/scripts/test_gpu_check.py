@@ -53,7 +53,7 @@ def test_the_report_says_what_passed_failed_and_was_skipped(tmp_path: Path) -> N
     done = check(PYTHON=str(python), OUT=str(tmp_path / "out"))
     assert done.returncode == 1, done.stderr
     report = (tmp_path / "out" / "gpu.md").read_text()
-    device, kernels, contract, cost, training = report.split("\n## ")
+    device, kernels, contract, cost, packed, padded = report.split("\n## ")
     assert "Some GPU, torch 2.10" in device
     assert "passed" in kernels
     assert "5 passed" in kernels
@@ -62,5 +62,7 @@ def test_the_report_says_what_passed_failed_and_was_skipped(tmp_path: Path) -> N
     assert "1 failed" in contract
     assert "passed" in cost
     assert "| fused | 1.0 |" in cost
-    assert "skipped" in training
-    assert "hydra" in training
+    for choice, training in (("on", packed), ("off", padded)):
+        assert f"packing {choice}" in training
+        assert "skipped" in training
+        assert "hydra" in training
