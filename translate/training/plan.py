@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 from torch import nn
 
+from translate.data.batching import TokenBatches
 from translate.data.module import TranslationData, lengths
 from translate.training.disk import MOMENTS, bytes_of, readable, room
 from translate.training.settings import Settings
+
+SAMPLE = 100_000  # pairs, whose batches are counted; of more, every second or third
 
 
 def plan(
@@ -26,21 +28,32 @@ def plan(
     """Three lines: the run, its way through the corpus, what memory and disk have to hold.
 
     Memory is that of weights, gradients and optimizer; activations, which grow with the batch, come
-    on top. An epoch's steps are reckoned without the padding, a few per cent.
+    on top.
     """
     pairs = data.corpus.train
     source, target = lengths(pairs)
-    a_step = data.tokens_per_batch * options.accumulate * processes
-    epoch = max(1.0, float(np.maximum(source, target).sum()) / a_step)
+    batches = options.accumulate * processes  # of a step
+    tokens, epoch = data.tokens_per_batch * batches, _batches(data) / batches
     averaged = options.averaging.kind != "none"
     memory = bytes_of(model) * (2 + MOMENTS + averaged)
     disk = room(model, averaged=averaged, keep=options.keep)
     return (
         f"{'going on with' if resuming else 'training'} {run}: "
         f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(pairs):,} training "
-        f"pairs, {steps} steps of at most {a_step} tokens a side, {precision}, "
+        f"pairs, {steps} steps of at most {tokens} tokens a side, {precision}, "
         f"{processes} process{'es' if processes > 1 else ''}\n"
         f"an epoch is {source.sum():,} source and {target.sum():,} target tokens, about "
         f"{epoch:,.0f} steps; the run goes through the corpus {steps / epoch:.1f} times\n"
         f"memory {readable(memory)} and activations, in each process; disk {readable(disk)}"
     )
+
+
+def _batches(data: TranslationData) -> float:
+    """Of an epoch."""
+    sides = lengths(data.corpus.train)
+    every = -(-len(sides[0]) // SAMPLE)
+    sample = TokenBatches(
+        *(side[::every] for side in sides),
+        tokens_per_batch=data.tokens_per_batch, pool_batches=data.pool_batches, seed=data.seed,
+    )  # fmt: skip
+    return len(sample.epoch(0)) * len(sides[0]) / len(sample.source_lengths)
