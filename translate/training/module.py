@@ -14,7 +14,6 @@ from torch.optim import Optimizer
 from translate.attention.masks import padding_mask
 from translate.data.batching import Batch
 from translate.models.seq2seq import Seq2Seq
-from translate.training.compilation import Compiler
 from translate.training.guidance import Guidance
 from translate.training.loss import CrossEntropy, Losses, Objective, RDrop, projected_loss
 from translate.training.optim import build_optimizer, build_schedule
@@ -31,7 +30,6 @@ class TranslationTask(L.LightningModule):
     Args:
         r_drop: weight of the divergence between two passes (`loss.RDrop`); 0 makes one pass.
         word_dropout: share of the words that are read as <unk> (`drop_words`).
-        compiler: makes programs of the model's `encode` and `decode`, for training alone.
         guidance: which attention learns given alignments, where any does.
         optimizer, schedule: the config nodes of these names.
         total_steps: optimizer steps of the whole run, which some schedules need.
@@ -44,7 +42,6 @@ class TranslationTask(L.LightningModule):
         label_smoothing: float,
         r_drop: float,
         word_dropout: float,
-        compiler: Compiler | None,
         guidance: Guidance | None,
         optimizer: Mapping[str, Any],
         schedule: Mapping[str, Any],
@@ -57,9 +54,6 @@ class TranslationTask(L.LightningModule):
         if r_drop:
             self.objective = RDrop(r_drop, CrossEntropy(label_smoothing))
         self.word_dropout, self.seed = word_dropout, seed
-        self.compiled = (model.encode, model.decode)
-        if compiler is not None:
-            self.compiled = (compiler(model.encode), compiler(model.decode))
         self.optimizer_options, self.schedule_options = dict(optimizer), dict(schedule)
         self.total_steps = total_steps
         self.step_tokens = torch.zeros(())  # real target tokens since the last optimizer step
@@ -68,11 +62,8 @@ class TranslationTask(L.LightningModule):
         """Sums over the real target tokens; only these rows meet the vocabulary."""
         source_mask = padding_mask(batch.source_lengths, batch.source.shape[1])
         target_mask = padding_mask(batch.target_lengths, batch.target_in.shape[1])
-        encode, decode = self.model.encode, self.model.decode
-        if self.training:
-            encode, decode = self.compiled
-        memory = encode(batch.source, source_mask)
-        decoded = decode(
+        memory = self.model.encode(batch.source, source_mask)
+        decoded = self.model.decode(
             batch.target_in, target_mask, memory, need_alignment=batch.gold is not None
         )
         losses = projected_loss(
