@@ -173,11 +173,10 @@ def test_what_a_model_says_of_a_combination_is_heard(program) -> None:
 
 
 def test_what_recurrent_models_cannot_do_is_told(program) -> None:
-    options = ["trainer.activation_checkpointing=true", "trainer.compile=true"]
-    done = program("train", "data=toy", "model=rnn_none", *options)
+    done = program("train", "data=toy", "model=rnn_none", "trainer.activation_checkpointing=true")
     assert done.status == 2
-    assert done.err.count("model.family=rnn reads word by word") == 2
-    assert done.err.count("(convolutional and transformer); set it to false") == 2
+    assert "model.family=rnn reads word by word" in done.err
+    assert "(convolutional and transformer); set it to false" in done.err
 
 
 def test_a_training_without_an_end_is_refused(program) -> None:

@@ -38,7 +38,7 @@ def batch(*lengths: tuple[int, int]) -> Batch:
 
 def losses(model: Seq2Seq, of: Batch, *, packed: bool, r_drop: float = 0.0) -> list[torch.Tensor]:
     task = TranslationTask(
-        model, label_smoothing=0.1, r_drop=r_drop, word_dropout=0.0, compiler=None, packed=packed,
+        model, label_smoothing=0.1, r_drop=r_drop, word_dropout=0.0, packed=packed,
         guidance=None, optimizer={}, schedule={}, total_steps=1, seed=1,
     ).train()  # fmt: skip
     sums = task.training_losses(of) if r_drop else task.losses(of, CrossEntropy(0.1))

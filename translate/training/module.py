@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import lightning as L
@@ -16,7 +16,6 @@ from translate.attention.masks import padding_mask
 from translate.attention.variable_length import Packing
 from translate.data.batching import Batch
 from translate.models.seq2seq import Seq2Seq
-from translate.training.compilation import Compiler
 from translate.training.guidance import Guidance
 from translate.training.loss import CrossEntropy, Losses, Objective, RDrop, projected_loss
 from translate.training.optim import build_optimizer, build_schedule
@@ -33,7 +32,6 @@ class TranslationTask(L.LightningModule):
     Args:
         r_drop: weight of the divergence between two passes (`loss.RDrop`); 0 makes one pass.
         word_dropout: share of the words that are read as <unk> (`drop_words`).
-        compiler: makes programs of what reads the model's batches, for training alone.
         packed: sentences lie end to end (`packing.settle`) instead of padded to a batch.
         guidance: which attention learns given alignments, where any does.
         optimizer, schedule: the config nodes of these names.
@@ -47,7 +45,6 @@ class TranslationTask(L.LightningModule):
         label_smoothing: float,
         r_drop: float,
         word_dropout: float,
-        compiler: Compiler | None,
         packed: bool,
         guidance: Guidance | None,
         optimizer: Mapping[str, Any],
@@ -61,8 +58,6 @@ class TranslationTask(L.LightningModule):
         if r_drop:
             self.objective = RDrop(r_drop, CrossEntropy(label_smoothing))
         self.word_dropout, self.packed, self.seed = word_dropout, packed, seed
-        programs: list[Callable[..., Any]] = [model.encode, model.decode, model.read_packed]
-        self.compiled = programs if compiler is None else list(map(compiler, programs))
         self.optimizer_options, self.schedule_options = dict(optimizer), dict(schedule)
         self.total_steps = total_steps
         self.step_tokens = torch.zeros(())  # real target tokens since the last optimizer step
@@ -88,11 +83,8 @@ class TranslationTask(L.LightningModule):
     def _read_padded(
         self, batch: Batch, source_mask: Bool[Tensor, "B S"], target_mask: Bool[Tensor, "B T"]
     ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "B L H T S"] | None]:
-        encode, decode = self.model.encode, self.model.decode
-        if self.training:
-            encode, decode, _ = self.compiled
-        memory = encode(batch.source, source_mask)
-        decoded = decode(
+        memory = self.model.encode(batch.source, source_mask)
+        decoded = self.model.decode(
             batch.target_in, target_mask, memory, need_alignment=batch.gold is not None
         )
         return decoded.hidden[target_mask], decoded.alignment
@@ -103,8 +95,7 @@ class TranslationTask(L.LightningModule):
         source, target_in = batch.source[source_mask], batch.target_in[target_mask]
         sources = Packing(batch.source_lengths, source_mask.shape[1], len(source))
         targets = Packing(batch.target_lengths, target_mask.shape[1], len(target_in))
-        read = self.compiled[2] if self.training else self.model.read_packed
-        return read(source, target_in, sources, targets), None
+        return self.model.read_packed(source, target_in, sources, targets), None
 
     def training_losses(self, batch: Batch) -> Losses:
         """The same of what is read in training: as often as it takes, without some words."""

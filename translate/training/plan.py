@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 from torch import nn
 
+from translate.data.batching import TokenBatches
 from translate.data.module import TranslationData
 from translate.training.disk import MOMENTS, bytes_of, readable, room
 from translate.training.settings import Settings
+
+SAMPLE = 100_000  # pairs, whose batches are counted; of more, every second or third
 
 
 def plan(
@@ -26,20 +28,31 @@ def plan(
     """Three lines: the run, its way through the corpus, what memory and disk have to hold.
 
     Memory is that of weights, gradients and optimizer; activations, which grow with the batch, come
-    on top. An epoch's steps are reckoned without the padding, a few per cent.
+    on top.
     """
     source, target = (side * data.weights for side in data.planned)
-    a_step = data.tokens_per_batch * options.accumulate * processes
-    epoch = max(1.0, float(np.maximum(source, target).sum()) / a_step)
+    batches = options.accumulate * processes  # of a step
+    tokens, epoch = data.tokens_per_batch * batches, _batches(data) / batches
     averaged = options.averaging.kind != "none"
     memory = bytes_of(model) * (2 + MOMENTS + averaged)
     disk = room(model, averaged=averaged, keep=options.keep)
     return (
         f"{'going on with' if resuming else 'training'} {run}: "
         f"{sum(p.numel() for p in model.parameters()):,} parameters, "
-        f"{len(data.corpus.train):,} training pairs, {steps} steps of at most {a_step} tokens "
+        f"{len(data.corpus.train):,} training pairs, {steps} steps of at most {tokens} tokens "
         f"a side, {precision}, {processes} process{'es' if processes > 1 else ''}\n"
         f"an epoch is {source.sum():,.0f} source and {target.sum():,.0f} target tokens, about "
         f"{epoch:,.0f} steps; the run goes through the corpus {steps / epoch:.1f} times\n"
         f"memory {readable(memory)} and activations, in each process; disk {readable(disk)}"
     )
+
+
+def _batches(data: TranslationData) -> float:
+    """Of an epoch."""
+    source, target = data.planned
+    every = slice(None, None, -(-len(source) // SAMPLE))
+    sample = TokenBatches(
+        source[every], target[every], data.weights[every],
+        tokens_per_batch=data.tokens_per_batch, pool_batches=data.pool_batches, seed=data.seed,
+    )  # fmt: skip
+    return len(sample.epoch(0)) * len(source) / len(sample.source_lengths)

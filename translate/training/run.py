@@ -27,7 +27,6 @@ from translate.plots.curves import learning_curves
 from translate.search import build as build_search
 from translate.training import packing, precision, provenance, token_budget
 from translate.training.averaging import AveragedWeights
-from translate.training.compilation import Compiler, check_compiler
 from translate.training.dev_translations import DevTranslations
 from translate.training.disk import check_room
 from translate.training.fine_tuning import find_origin
@@ -91,8 +90,6 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
     if resuming:
         refuse_other_configuration(config, run)
     origin = find_origin(run, init, config["model"], resuming=resuming)
-    if options.compile:
-        check_compiler()
     if _is_main_process():
         _save_configuration(config, run)
         begun_from = {} if origin is None else {"init": origin.facts}
@@ -240,7 +237,6 @@ def _task(
         label_smoothing=options.label_smoothing,
         r_drop=options.r_drop,
         word_dropout=options.word_dropout,
-        compiler=Compiler() if options.compile else None,
         packed=packed,
         guidance=build_guidance(model, options.guided_alignment),
         optimizer=config["optimizer"],
