@@ -10,18 +10,23 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
 from translate.cli.compose import launch
 from translate.cli.train import HELP
 from translate.cli.validation import training_problems
+from translate.data.corpus import check_data
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "attention.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
 CHOICES = re.findall(r"^Config: `(.+?)`", TEXT, re.MULTILINE)
-NAMED_TESTS = re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", TEXT)
+SCALE, CORPORA = (
+    (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("scale.md", "corpora.md")
+)
+NAMED_TESTS = re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", TEXT + SCALE + CORPORA)
 ROWS = re.findall(r"^\| (\d+) \|.*$", TEXT, re.MULTILINE)
 
 
@@ -79,7 +84,7 @@ def test_every_config_line_is_valid(choice: str) -> None:
 
 def train_lines(text: str) -> list[str]:
     """What the lines of a text give to `translate train`, without flags, sweeps and run folders."""
-    lines = re.findall(r"^ +translate train ([^#\n]*)", text, re.MULTILINE)
+    lines = re.findall(r"^ +(?:srun |-m )?translate train ([^#\n]*)", text, re.MULTILINE)
     plain = [line.split() for line in lines if "--" not in line]
     kept = [
         " ".join(word for word in words if "=" in word and not word.startswith("run="))
@@ -89,12 +94,23 @@ def train_lines(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "choice", train_lines((ROOT / "README.md").read_text(encoding="utf-8") + HELP)
+    "choice", train_lines((ROOT / "README.md").read_text(encoding="utf-8") + HELP + SCALE)
 )
-def test_every_training_of_the_readme_and_the_help_is_valid(choice: str) -> None:
+def test_every_training_of_the_documents_and_the_help_is_valid(choice: str) -> None:
     jobs: list[Job] = []
     launch(COMMANDS["train"], split(COMMANDS["train"], choice.split()), jobs.append)
     assert training_problems(jobs[0].config) == []
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_every_configuration_of_several_corpora_is_valid(number: int) -> None:
+    shown = re.findall(r"^```yaml\ndata:\n(.*?)^```$", CORPORA, re.MULTILINE | re.DOTALL)
+    assert len(shown) == 2
+    node = yaml.safe_load(shown[number])
+    whole = yaml.safe_load((ROOT / "conf" / "data" / "base.yaml").read_text(encoding="utf-8"))
+    files = yaml.safe_load((ROOT / "conf" / "data" / "files.yaml").read_text(encoding="utf-8"))
+    del files["defaults"]
+    assert check_data(whole | files | {"source": "en", "target": "de"} | node) == []
 
 
 def test_every_mechanism_is_in_the_table_once() -> None:
@@ -108,6 +124,8 @@ def test_every_named_test_exists(name: str, path: str) -> None:
 
 
 def test_every_link_leads_somewhere() -> None:
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", TEXT) if "://" not in link]
+    links = [
+        link for link in re.findall(r"\]\(([^)#]+)", TEXT + SCALE + CORPORA) if "://" not in link
+    ]
     assert links
     assert not [link for link in links if not (DOCUMENT.parent / link).exists()]
