@@ -161,7 +161,7 @@ def aligners(
         taught = (guided["layer"], guided["head"]) if guided["weight"] else (None, None)
         wanted = (layer, head) if layer or head else taught
         chosen = choose_head(bundle.model, layer=wanted[0], head=wanted[1])
-        languages.append((bundle.config.source_language, bundle.config.target_language))
+        languages.append(bundle.config.languages)
         made.append(
             Aligner(
                 bundle.model, bundle.tokenizers, chosen,

@@ -40,7 +40,9 @@ def engine_problems(job: Job) -> list[str]:
     return found
 
 
-def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) -> Translator:
+def engine_translator(
+    config: Mapping[str, Any], verbatim: Mapping[str, str], *, split_sentences: bool = False
+) -> Translator:
     """The translator of the run that is named, on the engine asked for.
 
     Raises:
@@ -51,8 +53,8 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
     if config["engine"] == "native":
         return stored.translator(
             stored.load_runs(verbatim), search=config["search"], device=config["device"],
-            tokens_per_batch=config["tokens_per_batch"], unknown_words=replacing,
-            mbr=config["mbr"],
+            tokens_per_batch=config["tokens_per_batch"], split_sentences=split_sentences,
+            unknown_words=replacing, mbr=config["mbr"],
         )  # fmt: skip
     from translate.inference.ctranslate2_engine import CTranslate2Search, check_origin
     from translate.inference.translator import Translator, choose_device
@@ -67,5 +69,6 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
     )  # fmt: skip
     # whole windows: the engine cuts them into batches itself, to translate several at once
     return Translator(
-        bundle.model, bundle.tokenizers, search, tokens_per_batch=sys.maxsize, mbr=config["mbr"]
-    )
+        bundle.model, bundle.tokenizers, search, tokens_per_batch=sys.maxsize,
+        split_sentences=split_sentences, languages=bundle.config.languages, mbr=config["mbr"],
+    )  # fmt: skip

@@ -50,6 +50,7 @@ Keys:
   constraints    a file with a line for each line: phrases that its translation must contain,
                  separated by tabs (search=beam)
   mbr            chrf or bleu: of search.n_best translations, the one most like all of them
+  split          sentences: each by itself; none: only a line longer than the model reads is split
   replace_unknown  true: in place of each <unk>, the source word it attends to most
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
   engine         native, or ctranslate2: serves what translate export has written
@@ -95,6 +96,7 @@ def run(
     scores: bool,
     engine: Engine,
     workers: PositiveInt | None,
+    split: Literal["sentences", "none"],
     replace_unknown: bool,
     mbr: Literal["chrf", "bleu"] | None,
     format: Literal["text", "json"],
@@ -107,7 +109,7 @@ def run(
     lines = streams.lines_in(job.verbatim, job.sentences)
     if interactive is None:
         interactive = streams.interactive(job.verbatim, job.sentences)
-    model = engine_translator(job.config, job.verbatim)
+    model = engine_translator(job.config, job.verbatim, split_sentences=split == "sentences")
     lines, sources = itertools.tee(lines)
     translations = model.stream(
         lines,

@@ -69,6 +69,11 @@ class Config(BaseModel):
     tokenizers: dict[str, str]  # SHA-256 of source and target
     extra: dict[str, Any]  # about the training: data, scores
 
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target."""
+        return self.source_language, self.target_language
+
 
 @dataclass(frozen=True)
 class Bundle:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,9 +19,10 @@ from translate.attention.masks import padding_mask
 from translate.data.tokenizer import END, Tokenizers
 from translate.errors import UserError
 from translate.inference import bundle
+from translate.inference.lines import Cutter, Line
 from translate.inference.minimum_bayes_risk import Utility, expected_utilities
-from translate.inference.segments import by_length, has_text, split
-from translate.inference.translation import NOTHING, AttentionMap, Score, Translation
+from translate.inference.segments import by_length, has_text
+from translate.inference.translation import AttentionMap, Score, Translation
 from translate.inference.unknown_words import UnknownWords
 from translate.inference.wishes import NO_WISH, Wish, demands, paired
 from translate.models.head import NO_ATTENTION
@@ -31,18 +31,16 @@ from translate.schema import check, nearest
 from translate.search import Demand, Hypothesis, Search
 from translate.vocabulary import BOS, EOS, PAD
 
-log = logging.getLogger(__name__)
-
 TOKENS_PER_BATCH = 4096
 WINDOW = 2048  # lines
 MAX_SOURCE_LENGTH = 512  # pieces
 
 
 class Segment(NamedTuple):
-    """A line or a part of one, as the model reads it."""
+    """A text of a line, as the model reads it."""
 
     ids: list[int]  # without </s>
-    pieces: list[str]  # as the line spells them; none where no word will be replaced
+    pieces: list[str]  # as the text spells them; none where no word will be replaced
     demand: Demand
 
 
@@ -57,8 +55,10 @@ class Translator:
         device: `auto` takes a GPU if there is one.
         window: lines `stream` reads before it answers; 1 answers each line at once, more makes
             better batches.
-        max_source_length: a line of more pieces is translated in segments, split after a sentence
-            or a word, and joined by spaces, with a warning; as is one longer than the model reads.
+        max_source_length: a line of more pieces, or of more than the model reads, is translated in
+            segments that end with a sentence, else a clause, else a word, with a warning.
+        split_sentences: translate each sentence of a line by itself, as the model has seen them.
+        languages: ISO 639-1 codes of source and target, where they are known.
         unknown_words: what to write for each <unk>, by the attention; None leaves them.
         mbr: translations of a line are ranked by minimum Bayes risk under this utility; their score
             is then the utility expected of them. None: by the score of the search.
@@ -74,6 +74,8 @@ class Translator:
         device: str | torch.device = "cpu",
         window: int = WINDOW,
         max_source_length: int = MAX_SOURCE_LENGTH,
+        split_sentences: bool = False,
+        languages: tuple[str, str] = ("", ""),
         unknown_words: UnknownWords | None = None,
         mbr: Utility | None = None,
     ) -> None:
@@ -84,7 +86,12 @@ class Translator:
         self.tokens_per_batch = tokens_per_batch
         self.window = window
         readable = max_source_length if model.max_length is None else model.max_length - 1  # </s>
-        self.max_source_length = min(max_source_length, readable)
+        self._cut = Cutter(
+            tokenizers.source,
+            language=languages[0],
+            limit=min(max_source_length, readable),
+            sentences=split_sentences,
+        )
         self.unknown_words = unknown_words
         self.mbr = mbr
         self._banned = tuple(tuple(tokenizers.target.encode(text)) for text in search.rules.banned)
@@ -115,11 +122,16 @@ class Translator:
         self, lines: list[tuple[str, Wish]], number: int, need_alignment: bool
     ) -> list[list[Translation]]:
         """The n best of consecutive lines, the first of which is line `number`."""
+        cut = [
+            self._cut(line, i, whole=bool(wish.phrases))
+            for i, (line, wish) in enumerate(lines, start=number)
+        ]
         segments = [
-            self._segments(line, wish, i) for i, (line, wish) in enumerate(lines, start=number)
+            self._segments(line, wish, i)
+            for i, (line, (_, wish)) in enumerate(zip(cut, lines, strict=True), start=number)
         ]
         found = iter(self._search(list(itertools.chain(*segments)), need_alignment))
-        return [self._ranked(_joined([next(found) for _ in line])) for line in segments]
+        return [self._ranked(line.joined([next(found) for _ in line.texts])) for line in cut]
 
     def _ranked(self, found: list[Translation]) -> list[Translation]:
         """By minimum Bayes risk, if that is wanted; else as they are."""
@@ -129,24 +141,17 @@ class Translator:
         scored = [replace(t, score=u) for t, u in zip(found, utilities, strict=True)]
         return sorted(scored, key=lambda translation: translation.score, reverse=True)
 
-    def _segments(self, line: str, wish: Wish, number: int) -> list[Segment]:
-        """A line in one segment, in several if it is long, in none if it is empty."""
-        ids = self.tokenizers.source.encode(line) if has_text(line) else []
-        pieces = self.tokenizers.source.spelled(line) if self.unknown_words else []
-        if not ids:
-            return []
-        segments = [slice(None)]
-        if len(ids) > self.max_source_length:
-            segments = split(self.tokenizers.source.pieces(ids), self.max_source_length)
-            log.warning(
-                "line %d has %d pieces, more than %d: translated in %d segments",
-                number, len(ids), self.max_source_length, len(segments),
-            )  # fmt: skip
+    def _segments(self, line: Line, wish: Wish, number: int) -> list[Segment]:
+        """What the model reads of a line, with what is demanded of it."""
         asked = demands(
-            wish, len(segments), line=number, banned=self._banned,
+            wish, len(line.texts), line=number, banned=self._banned,
             encode=self.tokenizers.target.encode,
         )  # fmt: skip
-        return [Segment(ids[s], pieces[s], d) for s, d in zip(segments, asked, strict=True)]
+        spelled = self.tokenizers.source.spelled if self.unknown_words else lambda text: []
+        return [
+            Segment(ids, spelled(text), demand)
+            for text, ids, demand in zip(line.texts, line.ids, asked, strict=True)
+        ]
 
     def _search(self, segments: Sequence[Segment], need_alignment: bool) -> list[list[Translation]]:
         wanted = need_alignment or self.unknown_words is not None
@@ -260,6 +265,7 @@ def load(
     device: str | torch.device = "auto",
     search: Search | Mapping[str, Any] | None = None,
     tokens_per_batch: int = TOKENS_PER_BATCH,
+    split_sentences: bool = False,
     unknown_words: UnknownWords | None = None,
 ) -> Translator:
     """The translator in the folder of a run or of a bundle; `search` in place of its own.
@@ -279,6 +285,8 @@ def load(
         search,
         tokens_per_batch=tokens_per_batch,
         device=device,
+        split_sentences=split_sentences,
+        languages=loaded.config.languages,
         unknown_words=unknown_words,
     )
 
@@ -297,25 +305,6 @@ def choose_device(device: str | torch.device) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"device={device} is not to be had here: try device=auto") from error
     return chosen
-
-
-def _joined(segments: list[list[Translation]]) -> list[Translation]:
-    """The translations of a line from those of its segments: the i-th best of each together."""
-    if not segments:
-        return [NOTHING]
-    if len(segments) == 1:
-        return segments[0]
-    return [
-        Translation(
-            " ".join(part.text for part in parts),
-            math.fsum(part.score for part in parts),
-            math.fsum(part.log_prob for part in parts),
-            tuple(itertools.chain.from_iterable(part.tokens for part in parts)),
-            tuple(itertools.chain.from_iterable(part.token_log_probs for part in parts)),
-            None,
-        )
-        for parts in zip(*segments, strict=False)  # as many as the shortest list has
-    ]
 
 
 def _numpy(weights: Float[Tensor, "L H T S"]) -> Float[np.ndarray, "L H T S"]:
