@@ -89,6 +89,13 @@ def test_white_space_around_sentences_is_kept(cutter) -> None:
     assert cutter()("el perro. la casa.", 1, whole=True).texts == ("el perro. la casa.",)
 
 
+def test_punctuation_beside_what_stays_stays_too(cutter) -> None:
+    line = cutter().around(["el perro (", "{x}", "), la casa\u0301", "{y}", "."])
+    assert line.gaps == ("", " ({x}), ", "{y}.")
+    assert line.texts == ("el perro", "la casa\u0301")
+    assert cutter().around(["", "{x}", ""]).joined([])[0].text == "{x}"
+
+
 def test_what_ends_a_line_anywhere_is_a_space_in_a_gap(cutter) -> None:
     assert cutter()("\u2028el perro\x85", 1).gaps == (" ", " ")
 
@@ -104,6 +111,8 @@ def test_nothing_to_see_is_nothing_to_translate(cutter) -> None:
         ("", "Yes.", "No.", "Yes. No."),
         ("", "はい。", "いいえ。", "はい。いいえ。"),
         (" ", "はい。", "いいえ。", "はい。 いいえ。"),
+        ("", "Yes.", "</p>", "Yes.</p>"),
+        ("", "Yes.", "", "Yes."),
         ("", "", "No.", " No."),
     ],
 )

@@ -150,7 +150,7 @@ def aligners(
     """What aligns source to target, and, with a reverse run, what aligns target to source."""
     from translate.cli.stored import load_bundle, training_config
     from translate.inference.aligner import Aligner
-    from translate.inference.translator import choose_device
+    from translate.inference.device import choose_device
     from translate.models.head import choose_head
 
     place = choose_device(device)

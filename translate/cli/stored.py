@@ -19,6 +19,8 @@ from translate.errors import UserError
 if TYPE_CHECKING:
     from translate.data.corpus import Corpus
     from translate.inference.bundle import Bundle
+    from translate.inference.confidence import Confidence
+    from translate.inference.guard import Guard
     from translate.inference.minimum_bayes_risk import Utility
     from translate.inference.translator import Translator
     from translate.inference.unknown_words import UnknownWords
@@ -75,6 +77,8 @@ def translator(
     split_sentences: bool = False,
     unknown_words: UnknownWords | None = None,
     mbr: Utility | None = None,
+    guard: Guard | None = None,
+    confidence: Confidence | None = None,
     **options: int,
 ) -> Translator:
     """A translator that searches as the composed configuration says."""
@@ -90,6 +94,8 @@ def translator(
         languages=bundle.config.languages,
         unknown_words=unknown_words,
         mbr=mbr,
+        guard=guard,
+        confidence=confidence,
         **options,
     )
 

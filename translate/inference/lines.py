@@ -62,6 +62,7 @@ class Line:
             all(part.finished for part in parts),
             _together(part.flags for part in parts),
             _together(part.mended for part in parts),
+            min((part.confidence for part in parts if part.confidence is not None), default=None),
         )
 
 
@@ -88,7 +89,7 @@ class Cutter:
         Args:
             whole: not into sentences, if the line is within the limit.
         """
-        line = without_surrogates(line)
+        line = one_line(without_surrogates(line))
         if not has_text(line):
             return EMPTY
         split = self._sentences and not whole
@@ -104,6 +105,21 @@ class Cutter:
             ", some of them parts of a sentence" if len(texts) > len(found) else "",
         )  # fmt: skip
         return around(texts, [self._tokenizer.encode(text) for text in texts])
+
+    def around(self, parts: Sequence[str]) -> Line:
+        """Every second part stays as it is, and the punctuation beside it, which belongs to it.
+
+        Of the others the rest is to be translated, where there are words in it.
+        """
+        texts: list[str] = []
+        for i, part in enumerate(parts):
+            words = [place for place, character in enumerate(part) if _in_word(character)]
+            kept = i % 2 == 1 or not words
+            start = 0 if kept or i == 0 else words[0]
+            end = 0 if kept else len(part) if i == len(parts) - 1 else words[-1] + 1
+            texts += part[:start], part[start:end], part[end:]  # every third from the second on
+        ids = [self._tokenizer.encode(text) if i % 3 == 1 else [] for i, text in enumerate(texts)]
+        return around(texts, ids)
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
         return list(map(len, self._tokenizer.encode_all(texts, threads=1)))
@@ -160,13 +176,13 @@ def around(texts: Sequence[str], ids: Sequence[list[int]]) -> Line:
     for text, pieces in zip(texts, ids, strict=True):
         core = text.strip()
         before, _, after = text.partition(core) if core else (text, "", "")
-        gaps[-1] += one_line(before)
+        gaps[-1] += before
         if not has_text(core) or not pieces:
-            gaps[-1] += (core if has_text(core) else "") + one_line(after)
+            gaps[-1] += (core if has_text(core) else "") + after
             continue
         cores.append(core)
         spelled.append(pieces)
-        gaps.append(one_line(after))
+        gaps.append(after)
     return Line(tuple(gaps), tuple(cores), tuple(spelled))
 
 
@@ -175,7 +191,15 @@ def _together(words: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(itertools.chain.from_iterable(words)))
 
 
+def _in_word(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LMN"  # vowel signs are marks
+
+
 def _space(left: str, right: str) -> str:
-    """What comes between two texts that had no space between them: none in scripts without."""
+    """What comes between two texts that had no space between them.
+
+    A space before a word, but in scripts without spaces.
+    """
     edges = left[-1:] + right[:1]
-    return "" if all(unicodedata.east_asian_width(edge) in "FW" for edge in edges) else " "
+    wide = all(unicodedata.east_asian_width(edge) in "FW" for edge in edges)
+    return " " if right and _in_word(right[0]) and not wide else ""

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from translate.search import Demand
 
 INVISIBLE = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}  # controls, formats, surrogates, separators
+
+
+class Segment(NamedTuple):
+    """A text as the model reads it, and what is asked of its translation."""
+
+    text: str
+    ids: list[int]  # without </s>
+    pieces: list[str]  # as the text spells them; none where no word will be replaced
+    demand: Demand
 
 
 def has_text(line: str) -> bool:

@@ -22,6 +22,7 @@ class Translation:
         alignment: attention weights when asked for, the model has any, and the line was not split.
         finished: False where the search stopped it at its length limit.
         flags: what the guard finds wrong with it, in words.
+        confidence: the chance that it is good, where `translate calibrate` has learnt to tell.
         mended: what it found wrong with a first translation, in whose place this one stands.
     """
 
@@ -34,6 +35,7 @@ class Translation:
     finished: bool = True
     flags: tuple[str, ...] = ()
     mended: tuple[str, ...] = ()
+    confidence: float | None = None
 
 
 NOTHING = Translation("", 0.0, 0.0, (), (), None)

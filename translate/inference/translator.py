@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,9 +21,12 @@ from translate.attention.masks import padding_mask
 from translate.data.tokenizer import END, Tokenizers
 from translate.errors import UserError
 from translate.inference import bundle
+from translate.inference.confidence import Confidence, evidence
+from translate.inference.device import choose_device
+from translate.inference.guard import Guard
 from translate.inference.lines import Cutter, Line
 from translate.inference.minimum_bayes_risk import Utility, expected_utilities
-from translate.inference.segments import by_length, has_text
+from translate.inference.segments import Segment, by_length, has_text
 from translate.inference.translation import AttentionMap, Score, Translation
 from translate.inference.unknown_words import UnknownWords
 from translate.inference.wishes import NO_WISH, Wish, demands, paired
@@ -31,17 +36,11 @@ from translate.schema import check, nearest
 from translate.search import Demand, Hypothesis, Search
 from translate.vocabulary import BOS, EOS, PAD
 
+log = logging.getLogger(__name__)
+
 TOKENS_PER_BATCH = 4096
 WINDOW = 2048  # lines
 MAX_SOURCE_LENGTH = 512  # pieces
-
-
-class Segment(NamedTuple):
-    """A text of a line, as the model reads it."""
-
-    ids: list[int]  # without </s>
-    pieces: list[str]  # as the text spells them; none where no word will be replaced
-    demand: Demand
 
 
 class Translator:
@@ -60,8 +59,10 @@ class Translator:
         split_sentences: translate each sentence of a line by itself, as the model has seen them.
         languages: ISO 639-1 codes of source and target, where they are known.
         unknown_words: what to write for each <unk>, by the attention; None leaves them.
-        mbr: translations of a line are ranked by minimum Bayes risk under this utility; their score
+        mbr: translations of a text are ranked by minimum Bayes risk under this utility; their score
             is then the utility expected of them. None: by the score of the search.
+        guard: what looks for translations that cannot be right; None trusts the search.
+        confidence: what tells how sure a translation is; None where nothing was learnt.
     """
 
     def __init__(
@@ -78,6 +79,8 @@ class Translator:
         languages: tuple[str, str] = ("", ""),
         unknown_words: UnknownWords | None = None,
         mbr: Utility | None = None,
+        guard: Guard | None = None,
+        confidence: Confidence | None = None,
     ) -> None:
         self.device = choose_device(device)
         self.model = model.to(self.device).eval()
@@ -94,6 +97,8 @@ class Translator:
         )
         self.unknown_words = unknown_words
         self.mbr = mbr
+        self.guard = guard
+        self.confidence = confidence
         self._banned = tuple(tuple(tokenizers.target.encode(text)) for text in search.rules.banned)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
@@ -127,11 +132,44 @@ class Translator:
             for i, (line, wish) in enumerate(lines, start=number)
         ]
         segments = [
-            self._segments(line, wish, i)
+            self._segments(line, self._demands(wish, len(line.texts), i))
             for i, (line, (_, wish)) in enumerate(zip(cut, lines, strict=True), start=number)
         ]
-        found = iter(self._search(list(itertools.chain(*segments)), need_alignment))
-        return [self._ranked(line.joined([next(found) for _ in line.texts])) for line in cut]
+        found = iter(self._watched(list(itertools.chain(*segments)), need_alignment))
+        joined = [line.joined([next(found) for _ in line.texts]) for line in cut]
+        if self.guard is not None:
+            sources = (line for line, _ in lines)
+            joined = list(map(self.guard.whole, sources, joined))
+        for i, (best, *_) in enumerate(joined, start=number):
+            _warn(best, i)
+        return joined
+
+    def _watched(self, segments: list[Segment], need_alignment: bool) -> list[list[Translation]]:
+        """The n best of each, better ones where the guard finds something wrong."""
+        search = partial(self._search, need_alignment=need_alignment)
+        found = search(segments)
+        if self.guard is None:
+            return found
+        return self.guard.watch(
+            segments,
+            found,
+            around=partial(self._around, self.guard, need_alignment),
+            again=partial(search, by=self.guard.again),
+        )
+
+    def _around(
+        self, guard: Guard, need_alignment: bool, segments: Sequence[Segment]
+    ) -> list[list[Translation]]:
+        """The n best of each, protected items copied and what is between them translated."""
+        lines, parts = [], []
+        for text, _, _, demand in segments:
+            whole = demand.phrases  # may belong anywhere
+            line = self._cut.around([text] if whole else guard.protection.around(text))
+            rest = itertools.repeat(replace(demand, prefix=()))
+            lines.append(line)
+            parts += self._segments(line, itertools.chain([demand], rest))
+        found = iter(self._search(parts, need_alignment))
+        return [line.joined([next(found) for _ in line.texts]) for line in lines]
 
     def _ranked(self, found: list[Translation]) -> list[Translation]:
         """By minimum Bayes risk, if that is wanted; else as they are."""
@@ -141,27 +179,35 @@ class Translator:
         scored = [replace(t, score=u) for t, u in zip(found, utilities, strict=True)]
         return sorted(scored, key=lambda translation: translation.score, reverse=True)
 
-    def _segments(self, line: Line, wish: Wish, number: int) -> list[Segment]:
+    def _demands(self, wish: Wish, count: int, number: int) -> Iterator[Demand]:
+        encode = self.tokenizers.target.encode
+        return demands(wish, count, line=number, banned=self._banned, encode=encode)
+
+    def _segments(self, line: Line, asked: Iterable[Demand]) -> list[Segment]:
         """What the model reads of a line, with what is demanded of it."""
-        asked = demands(
-            wish, len(line.texts), line=number, banned=self._banned,
-            encode=self.tokenizers.target.encode,
-        )  # fmt: skip
         spelled = self.tokenizers.source.spelled if self.unknown_words else lambda text: []
         return [
-            Segment(ids, spelled(text), demand)
-            for text, ids, demand in zip(line.texts, line.ids, asked, strict=True)
+            Segment(text, ids, spelled(text), demand)
+            for text, ids, demand in zip(line.texts, line.ids, asked, strict=False)
         ]
 
-    def _search(self, segments: Sequence[Segment], need_alignment: bool) -> list[list[Translation]]:
+    def _search(
+        self, segments: Sequence[Segment], need_alignment: bool, by: Search | None = None
+    ) -> list[list[Translation]]:
+        """The n best of each, by the search of the translator or another."""
+        search = self.search if by is None else by
         wanted = need_alignment or self.unknown_words is not None
         found: list[list[Translation]] = [[]] * len(segments)
-        for batch in by_length([len(s.ids) + 1 for s in segments], self.tokens_per_batch):
+        # an engine that batches by itself takes all at once; our own searches cannot
+        most = self.tokens_per_batch if by is None else min(self.tokens_per_batch, TOKENS_PER_BATCH)
+        for batch in by_length([len(s.ids) + 1 for s in segments], most):
             source, mask = self.padded([[*segments[i].ids, EOS] for i in batch])
             asked = [segments[i].demand for i in batch]
-            hypotheses = self.search(self.model, source, mask, demands=asked, need_alignment=wanted)
+            hypotheses = search(self.model, source, mask, demands=asked, need_alignment=wanted)
             for i, n_best in zip(batch, hypotheses, strict=True):
-                found[i] = [self._translation(segments[i], h, need_alignment) for h in n_best]
+                found[i] = self._ranked(
+                    [self._translation(segments[i], h, need_alignment) for h in n_best]
+                )
         return found
 
     def _translation(
@@ -180,6 +226,10 @@ class Translator:
             tuple(target.pieces(tokens)),
             hypothesis.token_log_probs,
             alignment if need_alignment else None,
+            hypothesis.finished,
+            confidence=None
+            if self.confidence is None
+            else self.confidence(evidence(hypothesis.log_prob, len(tokens))),
         )
 
     def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[Score]:
@@ -291,20 +341,11 @@ def load(
     )
 
 
-def choose_device(device: str | torch.device) -> torch.device:
-    """`auto`: a GPU if there is one.
-
-    Raises:
-        UserError: there is no such device here.
-    """
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        chosen = torch.device(device)
-        torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"device={device} is not to be had here: try device=auto") from error
-    return chosen
+def _warn(best: Translation, number: int) -> None:
+    if best.mended:
+        log.warning("line %d was translated again: %s", number, ", ".join(best.mended))
+    if best.flags:
+        log.warning("line %d may be wrong: %s", number, ", ".join(best.flags))
 
 
 def _numpy(weights: Float[Tensor, "L H T S"]) -> Float[np.ndarray, "L H T S"]:
