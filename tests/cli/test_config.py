@@ -14,6 +14,7 @@ from translate.cli.commands import COMMANDS, Job
 from translate.cli.compose import launch
 from translate.cli.config_dir import config_dir, groups, options
 from translate.cli.errors import JobFailedError
+from translate.cli.guarding import guard_problems
 from translate.cli.validation import training_problems
 from translate.errors import UserError
 
@@ -64,6 +65,10 @@ def test_every_option_is_valid(choice: str) -> None:
         with pytest.raises(JobFailedError) as failed:
             composed(choice)
         assert " is missing: write data." in str(failed.value.__cause__)
+        return
+    if choice.startswith("guard="):
+        (job,) = composed(choice, "search=beam", command="text")
+        assert guard_problems(job.config["guard"]) == []
         return
     (job,) = composed(choice)
     assert training_problems(job.config) == []

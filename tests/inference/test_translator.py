@@ -11,8 +11,9 @@ import torch
 from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.errors import UserError
 from translate.evaluation.alignment import word_attention
+from translate.inference.device import choose_device, in_precision
 from translate.inference.translation import NOTHING
-from translate.inference.translator import Translator, choose_device, in_precision
+from translate.inference.translator import Translator
 from translate.search import build
 from translate.vocabulary import EOS, UNK
 

@@ -16,6 +16,7 @@ from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
 from translate.cli.compose import launch
 from translate.cli.config_dir import groups, options
+from translate.cli.guarding import guard_problems
 from translate.cli.validation import training_problems
 from translate.wording import nearest
 
@@ -36,8 +37,16 @@ def configuration(choice: str) -> dict[str, Any]:
     jobs: list[Job] = []
     chosen = [choice, *GIVEN.get(choice, [])]
     given = chosen if choice.startswith("data=") else ["data=toy", *chosen]
-    launch(COMMANDS["train"], split(COMMANDS["train"], given), jobs.append)
+    command = COMMANDS["train"]
+    if choice.startswith("guard="):
+        command, given = COMMANDS["text"], [choice, "search=beam"]
+    launch(command, split(command, given), jobs.append)
     return {key: value for key, value in jobs[0].config.items() if key != "experiment"}
+
+
+def config_problems(config: Mapping[str, Any]) -> list[str]:
+    """Of a training's configuration, or of a translation's."""
+    return guard_problems(config["guard"]) if "guard" in config else training_problems(config)
 
 
 def places(node: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -81,7 +90,7 @@ def test_no_wrong_value_passes(choice: str, figures: Callable[..., None]) -> Non
         for step in path:
             value = value[step]
         for bad in wrong(value):
-            found = training_problems(put(config, path, bad))
+            found = config_problems(put(config, path, bad))
             tried += 1
             if bad in TEXT.get(path, []):
                 continue

@@ -150,7 +150,7 @@ def aligners(
     """What aligns source to target, and, with a reverse run, what aligns target to source."""
     from translate.cli.stored import load_bundle, training_config
     from translate.inference.aligner import Aligner
-    from translate.inference.translator import choose_device
+    from translate.inference.device import choose_device
     from translate.models.head import choose_head
 
     place = choose_device(device)
@@ -161,7 +161,7 @@ def aligners(
         taught = (guided["layer"], guided["head"]) if guided["weight"] else (None, None)
         wanted = (layer, head) if layer or head else taught
         chosen = choose_head(bundle.model, layer=wanted[0], head=wanted[1])
-        languages.append((bundle.config.source_language, bundle.config.target_language))
+        languages.append(bundle.config.languages)
         made.append(
             Aligner(
                 bundle.model, bundle.tokenizers, chosen,

@@ -154,7 +154,7 @@ def attended(run: str, bundle: Bundle, found: AttentionMap, *, given: bool) -> A
     return Attended(
         run=run,
         family=bundle.config.family,
-        languages=(bundle.config.source_language, bundle.config.target_language),
+        languages=bundle.config.languages,
         source=found.source,
         target=found.target,
         target_given=given,

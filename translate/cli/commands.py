@@ -77,6 +77,12 @@ COMMANDS = {
             stored=True,
         ),
         Command(
+            "calibrate",
+            "learn how sure translations are, from the dev sentences",
+            verbatim=("run",),
+            stored=True,
+        ),
+        Command(
             "verify",
             "compute a stored score again, and say whether it is equal",
             verbatim=("run", "input", "reference"),

@@ -11,6 +11,7 @@ from translate.cli import stored
 from translate.cli.commands import Job
 
 if TYPE_CHECKING:
+    from translate.inference.confidence import Confidence
     from translate.inference.translator import Translator
 
 
@@ -46,22 +47,30 @@ def engine_problems(job: Job) -> list[str]:
 def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) -> Translator:
     """The translator of the run that is named, on the engine asked for.
 
+    Without the keys `split` and `guard` lines are translated as they are.
+
     Raises:
         UserError: no model, no dictionary, or the engine has nothing of this model to serve.
     """
+    from translate.cli.guarding import guard
+
     run = verbatim["run"]
+    bundle = stored.load_runs(verbatim, config["target"])
+    watching = guard(config.get("guard", {}), config["search"], bundle.config.languages)
+    split_sentences = config.get("split") == "sentences"
     replacing = stored.unknown_words(config["replace_unknown"], verbatim.get("dictionary"))
     if config["engine"] == "native":
         return stored.translator(
-            stored.load_runs(verbatim, config["target"]), search=config["search"],
-            device=config["device"], tokens_per_batch=config["tokens_per_batch"],
-            unknown_words=replacing, mbr=config["mbr"],
+            bundle, search=config["search"], device=config["device"],
+            tokens_per_batch=config["tokens_per_batch"], split_sentences=split_sentences,
+            unknown_words=replacing, mbr=config["mbr"], guard=watching,
+            confidence=_confidence(config, verbatim, bundle.weights_sha256),
             workers=config["workers"] or 1, precision=config["precision"],
         )  # fmt: skip
     from translate.inference.ctranslate2_engine import CTranslate2Search, check_origin
-    from translate.inference.translator import Translator, choose_device
+    from translate.inference.device import choose_device
+    from translate.inference.translator import Translator
 
-    bundle = stored.into(stored.load_bundle(run), config["target"])
     folder = export_folder(run, verbatim.get("export"))
     check_origin(folder, bundle.weights_sha256, run)
     search = CTranslate2Search(
@@ -71,5 +80,19 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
     )  # fmt: skip
     # whole windows: the engine cuts them into batches itself, to translate several at once
     return Translator(
-        bundle.model, bundle.tokenizers, search, tokens_per_batch=sys.maxsize, mbr=config["mbr"]
-    )
+        bundle.model, bundle.tokenizers, search, tokens_per_batch=sys.maxsize,
+        split_sentences=split_sentences, languages=bundle.config.languages, mbr=config["mbr"],
+        guard=watching,
+    )  # fmt: skip
+
+
+def _confidence(
+    config: Mapping[str, Any], verbatim: Mapping[str, str], weights_sha256: str
+) -> Confidence | None:
+    """What was learnt for just this, where it will be told."""
+    from translate.inference.confidence import read
+
+    if config.get("format") != "json" or config["mbr"] or "ensemble" in verbatim:
+        return None
+    run = Path(verbatim["run"])
+    return read(run, weights_sha256=weights_sha256, search=config["search"])

@@ -20,10 +20,13 @@ Each line is GROUP=OPTION, as translate train takes it: translate train model=rn
 What an option holds: translate train model=rnn_luong -c job --package model
 
 Keys:
-  group          model, data, tokenizer, search, optimizer, schedule, trainer or experiment
+  group          model, data, tokenizer, search, guard, optimizer, schedule, trainer, experiment
 """
 
-ORDER = ["experiment", "data", "tokenizer", "model", "search", "optimizer", "schedule", "trainer"]
+ORDER = [
+    "experiment", "data", "tokenizer", "model", "search", "guard", "optimizer", "schedule",
+    "trainer",
+]  # fmt: skip
 
 
 def main(command: Command, arguments: Arguments) -> None:

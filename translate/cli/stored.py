@@ -20,7 +20,9 @@ from translate.errors import UserError
 if TYPE_CHECKING:
     from translate.data.corpus import Corpus
     from translate.inference.bundle import Bundle
+    from translate.inference.confidence import Confidence
     from translate.inference.engines import Precision
+    from translate.inference.guard import Guard
     from translate.inference.minimum_bayes_risk import Utility
     from translate.inference.translator import Translator
     from translate.inference.unknown_words import UnknownWords
@@ -91,15 +93,19 @@ def translator(
     *,
     search: Mapping[str, Any],
     device: str,
+    split_sentences: bool = False,
     unknown_words: UnknownWords | None = None,
     mbr: Utility | None = None,
     precision: Precision | None = None,
+    guard: Guard | None = None,
+    confidence: Confidence | None = None,
     **options: int,
 ) -> Translator:
     """A translator that searches as the composed configuration says."""
     from translate import search as searches
     from translate.inference.allocator import keep_memory
-    from translate.inference.translator import Translator, in_precision
+    from translate.inference.device import in_precision
+    from translate.inference.translator import Translator
 
     keep_memory()
     return Translator(
@@ -107,8 +113,12 @@ def translator(
         bundle.tokenizers,
         searches.build(**search),
         device=device,
+        split_sentences=split_sentences,
+        languages=bundle.config.languages,
         unknown_words=unknown_words,
         mbr=mbr,
+        guard=guard,
+        confidence=confidence,
         **options,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 from contextlib import closing
 from typing import TYPE_CHECKING, Literal
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from translate.data.tokenizer import Tokenizers
     from translate.inference.translation import Translation
 
+log = logging.getLogger(__name__)
+
 HELP = """\
 translate text: translate sentences, a file or standard input
 
@@ -40,7 +43,16 @@ at \\n only. With scores=true or search.n_best above 1 a translation is a line o
 text, separated by tabs; with mbr only the chosen one is written, unless scores=true. With
 format=json a line holds all translations of a line: text, score, log-probability, pieces, the
 log-probability of each with the end of the sentence last, and the mean attention of all layers and
-heads to each source piece.
+heads to each source piece where the line is one sentence; the chance that it is good (confidence),
+if translate calibrate has been run; and what the guard found: flags, wrong with this translation,
+and mended, wrong with an earlier one.
+
+A line is translated sentence by sentence. The guard (guard=default) looks for translations that
+cannot be right: empty ones, loops, copies of the source, far too long or cut off, and URLs, e-mail
+addresses, tags and placeholders that did not come through as they are. Sentences with such items
+are then translated around them, the others searched again; the better translation is kept, what
+was done or is still wrong is told on standard error with the number of the line, and how many
+lines that were at the end. Numbers are compared, never changed.
 
 Keys:
   run            the folder of the run (required)
@@ -52,6 +64,8 @@ Keys:
   constraints    a file with a line for each line: phrases that its translation must contain,
                  separated by tabs (search=beam)
   mbr            chrf or bleu: of search.n_best translations, the one most like all of them
+  split          sentences: each by itself; none: only a line longer than the model reads is split
+  guard          default, with its limits (guard.protect=[url,email], …), or none: all as it comes
   replace_unknown  true: in place of each <unk>, the source word it attends to most
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
   engine         native, or ctranslate2: serves what translate export has written
@@ -80,9 +94,11 @@ def main(command: Command, arguments: Arguments) -> None:
 def job(job: Job) -> None:
     """Check the configuration, then translate."""
     from translate.cli.engines import engine_problems
+    from translate.cli.guarding import guard_problems
     from translate.cli.validation import search_problems
 
-    found = schema.problems(run, job.config, "") or search_problems(job.config["search"])
+    found = schema.problems(run, job.config, "")
+    found = found or search_problems(job.config["search"]) + guard_problems(job.config["guard"])
     found = found or engine_problems(job)
     if found:
         raise listed(found)
@@ -101,6 +117,8 @@ def run(
     engine: Engine,
     workers: PositiveInt | None,
     precision: Precision | None,
+    split: Literal["sentences", "none"],
+    guard: Node,
     replace_unknown: bool,
     mbr: Literal["chrf", "bleu"] | None,
     format: Literal["text", "json"],
@@ -121,18 +139,42 @@ def run(
         need_alignment=format == "json",
         wishes=wishes,
     )
+    watch = Watch()
     numbered = scores or (search.get("n_best", 1) > 1 and mbr is None)
     with (
         closing(translations),  # its workers too, whatever happens to the output
         streams.lines_out(job.verbatim, flush=interactive) as write,
     ):
         for number, (found, source) in enumerate(zip(translations, sources, strict=True), start=1):
+            watch.see(found[0])
             if format == "json":
                 write(_as_json(source, model.tokenizers, found))
                 continue
             for translation in found if numbered else found[:1]:
                 front = f"{number}\t{translation.score:.4f}\t" if numbered else ""
                 write(front + translation.text)
+    watch.tell()
+
+
+class Watch:
+    """Counts the lines that the guard had something to say about."""
+
+    def __init__(self) -> None:
+        self.lines = self.mended = self.flagged = 0
+
+    def see(self, best: Translation) -> None:
+        """Take the best translation of the next line into account."""
+        self.lines += 1
+        self.mended += bool(best.mended)
+        self.flagged += bool(best.flags)
+
+    def tell(self) -> None:
+        """Say how many of several lines there were, if there were any."""
+        if self.lines > 1 and (self.mended or self.flagged):
+            log.warning(
+                "of %d lines %d were translated again for the better, %d may be wrong: %s",
+                self.lines, self.mended, self.flagged, "format=json has them all",
+            )  # fmt: skip
 
 
 def _as_json(source: str, tokenizers: Tokenizers, found: list[Translation]) -> str:
@@ -142,20 +184,26 @@ def _as_json(source: str, tokenizers: Tokenizers, found: list[Translation]) -> s
         {
             "source": source,
             "source_pieces": tokenizers.source.pieces(ids),
-            "translations": [
-                {
-                    "text": one.text,
-                    "score": one.score,
-                    "log_prob": one.log_prob,
-                    "pieces": one.tokens,
-                    "piece_log_probs": one.token_log_probs,
-                    "alignment": _rounded(one.alignment),
-                }
-                for one in found
-            ],
+            "translations": list(map(_fields, found)),
         },
         ensure_ascii=False,
     )
+
+
+def _fields(found: Translation) -> dict[str, object]:
+    """One translation; with its confidence, if there is any."""
+    sure = {} if found.confidence is None else {"confidence": round(found.confidence, 4)}
+    return {
+        "text": found.text,
+        "score": found.score,
+        "log_prob": found.log_prob,
+        **sure,
+        "flags": found.flags,
+        "mended": found.mended,
+        "pieces": found.tokens,
+        "piece_log_probs": found.token_log_probs,
+        "alignment": _rounded(found.alignment),
+    }
 
 
 def _rounded(alignment: Float[np.ndarray, "L H T S"] | None) -> list[list[float]] | None:

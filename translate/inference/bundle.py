@@ -70,6 +70,11 @@ class Config(BaseModel):
     tag: str | None = None  # before every source, unless another is chosen; older bundles have none
     extra: dict[str, Any]  # about the training: data, scores
 
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target."""
+        return self.source_language, self.target_language
+
 
 @dataclass(frozen=True)
 class Bundle:

@@ -20,6 +20,10 @@ class Translation:
         tokens: target pieces, without </s>.
         token_log_probs: summands of `log_prob`: one a piece and one for </s>.
         alignment: attention weights when asked for, the model has any, and the line was not split.
+        finished: False where the search stopped it at its length limit.
+        flags: what the guard finds wrong with it, in words.
+        confidence: the chance that it is good, where `translate calibrate` has learnt to tell.
+        mended: what it found wrong with a first translation, in whose place this one stands.
     """
 
     text: str
@@ -28,6 +32,10 @@ class Translation:
     tokens: tuple[str, ...]
     token_log_probs: tuple[float, ...]
     alignment: Float[np.ndarray, "L H T S"] | None
+    finished: bool = True
+    flags: tuple[str, ...] = ()
+    mended: tuple[str, ...] = ()
+    confidence: float | None = None
 
 
 NOTHING = Translation("", 0.0, 0.0, (), (), None)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import logging
 import math
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,10 +21,14 @@ from translate.attention.masks import padding_mask
 from translate.data.tokenizer import END, Tokenizers
 from translate.errors import UserError
 from translate.inference import bundle
+from translate.inference.confidence import Confidence, evidence
+from translate.inference.device import choose_device, in_precision
 from translate.inference.engines import Precision
+from translate.inference.guard import Guard
+from translate.inference.lines import Cutter, Line
 from translate.inference.minimum_bayes_risk import Utility, expected_utilities
-from translate.inference.segments import by_length, has_text, split
-from translate.inference.translation import NOTHING, AttentionMap, Score, Translation
+from translate.inference.segments import Segment, by_length, has_text
+from translate.inference.translation import AttentionMap, Score, Translation
 from translate.inference.unknown_words import UnknownWords
 from translate.inference.wishes import NO_WISH, Wish, demands, paired
 from translate.inference.workers import Workers
@@ -42,15 +45,14 @@ WINDOW = 2048  # lines
 MAX_SOURCE_LENGTH = 512  # pieces
 
 
-class Segment(NamedTuple):
-    """A line or a part of one, as the model reads it."""
+class Batch(NamedTuple):
+    """Segments that are searched together."""
 
-    ids: list[int]  # without </s>
-    pieces: list[str]  # as the line spells them; none where no word will be replaced
-    demand: Demand
+    segments: list[Segment]
+    again: bool  # by the guard's own search, after the first found nothing good
 
 
-BatchWorkers = Workers[list[Segment], list[list[Translation]]]
+BatchWorkers = Workers[Batch, list[list[Translation]]]
 
 
 class Translator:
@@ -64,12 +66,16 @@ class Translator:
         device: `auto` takes a GPU if there is one.
         window: lines `stream` reads before it answers; 1 answers each line at once, more makes
             better batches.
-        max_source_length: a line of more pieces is translated in segments, split after a sentence
-            or a word, and joined by spaces, with a warning; as is one longer than the model reads.
+        max_source_length: a line of more pieces, or of more than the model reads, is translated in
+            segments that end with a sentence, else a clause, else a word, with a warning.
+        split_sentences: translate each sentence of a line by itself, as the model has seen them.
+        languages: ISO 639-1 codes of source and target, where they are known.
         unknown_words: what to write for each <unk>, by the attention; None leaves them.
         workers: processes that translate batches at the same time, each on one thread.
-        mbr: translations of a line are ranked by minimum Bayes risk under this utility; their score
+        mbr: translations of a text are ranked by minimum Bayes risk under this utility; their score
             is then the utility expected of them. None: by the score of the search.
+        guard: what looks for translations that cannot be right; None trusts the search.
+        confidence: what tells how sure a translation is; None where nothing was learnt.
     """
 
     def __init__(
@@ -82,9 +88,13 @@ class Translator:
         device: str | torch.device = "cpu",
         window: int = WINDOW,
         max_source_length: int = MAX_SOURCE_LENGTH,
+        split_sentences: bool = False,
+        languages: tuple[str, str] = ("", ""),
         unknown_words: UnknownWords | None = None,
         workers: int = 1,
         mbr: Utility | None = None,
+        guard: Guard | None = None,
+        confidence: Confidence | None = None,
     ) -> None:
         self.device = choose_device(device)
         if workers > 1 and self.device.type != "cpu":
@@ -96,9 +106,16 @@ class Translator:
         self.tokens_per_batch = tokens_per_batch
         self.window = window
         readable = max_source_length if model.max_length is None else model.max_length - 1  # </s>
-        self.max_source_length = min(max_source_length, readable)
+        self._cut = Cutter(
+            tokenizers.source,
+            language=languages[0],
+            limit=min(max_source_length, readable),
+            sentences=split_sentences,
+        )
         self.unknown_words = unknown_words
         self.mbr = mbr
+        self.guard = guard
+        self.confidence = confidence
         self._banned = tuple(tuple(tokenizers.target.encode(text)) for text in search.rules.banned)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
@@ -129,11 +146,49 @@ class Translator:
         self, lines: list[tuple[str, Wish]], number: int, workers: BatchWorkers
     ) -> list[list[Translation]]:
         """The n best of consecutive lines, the first of which is line `number`."""
-        segments = [
-            self._segments(line, wish, i) for i, (line, wish) in enumerate(lines, start=number)
+        cut = [
+            self._cut(line, i, whole=bool(wish.phrases))
+            for i, (line, wish) in enumerate(lines, start=number)
         ]
-        found = iter(self._search(list(itertools.chain(*segments)), workers))
-        return [self._ranked(_joined([next(found) for _ in line])) for line in segments]
+        segments = [
+            self._segments(line, self._demands(wish, len(line.texts), i))
+            for i, (line, (_, wish)) in enumerate(zip(cut, lines, strict=True), start=number)
+        ]
+        found = iter(self._watched(list(itertools.chain(*segments)), workers))
+        joined = [line.joined([next(found) for _ in line.texts]) for line in cut]
+        if self.guard is not None:
+            sources = (line for line, _ in lines)
+            joined = list(map(self.guard.whole, sources, joined))
+        for i, (best, *_) in enumerate(joined, start=number):
+            _warn(best, i)
+        return joined
+
+    def _watched(self, segments: list[Segment], workers: BatchWorkers) -> list[list[Translation]]:
+        """The n best of each, better ones where the guard finds something wrong."""
+        search = partial(self._search, workers=workers)
+        found = search(segments)
+        if self.guard is None:
+            return found
+        return self.guard.watch(
+            segments,
+            found,
+            around=partial(self._around, self.guard, workers),
+            again=partial(search, again=True),
+        )
+
+    def _around(
+        self, guard: Guard, workers: BatchWorkers, segments: Sequence[Segment]
+    ) -> list[list[Translation]]:
+        """The n best of each, protected items copied and what is between them translated."""
+        lines, parts = [], []
+        for text, _, _, demand in segments:
+            whole = demand.phrases  # may belong anywhere
+            line = self._cut.around([text] if whole else guard.protection.around(text))
+            rest = itertools.repeat(replace(demand, prefix=()))
+            lines.append(line)
+            parts += self._segments(line, itertools.chain([demand], rest))
+        found = iter(self._search(parts, workers))
+        return [line.joined([next(found) for _ in line.texts]) for line in lines]
 
     def _ranked(self, found: list[Translation]) -> list[Translation]:
         """By minimum Bayes risk, if that is wanted; else as they are."""
@@ -143,49 +198,40 @@ class Translator:
         scored = [replace(t, score=u) for t, u in zip(found, utilities, strict=True)]
         return sorted(scored, key=lambda translation: translation.score, reverse=True)
 
-    def _segments(self, line: str, wish: Wish, number: int) -> list[Segment]:
-        """A line in one segment, in several if it is long, in none if it is empty."""
-        tokenizer = self.tokenizers.source
-        ids = tokenizer.encode(line) if has_text(line) else []
-        pieces = tokenizer.spelled(line) if self.unknown_words else []
-        if not ids:
-            return []
-        tag, ids = ids[: tokenizer.front], ids[tokenizer.front :]  # it begins every segment
-        name, pieces = pieces[: tokenizer.front], pieces[tokenizer.front :]
-        segments, most = [slice(None)], self.max_source_length - tokenizer.front
-        if len(ids) > most:
-            segments = split(tokenizer.pieces(ids), most)
-            log.warning(
-                "line %d has %d pieces, more than %d: translated in %d segments",
-                number, len(ids), most, len(segments),
-            )  # fmt: skip
-        asked = demands(
-            wish, len(segments), line=number, banned=self._banned,
-            encode=self.tokenizers.target.encode,
-        )  # fmt: skip
+    def _demands(self, wish: Wish, count: int, number: int) -> Iterator[Demand]:
+        encode = self.tokenizers.target.encode
+        return demands(wish, count, line=number, banned=self._banned, encode=encode)
+
+    def _segments(self, line: Line, asked: Iterable[Demand]) -> list[Segment]:
+        """What the model reads of a line, with what is demanded of it."""
+        spelled = self.tokenizers.source.spelled if self.unknown_words else lambda text: []
         return [
-            Segment([*tag, *ids[s]], [*name, *pieces[s]], demand)
-            for s, demand in zip(segments, asked, strict=True)
+            Segment(text, ids, spelled(text), demand)
+            for text, ids, demand in zip(line.texts, line.ids, asked, strict=False)
         ]
 
     def _search(
-        self, segments: Sequence[Segment], workers: BatchWorkers
+        self, segments: Sequence[Segment], workers: BatchWorkers, *, again: bool = False
     ) -> list[list[Translation]]:
         """The n best of every segment, in batches of like length."""
-        batches = list(by_length([len(s.ids) + 1 for s in segments], self.tokens_per_batch))
-        answers = workers.map([[segments[i] for i in batch] for batch in batches])
+        most = self.tokens_per_batch
+        if again:  # an engine that batches by itself takes all at once; our own searches cannot
+            most = min(most, TOKENS_PER_BATCH)
+        batches = list(by_length([len(s.ids) + 1 for s in segments], most))
+        answers = workers.map([Batch([segments[i] for i in batch], again) for batch in batches])
         found = dict(zip(itertools.chain(*batches), itertools.chain(*answers), strict=True))
-        return [found[i] for i in range(len(segments))]
+        return [self._ranked(found[i]) for i in range(len(segments))]
 
-    def _batch(self, segments: list[Segment], *, need_alignment: bool) -> list[list[Translation]]:
+    def _batch(self, batch: Batch, *, need_alignment: bool) -> list[list[Translation]]:
         """The n best of segments that are searched together."""
+        search = self.guard.again if batch.again and self.guard else self.search
         wanted = need_alignment or self.unknown_words is not None
-        source, mask = self.padded([[*segment.ids, EOS] for segment in segments])
-        asked = [segment.demand for segment in segments]
-        hypotheses = self.search(self.model, source, mask, demands=asked, need_alignment=wanted)
+        source, mask = self.padded([[*segment.ids, EOS] for segment in batch.segments])
+        asked = [segment.demand for segment in batch.segments]
+        hypotheses = search(self.model, source, mask, demands=asked, need_alignment=wanted)
         return [
             [self._translation(segment, found, need_alignment) for found in n_best]
-            for segment, n_best in zip(segments, hypotheses, strict=True)
+            for segment, n_best in zip(batch.segments, hypotheses, strict=True)
         ]
 
     def _translation(
@@ -204,6 +250,10 @@ class Translator:
             tuple(target.pieces(tokens)),
             hypothesis.token_log_probs,
             alignment if need_alignment else None,
+            hypothesis.finished,
+            confidence=None
+            if self.confidence is None
+            else self.confidence(evidence(hypothesis.log_prob, len(tokens))),
         )
 
     def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[Score]:
@@ -289,6 +339,7 @@ def load(
     device: str | torch.device = "auto",
     search: Search | Mapping[str, Any] | None = None,
     tokens_per_batch: int = TOKENS_PER_BATCH,
+    split_sentences: bool = False,
     unknown_words: UnknownWords | None = None,
     workers: int = 1,
     precision: Precision | None = None,
@@ -310,54 +361,18 @@ def load(
         search,
         tokens_per_batch=tokens_per_batch,
         device=device,
+        split_sentences=split_sentences,
+        languages=loaded.config.languages,
         unknown_words=unknown_words,
         workers=workers,
     )
 
 
-def in_precision(model: Seq2Seq, precision: Precision | None) -> Seq2Seq:
-    """The model with its weights as these numbers (a copy), or as they are.
-
-    Sums over the vocabulary and the scores stay in float32: searches see to it.
-    """
-    if precision is None:
-        return model
-    return copy.deepcopy(model).to({"float32": torch.float32, "bf16": torch.bfloat16}[precision])
-
-
-def choose_device(device: str | torch.device) -> torch.device:
-    """`auto`: a GPU if there is one.
-
-    Raises:
-        UserError: there is no such device here.
-    """
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        chosen = torch.device(device)
-        torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"device={device} is not to be had here: try device=auto") from error
-    return chosen
-
-
-def _joined(segments: list[list[Translation]]) -> list[Translation]:
-    """The translations of a line from those of its segments: the i-th best of each together."""
-    if not segments:
-        return [NOTHING]
-    if len(segments) == 1:
-        return segments[0]
-    return [
-        Translation(
-            " ".join(part.text for part in parts),
-            math.fsum(part.score for part in parts),
-            math.fsum(part.log_prob for part in parts),
-            tuple(itertools.chain.from_iterable(part.tokens for part in parts)),
-            tuple(itertools.chain.from_iterable(part.token_log_probs for part in parts)),
-            None,
-        )
-        for parts in zip(*segments, strict=False)  # as many as the shortest list has
-    ]
+def _warn(best: Translation, number: int) -> None:
+    if best.mended:
+        log.warning("line %d was translated again: %s", number, ", ".join(best.mended))
+    if best.flags:
+        log.warning("line %d may be wrong: %s", number, ", ".join(best.flags))
 
 
 def _numpy(weights: Float[Tensor, "L H T S"]) -> Float[np.ndarray, "L H T S"]:

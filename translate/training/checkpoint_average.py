@@ -44,7 +44,7 @@ def average_checkpoints(run: Path, steps: Sequence[int], output: Path) -> None:
         options=config.options,
         model=loaded.model,
         tokenizers=loaded.tokenizers,
-        languages=(config.source_language, config.target_language),
+        languages=config.languages,
         search=config.search,
         extra=_told(config.extra, run, steps),
     )

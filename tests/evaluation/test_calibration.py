@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from translate.errors import UserError
+from translate.evaluation.calibration import judge, learn
+
+
+def drawn(count: int, slope: float, intercept: float):
+    """Evidence, and good or not by a known curve."""
+    generator = np.random.default_rng(1)
+    x = generator.normal(-1, 0.5, count)
+    good = generator.random(count) < 1 / (1 + np.exp(-(slope * x + intercept)))
+    return x.tolist(), good.tolist()
+
+
+def test_the_curve_behind_the_data_is_found() -> None:
+    slope, intercept = learn(*drawn(20_000, 3.0, 2.5))
+    assert (slope, intercept) == pytest.approx((3.0, 2.5), abs=0.15)
+
+
+def test_it_is_the_likeliest_curve() -> None:
+    """Slow twin: the loss is higher wherever one looks around it."""
+    x, good = drawn(200, 2.0, 1.0)
+    hits = sum(good)
+
+    def loss(slope: float, intercept: float) -> float:
+        total = 0.0
+        for one, hit in zip(x, good, strict=True):
+            p = 1 / (1 + math.exp(-(slope * one + intercept)))
+            target = (hits + 1) / (hits + 2) if hit else 1 / (len(x) - hits + 2)
+            total -= target * math.log(p) + (1 - target) * math.log(1 - p)
+        return total
+
+    slope, intercept = learn(x, good)
+    for a in (-0.01, 0.01):
+        assert loss(slope, intercept) < loss(slope + a, intercept)
+        assert loss(slope, intercept) < loss(slope, intercept + a)
+
+
+def test_what_can_be_told_apart_without_fail_gives_a_finite_curve() -> None:
+    slope, intercept = learn([-2.0] * 10 + [-1.0] * 10, [False] * 10 + [True] * 10)
+    assert 0 < slope < 20
+    assert math.isfinite(intercept)
+
+
+@pytest.mark.parametrize("hits", [0, 9, 91, 100])
+def test_too_few_of_a_kind_are_told(hits: int) -> None:
+    with pytest.raises(UserError, match=f"{hits} of 100 translations are good.*choose another"):
+        learn([-1.0] * 100, [True] * hits + [False] * (100 - hits))
+
+
+def test_figures_of_a_small_set() -> None:
+    chrf = [90.0, 80.0, 30.0, 70.0, 10.0, 60.0, 20.0, 55.0, 40.0, 51.0]
+    found = judge([0.9, 0.9, 0.1, 0.9, 0.1, 0.9, 0.1, 0.9, 0.1, 0.9], chrf, good=50)
+    assert (found.sentences, found.good) == (10, 0.6)
+    assert found.expected == pytest.approx(0.58)
+    assert found.calibration_error == pytest.approx(0.1)
+    assert found.brier == pytest.approx(0.01)
+    assert found.brier_of_share == pytest.approx(0.24)
+    assert judge(chrf, chrf, good=50).rank_correlation == pytest.approx(1)
+    assert judge([0.5] * 10, chrf, good=50).rank_correlation == 0
+
+
+def test_ties_share_their_rank() -> None:
+    found = judge([0.1, 0.5, 0.5, 0.9], [1.0, 2.0, 3.0, 4.0], good=2)
+    assert found.rank_correlation == pytest.approx(np.sqrt(0.9))

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from translate.inference.guard import Guard, loops
+from translate.inference.segments import Segment
+from translate.inference.translation import Translation
+from translate.inference.translator import Translator
+from translate.inference.wishes import Wish
+from translate.search import Demand, Hypothesis, build
+from translate.search.rules import NO_RULES
+
+BEAM = {
+    "kind": "beam", "beam_size": 3, "length_penalty": "gnmt", "alpha": 0.6, "n_best": 2,
+    "coverage_penalty": 0.0, "max_length_ratio": 1.0, "max_length_offset": 4,
+}  # fmt: skip
+
+
+def guard(again=None, **options) -> Guard:
+    settings = {
+        "foreign": True, "loop_times": 4, "loop_characters": 12, "copy_share": 0.8,
+        "copy_letters": 20, "length_ratio": 4.0, "length_offset": 40,
+        "protect": ("url", "placeholder", "number"), **options,
+    }  # fmt: skip
+    return Guard(again=again or build(**BEAM), **settings)
+
+
+def findings(source: str, text: str, *, finished: bool = True, **options) -> list[str]:
+    def same(segments):
+        return [[found]]
+
+    pieces = tuple(f"▁{word}" for word in text.split())
+    segment = Segment(source, [hash(word) for word in source.split()], [], Demand())
+    found = Translation(text, -1.0, -1.0, pieces, (), None, finished)
+    ((kept,),) = guard(**options).watch([segment], [[found]], around=same, again=same)
+    return list(kept.flags)
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "found"),
+    [
+        ("el perro come", "the dog eats", []),
+        ("el perro come", "", ["empty"]),
+        ("¡…!", "", []),  # no word to translate
+        ("el perro come", "the dog the dog the dog the dog", ["loop"]),
+        ("el perro come", "the dog the dog the dog eats", []),
+        ("ja ja ja ja ja ja", "hahaha hahaha hahaha hahaha", []),  # so does the source
+        ("puntos", ". . . . .", []),
+        ("el perro come la casa azul", "el perro come la casa azul", ["copy"]),
+        ("Juan López", "Juan López", []),
+        ("https://a.de/b/c/d/e/f", "https://a.de/b/c/d/e/f", []),
+        ("el perro", "x" * 73, ["too long"]),
+        ("el perro", "x" * 72, []),
+        ("see {x}", "mira {x}", []),
+        ("see {x}", "mira", ["lost {x}"]),
+    ],
+)
+def test_what_cannot_be_right_is_found(source: str, text: str, found: list[str]) -> None:
+    assert findings(source, text) == found
+
+
+def test_a_copy_into_the_same_language_is_no_copy() -> None:
+    text = "el perro come la casa azul"
+    assert findings(text, text, foreign=False) == []
+
+
+def test_a_translation_cut_off_is_found() -> None:
+    assert findings("el perro come", "the dog", finished=False) == ["unfinished"]
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=14), st.integers(2, 4))
+def test_loops_are_those_that_a_search_of_everything_finds(tokens, times) -> None:
+    longest = 0
+    for start in range(len(tokens)):
+        for end in range(start + 1, len(tokens) + 1):
+            part = tokens[start:end]
+            sizes = range(1, len(part) // times + 1)
+            if any(part[size:] == part[:-size] for size in sizes):
+                longest = max(longest, len(part))
+    assert max(map(len, loops(tokens, times)), default=0) == longest
+
+
+class Scripted:
+    """A search that says what it is told to, in whole lines."""
+
+    rules = NO_RULES
+
+    def __init__(self, tokenizers, answers: dict[str, str]) -> None:
+        self.tokenizers, self.answers, self.asked = tokenizers, answers, []
+
+    def __call__(self, model, source, source_mask, *, demands=None, need_alignment=False):
+        rows = [row[there][:-1].tolist() for row, there in zip(source, source_mask, strict=True)]
+        texts = [self.tokenizers.source.decode(row) for row in rows]
+        self.asked += texts
+        encode = self.tokenizers.target.encode
+        tokens = [tuple(encode(self.answers.get(text, ""))) for text in texts]
+        return [[Hypothesis(t, -1.0, -1.0, (-1.0,) * (len(t) + 1), None, True)] for t in tokens]
+
+
+@pytest.fixture
+def watched(make_model, joint):
+    """`watched(answers, second answers)`: a translator that says them, under guard."""
+
+    def make(first: dict[str, str], second: dict[str, str]) -> Translator:
+        again = Scripted(joint, second)
+        return Translator(
+            make_model("transformer"), joint, Scripted(joint, first), guard=guard(again=again)
+        )
+
+    return make
+
+
+GOOD = {"la casa": "the house", "el perro": "the dog"}
+
+
+def test_what_is_right_is_left_alone(watched, caplog) -> None:
+    translator = watched(GOOD, {})
+    assert translator.translate([*GOOD, ""]) == ["the house", "the dog", ""]
+    assert translator.guard.again.asked == []
+    assert caplog.text == ""
+
+
+def test_what_is_wrong_is_translated_again_and_the_better_one_kept(watched, caplog) -> None:
+    translator = watched({**GOOD, "el perro": ""}, {"el perro": "a dog"})
+    with caplog.at_level(logging.WARNING, logger="translate"):
+        (house,), (dog,) = translator.stream(["la casa", "el perro"])
+    assert (house.text, dog.text) == ("the house", "a dog")
+    assert (house.mended, dog.mended, dog.flags) == ((), ("empty",), ())
+    assert translator.guard.again.asked == ["el perro"]
+    assert caplog.messages == ["line 2 was translated again: empty"]
+
+
+def test_the_first_is_kept_where_the_second_is_no_better(watched, caplog) -> None:
+    loops = "dog dog dog dog dog dog"
+    translator = watched({"el perro": loops}, {"el perro": ""})
+    with caplog.at_level(logging.WARNING, logger="translate"):
+        ((dog,),) = translator.stream(["el perro"])
+    assert (dog.text, dog.flags, dog.mended) == (loops, ("loop",), ())
+    assert caplog.messages == ["line 1 may be wrong: loop"]
+
+
+def test_a_lost_item_is_translated_around(watched) -> None:
+    """Only words between are asked for; items, punctuation and spaces are copied."""
+    translator = watched(GOOD, GOOD)
+    url = "https://a.de/b?c"
+    ((found,),) = translator.stream([f" la casa {url}, {{x}}  el perro ({url})."])
+    assert found.text == f" the house {url}, {{x}}  the dog ({url})."
+    assert found.flags == ()
+    assert found.mended[-2:] == (f"lost {url}", "lost {x}")
+    ((alone,),) = translator.stream([url])
+    assert (alone.text, alone.tokens) == (url, ())
+
+
+def test_an_item_that_was_cut_through_is_told(make_translator) -> None:
+    tag = '<a title="la casa el perro">'
+    translator = make_translator(guard=guard(protect=("tag",)), max_source_length=4)
+    ((best, *_),) = translator.stream([f"la casa {tag} azul"])
+    assert best.flags[-1] == f"lost {tag}"
+
+
+def test_numbers_that_changed_are_told_and_left(watched, joint, caplog) -> None:
+    read = joint.source.decode(joint.source.encode("la casa 1999"))
+    translator = watched({read: "the house"}, {})
+    with caplog.at_level(logging.WARNING, logger="translate"):
+        ((found,),) = translator.stream(["la casa 1999"])
+    assert (found.text, found.flags) == ("the house", ("lost 1999",))
+    assert caplog.messages == ["line 1 may be wrong: lost 1999"]
+    assert translator.guard.again.asked == []
+
+
+ITEMS = st.sampled_from(["{x}", "https://a.de/b.", "el perro", "la casa.", "gato", ",", "(", ""])
+
+
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(lines=st.lists(st.lists(ITEMS, max_size=5).map(" ".join), max_size=3))
+def test_no_item_is_ever_lost(make_translator, lines) -> None:
+    translator = make_translator(guard=guard(), split_sentences=True)
+    for line, text in zip(lines, translator.translate(lines), strict=True):
+        assert sorted(guard().protection.items(text)) == sorted(guard().protection.items(line))
+
+
+def test_phrases_that_are_demanded_stay_in_one_piece(make_translator) -> None:
+    translator = make_translator(guard=guard())
+    ((best, *_),) = translator.stream(["el perro {x} come"], wishes=Wish(phrases=("red house",)))
+    assert "red house" in best.text
+    assert "lost {x}" in best.flags
+
+
+def test_as_many_translations_as_the_search_gives(make_translator) -> None:
+    """And the search of the second try keeps prefixes too."""
+    translator = make_translator(guard=guard(), max_source_length=6)
+    lines = ["el perro come. la casa {x} azul", "gato", ""]
+    found = list(translator.stream(lines, wishes=Wish("the dog")))
+    assert [len(n_best) for n_best in found] == [2, 2, 1]
+    assert all(best.text.startswith("the dog") for best, *_ in found[:2])

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from translate.inference.lines import Cutter, Line, sentences, within
+from translate.inference.translation import NOTHING, Translation
+
+
+def characters(texts) -> list[int]:
+    """A tokenizer whose pieces are characters other than spaces."""
+    return [len("".join(text.split())) for text in texts]
+
+
+def translation(text: str) -> Translation:
+    return Translation(text, -1.0, -2.0, (text,), (-1.5, -0.5), None)
+
+
+TEXT = st.text(st.sampled_from("ab.,;? \u3000犬、。\u00a0"))
+
+
+@given(st.lists(TEXT), st.integers(1, 9))
+def test_parts_are_all_of_the_text_and_within_the_limit(texts, limit) -> None:
+    parts = list(within(texts, limit, characters))
+    assert "".join(parts) == "".join(texts)
+    assert max(characters(parts), default=0) <= limit
+
+
+@given(st.text())
+def test_sentences_are_all_of_the_text(text: str) -> None:
+    assert "".join(sentences(text, "en")) == text
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (16, ["On, and on we go."]),
+        (9, ["On, ", "and on we ", "go."]),  # after a clause, where there is one
+        (5, ["On, ", "and on ", "we go."]),  # after a word
+        (2, ["On", ", ", "an", "d ", "on ", "we ", "go", "."]),  # anywhere
+    ],
+)
+def test_parts_end_after_a_clause_else_a_word_else_anywhere(limit, expected) -> None:
+    assert list(within(["On, and on we go."], limit, characters)) == expected
+
+
+def test_scripts_without_spaces_are_cut_at_their_punctuation() -> None:
+    assert list(within(["犬が寝る、猫も寝る、"], 7, characters)) == ["犬が寝る、", "猫も寝る、"]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "count"),
+    [
+        ("es", "El Sr. García llegó. ¿Y Ud.? Sí.", 3),
+        ("de", "Am 3. Mai kam z. B. Dr. Müller. Er blieb.", 2),
+        ("en", "See http://a.b/c.html?x=1. Mail a@b.com. Mr. Smith paid $3.50.", 3),
+        ("ja", "犬が寝る。猫も寝る。", 2),
+        ("", "An unknown language. Still two.", 2),
+    ],
+)
+def test_abbreviations_and_numbers_end_no_sentence(language, text, count) -> None:
+    assert len(sentences(text, language)) == count
+
+
+def test_a_hundred_thousand_quotation_marks_take_no_minutes() -> None:
+    start = time.perf_counter()
+    sentences("' \" " * 25_000, "en")
+    assert time.perf_counter() - start < 10
+
+
+@pytest.fixture
+def cutter(joint):
+    return lambda **options: Cutter(
+        joint.source, **{"language": "es", "limit": 500, "sentences": True, **options}
+    )
+
+
+def test_white_space_around_sentences_is_kept(cutter) -> None:
+    line = cutter()("  \tel perro come.  la casa. \u3000", 1)
+    assert line.gaps == ("  \t", "  ", " \u3000")
+    assert line.texts == ("el perro come.", "la casa.")
+    found = [[translation("A.")], [translation("B.")]]
+    assert line.joined(found)[0].text == "  \tA.  B. \u3000"
+    assert cutter(sentences=False)(" el perro. la casa. ", 1).texts == ("el perro. la casa.",)
+    assert cutter()("el perro. la casa.", 1, whole=True).texts == ("el perro. la casa.",)
+
+
+def test_punctuation_beside_what_stays_stays_too(cutter) -> None:
+    line = cutter().around(["el perro (", "{x}", "), la casa\u0301", "{y}", "."])
+    assert line.gaps == ("", " ({x}), ", "{y}.")
+    assert line.texts == ("el perro", "la casa\u0301")
+    assert cutter().around(["", "{x}", ""]).joined([])[0].text == "{x}"
+
+
+def test_what_ends_a_line_anywhere_is_a_space_in_a_gap(cutter) -> None:
+    assert cutter()("\u2028el perro\x85", 1).gaps == (" ", " ")
+
+
+def test_nothing_to_see_is_nothing_to_translate(cutter) -> None:
+    for text in ("", "  ", "\u200b \x00"):
+        assert cutter()(text, 1).joined([]) == [NOTHING]
+
+
+@pytest.mark.parametrize(
+    ("gap", "left", "right", "expected"),
+    [
+        ("", "Yes.", "No.", "Yes. No."),
+        ("", "はい。", "いいえ。", "はい。いいえ。"),
+        (" ", "はい。", "いいえ。", "はい。 いいえ。"),
+        ("", "Yes.", "</p>", "Yes.</p>"),
+        ("", "Yes.", "", "Yes."),
+        ("", "", "No.", " No."),
+    ],
+)
+def test_sentences_without_a_space_between_get_one_where_the_script_has_spaces(
+    gap, left, right, expected
+) -> None:
+    line = Line(("", gap, ""), ("a", "b"), ([4], [5]))
+    (found,) = line.joined([[translation(left)], [translation(right)]])
+    assert found.text == expected
+    assert (found.score, found.log_prob) == (-2.0, -4.0)
+    assert len(found.token_log_probs) == 4
+
+
+def test_a_sentence_too_long_for_the_model_is_cut_with_a_warning(cutter, caplog) -> None:
+    with caplog.at_level(logging.WARNING, logger="translate"):
+        line = cutter(limit=6)("el perro, la casa azul, el gato rojo. el tren.", 7)
+    assert len(line.texts) > 2
+    assert all(len(ids) <= 6 for ids in line.ids)
+    assert "line 7 has" in caplog.text
+    assert caplog.text.rstrip().endswith("some of them parts of a sentence")
+
+
+def test_the_texts_of_a_line_hold_its_pieces(cutter, joint) -> None:
+    line = "el perro come. la casa azul, el gato rojo. el tren."
+    for limit in (500, 8, 4):
+        ids = cutter(limit=limit)(line, 1).ids
+        assert [piece for text in ids for piece in text] == joint.source.encode(line)

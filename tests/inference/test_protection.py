@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from translate.inference.protection import VERBATIM, Protection
+
+ALL = Protection([*VERBATIM, "number"])
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("Siehe https://a.de/b?c=1&d=#e.", ["https://a.de/b?c=1&d=#e"]),
+        ("(see www.x.org/y/), ftp://z.org/!", ["www.x.org/y/", "ftp://z.org/"]),
+        ("http://例え.jp/犬。犬が", ["http://例え.jp/犬"]),
+        ("Mail: a.b+c@d-e.org, now.", ["a.b+c@d-e.org"]),
+        ('<b>so</b> <br/> <a href="x">', ["<b>", "</b>", "<br/>", '<a href="x">']),
+        ("&lt; &#8364; R&D AT&T; a < b > c", ["&lt;", "&#8364;"]),
+        ("{name} ${x} {0} %s %(n)d 100 % sicher", ["{name}", "${x}", "{0}", "%s", "%(n)d"]),
+        ("1999 Hunde @ home, e.g. this", []),
+    ],
+)
+def test_what_stays_as_it_is(text: str, items: list[str]) -> None:
+    assert ALL.items(text) == items
+
+
+@given(st.text(st.sampled_from("a@.<>/{}%s &;:htps1,")))
+def test_parts_around_items_are_all_of_the_text(text: str) -> None:
+    parts = ALL.around(text)
+    assert "".join(parts) == text
+    assert parts[1::2] == ALL.items(text)
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "damage"),
+    [
+        ("a {x} b {y}", "b {y} a {x}", []),
+        ("<b>a</b>", "<b> a </b>", []),
+        ("<b>a</b>", "</b>a<b>", ["tags in another order"]),
+        (
+            "see http://x.de/a",
+            "siehe http://x.de/as",
+            ["lost http://x.de/a", "added http://x.de/as"],
+        ),
+        ("{x} and {x}", "{x}", ["lost {x}"]),
+        ("nothing", "a@b.org", ["added a@b.org"]),
+    ],
+)
+def test_damage(source: str, translation: str, damage: list[str]) -> None:
+    assert ALL.damage(source, translation) == damage
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "changes"),
+    [
+        ("1,500.25 in 1999", "1.500,25 im Jahr 1999", []),
+        ("1 500", "1500", ["lost 500", "added 1500"]),  # a plain space may part two numbers
+        ("at 10:30", "um 10.30", []),
+        ("٢٠٢٤", "2024", []),
+        ("3 dogs", "drei Hunde", []),
+        ("1999", "1989", ["lost 1999", "added 1989"]),
+    ],
+)
+def test_numbers_are_compared_by_their_digits(source, translation, changes) -> None:
+    assert ALL.numbers(source, translation) == changes
+
+
+def test_what_is_not_protected_is_not_looked_for() -> None:
+    assert Protection(["url"]).items("a@b.org http://x.de") == ["http://x.de"]
+    nothing = Protection([])
+    assert (nothing.damage("{x} 1999", ""), nothing.numbers("1999", "")) == ([], [])
+    assert nothing.around("{x}") == ["{x}"]
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "a@", "a.", "<a", "&a", "{a", "www.", "http://", "%(a", "1,"]
+)
+def test_a_megabyte_takes_no_minute(text: str) -> None:
+    start = time.perf_counter()
+    ALL.damage(text * (300_000 // len(text)), "")
+    ALL.numbers(text * (300_000 // len(text)), "")
+    assert time.perf_counter() - start < 5

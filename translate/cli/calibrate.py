@@ -1,0 +1,113 @@
+"""translate calibrate: how sure a translation is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, PositiveInt
+
+from translate import schema
+from translate.cli.arguments import Arguments
+from translate.cli.commands import Command, Job
+from translate.cli.errors import listed
+from translate.cli.fields import Device, Node
+
+if TYPE_CHECKING:
+    from translate.inference.translator import Translator
+
+HELP = """\
+translate calibrate: learn how sure translations are, for translate text format=json
+
+  translate calibrate run=runs/demo
+  translate text run=runs/demo format=json "¿Dónde está el tren?"   # has "confidence"
+
+Translates the dev sentences of the run's corpus and learns from their references how the mean
+log-probability of a translation tells the chance that it is good; then says how right that is on
+the test sentences. What was learnt is confidence.json in the run, for these weights and this
+search: with others there is no confidence. That of a line is that of its least sure sentence.
+
+Keys:
+  run            the folder of the run (required)
+  good           the sentence chrF from which on a translation counts as good
+  search         how to search; default: as stored in the run
+  data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
+  cache          the folder of downloads and prepared corpora
+  device         auto, cpu, cuda, cuda:1 or mps
+  tokens_per_batch  source tokens, padding included, that are translated at once
+"""
+
+
+def main(command: Command, arguments: Arguments) -> None:
+    """Run the command."""
+    from translate.cli.compose import launch
+    from translate.cli.stored import corpus_nodes, search_node
+
+    nodes = {"search": search_node(arguments)}
+    nodes |= corpus_nodes(arguments.verbatim.get("run"))
+    launch(command, arguments, job, nodes=nodes)
+
+
+def job(job: Job) -> None:
+    """Check the configuration, then learn and judge."""
+    from translate.cli.validation import search_problems
+
+    if found := schema.problems(run, job.config, "") or search_problems(job.config["search"]):
+        raise listed(found)
+    run(job, **job.config)
+
+
+def run(
+    job: Job,
+    *,
+    data: Node,
+    tokenizer: Node,
+    search: Node,
+    cache: str,
+    device: Device,
+    tokens_per_batch: PositiveInt,
+    good: Annotated[float, Field(gt=0, lt=100)],
+) -> None:
+    """Learn on dev, judge on test, and write what was learnt."""
+    from translate.cli.stored import load_bundle, split_of_run, translator
+    from translate.evaluation.calibration import judge, learn
+    from translate.inference import confidence
+
+    folder = Path(job.verbatim["run"])
+    bundle = load_bundle(str(folder))
+    dev, test = (
+        split_of_run(folder, {**data, "split": split}, tokenizer, Path(cache))
+        for split in ("dev", "test")
+    )
+    model = translator(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch)
+    evidence, chrf = _translated(model, dev)
+    slope, intercept = learn(evidence, [score >= good for score in chrf])
+    learnt = confidence.Confidence(
+        slope=slope, intercept=intercept, good=good, weights_sha256=bundle.weights_sha256,
+        search=search, judged={},
+    )  # fmt: skip
+    evidence, chrf = _translated(model, test)
+    judged = judge([learnt(one) for one in evidence], chrf, good=good)
+    confidence.write(folder, learnt.model_copy(update={"judged": judged.as_dict()}))
+    sys.stdout.write(
+        f"learnt from {len(dev):,} sentences of dev; good is chrF {good:g} or more\n"
+        f"of {judged.sentences:,} sentences of test {judged.good:.1%} are good, and "
+        f"{judged.expected:.1%} were expected\n"
+        f"expected calibration error {judged.calibration_error:.1%}; Brier score "
+        f"{judged.brier:.3f}, {judged.brier_of_share:.3f} of the share alone; rank correlation "
+        f"with chrF {judged.rank_correlation:.3f}\n"
+    )
+
+
+def _translated(model: Translator, split: Node) -> tuple[list[float], list[float]]:
+    """The evidence of every translation, and its sentence chrF."""
+    from translate.evaluation.sentences import sentence_scores
+    from translate.inference.confidence import evidence
+
+    found = [best for best, *_ in model.stream(split["source"])]
+    scores = sentence_scores([best.text for best in found], split["references"])
+    return (
+        [evidence(best.log_prob, len(best.tokens)) for best in found],
+        [score.chrf for score in scores],
+    )

@@ -1,0 +1,105 @@
+"""Confidence: learnt from sentences with references, and judged on others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from translate.errors import UserError
+
+LEAST = 10  # sentences, of good ones and of others: two numbers are learnt from them
+BINS = 10
+ROUNDS = 100  # Newton's method needs about ten
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How right confidence is on sentences that it was not learnt from.
+
+    Attributes:
+        sentences: how many.
+        good: the share of good ones, and `expected`, the mean confidence: what it should be.
+        calibration_error: how far the two are apart in a tenth of the sentences, on the mean over
+            tenths of rising confidence (expected calibration error).
+        brier: the mean squared distance from what was (1: good, 0: not), and `brier_of_share`, that
+            of always saying the share of good ones.
+        rank_correlation: Spearman's, of confidence with sentence chrF.
+    """
+
+    sentences: int
+    good: float
+    expected: float
+    calibration_error: float
+    brier: float
+    brier_of_share: float
+    rank_correlation: float
+
+    def as_dict(self) -> dict[str, float]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def learn(evidence: Sequence[float], good: Sequence[bool]) -> tuple[float, float]:
+    """Slope and intercept of the likeliest logistic curve (Platt 1999, section 2.2).
+
+    Its targets are the shares of good and of other sentences with one more of each kind, not 1 and
+    0, so that the curve stays finite where the two can be told apart without fail.
+
+    Raises:
+        UserError: too few sentences of a kind.
+    """
+    hits, misses = sum(good), len(good) - sum(good)
+    if min(hits, misses) < LEAST:
+        raise UserError(
+            f"{hits} of {len(good)} translations are good: confidence is learnt from at least "
+            f"{LEAST} good ones and {LEAST} others; choose another chrF (good=…) or more sentences"
+        )
+    x = np.stack([np.array(evidence), np.ones(len(evidence))], axis=1)  # (N, 2)
+    target = np.where(good, (hits + 1) / (hits + 2), 1 / (misses + 2))
+    weights = np.zeros(2)
+    for _ in range(ROUNDS):
+        p = 1 / (1 + np.exp(-x @ weights))
+        step = np.linalg.solve((x.T * (p * (1 - p))) @ x, x.T @ (target - p))
+        weights = weights + step / max(1.0, float(np.abs(step).max()))  # from afar, small steps
+        if np.abs(step).max() < 1e-10:
+            break
+    slope, intercept = weights.tolist()
+    return slope, intercept
+
+
+def judge(confidence: Sequence[float], chrf: Sequence[float], *, good: float) -> Judgement:
+    """Compare with what came out; `good` is the chrF from which on a sentence is good."""
+    said, scores = np.array(confidence), np.array(chrf)
+    hits = (scores >= good).astype(float)
+    tenths = np.array_split(np.argsort(said, kind="stable"), BINS)
+    gaps = [
+        len(tenth) * abs(said[tenth].mean() - hits[tenth].mean()) for tenth in tenths if len(tenth)
+    ]
+    return Judgement(
+        sentences=len(said),
+        good=float(hits.mean()),
+        expected=float(said.mean()),
+        calibration_error=float(sum(gaps) / len(said)),
+        brier=float(((said - hits) ** 2).mean()),
+        brier_of_share=float(hits.var()),
+        rank_correlation=_rank_correlation(said, scores),
+    )
+
+
+def _rank_correlation(a: Float[np.ndarray, "N"], b: Float[np.ndarray, "N"]) -> float:
+    """Spearman's ρ; 0 where all values of a side are equal."""
+    ranks = np.stack([_ranks(a), _ranks(b)])
+    if (ranks.std(axis=1) == 0).any():
+        return 0.0
+    return float(np.corrcoef(ranks)[0, 1])
+
+
+def _ranks(values: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
+    """Equal values share the mean of their ranks."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks: Float[np.ndarray, "N"] = (last - (counts - 1) / 2)[inverse]
+    return ranks

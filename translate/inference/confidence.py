@@ -1,0 +1,84 @@
+"""How sure a translation is: the chance that it is good, learnt from sentences with references.
+
+Platt 1999, "Probabilistic outputs for support vector machines", eq. 2, with the length-normalised
+log-probability of a translation as its only evidence: P(good) = 1 / (1 + exp(-(a x + b))),
+x = log P(y | source) / |y|. `translate calibrate` writes it to confidence.json beside the bundle.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from translate.durable import replacing
+from translate.errors import UserError
+
+log = logging.getLogger(__name__)
+
+FILE = "confidence.json"
+
+
+class Confidence(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """The two numbers, and what they were learnt for.
+
+    Attributes:
+        slope: a; 0 or more.
+        intercept: b.
+        good: the sentence chrF from which on a translation counts as good.
+        weights_sha256: of the model.
+        search: how it searched, the keys of conf/search.
+        judged: how right it was on sentences it was not learnt from.
+    """
+
+    slope: float
+    intercept: float
+    good: float
+    weights_sha256: str
+    search: dict[str, Any]
+    judged: dict[str, float]
+
+    def __call__(self, evidence: float) -> float:
+        """The chance that a translation of this `evidence` is good."""
+        return (1 + math.tanh((self.slope * evidence + self.intercept) / 2)) / 2
+
+
+def evidence(log_prob: float, pieces: int) -> float:
+    """The mean log-probability of the pieces of a translation and of its end."""
+    return log_prob / (pieces + 1)
+
+
+def write(run: Path, confidence: Confidence) -> None:
+    """Leave it where `read` finds it.
+
+    Raises:
+        UserError: the folder cannot be written to.
+    """
+    try:
+        with replacing(run / FILE) as file:
+            file.write(confidence.model_dump_json(indent=2).encode() + b"\n")
+    except OSError as error:
+        raise UserError(f"{run / FILE} cannot be written ({error.strerror})") from error
+
+
+def read(run: Path, *, weights_sha256: str, search: Mapping[str, Any]) -> Confidence | None:
+    """What `translate calibrate` has learnt for these weights and this search; None if nothing.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = run / FILE
+    try:
+        found = Confidence.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        raise UserError(f"{path} cannot be read: translate calibrate run={run}") from error
+    if (found.weights_sha256, found.search) != (weights_sha256, dict(search)):
+        log.info("%s is of other weights or another search, and is left out", path)
+        return None
+    return found

@@ -1,0 +1,161 @@
+"""Notices translations that cannot be right, whatever the model, and prefers better ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import Annotated, NamedTuple, TypeVar
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from translate.inference.protection import Kind, Protection
+from translate.inference.segments import Segment, has_text
+from translate.inference.translation import Translation
+from translate.search import Search
+
+LONGEST = 32  # pieces of a phrase that loops: the time of looking for it grows with them
+
+Token = TypeVar("Token", bound=Hashable)
+Retry = Callable[[Sequence[Segment]], list[list[Translation]]]
+
+
+class Try(NamedTuple):
+    """Translations of a segment, and what is wrong with the best of them."""
+
+    damage: list[str]  # to protected items
+    wrong: list[str]  # that, and all else
+    found: list[Translation]
+
+
+class Guard:
+    """Looks for loops, copies, nothing, too much, and damage to what must stay as it is.
+
+    Args:
+        again: the search that decodes once more what looks wrong.
+        foreign: whether source and target are different languages, so that a copy is wrong.
+
+    conf/guard/default.yaml has the other keys.
+    """
+
+    def __init__(
+        self,
+        *,
+        again: Search,
+        foreign: bool,
+        loop_times: Annotated[int, Field(ge=2)],
+        loop_characters: PositiveInt,
+        copy_share: Annotated[float, Field(gt=0, le=1)],
+        copy_letters: PositiveInt,
+        length_ratio: Annotated[float, Field(gt=0)],
+        length_offset: NonNegativeInt,
+        protect: tuple[Kind, ...],
+    ) -> None:
+        self.again, self.protection = again, Protection(protect)
+        self._loop = (loop_times, loop_characters)
+        self._copy = (copy_share, copy_letters)
+        self._length = (length_ratio, length_offset)
+        self._foreign = foreign
+
+    def findings(self, source: Segment, found: Translation) -> list[str]:
+        """What is wrong with a translation, in words; nothing, nearly always."""
+        ratio, offset = self._length
+        wrong = [] if found.finished else ["unfinished"]
+        if _bytes(found.text) > ratio * _bytes(source.text) + offset:
+            wrong.append("too long")
+        if not has_text(found.text) and any(map(str.isalnum, source.text)):
+            wrong.append("empty")
+        if self._loops(source, found):
+            wrong.append("loop")
+        if self._foreign and self._copies(source.text, found.text):
+            wrong.append("copy")
+        return wrong
+
+    def watch(
+        self,
+        segments: Sequence[Segment],
+        found: Sequence[list[Translation]],
+        *,
+        around: Retry,
+        again: Retry,
+    ) -> list[list[Translation]]:
+        """The n best of each segment, replaced and flagged where something is wrong with the best.
+
+        Args:
+            around: translates what is between protected items, which are copied.
+            again: translates by the other search.
+        """
+        first = list(map(self._tried, segments, found))
+        kept = self._improved(segments, first, attrgetter("damage"), around)
+        kept = self._improved(segments, kept, attrgetter("wrong"), again)
+        return list(map(self._flagged, segments, first, kept))
+
+    def whole(self, line: str, found: list[Translation]) -> list[Translation]:
+        """The n best of a line, flagged where a cut between segments went through an item."""
+        best, *others = found
+        flags = dict.fromkeys((*best.flags, *self.protection.damage(line, best.text)))
+        if len(flags) == len(best.flags):
+            return found
+        return [replace(best, flags=tuple(flags)), *others]
+
+    def _tried(self, segment: Segment, found: list[Translation]) -> Try:
+        damage = self.protection.damage(segment.text, found[0].text)
+        return Try(damage, self.findings(segment, found[0]) + damage, found)
+
+    def _improved(
+        self,
+        segments: Sequence[Segment],
+        tries: Sequence[Try],
+        suspect: Callable[[Try], list[str]],
+        retry: Retry,
+    ) -> list[Try]:
+        """The better of two tries for each suspect: with less damage, then with less wrong at all.
+
+        Damage comes first, for it is done to what is the user's own; of equals the first is kept.
+        """
+        kept = list(tries)
+        suspects = [i for i, one in enumerate(tries) if suspect(one)]
+        if suspects:
+            for i, other in zip(suspects, retry([segments[i] for i in suspects]), strict=True):
+                both = kept[i], self._tried(segments[i], other)
+                kept[i] = min(both, key=lambda one: (len(one.damage), len(one.wrong)))
+        return kept
+
+    def _flagged(self, segment: Segment, first: Try, kept: Try) -> list[Translation]:
+        """With what is still wrong with the best, and what only was with the first."""
+        best, *others = kept.found
+        mended = tuple(finding for finding in first.wrong if finding not in kept.wrong)
+        flags = (*kept.wrong, *self.protection.numbers(segment.text, best.text))
+        if not flags and not mended:
+            return kept.found
+        return [replace(best, flags=flags, mended=mended), *others]
+
+    def _loops(self, source: Segment, found: Translation) -> bool:
+        """Whether pieces come again and again in the translation and not so in the source."""
+        times, characters = self._loop
+        long = (sum(map(len, part)) >= characters for part in loops(found.tokens, times))
+        return any(long) and not any(loops(source.ids, times))
+
+    def _copies(self, source: str, translation: str) -> bool:
+        """Whether most of the translation are words of the source, protected items apart."""
+        share, least = self._copy
+        free = " ".join(self.protection.around(source)[::2])
+        known, words = set(free.split()), translation.split()
+        copied = sum(map(len, filter(known.__contains__, words)))
+        return copied >= max(share * sum(map(len, words)), least)
+
+
+def loops(tokens: Sequence[Token], times: int) -> Iterator[Sequence[Token]]:
+    """Parts of `tokens` that are one phrase at least `times` in a row; each as it grows."""
+    repeated = len(tokens) - len(set(tokens))  # a phrase of n tokens repeats (times - 1) · n
+    for size in range(1, min(LONGEST, repeated // (times - 1)) + 1):
+        run = 0  # so many tokens are those `size` before them
+        for end in range(size, len(tokens)):
+            run = run + 1 if tokens[end] == tokens[end - size] else 0
+            if run >= (times - 1) * size:
+                yield tokens[end + 1 - run - size : end + 1]
+
+
+def _bytes(text: str) -> int:
+    """Length in UTF-8: languages differ less in bytes than in characters."""
+    return len(text.encode("utf-8", "replace"))

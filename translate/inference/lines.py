@@ -1,0 +1,205 @@
+"""What of a line is translated at once: sentences, or less where that is too much."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sentencex import segment
+
+from translate.data.text import one_line, without_surrogates
+from translate.data.tokenizer import Tokenizer
+from translate.inference.segments import has_text
+from translate.inference.translation import NOTHING, Translation
+
+log = logging.getLogger(__name__)
+
+Lengths = Callable[[Sequence[str]], list[int]]  # texts → pieces of each
+
+BLOCK = 50_000  # characters: thousands of quotation marks cost sentencex quadratic time
+CLAUSE_END = tuple(",;:.!?…–—、，；：。！？،؛؟।")
+# a word and the space behind it; in scripts without spaces, what ends with punctuation
+UNIT = re.compile(r"[^\s、，；：。！？]*(?:[、，；：。！？]+\s*|\s+|$)")
+
+
+@dataclass(frozen=True)
+class Line:
+    """Texts to translate, and what stands around them and stays: white space, protected items.
+
+    Attributes:
+        gaps: gaps[i] stands before texts[i], and the last gap behind all.
+        texts: without white space around them.
+        ids: of each text, without </s>.
+    """
+
+    gaps: tuple[str, ...]
+    texts: tuple[str, ...]
+    ids: tuple[list[int], ...]
+
+    def joined(self, found: Sequence[list[Translation]]) -> list[Translation]:
+        """The translations of the line from those of its texts: the i-th best of each together."""
+        if not self.texts:
+            return [replace(NOTHING, text=self.gaps[0])]
+        return [self._join(parts) for parts in zip(*found, strict=False)]  # as the shortest list
+
+    def _join(self, parts: Sequence[Translation]) -> Translation:
+        first, *inner, last = self.gaps
+        text = first + parts[0].text
+        for gap, part in zip(inner, parts[1:], strict=True):
+            text += (gap or _space(text, part.text)) + part.text
+        return Translation(
+            text + last,
+            math.fsum(part.score for part in parts),
+            math.fsum(part.log_prob for part in parts),
+            tuple(itertools.chain.from_iterable(part.tokens for part in parts)),
+            tuple(itertools.chain.from_iterable(part.token_log_probs for part in parts)),
+            parts[0].alignment if len(parts) == 1 else None,
+            all(part.finished for part in parts),
+            _together(part.flags for part in parts),
+            _together(part.mended for part in parts),
+            min((part.confidence for part in parts if part.confidence is not None), default=None),
+        )
+
+
+EMPTY = Line(("",), (), ())
+
+
+class Cutter:
+    """Cuts lines into texts that a model can read.
+
+    Args:
+        language: of the source, by its ISO 639-1 code: which abbreviations end no sentence.
+        limit: the most pieces of a text.
+        sentences: whether each sentence is a text of its own; else only those of a line that is
+            longer than the limit.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, language: str, limit: int, sentences: bool) -> None:
+        self._tokenizer, self._language = tokenizer, without_surrogates(language)
+        self._limit, self._sentences = limit, sentences
+
+    def __call__(self, line: str, number: int, *, whole: bool = False) -> Line:
+        """Cut line `number`; a warning tells where something is too long.
+
+        Args:
+            whole: not into sentences, if the line is within the limit.
+        """
+        line = one_line(without_surrogates(line))
+        if not has_text(line):
+            return EMPTY
+        split = self._sentences and not whole
+        texts = sentences(line, self._language) if split else [line]
+        ids = [self._tokenizer.encode(text) for text in texts]
+        if max(map(len, ids)) <= self._limit:
+            return around(texts, ids)
+        found = sentences(line, self._language)
+        texts = list(within(found, self._limit, self._lengths))
+        log.warning(
+            "line %d has %d pieces, more than %d: translated in %d segments%s",
+            number, sum(map(len, ids)), self._limit, len(texts),
+            ", some of them parts of a sentence" if len(texts) > len(found) else "",
+        )  # fmt: skip
+        return around(texts, [self._tokenizer.encode(text) for text in texts])
+
+    def around(self, parts: Sequence[str]) -> Line:
+        """Every second part stays as it is, and the punctuation beside it, which belongs to it.
+
+        Of the others the rest is to be translated, where there are words in it.
+        """
+        texts: list[str] = []
+        for i, part in enumerate(parts):
+            words = [place for place, character in enumerate(part) if _in_word(character)]
+            kept = i % 2 == 1 or not words
+            start = 0 if kept or i == 0 else words[0]
+            end = 0 if kept else len(part) if i == len(parts) - 1 else words[-1] + 1
+            texts += part[:start], part[start:end], part[end:]  # every third from the second on
+        ids = [self._tokenizer.encode(text) if i % 3 == 1 else [] for i, text in enumerate(texts)]
+        return around(texts, ids)
+
+    def _lengths(self, texts: Sequence[str]) -> list[int]:
+        return list(map(len, self._tokenizer.encode_all(texts, threads=1)))
+
+
+def sentences(text: str, language: str) -> list[str]:
+    """The sentences of a text, each with the space behind it."""
+    blocks = (text[start : start + BLOCK] for start in range(0, len(text), BLOCK))
+    return [sentence for block in blocks for sentence in segment(language, block)]
+
+
+def within(texts: Sequence[str], limit: int, lengths: Lengths) -> Iterator[str]:
+    """The texts, those of more than `limit` pieces in parts.
+
+    A part ends with a clause, else with a word, else anywhere.
+    """
+    for text, pieces in zip(texts, lengths(texts), strict=True):
+        if pieces <= limit or len(text) == 1:
+            yield text
+            continue
+        parts = list(_clauses(text, limit, lengths))
+        if len(parts) == 1:
+            size = max(1, len(text) * limit // pieces)
+            parts = [text[start : start + size] for start in range(0, len(text), size)]
+        yield from within(parts, limit, lengths)
+
+
+def _clauses(text: str, limit: int, lengths: Lengths) -> Iterator[str]:
+    """Parts as long as may be that end with a clause, or with a word where no clause ends.
+
+    Lengths are those of words added up, which the whole may exceed by a little.
+    """
+    units = UNIT.findall(text)[:-1]  # the last match is the empty end
+    part: list[tuple[str, int]] = []
+    total = 0
+    for unit, pieces in zip(units, lengths(units), strict=True):
+        while part and total + pieces > limit:
+            ends = [i for i, (word, _) in enumerate(part, 1) if word.rstrip().endswith(CLAUSE_END)]
+            kept = ends[-1] if ends else len(part)
+            yield "".join(word for word, _ in part[:kept])
+            part = part[kept:]
+            total = sum(size for _, size in part)
+        part.append((unit, pieces))
+        total += pieces
+    yield "".join(word for word, _ in part)
+
+
+def around(texts: Sequence[str], ids: Sequence[list[int]]) -> Line:
+    """The texts without the white space around them, which becomes the gaps.
+
+    A text without ids goes to the gaps too, and invisible characters go nowhere.
+    """
+    gaps, cores, spelled = [""], [], []
+    for text, pieces in zip(texts, ids, strict=True):
+        core = text.strip()
+        before, _, after = text.partition(core) if core else (text, "", "")
+        gaps[-1] += before
+        if not has_text(core) or not pieces:
+            gaps[-1] += (core if has_text(core) else "") + after
+            continue
+        cores.append(core)
+        spelled.append(pieces)
+        gaps.append(after)
+    return Line(tuple(gaps), tuple(cores), tuple(spelled))
+
+
+def _together(words: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """Each once, in order."""
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(words)))
+
+
+def _in_word(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LMN"  # vowel signs are marks
+
+
+def _space(left: str, right: str) -> str:
+    """What comes between two texts that had no space between them.
+
+    A space before a word, but in scripts without spaces.
+    """
+    edges = left[-1:] + right[:1]
+    wide = all(unicodedata.east_asian_width(edge) in "FW" for edge in edges)
+    return " " if right and _in_word(right[0]) and not wide else ""

@@ -1,0 +1,71 @@
+"""What must come through a translation as it stands: addresses, tags, placeholders, numbers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection
+from typing import Literal
+
+Kind = Literal["url", "email", "tag", "placeholder", "number"]
+
+# every run is bounded, or begins where a word does, so that no text takes quadratic time
+VERBATIM: dict[Kind, str] = {
+    "url": r"(?<!\w)(?:https?://|ftp://|www\.)[^\s<>\"、。，；：！？（）「」]*[^\W_][/&#=_-]*",
+    "email": r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+",
+    "tag": r"</?[A-Za-z][^<>]{0,500}>|&(?:#\d{1,8}|[A-Za-z]{2,8});",
+    "placeholder": r"\$?\{[\w.]{0,64}\}|%(?:\(\w{1,64}\))?[sd]\b",
+}
+NUMBER = re.compile(r"\d[\d.,:'’\u00a0\u202f]*\d")  # of two digits or more
+# most texts have neither an item nor a number, and a single class of characters is found fast
+TRACE, DIGIT = re.compile(r"[@<&{%]|://|www\."), re.compile(r"\d")
+
+
+class Protection:
+    """Compares a text with its translation.
+
+    URLs, e-mail addresses, markup tags with character references, and placeholders ({name}, ${x},
+    %s) must be there verbatim, tags in their order. Numbers are compared by their digits, for
+    languages write them otherwise; those of one digit are left out, for they may become words.
+    """
+
+    def __init__(self, kinds: Collection[Kind]) -> None:
+        verbatim = [pattern for kind, pattern in VERBATIM.items() if kind in kinds]
+        self._verbatim = re.compile(f"({'|'.join(verbatim)})") if verbatim else None
+        self._numbers = "number" in kinds
+
+    def items(self, text: str) -> list[str]:
+        """What must stay verbatim, in order."""
+        return self._verbatim.findall(text) if self._verbatim and TRACE.search(text) else []
+
+    def around(self, text: str) -> list[str]:
+        """The text in parts, every second of which is one of the `items`."""
+        return self._verbatim.split(text) if self._verbatim and TRACE.search(text) else [text]
+
+    def damage(self, source: str, translation: str) -> list[str]:
+        """What is lost, added or out of order, in words."""
+        wanted, found = self.items(source), self.items(translation)
+        if wanted == found:
+            return []
+        changed = _changes(wanted, found)
+        moved = [item for item in wanted if item[0] == "<"] != [i for i in found if i[0] == "<"]
+        return changed or ["tags in another order"] * moved
+
+    def numbers(self, source: str, translation: str) -> list[str]:
+        """Which numbers are lost or added, in words."""
+        if not self._numbers or not (DIGIT.search(source) or DIGIT.search(translation)):
+            return []
+        return _changes(_digits(source), _digits(translation))
+
+
+def _changes(wanted: list[str], found: list[str]) -> list[str]:
+    lost, added = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
+    return [f"lost {item}" for item in lost] + [f"added {item}" for item in added]
+
+
+def _digits(text: str) -> list[str]:
+    """The numbers of a text, by their digits alone, whatever the script."""
+    return [
+        "".join(str(int(character)) for character in number if character.isdecimal())
+        for number in NUMBER.findall(text)
+    ]
