@@ -73,10 +73,8 @@ class Seq2Seq(nn.Module, ABC):
     target_embedding: nn.Embedding  # a row a target piece
     output: nn.Linear  # hidden → vocabulary: weight (V, D), perhaps a bias (V)
     max_length: int | None = None  # tokens it can read of a side, <s> or </s> too; None: any number
-    can_recompute: ClassVar[bool] = False  # whether `encode` and `decode` send layers `through`
-    recompute = (
-        False  # activations inside these layers, in the backward pass, rather than keep them
-    )
+    parallel: ClassVar[bool] = False  # all positions at once, by layers that go `through`
+    recompute = False  # what these layers remember, in the backward pass, rather than keep it
 
     def __init__(self, *, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
