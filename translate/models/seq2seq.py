@@ -76,8 +76,8 @@ class Seq2Seq(nn.Module, ABC):
     output: nn.Linear  # hidden → vocabulary: weight (V, D), perhaps a bias (V)
     max_length: int | None = None  # tokens it can read of a side, <s> or </s> too; None: any number
     why_padded: str | None = "it reads padded batches alone"  # None: `read_packed` is there
-    parallel: ClassVar[bool] = False  # reads all words at once, and sends its layers `through`
-    recompute = False  # what is inside these layers in the backward pass, rather than keep it
+    parallel: ClassVar[bool] = False  # all positions at once, by layers that go `through`
+    recompute = False  # what these layers remember, in the backward pass, rather than keep it
 
     def __init__(self, *, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
