@@ -46,10 +46,12 @@ def test_dropout_costs_flash_in_training_alone(explained) -> None:
             assert ("dropout" in call.kernel.why_not_flash) == training
 
 
-def test_a_step_asks_with_one_query_a_hypothesis_and_without_the_causal_flag(explained) -> None:
+def test_a_step_asks_with_a_sentences_hypotheses_and_without_the_causal_flag(explained) -> None:
     phases = explained("transformer")
     own, cross = phases["translating, a step of 2 hypotheses"]
-    assert (own.query[:3], own.keys[2], own.causal, own.mask) == ((2, 2, 1), 2, False, None)
+    # the word both began with, and one of each that the other must not see
+    assert (own.query[:3], own.keys[2], own.causal) == ((1, 2, 2), 3, False)
+    assert own.mask == (1, 1, 2, 3)
     assert (cross.query[:3], cross.causal) == ((1, 2, 2), False)
     own, cross = phases["training, decode"]
     assert own.causal
