@@ -340,7 +340,7 @@ def test_the_jobs_of_a_sweep_have_folders_of_their_own(program, monkeypatch) -> 
     folders: list[str] = []
     commands: list[list[str]] = []
 
-    def train(config: object, run: Path) -> None:
+    def train(config: object, run: Path, init: str | None) -> None:
         import sys
 
         folders.append(str(run))
@@ -357,7 +357,7 @@ def test_the_jobs_of_a_sweep_have_folders_of_their_own(program, monkeypatch) -> 
 def test_no_job_of_a_sweep_inherits_the_processes_of_another(program, monkeypatch) -> None:
     ranks: list[str | None] = []
 
-    def train(config: object, run: Path) -> None:
+    def train(config: object, run: Path, init: str | None) -> None:
         ranks.append(os.environ.get("LOCAL_RANK"))
         os.environ["LOCAL_RANK"] = "0"  # as Lightning does where it starts further processes
 
@@ -368,7 +368,9 @@ def test_no_job_of_a_sweep_inherits_the_processes_of_another(program, monkeypatc
 
 def test_a_run_without_a_name_is_called_after_its_choices(program, monkeypatch) -> None:
     folders: list[str] = []
-    monkeypatch.setattr("translate.training.run.train", lambda _, run: folders.append(str(run)))
+    monkeypatch.setattr(
+        "translate.training.run.train", lambda _, run, init: folders.append(str(run))
+    )
     program("train", "data=toy", "model=rnn_luong")
     program("train", "experiment=demo")
     assert folders == ["runs/toy-rnn_luong", "runs/demo"]
