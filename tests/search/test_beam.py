@@ -37,6 +37,20 @@ def same(found: list[Hypothesis], expected: list[tuple[tuple[int, ...], float]])
 sentences = st.lists(st.lists(st.integers(4, 9), max_size=5), min_size=1, max_size=4)
 
 
+@pytest.mark.parametrize("search", [GREEDY, beam(3)], ids=["greedy", "beam"])
+def test_finished_sentences_that_stay_in_a_large_batch_change_nothing(
+    table_model: Models, search: GreedySearch | BeamSearch
+) -> None:
+    """They leave together, when a quarter has finished; until then they write on, unheard."""
+    model = table_model(10, 3, sharpness=2.0, end=1.5)
+    ids = [[4 + i % 6, 4 + i // 6, 9] for i in range(36)]
+    together = search(model, *batch(*ids))
+    alone = [search(model, *batch(sentence))[0] for sentence in ids]
+    assert len({len(best.tokens) for best, *_ in alone}) > 3
+    for found, expected in zip(together, alone, strict=True):
+        same(found, [(hypothesis.tokens, hypothesis.score) for hypothesis in expected])
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     sentences,
