@@ -187,6 +187,16 @@ def test_what_recurrent_models_cannot_do_is_told(program) -> None:
     assert "(convolutional and transformer); set it to false" in done.err
 
 
+def test_embeddings_of_vocabularies_numbered_apart_are_not_tied(program) -> None:
+    done = program("train", "data=toy", "tokenizer=word", "tokenizer.joint=false")
+    assert done.status == 2
+    assert done.err == (
+        "translate: error: model.tied_embeddings = all shares the embeddings of source and target, "
+        "which tokenizer.joint = false numbers apart: model.tied_embeddings=decoder, or "
+        "tokenizer.joint=true\n"
+    )
+
+
 def test_a_training_without_an_end_is_refused(program) -> None:
     done = program("train", "data=toy", "trainer.max_steps=null")
     assert done.status == 2

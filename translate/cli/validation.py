@@ -28,7 +28,10 @@ def training_problems(config: Node) -> list[str]:
         "trainer": lambda node: schema.problems(Settings, node, "trainer"),
     }
     found = [problem for name, check in receivers.items() for problem in check(config[name])]
-    return found or _problems_of_recurrence(config["model"]["family"], config["trainer"])
+    return found or [
+        *_problems_of_recurrence(config["model"]["family"], config["trainer"]),
+        *_problems_of_tying(config["model"], config["tokenizer"]),
+    ]
 
 
 def _problems_of_recurrence(family: str, trainer: Node) -> list[str]:
@@ -41,6 +44,17 @@ def _problems_of_recurrence(family: str, trainer: Node) -> list[str]:
     return [
         f"trainer.activation_checkpointing = true: model.family={family} reads word by word, and "
         f"this is for layers that read all words at once ({able}); set it to false"
+    ]
+
+
+def _problems_of_tying(model: Node, tokenizer: Node) -> list[str]:
+    """Two vocabularies may even have the same size, and piece 7 of each still another meaning."""
+    if model["tied_embeddings"] != "all" or tokenizer["joint"]:
+        return []
+    return [
+        "model.tied_embeddings = all shares the embeddings of source and target, which "
+        "tokenizer.joint = false numbers apart: model.tied_embeddings=decoder, or "
+        "tokenizer.joint=true"
     ]
 
 
