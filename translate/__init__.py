@@ -21,7 +21,11 @@ except PackageNotFoundError:  # a checkout that is not installed
 
 
 def load(
-    run: str | Path, *, device: str = "auto", search: Search | Mapping[str, Any] | None = None
+    run: str | Path,
+    *,
+    device: str = "auto",
+    search: Search | Mapping[str, Any] | None = None,
+    split_sentences: bool = True,
 ) -> Translator:
     """The translator of a finished run.
 
@@ -29,10 +33,12 @@ def load(
         run: the folder of a run, or of a bundle.
         device: `auto` takes a GPU if there is one; else `cpu`, `cuda`, `cuda:1`, `mps`.
         search: in place of the run's own; a mapping holds the keys of conf/search.
+        split_sentences: translate each sentence of a line by itself, as `translate text` does; its
+            guard and its confidence are of the command alone.
 
     Raises:
         UserError: nothing to load there, or files that are damaged or do not belong together.
     """
     from translate.inference import translator  # torch is imported when it is needed
 
-    return translator.load(run, device=device, search=search)
+    return translator.load(run, device=device, search=search, split_sentences=split_sentences)

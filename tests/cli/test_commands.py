@@ -327,7 +327,7 @@ def test_a_finished_run_is_not_trained_again_by_accident(program, run: str) -> N
 def test_a_run_under_way_brings_its_settings(program, run: str, monkeypatch) -> None:
     seen: dict[str, object] = {}
     monkeypatch.setattr(
-        "translate.training.run.train", lambda config, run: seen.update(config, run=run)
+        "translate.training.run.train", lambda config, run, init: seen.update(config, run=run)
     )
     done = program("train", run, "trainer.max_steps=3")
     assert done.status == 0, done.err

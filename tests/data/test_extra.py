@@ -210,3 +210,11 @@ def test_nothing_left_of_a_corpus_is_an_error(prepared: Prepared, tmp_path: Path
     write(tmp_path, "back", [])
     with pytest.raises(UserError, match=r"data\.extra\.back is empty"):
         prepared()
+
+
+def test_what_is_held_out_is_not_learnt_the_other_way(prepared: Prepared, tmp_path: Path) -> None:
+    prepared()
+    write(tmp_path, "back", [("a are alt!", "alt a sind"), ("c d are warm!", "warm c d sind")])
+    corpus = prepared()
+    assert corpus.report["extra"]["back"]["dropped"]["overlap"] == 1
+    assert "alt a sind" not in corpus.train["target"]

@@ -79,7 +79,7 @@ def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def batches(corpus: Corpus, *, guided: bool, sampling: bool = False) -> list[Batch]:
     data = TranslationData(
-        corpus, tokens_per_batch=200, pool_batches=2, workers=0,
+        corpus, max_length=100, tokens_per_batch=200, pool_batches=2, workers=0,
         sampling=sampling, guided=guided, seed=3,
     )  # fmt: skip
     return list(islice(data.train_dataloader(), 6))

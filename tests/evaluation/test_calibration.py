@@ -68,3 +68,15 @@ def test_figures_of_a_small_set() -> None:
 def test_ties_share_their_rank() -> None:
     found = judge([0.1, 0.5, 0.5, 0.9], [1.0, 2.0, 3.0, 4.0], good=2)
     assert found.rank_correlation == pytest.approx(np.sqrt(0.9))
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0])
+def test_the_curve_does_not_depend_on_the_unit(scale: float) -> None:
+    random = np.random.default_rng(0)
+    evidence = -np.abs(random.normal(size=1000))
+    good = (random.random(1000) < 1 / (1 + np.exp(-(4 * evidence + 3)))).tolist()
+    slope, intercept = learn(evidence.tolist(), good)
+    assert slope == pytest.approx(4, abs=0.6)
+    assert intercept == pytest.approx(3, abs=0.6)
+    scaled = learn((evidence * scale).tolist(), good)
+    assert scaled == pytest.approx((slope / scale, intercept))

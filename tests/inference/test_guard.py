@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from translate.inference.confidence import Confidence
 from translate.inference.guard import Guard, loops
 from translate.inference.segments import Segment
 from translate.inference.translation import Translation
@@ -199,3 +200,30 @@ def test_as_many_translations_as_the_search_gives(make_translator) -> None:
     found = list(translator.stream(lines, wishes=Wish("the dog")))
     assert [len(n_best) for n_best in found] == [2, 2, 1]
     assert all(best.text.startswith("the dog") for best, *_ in found[:2])
+
+
+def test_what_was_put_together_has_no_attention_of_its_own(make_translator) -> None:
+    translator = make_translator(guard=guard())
+    ((best, *_),) = translator.stream(["la casa azul {x}"], need_alignment=True)
+    assert best.text.endswith(" {x}")
+    assert best.alignment is None
+    ((best, *_),) = translator.stream([" la casa azul "], need_alignment=True)
+    assert best.alignment is not None
+
+
+@pytest.mark.parametrize("line", ["{x} la casa azul", "{x}", "el perro {x}"])
+def test_a_prefix_stays_in_front_of_what_is_copied(make_translator, line: str) -> None:
+    translator = make_translator(guard=guard())
+    ((best, *_),) = translator.stream([line], wishes=Wish("the dog"))
+    assert best.text.startswith("the dog")
+
+
+def test_nothing_is_known_of_how_sure_a_second_try_is(make_translator) -> None:
+    learnt = Confidence(
+        slope=2.0, intercept=1.0, good=50, weights_sha256="ab", search={}, judged={}
+    )
+    translator = make_translator(guard=guard(), confidence=learnt)
+    ((mended, *_), (first, *_)) = translator.stream(["el perro {x} come", "la casa azul"])
+    assert mended.mended
+    assert mended.confidence is None
+    assert first.mended or first.confidence is not None

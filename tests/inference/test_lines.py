@@ -140,3 +140,10 @@ def test_the_texts_of_a_line_hold_its_pieces(cutter, joint) -> None:
     for limit in (500, 8, 4):
         ids = cutter(limit=limit)(line, 1).ids
         assert [piece for text in ids for piece in text] == joint.source.encode(line)
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u3000", "\u3000\u00a0"])
+@pytest.mark.parametrize("language", ["", "en", "fr", "zh"])
+def test_a_wide_space_behind_an_initial_is_no_trap(space: str, language: str) -> None:
+    text = f"Le plan B{space}. Oui. Non."
+    assert "".join(sentences(text, language)) == text

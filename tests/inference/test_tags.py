@@ -9,6 +9,7 @@ import pytest
 from torch import nn
 
 from translate.data.tokenizer import Tokenizers, train_tokenizer
+from translate.inference.lines import Cutter
 from translate.inference.translator import Translator
 from translate.search import Hypothesis
 from translate.vocabulary import EOS
@@ -70,3 +71,10 @@ def test_the_tag_is_among_the_pieces_people_see(tokenizers: Tokenizers) -> None:
     assert source.encode_words("el perro")[0][0] == source.encode("el perro")[0]
     assert source.encode("  ") == source.spelled("  ") == source.encode_words(" ") == []
     assert source.decode(source.encode("perro")) == "perro"
+
+
+def test_a_tag_takes_its_place_once_in_a_part_of_a_line(tokenizers: Tokenizers) -> None:
+    cut = Cutter(tokenizers.source.tagged("de"), language="es", limit=13, sentences=False)
+    lengths = [len(ids) for ids in cut("casa " * 60, 1).ids]
+    assert max(lengths) == 13
+    assert len(lengths) <= 6

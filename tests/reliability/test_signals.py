@@ -45,7 +45,7 @@ def test_a_signal_while_preparing_leaves_nothing_half_done(
         os.kill(os.getpid(), number)
 
     def prepared() -> None:
-        monkeypatch.setattr("translate.data.corpus.account", interrupted)
+        monkeypatch.setattr("translate.data.build.account", interrupted)
         os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT), 2)
         sys.stderr = os.fdopen(2, "w", buffering=1)
 
@@ -74,7 +74,14 @@ def test_a_reader_that_leaves_ends_a_translation_quietly(
         os.dup2(os.open(tmp_path / "said", os.O_WRONLY | os.O_CREAT), 2)
         sys.stderr = os.fdopen(2, "w", buffering=1)
 
-    arguments = ["text", f"run={saved}", f"input={tmp_path}/in", "device=cpu", *options]
+    arguments = [
+        "text",
+        f"run={saved}",
+        f"input={tmp_path}/in",
+        "device=cpu",
+        "guard=none",
+        *options,
+    ]
     assert status_of(faults, arguments, prepared) == 141
     os.close(writer)
     assert (tmp_path / "said").read_text() == ""

@@ -20,6 +20,7 @@ from translate.training.module import TranslationTask
 from translate.training.run import train
 
 Config = Callable[..., dict[str, Any]]
+HEADS = "model.num_heads=2"  # of 8 dimensions, the fewest that flash attention takes
 
 
 def network(config: dict[str, Any]) -> Seq2Seq:
@@ -58,7 +59,7 @@ def losses(model: Seq2Seq, of: Batch, *, packed: bool, r_drop: float = 0.0) -> l
     ids=["default", "rotary-grouped", "learned-post", "unordered-rms"],
 )
 def test_packed_equals_padded(config: Config, options: tuple[str, ...], dtype) -> None:
-    model = network(config("model.dropout=0.0", *options, model="transformer")).to(dtype)
+    model = network(config("model.dropout=0.0", HEADS, *options, model="transformer")).to(dtype)
     of = batch((5, 3), (1, 7), (9, 1), (5, 5))
     exact = 1e-10 if dtype == torch.float64 else 1e-5
     pairs = zip(losses(model, of, packed=True), losses(model, of, packed=False), strict=True)
@@ -67,7 +68,7 @@ def test_packed_equals_padded(config: Config, options: tuple[str, ...], dtype) -
 
 
 def test_packed_equals_padded_with_two_passes(config: Config) -> None:
-    model = network(config("model.dropout=0.0", model="transformer")).double()
+    model = network(config("model.dropout=0.0", HEADS, model="transformer")).double()
     of = batch((5, 3), (2, 6))
     ours, theirs = (losses(model, of, packed=packed, r_drop=1.0) for packed in (True, False))
     for packed, padded in zip(ours, theirs, strict=True):
@@ -80,12 +81,13 @@ def test_packed_equals_padded_with_two_passes(config: Config) -> None:
         (("model.positions=alibi",), "model.positions=alibi"),
         (("model.self_attention=linear",), "model.self_attention=linear"),
         (("model.attention_dropout=0.1",), "model.attention_dropout=0.1"),
+        (("model.d_model=20", "model.num_heads=2"), "a head has 10 dimensions"),
     ],
 )
 def test_what_flash_cannot_compute_stays_padded(
     config: Config, options: tuple[str, ...], reason: str
 ) -> None:
-    model = network(config(*options, model="transformer"))
+    model = network(config(HEADS, *options, model="transformer"))
     assert model.why_padded is not None
     assert model.why_padded.startswith(reason)
     with pytest.raises(UserError, match="trainer.packing = on, but " + reason):
@@ -101,8 +103,9 @@ def test_auto_takes_it_where_flash_attention_is(
     config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    model = network(config(model="transformer"))
+    model = network(config(HEADS, model="transformer"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
     assert chosen("auto", model)
     assert "packed, without padding" in caplog.text
     assert not chosen("off", model)
@@ -111,12 +114,14 @@ def test_auto_takes_it_where_flash_attention_is(
     assert "padded: trainer.precision=32-true" in caplog.text
     assert not chosen("auto", model, guided=True)
     assert not chosen("auto", network(config(model="rnn")))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
+    assert not chosen("auto", model, precision="16-mixed")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert not chosen("auto", model)
     assert chosen("on", model)
 
 
 def test_a_run_can_be_trained_packed(config: Config, tmp_path: Path) -> None:
-    options = config("trainer.packing=on", "trainer.max_steps=2", model="transformer")
+    options = config("trainer.packing=on", "trainer.max_steps=2", HEADS, model="transformer")
     train(options, tmp_path / "run")
     assert (tmp_path / "run" / "bundle").is_dir()

@@ -28,8 +28,8 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
     settings = config("trainer.accumulate=2", "trainer.keep=4")
     corpus = prepare(settings["data"], settings["tokenizer"], cache=Path(settings["cache"]))
     data = TranslationData(
-        corpus, tokens_per_batch=300, pool_batches=5, workers=0, sampling=False, guided=False,
-        seed=1,
+        corpus, max_length=settings["data"]["max_length"], tokens_per_batch=300, pool_batches=5,
+        workers=0, sampling=False, guided=False, seed=1,
     )  # fmt: skip
     pieces = len(corpus.tokenizers.source)
     model = registry.build(

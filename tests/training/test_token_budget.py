@@ -104,3 +104,28 @@ def test_what_is_found_on_a_gpu_fits(config: Config, tmp_path: Path, model: str)
         config("data.tokens_per_batch=auto", "trainer.max_steps=1", model=model), tmp_path / "run"
     )
     assert tokens_noted(tmp_path / "run") > 1000
+
+
+def test_auto_has_room_for_the_longest_draw(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_budget, "MOST", 1)
+    options = config(
+        "data.tokens_per_batch=auto", "tokenizer=unigram", "tokenizer.vocab_size=300",
+        "tokenizer.sampling.alpha=0.2", "trainer.max_steps=1", "trainer.accelerator=cpu",
+    )  # fmt: skip
+    train(options, tmp_path / "run")
+
+
+def test_a_pair_that_is_left_out_does_not_size_a_batch(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_budget, "MOST", 1)
+    options = config(
+        "data.tokens_per_batch=auto", "data.max_length=12", "trainer.max_steps=1",
+        "trainer.accelerator=cpu",
+    )  # fmt: skip
+    train(options, tmp_path / "run")
+    noted = tokens_noted(tmp_path / "run")
+    assert noted is not None
+    assert noted <= 13

@@ -53,3 +53,12 @@ def test_the_seed_of_a_step_decides() -> None:
     torch.manual_seed(3)
     assert torch.equal(drop_words(whole, 0.3).source, first.source)
     assert not torch.equal(first.source, second.source)
+
+
+def test_tags_stay() -> None:
+    whole = batch(words=3)  # 4, 5 and 6, the first two of them tags
+    dropped = drop_words(whole, 0.9, tags=2)
+    tags = (whole.source == EOS + 1) | (whole.source == EOS + 2)
+    assert torch.equal(dropped.source[tags], whole.source[tags])
+    assert (dropped.source[whole.source == EOS + 3] == UNK).any()
+    assert (dropped.target_in[whole.target_in == EOS + 1] == UNK).any()

@@ -13,6 +13,7 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
 from translate.cli.fields import Device, Node
+from translate.errors import UserError
 
 if TYPE_CHECKING:
     from translate.inference.translator import Translator
@@ -76,10 +77,13 @@ def run(
 
     folder = Path(job.verbatim["run"])
     bundle = load_bundle(str(folder))
-    dev, test = (
-        split_of_run(folder, {**data, "split": split}, tokenizer, Path(cache))
-        for split in ("dev", "test")
-    )
+    try:
+        dev, test = (
+            split_of_run(folder, {**data, "split": split}, tokenizer, Path(cache))
+            for split in ("dev", "test")
+        )
+    except UserError as error:
+        raise UserError(f"confidence is learnt from dev and judged on test: {error}") from error
     model = translator(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch)
     evidence, chrf = _translated(model, dev)
     slope, intercept = learn(evidence, [score >= good for score in chrf])

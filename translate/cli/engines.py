@@ -11,8 +11,11 @@ from translate.cli import stored
 from translate.cli.commands import Job
 
 if TYPE_CHECKING:
+    from translate.inference.bundle import Bundle
     from translate.inference.confidence import Confidence
     from translate.inference.translator import Translator
+
+UNCALIBRATED = {"ensemble", "prefix", "prefixes", "constraints"}  # other probabilities
 
 
 def export_folder(run: str, given: str | None) -> Path:
@@ -64,7 +67,7 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
             bundle, search=config["search"], device=config["device"],
             tokens_per_batch=config["tokens_per_batch"], split_sentences=split_sentences,
             unknown_words=replacing, mbr=config["mbr"], guard=watching,
-            confidence=_confidence(config, verbatim, bundle.weights_sha256),
+            confidence=_confidence(config, verbatim, bundle),
             workers=config["workers"] or 1, precision=config["precision"],
         )  # fmt: skip
     from translate.inference.ctranslate2_engine import CTranslate2Search, check_origin
@@ -87,12 +90,16 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
 
 
 def _confidence(
-    config: Mapping[str, Any], verbatim: Mapping[str, str], weights_sha256: str
+    config: Mapping[str, Any], verbatim: Mapping[str, str], bundle: Bundle
 ) -> Confidence | None:
     """What was learnt for just this, where it will be told."""
     from translate.inference.confidence import read
 
-    if config.get("format") != "json" or config["mbr"] or "ensemble" in verbatim:
+    if config.get("format") != "json" or config["mbr"] or config["precision"] == "bf16":
+        return None
+    if UNCALIBRATED & {key for key, value in verbatim.items() if value}:
+        return None
+    if bundle.tokenizers.source.tag != bundle.config.tag:  # another language than it learnt from
         return None
     run = Path(verbatim["run"])
-    return read(run, weights_sha256=weights_sha256, search=config["search"])
+    return read(run, weights_sha256=bundle.weights_sha256, search=config["search"])

@@ -105,8 +105,18 @@ def run(
     from rich.console import Console
 
     from translate.cli.engines import engine_translator
+    from translate.cli.errors import UsageError
     from translate.cli.judging import evaluate_run, read_test_set
+    from translate.cli.stored import load_bundle
     from translate.evaluation.report import render
+
+    if target is not None and "input" not in job.verbatim:
+        main = load_bundle(job.verbatim["run"]).config.tag
+        if target != main:
+            raise UsageError(
+                f"target={target}: the {data['split']} sentences of this run are translated with "
+                f"{main or 'no tag'}: give input= and reference= of that language"
+            )
 
     folder, dictionary = Path(job.verbatim["run"]), job.verbatim.get("dictionary")
     translator = engine_translator(job.config, job.verbatim)

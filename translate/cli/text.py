@@ -100,6 +100,9 @@ def job(job: Job) -> None:
     found = schema.problems(run, job.config, "")
     found = found or search_problems(job.config["search"]) + guard_problems(job.config["guard"])
     found = found or engine_problems(job)
+    again = job.config["guard"].get("again")
+    if not found and again and again["kind"] != "beam" and "constraints" in job.verbatim:
+        found = [f"guard.again.kind = {again['kind']}: constraints= need search@guard.again=beam"]
     if found:
         raise listed(found)
     run(job, **job.config)

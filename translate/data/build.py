@@ -143,7 +143,11 @@ def _clean_and_split(
 
 
 def _extra(source: Source, held_out: Sequence[Pair], scratch: Path) -> Iterator[Text]:
-    """The further training corpora, by the rules of the main one, without what is held out."""
+    """The further training corpora, by the rules of the main one, without what is held out.
+
+    They may translate the other way, so that a sentence is looked for on both sides.
+    """
+    held_out = [*held_out, *(p._replace(source=p.target, target=p.source) for p in held_out)]
     for name, extra in (source.extra or {}).items():
         with progress(f"Reading data.extra.{name}"):
             pairs, dropped = clean(extra.open(), source.cleaning, scratch / name)

@@ -57,7 +57,9 @@ def learn(evidence: Sequence[float], good: Sequence[bool]) -> tuple[float, float
             f"{hits} of {len(good)} translations are good: confidence is learnt from at least "
             f"{LEAST} good ones and {LEAST} others; choose another chrF (good=…) or more sentences"
         )
-    x = np.stack([np.array(evidence), np.ones(len(evidence))], axis=1)  # (N, 2)
+    given = np.array(evidence)
+    centre, spread = given.mean(), given.std() or 1.0  # steps are bounded: units must not count
+    x = np.stack([(given - centre) / spread, np.ones(len(given))], axis=1)  # (N, 2)
     target = np.where(good, (hits + 1) / (hits + 2), 1 / (misses + 2))
     weights = np.zeros(2)
     for _ in range(ROUNDS):
@@ -66,8 +68,8 @@ def learn(evidence: Sequence[float], good: Sequence[bool]) -> tuple[float, float
         weights = weights + step / max(1.0, float(np.abs(step).max()))  # from afar, small steps
         if np.abs(step).max() < 1e-10:
             break
-    slope, intercept = weights.tolist()
-    return slope, intercept
+    slope = float(weights[0] / spread)
+    return slope, float(weights[1] - slope * centre)
 
 
 def judge(confidence: Sequence[float], chrf: Sequence[float], *, good: float) -> Judgement:

@@ -123,6 +123,8 @@ class Guard:
 
     def _flagged(self, segment: Segment, first: Try, kept: Try) -> list[Translation]:
         """With what is still wrong with the best, and what only was with the first."""
+        if kept is not first:  # confidence was not learnt for other searches
+            kept = kept._replace(found=[replace(one, confidence=None) for one in kept.found])
         best, *others = kept.found
         mended = tuple(finding for finding in first.wrong if finding not in kept.wrong)
         flags = (*kept.wrong, *self.protection.numbers(segment.text, best.text))

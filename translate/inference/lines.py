@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 Lengths = Callable[[Sequence[str]], list[int]]  # texts → pieces of each
 
 BLOCK = 50_000  # characters: thousands of quotation marks cost sentencex quadratic time
+SPACE_BEFORE_STOP = re.compile(r"(?<!\s)\s+(?=\.)")
 CLAUSE_END = tuple(",;:.!?…–—、，；：。！？،؛؟।")
 # a word and the space behind it; in scripts without spaces, what ends with punctuation
 UNIT = re.compile(r"[^\s、，；：。！？]*(?:[、，；：。！？]+\s*|\s+|$)")
@@ -49,6 +50,7 @@ class Line:
 
     def _join(self, parts: Sequence[Translation]) -> Translation:
         first, *inner, last = self.gaps
+        sure = [part.confidence for part in parts if part.confidence is not None]
         text = first + parts[0].text
         for gap, part in zip(inner, parts[1:], strict=True):
             text += (gap or _space(text, part.text)) + part.text
@@ -58,11 +60,11 @@ class Line:
             math.fsum(part.log_prob for part in parts),
             tuple(itertools.chain.from_iterable(part.tokens for part in parts)),
             tuple(itertools.chain.from_iterable(part.token_log_probs for part in parts)),
-            parts[0].alignment if len(parts) == 1 else None,
+            parts[0].alignment if len(parts) == 1 and not any(map(has_text, self.gaps)) else None,
             all(part.finished for part in parts),
             _together(part.flags for part in parts),
             _together(part.mended for part in parts),
-            min((part.confidence for part in parts if part.confidence is not None), default=None),
+            min(sure) if len(sure) == len(parts) else None,
         )
 
 
@@ -98,7 +100,7 @@ class Cutter:
         if max(map(len, ids)) <= self._limit:
             return around(texts, ids)
         found = sentences(line, self._language)
-        texts = list(within(found, self._limit, self._lengths))
+        texts = list(within(found, self._limit - self._tokenizer.front, self._lengths))
         log.warning(
             "line %d has %d pieces, more than %d: translated in %d segments%s",
             number, sum(map(len, ids)), self._limit, len(texts),
@@ -122,13 +124,25 @@ class Cutter:
         return around(texts, ids)
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
-        return list(map(len, self._tokenizer.encode_all(texts, threads=1)))
+        """Without the tag, which each would count again."""
+        front = self._tokenizer.front
+        found = self._tokenizer.encode_all(texts, threads=1)
+        return [len(ids) - front if ids else 0 for ids in found]
 
 
 def sentences(text: str, language: str) -> list[str]:
     """The sentences of a text, each with the space behind it."""
     blocks = (text[start : start + BLOCK] for start in range(0, len(text), BLOCK))
-    return [sentence for block in blocks for sentence in segment(language, block)]
+    return [sentence for block in blocks for sentence in _segmented(block, language)]
+
+
+def _segmented(text: str, language: str) -> Iterator[str]:
+    """By sentencex 1.0, which panics where a wide space stands between an initial and its stop."""
+    plain = SPACE_BEFORE_STOP.sub(lambda space: " " * len(space[0]), text)
+    start = 0
+    for sentence in segment(language, plain):
+        yield text[start : start + len(sentence)]
+        start += len(sentence)
 
 
 def within(texts: Sequence[str], limit: int, lengths: Lengths) -> Iterator[str]:

@@ -148,7 +148,9 @@ class Transformer(Seq2Seq):
         # pre-norm layers add up unnormalised, so one norm closes each stack
         self.encoder_norm = new_norm() if norm == "pre" else nn.Identity()
         self.decoder_norm = new_norm() if norm == "pre" else nn.Identity()
-        self.why_padded = _why_padded(self_attention, positions, attention_dropout)
+        self.why_padded = _why_padded(
+            self_attention, positions, attention_dropout, d_model // num_heads
+        )
         self._initialise()
         tie(
             tied_embeddings, source=self.source_embedding, target=self.target_embedding,
@@ -297,7 +299,9 @@ class Transformer(Seq2Seq):
         return Step(hidden, after, by_hypothesis)
 
 
-def _why_padded(self_attention: str, positions: str, attention_dropout: float) -> str | None:
+def _why_padded(
+    self_attention: str, positions: str, attention_dropout: float, d_k: int
+) -> str | None:
     """What the attention of packed sentences, one flash kernel, cannot compute."""
     if self_attention != "full":
         return f"model.self_attention={self_attention} is a pattern within one sentence"
@@ -305,4 +309,9 @@ def _why_padded(self_attention: str, positions: str, attention_dropout: float) -
         return f"model.positions={positions} adds to the scores, which flash attention keeps"
     if attention_dropout:
         return f"model.attention_dropout={attention_dropout}, which flash attention does not know"
+    if d_k % 8 or d_k > 256:
+        return (
+            f"a head has {d_k} dimensions (model.d_model / model.num_heads), and flash attention "
+            "takes multiples of 8 up to 256"
+        )
     return None

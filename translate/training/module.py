@@ -36,6 +36,7 @@ class TranslationTask(L.LightningModule):
         guidance: which attention learns given alignments, where any does.
         optimizer, schedule: the config nodes of these names.
         total_steps: optimizer steps of the whole run, which some schedules need.
+        tags: pieces of the source vocabulary that word dropout leaves alone.
     """
 
     def __init__(
@@ -51,13 +52,14 @@ class TranslationTask(L.LightningModule):
         schedule: Mapping[str, Any],
         total_steps: int,
         seed: int,
+        tags: int = 0,
     ) -> None:
         super().__init__()
         self.model, self.guidance = model, guidance
         self.objective: Objective = CrossEntropy(label_smoothing)
         if r_drop:
             self.objective = RDrop(r_drop, CrossEntropy(label_smoothing))
-        self.word_dropout, self.packed, self.seed = word_dropout, packed, seed
+        self.word_dropout, self.packed, self.seed, self.tags = word_dropout, packed, seed, tags
         self.optimizer_options, self.schedule_options = dict(optimizer), dict(schedule)
         self.total_steps = total_steps
         self.step_tokens = torch.zeros(())  # real target tokens since the last optimizer step
@@ -100,7 +102,7 @@ class TranslationTask(L.LightningModule):
     def training_losses(self, batch: Batch) -> Losses:
         """The same of what is read in training: as often as it takes, without some words."""
         repeated = batch.repeated(self.objective.passes)
-        return self.losses(drop_words(repeated, self.word_dropout), self.objective)
+        return self.losses(drop_words(repeated, self.word_dropout, tags=self.tags), self.objective)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # dropout depends on the place in the run alone, so that a resumed run repeats it exactly

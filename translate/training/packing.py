@@ -13,6 +13,7 @@ from translate.training.precision import Precision
 
 log = logging.getLogger(__name__)
 
+AMPERE = (8, 0)  # compute capability
 HALF = ("bf16-mixed", "16-mixed")  # what flash attention computes in
 
 
@@ -43,5 +44,7 @@ def settle(
         return False
     if why_not is None and precision not in HALF:
         why_not = f"trainer.precision={precision}, and flash attention computes in 16 bits"
+    if why_not is None and torch.cuda.get_device_capability() < AMPERE:
+        why_not = "flash attention needs a GPU of NVIDIA's Ampere generation or later"
     log.info("sentences are %s", f"padded: {why_not}" if why_not else "packed, without padding")
     return why_not is None

@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import nn
 
 from translate.data.batching import TokenBatches
-from translate.data.module import TranslationData
+from translate.data.module import TranslationData, lengths
 from translate.training.disk import MOMENTS, bytes_of, readable, room
 from translate.training.settings import Settings
 
@@ -30,7 +30,7 @@ def plan(
     Memory is that of weights, gradients and optimizer; activations, which grow with the batch, come
     on top.
     """
-    source, target = (side * data.weights for side in data.planned)
+    source, target = (side * data.weights for side in lengths(data.corpus.train))
     batches = options.accumulate * processes  # of a step
     tokens, epoch = data.tokens_per_batch * batches, _batches(data) / batches
     averaged = options.averaging.kind != "none"

@@ -117,13 +117,16 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
         precision=precision.settle(options.precision, options.accelerator),
         guided=options.guided_alignment.weight > 0,
     )  # fmt: skip
-    new_task = partial(_task, config, options, model, packed=packed)
-    tokens = token_budget.settled(
-        config["data"]["tokens_per_batch"], run, options, corpus, new_task(total_steps=1),
+    new_task = partial(
+        _task, config, options, model,
+        packed=packed, tags=len(corpus.tokenizers.source.tags),
+    )  # fmt: skip
+    data = _data(config, corpus, guided=options.guided_alignment.weight > 0)
+    refuse_longer_than_readable(model, data)
+    data.tokens_per_batch = tokens = token_budget.settled(
+        config["data"]["tokens_per_batch"], run, options, data.longest, new_task(total_steps=1),
         noted=resuming or not _is_main_process(),
     )  # fmt: skip
-    data = _data(config, corpus, tokens, guided=options.guided_alignment.weight > 0)
-    refuse_longer_than_readable(model, data)
     steps = _total_steps(options, data)
     task = new_task(total_steps=steps)
     stop = LastCheckpoint(
@@ -185,14 +188,13 @@ def _save_configuration(config: Mapping[str, Any], run: Path) -> None:
         file.write(text.encode())
 
 
-def _data(
-    config: Mapping[str, Any], corpus: Corpus, tokens: int, *, guided: bool
-) -> TranslationData:
+def _data(config: Mapping[str, Any], corpus: Corpus, *, guided: bool) -> TranslationData:
+    """Its `tokens_per_batch` is still to be settled."""
     data = config["data"]
     return TranslationData(
         corpus,
         max_length=data["max_length"],
-        tokens_per_batch=tokens,
+        tokens_per_batch=0,
         pool_batches=data["pool_batches"],
         workers=data["workers"],
         sampling=_samples(config["tokenizer"]),
@@ -230,7 +232,13 @@ def _model(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> Seq2
 
 
 def _task(
-    config: Mapping[str, Any], options: Settings, model: Seq2Seq, *, packed: bool, total_steps: int
+    config: Mapping[str, Any],
+    options: Settings,
+    model: Seq2Seq,
+    *,
+    packed: bool,
+    tags: int,
+    total_steps: int,
 ) -> TranslationTask:
     return TranslationTask(
         model,
@@ -243,6 +251,7 @@ def _task(
         schedule=config["schedule"],
         total_steps=total_steps,
         seed=config["seed"],
+        tags=tags,
     )
 
 

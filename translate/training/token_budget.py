@@ -1,7 +1,7 @@
 """How many tokens a batch may have where the configuration says `data.tokens_per_batch=auto`.
 
 On a GPU: as many as fit. What a step needs is affine in the rows of a batch of equally long
-sentences, so that two probes tell it; the sentences are as long as the longest of the corpus, for
+sentences, so that two probes tell it; the sentences are as long as the longest of the batches, for
 attention may take memory by the square. On a CPU: `TOKENS_ON_CPU`, for there more tokens at once
 are no faster and memory is rarely the limit.
 
@@ -19,8 +19,6 @@ from typing import Literal
 import torch
 
 from translate.data.batching import TOKENS_ON_CPU, Batch
-from translate.data.corpus import Corpus
-from translate.data.module import lengths
 from translate.errors import UserError
 from translate.training import provenance
 from translate.training.disk import MOMENTS, bytes_of
@@ -42,7 +40,7 @@ def settled(
     asked: int | Literal["auto"],
     run: Path,
     options: Settings,
-    corpus: Corpus,
+    longest: int,
     task: TranslationTask,
     *,
     noted: bool,
@@ -51,6 +49,7 @@ def settled(
 
     Args:
         asked: `data.tokens_per_batch`.
+        longest: tokens that a training sentence may have, as batches are planned.
         task: of the run's model, to be probed; it comes back as it was.
         noted: whether this run, or its first process, has found the number before.
 
@@ -62,20 +61,19 @@ def settled(
         return asked
     if noted:
         return tokens_noted(run)
-    tokens = _found(options, corpus, task)
+    tokens = _found(options, max(1, longest), task)
     log.info("data.%s: %d, on each side", KEY, tokens)
     provenance.write(run, **{KEY: tokens})
     return tokens
 
 
-def _found(options: Settings, corpus: Corpus, task: TranslationTask) -> int:
+def _found(options: Settings, longest: int, task: TranslationTask) -> int:
     together = max(int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "SLURM_NTASKS"))
     if options.num_nodes > 1 or together > 1:
         raise UserError(
             f"data.{KEY} = auto is found by one process before it starts the others, and here all "
             "are started at once: train a step on one device first, and give the number it logs"
         )
-    longest = max(int(side.max()) for side in lengths(corpus.train))
     most = max(longest, MOST // (options.accumulate * processes(options)))
     if options.accelerator == "cpu" or not torch.cuda.is_available():
         return min(most, TOKENS_ON_CPU)
@@ -129,7 +127,10 @@ def _rows_on_gpu(
     def peak(rows: int) -> int:
         torch.cuda.reset_peak_memory_stats()
         with torch.autocast("cuda", dtype, enabled=dtype is not None):
-            loss = task.training_losses(_longest_sentences(rows, width)).smoothed
+            found = task.training_losses(
+                _longest_sentences(rows, width, guided=task.guidance is not None)
+            )
+        loss = found.smoothed if found.guided is None else found.smoothed + found.guided
         loss.backward()  # type: ignore[no-untyped-call]
         task.zero_grad()
         return torch.cuda.max_memory_allocated()
@@ -145,11 +146,12 @@ def _rows_on_gpu(
         torch.cuda.empty_cache()
 
 
-def _longest_sentences(rows: int, width: int) -> Batch:
+def _longest_sentences(rows: int, width: int, *, guided: bool) -> Batch:
     """A batch that is full of words on both sides: which words does not matter."""
     words = torch.full((rows, width), UNK, device="cuda")
     widths = torch.full((rows,), width, device="cuda")
     return Batch(
         ids=torch.arange(rows), source=words, source_lengths=widths,
         target_in=words, target_out=words, target_lengths=widths,
+        gold=torch.full((rows, width, width), 1 / width, device="cuda") if guided else None,
     )  # fmt: skip

@@ -15,18 +15,22 @@ from translate.data.batching import Batch
 from translate.vocabulary import EOS, UNK
 
 
-def drop_words(batch: Batch, rate: float) -> Batch:
-    """The batch with words of the source, and of the target as it is read, replaced."""
+def drop_words(batch: Batch, rate: float, *, tags: int = 0) -> Batch:
+    """The batch with words of the source, and of the target as it is read, replaced.
+
+    The `tags` pieces after </s> in the source vocabulary say into which language: they stay.
+    """
     if not rate:
         return batch
     return batch._replace(
-        source=_dropped(batch.source, rate), target_in=_dropped(batch.target_in, rate)
+        source=_dropped(batch.source, rate, EOS + tags),
+        target_in=_dropped(batch.target_in, rate, EOS),
     )
 
 
-def _dropped(tokens: Int[Tensor, "B T"], rate: float) -> Int[Tensor, "B T"]:
+def _dropped(tokens: Int[Tensor, "B T"], rate: float, last_special: int) -> Int[Tensor, "B T"]:
     same = tokens[:, :, None] == tokens[:, None, :]
     first = same.to(torch.uint8).argmax(dim=2)  # (B, T): where the same word stands first
     drawn = torch.rand(tokens.shape, device=tokens.device).gather(1, first)
-    special = tokens <= EOS  # <pad>, <unk>, <s>, </s>
+    special = tokens <= last_special  # <pad>, <unk>, <s>, </s>, tags
     return tokens.masked_fill((drawn < rate) & ~special, UNK)
