@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import hypothesis
 import pytest
 from beartype import beartype
 from beartype.roar import BeartypeDecorHintException
@@ -29,6 +30,10 @@ sys.modules["shape_checker"].checked = checked  # type: ignore[attr-defined]
 install_import_hook(
     ["translate.attention", "translate.models", "translate.search"], "shape_checker.checked"
 )
+
+# A busy machine makes any example slow: what hangs is stopped by pytest-timeout.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 ROOT = Path(__file__).resolve().parents[1]
 

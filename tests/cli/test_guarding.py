@@ -92,6 +92,6 @@ def test_confidence_is_learnt_once_and_told_from_then_on(
 def test_a_second_search_that_cannot_make_phrases_is_told_first(program, run, tmp_path) -> None:
     phrases = tmp_path / "phrases"
     phrases.write_text("red house\n", encoding="utf-8")
-    done = program("text", run, "search@guard.again=greedy", f"constraints={phrases}", "x")
+    done = program("text", run, "search@guard.again=diverse", f"constraints={phrases}", "x")
     assert done.status == 2
-    assert "guard.again.kind = greedy" in done.err
+    assert "guard.again.kind = diverse" in done.err

@@ -111,7 +111,7 @@ def test_auto_has_room_for_the_longest_draw(
 ) -> None:
     monkeypatch.setattr(token_budget, "MOST", 1)
     options = config(
-        "data.tokens_per_batch=auto", "tokenizer=unigram", "tokenizer.vocab_size=300",
+        "data.tokens_per_batch=auto", "tokenizer=unigram", "tokenizer.vocab_size=500",
         "tokenizer.sampling.alpha=0.2", "trainer.max_steps=1", "trainer.accelerator=cpu",
     )  # fmt: skip
     train(options, tmp_path / "run")
