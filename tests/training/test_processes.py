@@ -32,7 +32,7 @@ def dev_scores(run: Path) -> list[float]:
     return [float(row[score]) for row in rows for score in ("dev/loss", "dev/bleu")]
 
 
-@pytest.mark.parametrize("model", ["transformer", "rnn"])
+@pytest.mark.parametrize("model", ["transformer", pytest.param("rnn", marks=pytest.mark.soak)])
 def test_two_processes_equal_one_with_two_batches_a_step(
     config: Config, overrides: Callable[..., list[str]], tmp_path: Path, model: str
 ) -> None:
