@@ -29,7 +29,7 @@ from translate.training import packing, precision, provenance, token_budget
 from translate.training.averaging import AveragedWeights
 from translate.training.dev_translations import DevTranslations
 from translate.training.disk import check_room
-from translate.training.fine_tuning import find_origin
+from translate.training.fine_tuning import Origin, find_origin
 from translate.training.finite import StopWhenNotFinite
 from translate.training.guidance import build_guidance
 from translate.training.last_checkpoint import LastCheckpoint
@@ -91,17 +91,8 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
         refuse_other_configuration(config, run)
     origin = find_origin(run, init, config["model"], resuming=resuming)
     if _is_main_process():
-        _save_configuration(config, run)
-        begun_from = {} if origin is None else {"init": origin.facts}
-        provenance.write(run, status="unfinished", **begun_from)
-        remove_temporaries(last.parent)
-        remove_temporaries(run)
-
-    quieten_lightning()
-    keep_memory()
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    L.seed_everything(config["seed"], verbose=False)
+        _open_folder(config, run, origin)
+    _set_up(options, seed=config["seed"])
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
     if resuming:
         refuse_other_corpus(corpus, run)
@@ -159,6 +150,26 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
         log.info("finished: best dev BLEU %.2f; the translator is %s", dev.best, run / "bundle")
 
 
+def _open_folder(config: Mapping[str, Any], run: Path, origin: Origin | None) -> None:
+    """What a run begins with goes into its folder; what a kill left half written goes."""
+    text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+    with replacing(run / "config.yaml") as file:
+        file.write(text.encode())
+    begun_from = {} if origin is None else {"init": origin.facts}
+    provenance.write(run, status="unfinished", **begun_from)
+    remove_temporaries(run / "checkpoints")
+    remove_temporaries(run)
+
+
+def _set_up(options: Settings, *, seed: int) -> None:
+    """What holds for the whole process."""
+    quieten_lightning()
+    keep_memory()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    L.seed_everything(seed, verbose=False)
+
+
 def _is_main_process() -> bool:
     """Of all on all machines: whoever starts the others numbers them in some of these variables.
 
@@ -180,12 +191,6 @@ def _log_to(path: Path) -> None:
     handler.name = "train.log"
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
     root.addHandler(handler)
-
-
-def _save_configuration(config: Mapping[str, Any], run: Path) -> None:
-    text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
-    with replacing(run / "config.yaml") as file:
-        file.write(text.encode())
 
 
 def _data(config: Mapping[str, Any], corpus: Corpus, *, guided: bool) -> TranslationData:
