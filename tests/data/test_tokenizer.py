@@ -20,12 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from translate.data.sampling import BPESampler, Sampling
-from translate.data.tokenizer import (
-    Tokenizer,
-    Tokenizers,
-    check_tokenizer,
-    train_tokenizer,
-)
+from translate.data.tokenizer import Tokenizer, Tokenizers, check_tokenizer
+from translate.data.vocabulary_learning import train_tokenizer
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD, UNK
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
+from translate.data.tokenizer import Tokenizer, Tokenizers
+from translate.data.vocabulary_learning import train_tokenizer
 from translate.inference.translator import Translator
 from translate.models import registry
 from translate.search import build

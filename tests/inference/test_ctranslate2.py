@@ -162,13 +162,13 @@ def test_a_beam_is_scored_and_ranked_as_ours(exported, length_penalty) -> None:
     )  # fmt: skip
     native = Translator(bundle.model, bundle.tokenizers, build(**GREEDY))
     sources = [bundle.tokenizers.source.encode(line) for line in LINES if line]
-    found = engine(bundle.model, *native.padded([[*ids, EOS] for ids in sources]))
+    found = engine(bundle.model, *native.forcing.padded([[*ids, EOS] for ids in sources]))
     for ids, n_best in zip(sources, found, strict=True):
         assert len(n_best) == 2
         assert n_best[0].score >= n_best[1].score
         for hypothesis in n_best:
             assert hypothesis.finished
-            (log_probs,) = native.forced([ids], [list(hypothesis.tokens)])
+            (log_probs,) = native.forcing.log_probs([ids], [list(hypothesis.tokens)])
             assert hypothesis.log_prob == pytest.approx(sum(log_probs), abs=1e-4)
             divisor = PENALTIES[length_penalty](len(log_probs), 0.6)
             assert hypothesis.score == pytest.approx(sum(log_probs) / divisor, abs=1e-4)
@@ -187,9 +187,9 @@ def test_attention_is_refused(exported) -> None:
     engine = CTranslate2Search(
         folder, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=1, device="cpu"
     )
+    source = Translator(bundle.model, bundle.tokenizers, engine).forcing.padded([[5, 3]])
     with pytest.raises(UserError, match="no attention"):
-        engine(bundle.model, *Translator(bundle.model, bundle.tokenizers, engine).padded([[5, 3]]),
-               need_alignment=True)  # fmt: skip
+        engine(bundle.model, *source, need_alignment=True)
 
 
 def test_an_export_knows_its_origin(exported, tmp_path) -> None:
@@ -208,4 +208,4 @@ def test_an_export_knows_its_origin(exported, tmp_path) -> None:
 def test_a_missing_library_is_told(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(UserError, match=r"pip install 'attention-translate\[ctranslate2\]'"):
-        ctranslate2_export.library()
+        ctranslate2_export.imported()

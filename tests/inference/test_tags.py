@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from torch import nn
 
-from translate.data.tokenizer import Tokenizers, train_tokenizer
+from translate.data.tokenizer import Tokenizers
+from translate.data.vocabulary_learning import train_tokenizer
 from translate.inference.lines import Cutter
 from translate.inference.translator import Translator
 from translate.search import Hypothesis

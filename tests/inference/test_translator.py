@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from translate.data.tokenizer import Tokenizers, train_tokenizer
+from translate.data.tokenizer import Tokenizers
+from translate.data.vocabulary_learning import train_tokenizer
 from translate.errors import UserError
 from translate.evaluation.alignment import word_attention
 from translate.inference.device import choose_device, in_precision
@@ -32,7 +33,7 @@ BEAM = {
 NO_LONGER = {"max_length_ratio": 0.0, "max_length_offset": 8}
 
 
-def same(one, other) -> None:
+def assert_same(one, other) -> None:
     assert [[t.text for t in n_best] for n_best in one] == [
         [t.text for t in n_best] for n_best in other
     ]
@@ -46,14 +47,14 @@ def same(one, other) -> None:
 def test_batching_never_changes_a_translation(make_translator, name, tokens, window) -> None:
     alone = [next(make_translator(name).stream([line])) for line in LINES]
     options = {"tokens_per_batch": tokens, "window": window}
-    same(alone, list(make_translator(name, **options).stream(LINES)))
+    assert_same(alone, list(make_translator(name, **options).stream(LINES)))
 
 
 def test_workers_never_change_a_translation(make_translator) -> None:
     options = {"tokens_per_batch": 20, "window": 6}  # several batches a window, several windows
     alone = list(make_translator(**options).stream(LINES, need_alignment=True))
     shared = list(make_translator(**options, workers=2).stream(LINES, need_alignment=True))
-    same(alone, shared)
+    assert_same(alone, shared)
     for one, other in zip(itertools.chain(*alone), itertools.chain(*shared), strict=True):
         assert (one.alignment is None) == (other.alignment is None)
         if one.alignment is not None:
@@ -75,8 +76,8 @@ def test_fewer_bits_change_the_last_digits_of_a_score_alone(make_model, joint, n
     assert next(model.parameters()).dtype == torch.float64
     exact = Translator(model, joint, search)
     sources = [joint.source.encode(line) for line in ("el perro come.", "la casa azul")]
-    found = search(rounded.eval(), *exact.padded([[*ids, EOS] for ids in sources]))
-    forced = exact.forced(sources, [list(best.tokens) for best, *_ in found])
+    found = search(rounded.eval(), *exact.forcing.padded([[*ids, EOS] for ids in sources]))
+    forced = exact.forcing.log_probs(sources, [list(best.tokens) for best, *_ in found])
     for (best, *_), expected in zip(found, forced, strict=True):
         assert best.log_prob == pytest.approx(sum(expected), rel=0.05, abs=0.5)
         assert best.log_prob != pytest.approx(sum(expected), rel=1e-6)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
+from translate.data.tokenizer import Tokenizer, Tokenizers
+from translate.data.vocabulary_learning import train_tokenizer
 from translate.errors import UserError
 from translate.inference.translator import Translator
 from translate.inference.unknown_words import UnknownWords, word_spans

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -15,15 +15,9 @@ import torch
 SCRIPT = Path(__file__).parents[2] / "scripts" / "bench_attention.py"
 
 
-@pytest.fixture(scope="module")
-def bench() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bench_attention", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # a process of its own could not find its functions elsewhere
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def bench(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("bench_attention")
 
 
 def test_a_whole_run_prints_tables_and_draws(tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -15,13 +15,8 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "bench_decode.py"
 
 
 @pytest.fixture
-def bench() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bench_decode", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def bench(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("bench_decode")
 
 
 def test_a_row_counts_sentences_tokens_and_the_time_of_one(bench, monkeypatch, tmp_path) -> None:

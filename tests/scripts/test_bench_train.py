@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -17,13 +17,8 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "bench_train.py"
 
 
 @pytest.fixture
-def bench() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bench_train", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def bench(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("bench_train")
 
 
 def prints(text: str) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,18 +18,10 @@ from translate.cli.compose import launch
 from translate.cli.validation import training_problems
 from translate.errors import UserError
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "experiment_length.py"
-
 
 @pytest.fixture
-def experiment(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("experiment_length", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)  # dataclasses look there
-    spec.loader.exec_module(module)
-    return module
+def experiment(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("experiment_length")
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def beam(
     )  # fmt: skip
 
 
-def same(found: list[Hypothesis], expected: list[tuple[tuple[int, ...], float]]) -> None:
+def assert_same(found: list[Hypothesis], expected: list[tuple[tuple[int, ...], float]]) -> None:
     assert [hypothesis.tokens for hypothesis in found] == [tokens for tokens, _ in expected]
     scores = [hypothesis.score for hypothesis in found]
     assert scores == pytest.approx([score for _, score in expected], abs=1e-10)
@@ -48,7 +48,7 @@ def test_finished_sentences_that_stay_in_a_large_batch_change_nothing(
     alone = [search(model, *batch(sentence))[0] for sentence in ids]
     assert len({len(best.tokens) for best, *_ in alone}) > 3
     for found, expected in zip(together, alone, strict=True):
-        same(found, [(hypothesis.tokens, hypothesis.score) for hypothesis in expected])
+        assert_same(found, [(hypothesis.tokens, hypothesis.score) for hypothesis in expected])
 
 
 @settings(max_examples=25, deadline=None)
@@ -69,7 +69,7 @@ def test_equals_the_slow_twin_which_never_stops_early(
     model = table_model(10, seed, sharpness=sharpness, end=end)
     search = beam(size, penalty=penalty, beta=beta, n_best=n_best, offset=6)
     for sentence, hypotheses in zip(ids, search(model, *batch(*ids)), strict=True):
-        same(hypotheses, slow_beam(model, sentence, size, penalty, n_best, 6, beta)[0])
+        assert_same(hypotheses, slow_beam(model, sentence, size, penalty, n_best, 6, beta)[0])
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -89,7 +89,7 @@ def test_a_wide_beam_on_four_words_is_exhaustive(
     best = sorted(scored, key=lambda found: -found[1])[:n_best]
     search = beam(200, penalty=penalty, beta=beta, n_best=n_best, offset=2)
     (found,) = search(model, *batch(source))
-    same(found, best)
+    assert_same(found, best)
 
 
 @settings(max_examples=25, deadline=None)
@@ -210,7 +210,7 @@ def test_stops_as_soon_as_it_safely_can_and_no_sooner(
         rows.clear()
         search = beam(size, penalty=penalty, beta=beta, n_best=n_best, offset=4)
         (found,) = search(model, *batch([4, 5]))
-        same(found, expected)
+        assert_same(found, expected)
         assert len(rows) == steps
         early += steps < limit([4, 5], 4) + 1
     assert early

@@ -115,6 +115,7 @@ def test_auto_has_room_for_the_longest_draw(
         "tokenizer.sampling.alpha=0.2", "trainer.max_steps=1", "trainer.accelerator=cpu",
     )  # fmt: skip
     train(options, tmp_path / "run")
+    assert (tmp_path / "run" / "bundle").is_dir()
 
 
 def test_a_pair_that_is_left_out_does_not_size_a_batch(

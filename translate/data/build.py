@@ -28,7 +28,8 @@ from translate.data.pair_table import ALIGNMENT, CHUNK, Text
 from translate.data.progress import progress
 from translate.data.sources import MAIN, Source
 from translate.data.splits import hold_out
-from translate.data.tokenizer import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizer
+from translate.data.tokenizer import Tokenizer, TokenizerConfig, Tokenizers
+from translate.data.vocabulary_learning import train_tokenizer
 from translate.errors import UserError
 
 log = logging.getLogger(__name__)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal
 
 import sentencepiece
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt
@@ -23,7 +22,6 @@ from translate.vocabulary import BOS, EOS, PAD, UNK
 
 Kind = Literal["unigram", "bpe", "char", "word"]
 Normalization = Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"]
-Count = TypeVar("Count")
 
 OFF = Sampling(alpha=0.0, dropout=0.0)
 WORD_START = "▁"  # SentencePiece's mark for a space before a piece
@@ -32,12 +30,6 @@ RESERVED = ("pad", "unk", "s")
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 SPECIAL = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
 ERRORS_ONLY = 2  # SentencePiece's log level: its errors are raised, all else is chatter on stderr
-THREADS = (
-    2  # fixed: sums over another number of threads round differently and would train another model
-)
-LONGEST_LINE = (
-    1 << 20
-)  # bytes; SentencePiece silently skips longer lines, cleaning decides on them before
 
 
 def _names_a_tag(name: str) -> str:
@@ -65,13 +57,6 @@ class TokenizerConfig(BaseModel):
     normalization: Normalization
     train_sentences: PositiveInt
     sampling: Sampling
-
-
-class Sentences(Protocol):
-    """Texts to learn a vocabulary from: a list, or what reads them from a disk."""
-
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[str]: ...
 
 
 class Tokenizer:
@@ -292,82 +277,6 @@ def check_tokenizer(config: Mapping[str, Any]) -> list[str]:
                 f"tokenizer.sampling.{'dropout' if name == 'alpha' else 'alpha'} instead"
             )
     return found
-
-
-def train_tokenizer(
-    sentences: Sentences,
-    *,
-    kind: Kind,
-    vocab_size: int,
-    hard_vocab_limit: bool,
-    character_coverage: float,
-    byte_fallback: bool,
-    normalization: Normalization,
-    train_sentences: int,
-    seed: int,
-    what: str = "the text",
-    tags: Sequence[str] = (),
-) -> Tokenizer:
-    """Train on at most `train_sentences` sentences, drawn by `seed`: same input, same model.
-
-    `vocab_size` counts all pieces, specials and bytes included; it is exact for unigram and bpe
-    with `hard_vocab_limit`, else the most there may be. `what` names the sentences in messages.
-    `tags` get a piece each, which counts.
-
-    Raises:
-        UserError: if the text cannot give that many pieces (with the largest possible number), or
-        needs more.
-    """
-    sample: Iterable[str] = sentences
-    if len(sentences) > train_sentences:
-        # drawn here: SentencePiece's own reservoir depends on the state of its generator
-        chosen = set(Random(seed).sample(range(len(sentences)), train_sentences))
-        sample = (sentence for i, sentence in enumerate(sentences) if i in chosen)
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=map(without_surrogates, sample),
-            model_writer=model,
-            model_type=kind,
-            vocab_size=vocab_size,
-            # the inventory of characters or words is what the text has: a size can only cap it
-            hard_vocab_limit=hard_vocab_limit and kind in ("unigram", "bpe"),
-            character_coverage=character_coverage,
-            byte_fallback=byte_fallback,
-            normalization_rule_name=normalization,
-            control_symbols=[f"<{tag}>" for tag in tags],
-            max_sentence_length=LONGEST_LINE,
-            num_threads=THREADS,
-            minloglevel=ERRORS_ONLY,
-            pad_id=PAD,
-            unk_id=UNK,
-            bos_id=BOS,
-            eos_id=EOS,
-        )
-    except RuntimeError as error:
-        raise UserError(_training_problem(str(error), vocab_size, what)) from None
-    return Tokenizer(model.getvalue())
-
-
-def _training_problem(message: str, vocab_size: int, what: str) -> str:
-    asked = f"tokenizer.vocab_size = {vocab_size}"
-    if largest := re.search(r"Please set it to a value <= (\d+)", message):
-        return (
-            f"{asked} is more than {what} can give: set tokenizer.vocab_size={largest[1]} or less, "
-            "or tokenizer.hard_vocab_limit=false to take what there is"
-        )
-    if needed := re.search(r"smaller than required_chars\. (\d+) vs (\d+)", message):
-        return (
-            f"{asked} is too small: characters of {what} and special tokens alone are {needed[2]}; "
-            "raise it or lower tokenizer.character_coverage"
-        )
-    if "sentences_.empty()" in message or "all_chars_count" in message:
-        return (
-            f"{what} has no visible character to learn a vocabulary from; check the files of data"
-        )
-    if "(vocab_size) >= (0)" in message:
-        return f"{asked} has no room for the 256 bytes of tokenizer.byte_fallback; raise it"
-    return f"SentencePiece could not learn a vocabulary with {asked} from {what}: {message}"
 
 
 def _rebuild(model: bytes, sampling: Sampling, tag: str | None) -> Tokenizer:

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -36,6 +34,7 @@ from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.errors import UserError
 from translate.inference import atomic_folder
 from translate.inference.model_card import model_card
+from translate.inference.untrusted import parse, read, verified
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.schema import check, nearest, problems
@@ -48,7 +47,6 @@ CHECKED = (CONFIG, WEIGHTS, SOURCE, TARGET)
 
 # What a file of a bundle may be at most, in bytes, and what a configuration may ask for.
 LARGEST = {CONFIG: 1 << 20, CHECKSUMS: 1 << 16, SOURCE: 1 << 27, TARGET: 1 << 27, WEIGHTS: 1 << 36}
-DEEPEST = 16  # levels of JSON
 MOST = 1 << 20  # any whole number among the options: sizes, positions, windows
 MOST_LAYERS = 512
 FLOATS = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
@@ -169,7 +167,8 @@ def load(folder: str | Path) -> Bundle:
     present = atomic_folder.present(folder, CONFIG)
     if present is None:
         raise UserError(f"{folder} is no bundle: {CONFIG} is missing")
-    expected = _parse(_read(present, CHECKSUMS), present / CHECKSUMS)
+    sums = present / CHECKSUMS
+    expected = parse(read(sums, largest=LARGEST[CHECKSUMS]), sums)
     config = _config(_verified(present, CONFIG, expected), present / CONFIG)
     tokenizers = _tokenizers(present, config, expected)
     tensors = _tensors(_verified(present, WEIGHTS, expected), present / WEIGHTS)
@@ -257,7 +256,7 @@ def _tokenizers(folder: Path, config: Config, expected: Mapping[str, Any]) -> To
 
 
 def _config(content: bytes, path: Path) -> Config:
-    values = _parse(content, path)
+    values = parse(content, path)
     written = values.get("format")
     if isinstance(written, int) and written > FORMAT:
         raise UserError(
@@ -305,60 +304,10 @@ def _tensors(content: bytes, path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path} is no safetensors file ({error}): copy it again") from error
 
 
-def _read(folder: Path, name: str) -> bytes:
-    path = folder / name
-    try:
-        # neither a link that leads elsewhere nor a pipe that never ends
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb") as file:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode):
-                raise UserError(f"{path} is no plain file: copy the whole bundle again")
-            if status.st_size > LARGEST[name]:
-                raise UserError(
-                    f"{path} has {status.st_size:,} bytes, and {LARGEST[name]:,} is the most that "
-                    "a bundle's may have: this is no bundle of this program"
-                )
-            return file.read()
-    except OSError as error:
-        if path.is_symlink():
-            raise UserError(
-                f"{path} is a link, and the files of a bundle are plain: cp -rL copies them so"
-            ) from error
-        raise UserError(
-            f"{path} cannot be read ({error.strerror}): copy the whole bundle again"
-        ) from error
-
-
 def _verified(folder: Path, name: str, expected: Mapping[str, Any]) -> bytes:
-    content = _read(folder, name)
-    if hashlib.sha256(content).hexdigest() != expected.get(name):
-        raise UserError(
-            f"{folder / name} is damaged: its SHA-256 is not the one in {CHECKSUMS}; "
-            "copy the whole bundle again"
-        )
-    return content
-
-
-def _parse(content: bytes, path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(content, parse_constant=_no_number)
-        depth = _depth(values)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged ({error}): copy the whole bundle again") from error
-    if not isinstance(values, dict) or depth > DEEPEST:
-        what = f"no JSON object of at most {DEEPEST} levels"
-        raise UserError(f"{path} is damaged ({what}): copy the whole bundle again")
-    return values
-
-
-def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _depth(value: Any) -> int:
-    within = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max(map(_depth, within), default=0)
+    return verified(
+        folder / name, largest=LARGEST[name], sha256=expected.get(name), where=CHECKSUMS
+    )
 
 
 def _json(values: Mapping[str, Any]) -> bytes:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
-from translate.inference.ctranslate2_export import library, vocabulary
+from translate.inference.ctranslate2_export import imported, vocabulary
 from translate.inference.segments import by_length
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Hypothesis
@@ -94,7 +94,7 @@ class CTranslate2Search:
         self._source = vocabulary(tokenizers.source)
         self._target = {piece: i for i, piece in enumerate(vocabulary(tokenizers.target))}
         on_cpu = device == "cpu"
-        self._translator = library().Translator(
+        self._translator = imported().Translator(
             str(folder),
             device="cpu" if on_cpu else "cuda",
             inter_threads=(workers or torch.get_num_threads()) if on_cpu else 1,

@@ -28,7 +28,7 @@ POSITIONS = 4096  # rows of the table that stands for a formula: no translation 
 INSTALL = "pip install 'attention-translate[ctranslate2]'"
 
 
-def library() -> Any:
+def imported() -> Any:
     """The module `ctranslate2`.
 
     Raises:
@@ -96,7 +96,7 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 
 def _spec(model: Transformer, options: Mapping[str, Any]) -> TransformerSpec:
-    specs = library().specs
+    specs = imported().specs
     activations = {
         "relu": specs.Activation.RELU,
         "gelu": specs.Activation.GELU,

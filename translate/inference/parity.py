@@ -62,7 +62,7 @@ def compare(
     different, gaps, margins = 0, [0.0], [0.0]
     for batch in by_length([len(ids) + 1 for ids in sentences], native.tokens_per_batch):
         sources = [sentences[i] for i in batch]
-        source, mask = native.padded([[*ids, EOS] for ids in sources])
+        source, mask = native.forcing.padded([[*ids, EOS] for ids in sources])
         expected = _best(native.search(native.model, source, mask))
         actual = _best(exported(native.model, source, mask))
         scored = exported.log_probs(sources, [list(found.tokens) for found in expected])
@@ -70,7 +70,7 @@ def compare(
             abs(own.log_prob - sum(log_probs))
             for own, log_probs in zip(expected, scored, strict=True)
         ]
-        forced = native.forced(sources, [list(found.tokens) for found in actual])
+        forced = native.forcing.log_probs(sources, [list(found.tokens) for found in actual])
         for own, other, log_probs in zip(expected, actual, forced, strict=True):
             if own.tokens != other.tokens:
                 different += 1

@@ -11,19 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
 
 from translate import search as searches
-from translate.attention.masks import padding_mask
 from translate.data.tokenizer import END, Tokenizers
 from translate.errors import UserError
 from translate.inference import bundle
 from translate.inference.confidence import Confidence, evidence
 from translate.inference.device import choose_device, in_precision
 from translate.inference.engines import Precision
+from translate.inference.forcing import TeacherForcing, as_numpy
 from translate.inference.guard import Guard
 from translate.inference.lines import Cutter, Line
 from translate.inference.minimum_bayes_risk import Utility, expected_utilities
@@ -32,11 +29,10 @@ from translate.inference.translation import AttentionMap, Score, Translation
 from translate.inference.unknown_words import UnknownWords
 from translate.inference.wishes import NO_WISH, Wish, demands, paired
 from translate.inference.workers import Workers
-from translate.models.head import NO_ATTENTION
 from translate.models.seq2seq import Seq2Seq
 from translate.schema import check, nearest
 from translate.search import Demand, Hypothesis, Search
-from translate.vocabulary import BOS, EOS, PAD
+from translate.vocabulary import EOS
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +97,7 @@ class Translator:
             raise UserError(f"workers = {workers} share out a CPU: device=cpu, or workers=1")
         self.workers = workers
         self.model = model.to(self.device).eval()
+        self.forcing = TeacherForcing(self.model, self.device)
         self.tokenizers = tokenizers
         self.search = search
         self.tokens_per_batch = tokens_per_batch
@@ -228,7 +225,7 @@ class Translator:
         """The n best of segments that are searched together."""
         search = self.guard.again if batch.again and self.guard else self.search
         wanted = need_alignment or self.unknown_words is not None
-        source, mask = self.padded([[*segment.ids, EOS] for segment in batch.segments])
+        source, mask = self.forcing.padded([[*segment.ids, EOS] for segment in batch.segments])
         asked = [segment.demand for segment in batch.segments]
         hypotheses = search(self.model, source, mask, demands=asked, need_alignment=wanted)
         return [
@@ -240,7 +237,7 @@ class Translator:
         self, segment: Segment, hypothesis: Hypothesis, need_alignment: bool
     ) -> Translation:
         target, tokens = self.tokenizers.target, list(hypothesis.tokens)
-        alignment = None if hypothesis.alignment is None else _numpy(hypothesis.alignment)
+        alignment = None if hypothesis.alignment is None else as_numpy(hypothesis.alignment)
         if self.unknown_words is None:
             text = target.decode(tokens)
         else:
@@ -274,23 +271,11 @@ class Translator:
         scores = [Score(0.0, 0, ())] * len(source_ids)
         longest = [max(map(len, pair)) + 1 for pair in zip(source_ids, target_ids, strict=True)]
         for batch in by_length(longest, self.tokens_per_batch):
-            rows = self.forced([source_ids[i] for i in batch], [target_ids[i] for i in batch])
+            sides = ([ids[i] for i in batch] for ids in (source_ids, target_ids))
+            rows = self.forcing.log_probs(*sides)
             for i, log_probs in zip(batch, rows, strict=True):
                 scores[i] = Score(math.fsum(log_probs), len(log_probs), tuple(log_probs))
         return scores
-
-    @torch.inference_mode()
-    def forced(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
-        """The log-probability of every target token, </s> included."""
-        memory = self.model.encode(*self.padded([[*ids, EOS] for ids in sources]))
-        target_in, mask = self.padded([[BOS, *ids] for ids in targets])
-        target_out, _ = self.padded([[*ids, EOS] for ids in targets])
-        hidden = self.model.decode(target_in, mask, memory).hidden
-        logits = self.model.project(hidden[mask])  # (real tokens, V)
-        wide = torch.promote_types(logits.dtype, torch.float32)
-        log_probs = logits.log_softmax(-1, dtype=wide).gather(1, target_out[mask][:, None])
-        flat = iter(log_probs[:, 0].tolist())
-        return [list(itertools.islice(flat, len(ids) + 1)) for ids in targets]
 
     def align(self, source: str, target: str | None = None) -> AttentionMap:
         """Which source pieces the model looks at for each piece of `target`, or of its own words.
@@ -302,7 +287,7 @@ class Translator:
             raise UserError("the sentence to align is empty: give one with words")
         source_ids = self.tokenizers.source.encode(source)
         if target is None:
-            ((best, *_),) = self.search(self.model, *self.padded([[*source_ids, EOS]]))
+            ((best, *_),) = self.search(self.model, *self.forcing.padded([[*source_ids, EOS]]))
             target_ids = list(best.tokens)
             target_pieces = self.tokenizers.target.pieces(target_ids)
             target = self.tokenizers.target.decode(target_ids)
@@ -314,25 +299,8 @@ class Translator:
             target,
             (*self.tokenizers.source.spelled(source), END),
             (*target_pieces, END),
-            self._alignment([*source_ids, EOS], [BOS, *target_ids]),
+            self.forcing.attention(source_ids, target_ids),
         )
-
-    @torch.inference_mode()
-    def _alignment(self, source: list[int], target_in: list[int]) -> Float[np.ndarray, "L H T S"]:
-        memory = self.model.encode(*self.padded([source]))
-        tokens, mask = self.padded([target_in])
-        alignment = self.model.decode(tokens, mask, memory, need_alignment=True).alignment
-        if alignment is None:
-            raise UserError(NO_ATTENTION)
-        return _numpy(alignment[0])
-
-    def padded(self, sentences: list[list[int]]) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
-        """Token ids as one matrix on the device, and where they are."""
-        lengths = torch.tensor([len(ids) for ids in sentences])
-        mask = padding_mask(lengths, int(lengths.max()))
-        ids = torch.full(mask.shape, PAD)
-        ids[mask] = torch.tensor(list(itertools.chain.from_iterable(sentences)))
-        return ids.to(self.device), mask.to(self.device)
 
 
 def load(
@@ -375,9 +343,3 @@ def _warn(best: Translation, number: int) -> None:
         log.warning("line %d was translated again: %s", number, ", ".join(best.mended))
     if best.flags:
         log.warning("line %d may be wrong: %s", number, ", ".join(best.flags))
-
-
-def _numpy(weights: Float[Tensor, "L H T S"]) -> Float[np.ndarray, "L H T S"]:
-    wide = torch.promote_types(weights.dtype, torch.float32)  # NumPy has no bfloat16
-    array: Float[np.ndarray, "L H T S"] = weights.to("cpu", wide).numpy()
-    return array

@@ -75,7 +75,10 @@ class Seq2Seq(nn.Module, ABC):
     target_embedding: nn.Embedding  # a row a target piece
     output: nn.Linear  # hidden → vocabulary: weight (V, D), perhaps a bias (V)
     max_length: int | None = None  # tokens it can read of a side, <s> or </s> too; None: any number
-    why_padded: str | None = "it reads padded batches alone"  # None: `read_packed` is there
+    why_padded: str | None = "it reads padded batches alone"  # None: it has `read_packed`
+    # (source, target_in, sources, targets) → `hidden` (M, D) of every target token of sentences
+    # laid end to end: `encode` and `decode` in one, without padding
+    read_packed: Callable[[Tensor, Tensor, Packing, Packing], Tensor]
     parallel: ClassVar[bool] = False  # all positions at once, by layers that go `through`
     recompute = False  # what these layers remember, in the backward pass, rather than keep it
 
@@ -103,16 +106,6 @@ class Seq2Seq(nn.Module, ABC):
         need_alignment: bool = False,
     ) -> Decoded:
         """Teacher forcing: `hidden[:, t]` predicts the token after `target_in[:, t]`."""
-
-    def read_packed(
-        self,
-        source: Int[Tensor, "P"],
-        target_in: Int[Tensor, "M"],
-        sources: Packing,
-        targets: Packing,
-    ) -> Float[Tensor, "M D"]:
-        """`hidden` of every target token, without padding: `encode` and `decode` in one."""
-        raise NotImplementedError(self.why_padded)
 
     @abstractmethod
     def start(self, memory: Memory) -> DecoderState:

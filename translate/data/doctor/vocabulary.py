@@ -11,7 +11,8 @@ import numpy as np
 
 from translate.data.batching import TokenBatches
 from translate.data.pair import Pair
-from translate.data.tokenizer import WORD_START, Tokenizer, TokenizerConfig, train_tokenizer
+from translate.data.tokenizer import WORD_START, Tokenizer, TokenizerConfig
+from translate.data.vocabulary_learning import train_tokenizer
 from translate.errors import UserError
 
 SIZES = (1000, 2000, 4000, 8000, 16000, 32000)

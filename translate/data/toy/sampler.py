@@ -6,27 +6,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from translate.data.toy import function_words as words
+from translate.data.toy.arguments import EMBEDDING, PAST, ArgumentSampler
 from translate.data.toy.chance import Chance
 from translate.data.toy.lexicon import (
     Noun,
     Number,
-    Person,
-    Phrase,
-    Preposition,
     Tense,
     Verb,
-    nouns_of,
 )
 from translate.data.toy.noun_phrases import NounPhraseSampler
-from translate.data.toy.split import IMPERSONAL, Role, choices
+from translate.data.toy.split import IMPERSONAL, choices
 from translate.data.toy.syntax import (
     Adjunct,
     Clause,
     Conjunction,
-    Name,
     Nominal,
     NounPhrase,
-    Predicate,
     Prepositional,
     Pronoun,
     Sentence,
@@ -56,7 +51,6 @@ FRAMES = {
     "whether": Frame(9, 2),
     "infinitive": Frame(8, 5),
 }
-EMBEDDING = ("that", "whether", "infinitive")
 EMBEDDED_WORDS = 4  # of the words of an embedding frame, those its embedded clause may use
 RELATIVE_WORDS = 1  # two commas and a pronoun, in place of a noun phrase
 IN_INFINITIVES = ("intransitive", "motion", "accusative", "dative", "ditransitive", "prepositional")
@@ -74,7 +68,6 @@ SEQUENCE: dict[bool, dict[Tense, float]] = {
     True: {"past": 4, "perfect": 4, "pluperfect": 1},
     False: {"present": 4, "perfect": 1},
 }
-PAST: tuple[Tense, ...] = ("past", "perfect", "pluperfect")
 
 
 class Sampler:
@@ -83,7 +76,8 @@ class Sampler:
     def __init__(self, seed: str, *, held_out: bool) -> None:
         self._chance = Chance(seed)
         self._choices = choices(held_out)
-        self._phrases = NounPhraseSampler(self._chance, self._choices, self._relative)
+        phrases = NounPhraseSampler(self._chance, self._choices, self._relative)
+        self._arguments = ArgumentSampler(self._chance, self._choices, phrases)
 
     def random(self) -> float:
         """A number from 0 to below 1, from the sampler's own stream."""
@@ -142,18 +136,18 @@ class Sampler:
         return verb
 
     def _clause(self, verb: Verb, depth: int, tenses: dict[Tense, float]) -> Clause:
-        clause = Clause(verb, self._subject(verb, depth))
+        clause = Clause(verb, self._arguments.subject(verb, depth))
         self._tense(clause, tenses)
         self._polarity(clause)
         if verb.objects:
-            clause.object = self._object(clause, "object", depth)
+            clause.object = self._arguments.object(clause, "object", depth)
         if verb.frame == "ditransitive":
-            clause.indirect = self._object(clause, "indirect", depth)
+            clause.indirect = self._arguments.object(clause, "indirect", depth)
         if verb.frame == "copula":
-            clause.predicate = self._predicate(clause)
+            clause.predicate = self._arguments.predicate(clause)
         if verb.frame == "accusative" and self._chance.happens(0.12):
             self._make_passive(clause)
-        self._adverbials(clause)
+        self._arguments.adverbials(clause)
         self._embed(clause, depth)
         return clause
 
@@ -172,15 +166,15 @@ class Sampler:
         verb, role = self._chance.pick(fitting)
         self._chance.room -= FRAMES[verb.frame].words + RELATIVE_WORDS - 2
         trace = Trace(noun, number)
-        clause = Clause(verb, trace if role == "subject" else self._subject(verb, depth))
+        clause = Clause(verb, trace if role == "subject" else self._arguments.subject(verb, depth))
         self._tense(clause, TENSES)
         self._polarity(clause)
         if role == "object":
             clause.object, clause.front = trace, "object"
             self._show_subject(clause, trace)
         elif verb.objects:
-            clause.object = self._object(clause, "object", depth)
-        self._adverbials(clause)
+            clause.object = self._arguments.object(clause, "object", depth)
+        self._arguments.adverbials(clause)
         self._embed(clause, depth)
         return clause
 
@@ -197,11 +191,11 @@ class Sampler:
             verb = self._chance.pick(self._choices.verbs["intransitive"])
         clause = Clause(verb, matrix.subject)
         if verb.objects:
-            clause.object = self._object(clause, "object", depth)
+            clause.object = self._arguments.object(clause, "object", depth)
         if verb.frame == "ditransitive":
-            clause.indirect = self._object(clause, "indirect", depth)
+            clause.indirect = self._arguments.object(clause, "indirect", depth)
         if verb.frame == "motion" and self._chance.spend(3, 0.6):
-            clause.place = self._place(words.DIRECTIONS)
+            clause.place = self._arguments.place(words.DIRECTIONS)
         return clause
 
     # Verb features
@@ -242,85 +236,7 @@ class Sampler:
         if isinstance(actor, NounPhrase):
             clause.agent = Prepositional(words.AGENT, actor)
 
-    # What surrounds the verb
-
-    def _subject(self, verb: Verb, depth: int) -> Nominal:
-        if verb.frame == "existential":
-            return Pronoun(words.ES_THERE)
-        if verb.frame == "weather":
-            return Pronoun(words.ES)
-        if "p" in verb.subjects:
-            if self._chance.happens(0.22):
-                return self._short(Pronoun(self._chance.pick(words.PERSONS)))
-            if self._chance.happens(0.06):
-                return self._short(Name(self._chance.pick(words.NAMES)))
-        return self._phrases.argument(self._choices.arguments[verb, "subject"], depth)
-
-    def _object(self, clause: Clause, role: Role, depth: int) -> Nominal:
-        verb = clause.verb
-        classes = verb.objects if role == "object" else frozenset("p")
-        second = role == "indirect" and isinstance(clause.object, Pronoun)  # two change their order
-        if "p" in classes and verb.frame != "existential" and not second:
-            if self._chance.happens(0.12):
-                return self._short(Pronoun(self._other_person(clause.subject)))
-            if self._chance.happens(0.04):
-                return self._short(Name(self._chance.pick(words.NAMES)))
-        return self._phrases.argument(
-            self._choices.arguments[verb, role],
-            depth,
-            definite=clause.negated,
-            negatable=not clause.negated and not clause.frequency,
-        )
-
-    def _short(self, nominal: Nominal) -> Nominal:
-        """One word instead of the two that every frame has reserved."""
-        self._chance.room += 1
-        return nominal
-
-    def _other_person(self, subject: Nominal) -> Person:
-        """An object that is not its own subject (which would be reflexive)."""
-        persons = [person for person in words.PERSONS if "object" in person.english]
-        if isinstance(subject, Pronoun):
-            persons = [person for person in persons if person is not subject.person]
-        return self._chance.pick(persons)
-
-    def _predicate(self, clause: Clause) -> Predicate:
-        """An adjective that fits the noun of the subject, sometimes compared."""
-        if isinstance(clause.subject, Conjunction):
-            clause.subject = clause.subject.left
-        fitting = self._choices.predicates
-        if isinstance(clause.subject, NounPhrase):
-            noun = clause.subject.noun
-        else:
-            noun = self._chance.pick([noun for noun in nouns_of("p") if fitting[noun]])
-        predicate = Predicate(self._chance.pick(fitting[noun]))
-        if predicate.adjective.comparative != "-" and self._chance.spend(3, 0.25):
-            predicate.standard = self._phrases.noun_phrase([noun])
-        return predicate
-
-    def _adverbials(self, clause: Clause) -> None:
-        frame, spend = clause.verb.frame, self._chance.spend
-        if frame == "motion" and spend(3, 0.6):
-            clause.place = self._place(words.DIRECTIONS)
-        elif frame not in (*EMBEDDING, "copula") and spend(3, 0.12):
-            clause.place = self._place(words.PLACES)
-        if frame in ("intransitive", "motion") and spend(3, 0.12):
-            people = self._phrases.noun_phrase(nouns_of("p"), adverbial=True)
-            clause.companion = Prepositional(self._chance.pick(words.COMPANIONS), people)
-        if frame in ("intransitive", "motion", "accusative") and spend(1, 0.12):
-            clause.manner = self._chance.pick(self._choices.phrases["manner"])
-        if spend(2, 0.2):
-            clause.time = self._time(clause.tense)
-
-    def _place(self, prepositions: Sequence[Preposition]) -> Prepositional:
-        place = self._phrases.noun_phrase(nouns_of("l"), adverbial=True)
-        return Prepositional(self._chance.pick(prepositions), place)
-
-    def _time(self, tense: Tense) -> Phrase:
-        phrases = self._choices.phrases
-        return self._chance.pick(
-            (*phrases["past" if tense in PAST else tense], *phrases["anytime"])
-        )
+    # Further clauses, and the order of all
 
     def _embed(self, clause: Clause, depth: int) -> None:
         frame = clause.verb.frame

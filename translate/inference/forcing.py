@@ -1,0 +1,65 @@
+"""What a model says of translations that are given: their probabilities, and where it looks."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from translate.attention.masks import padding_mask
+from translate.errors import UserError
+from translate.models.head import NO_ATTENTION
+from translate.models.seq2seq import Seq2Seq
+from translate.vocabulary import BOS, EOS, PAD
+
+
+class TeacherForcing:
+    """Reads whole targets at once, on the model's device; ids come without `<s>`, `</s>`."""
+
+    def __init__(self, model: Seq2Seq, device: torch.device) -> None:
+        self.model, self.device = model, device
+
+    @torch.inference_mode()
+    def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
+        """The log-probability of every target token, </s> included."""
+        memory = self.model.encode(*self.padded([[*ids, EOS] for ids in sources]))
+        target_in, mask = self.padded([[BOS, *ids] for ids in targets])
+        target_out, _ = self.padded([[*ids, EOS] for ids in targets])
+        hidden = self.model.decode(target_in, mask, memory).hidden
+        logits = self.model.project(hidden[mask])  # (real tokens, V)
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        log_probs = logits.log_softmax(-1, dtype=wide).gather(1, target_out[mask][:, None])
+        flat = iter(log_probs[:, 0].tolist())
+        return [list(itertools.islice(flat, len(ids) + 1)) for ids in targets]
+
+    @torch.inference_mode()
+    def attention(self, source: list[int], target: list[int]) -> Float[np.ndarray, "L H T S"]:
+        """Over the source and </s>, for each token of the target and </s>.
+
+        Raises:
+            UserError: the model has no attention over the source.
+        """
+        memory = self.model.encode(*self.padded([[*source, EOS]]))
+        tokens, mask = self.padded([[BOS, *target]])
+        alignment = self.model.decode(tokens, mask, memory, need_alignment=True).alignment
+        if alignment is None:
+            raise UserError(NO_ATTENTION)
+        return as_numpy(alignment[0])
+
+    def padded(self, sentences: list[list[int]]) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
+        """Token ids as one matrix on the device, and where they are."""
+        lengths = torch.tensor([len(ids) for ids in sentences])
+        mask = padding_mask(lengths, int(lengths.max()))
+        ids = torch.full(mask.shape, PAD)
+        ids[mask] = torch.tensor(list(itertools.chain.from_iterable(sentences)))
+        return ids.to(self.device), mask.to(self.device)
+
+
+def as_numpy(weights: Float[Tensor, "L H T S"]) -> Float[np.ndarray, "L H T S"]:
+    """On the CPU, in a type that NumPy has: it knows no bfloat16."""
+    wide = torch.promote_types(weights.dtype, torch.float32)
+    array: Float[np.ndarray, "L H T S"] = weights.to("cpu", wide).numpy()
+    return array
