@@ -37,8 +37,8 @@ class RNNMemory(Memory):
         return RNNMemory(
             self.states.index_select(0, sentences),
             self.mask.index_select(0, sentences),
-            None if self.keys is None else self.keys.index_select(0, sentences),
-            None if self.fertility is None else self.fertility.index_select(0, sentences),
+            _rows(self.keys, sentences),
+            _rows(self.fertility, sentences),
             self.summary.index_select(1, sentences),
         )
 
@@ -50,21 +50,27 @@ class RNNState:
     memory: RNNMemory
     position: int  # t, from 0
     recurrent: RecurrentState  # s_{t-1}: each (L, N, D)
-    attentional: Float[Tensor, "N D"]  # h̃_{t-1}, for input feeding
+    attentional: Float[Tensor, "N E"] | None  # h̃_{t-1}, for input feeding
     attended: Float[Tensor, "N S"] | None  # Σ_{k<t} α_k, for coverage
 
     def select(self, hypotheses: Int[Tensor, "M"]) -> RNNState:
         return replace(
             self,
             recurrent=tuple(part.index_select(1, hypotheses) for part in self.recurrent),
-            attentional=self.attentional.index_select(0, hypotheses),
-            attended=None if self.attended is None else self.attended.index_select(0, hypotheses),
+            attentional=_rows(self.attentional, hypotheses),
+            attended=_rows(self.attended, hypotheses),
         )
 
     def keep(self, sentences: Int[Tensor, "C"]) -> RNNState:
-        beam = len(self.attentional) // len(self.memory.mask)
+        beam = self.recurrent[0].shape[1] // len(self.memory.mask)
         rows = rows_of(sentences, beam)
         return replace(self.select(rows), memory=self.memory.at(sentences))
+
+
+def _rows(
+    part: Float[Tensor, "N *rest"] | None, hypotheses: Int[Tensor, "M"]
+) -> Float[Tensor, "M *rest"] | None:
+    return None if part is None else part.index_select(0, hypotheses)
 
 
 class RNN(Seq2Seq):
@@ -209,7 +215,9 @@ class RNN(Seq2Seq):
             hidden = torch.stack([torch.tanh(linear(layer)) for linear, layer in pairs])
         hidden = hidden.to(memory.states.dtype)
         others = self.decoder.zeros(memory.states)[1:]  # an LSTM's cell starts empty
-        nothing = hidden.new_zeros(hidden.shape[1], self.W_c.out_features)
+        nothing = None
+        if self.input_feeding:
+            nothing = hidden.new_zeros(hidden.shape[1], self.W_c.out_features)
         unseen = None if self.coverage is None else hidden.new_zeros(memory.mask.shape)
         return RNNState(memory, 0, (hidden, *others), nothing, unseen)
 
@@ -223,17 +231,14 @@ class RNN(Seq2Seq):
     ) -> Decoded:
         embedded = self._embed(self.target_embedding, target_in)
         state = self.start(memory)
-        if self._whole_target_at_once:
-            hidden, _, weights = self._advance(embedded, state)
-        else:
-            steps = []
-            for token in torch.split(embedded, 1, dim=1):
-                hidden, state, weights = self._advance(token, state)
-                steps.append((hidden, weights))
-            hidden = torch.cat([hidden for hidden, _ in steps], dim=1)
-            weights = torch.cat([weights for _, weights in steps if weights is not None], dim=1)
-        alignment = weights[:, None, None] if need_alignment and weights is not None else None
-        return Decoded(hidden, alignment)
+        at_once = embedded.shape[1] if self._whole_target_at_once else 1
+        found, weights = [], []
+        for tokens in torch.split(embedded, at_once, dim=1):
+            step, state, attention = self._advance(tokens, state)
+            found.append(step)
+            weights += [] if attention is None else [attention]
+        alignment = torch.cat(weights, dim=1)[:, None, None] if need_alignment and weights else None
+        return Decoded(self._readout(torch.cat(found, dim=1)), alignment)
 
     def decode_step(
         self,
@@ -243,9 +248,9 @@ class RNN(Seq2Seq):
         need_alignment: bool = False,
     ) -> Step:
         embedded = self._embed(self.target_embedding, tokens)[:, None]
-        hidden, after, weights = self._advance(embedded, state)
+        found, after, weights = self._advance(embedded, state)
         alignment = weights[:, None] if need_alignment and weights is not None else None
-        return Step(hidden[:, 0], after, alignment)
+        return Step(self._readout(found)[:, 0], after, alignment)
 
     @property
     def _whole_target_at_once(self) -> bool:
@@ -255,8 +260,11 @@ class RNN(Seq2Seq):
 
     def _advance(
         self, embedded: Float[Tensor, "N T E"], state: RNNState
-    ) -> tuple[Float[Tensor, "N T E"], RNNState, Float[Tensor, "N T S"] | None]:
-        """Read T tokens: one, where what the attention finds enters the recurrence."""
+    ) -> tuple[Float[Tensor, "N T F"], RNNState, Float[Tensor, "N T S"] | None]:
+        """Read T tokens: one, where what the attention finds enters the recurrence.
+
+        Returns what `_readout` takes: [c_t ; s_t], or with input feeding h̃_t.
+        """
         inputs = [embedded]
         context = weights = None
         if self.score is None:
@@ -265,14 +273,14 @@ class RNN(Seq2Seq):
         elif self.query == "previous":
             context, weights = self._attend(state.recurrent[0][-1][:, None], state)
             inputs.append(context)
-        if self.input_feeding:
+        if state.attentional is not None:
             inputs.append(state.attentional[:, None])
         s, recurrent = self.decoder(torch.cat(inputs, dim=-1), state.recurrent)
         if context is None:
             context, weights = self._attend(s, state)
-        # Luong et al. 2015, eq. 5:  h̃_t = tanh(W_c [c_t ; s_t])
-        attentional = torch.tanh(self.W_c(torch.cat((context, self.dropout(s)), dim=-1)))
-        attentional = self.dropout(attentional)
+        found = torch.cat((context, self.dropout(s)), dim=-1)
+        if self.input_feeding:
+            found = self._attentional(found)
         attended = state.attended
         if attended is not None and weights is not None:
             attended = attended + weights.sum(1)
@@ -280,10 +288,18 @@ class RNN(Seq2Seq):
             state.memory,
             state.position + embedded.shape[1],
             recurrent,
-            attentional[:, -1],
+            found[:, -1] if self.input_feeding else None,
             attended,
         )
-        return attentional, after, weights
+        return found, after, weights
+
+    def _attentional(self, found: Float[Tensor, "N T C"]) -> Float[Tensor, "N T E"]:
+        """Luong et al. 2015, eq. 5:  h̃_t = tanh(W_c [c_t ; s_t])"""
+        return self.dropout(torch.tanh(self.W_c(found)))  # type: ignore[no-any-return]
+
+    def _readout(self, found: Float[Tensor, "N T F"]) -> Float[Tensor, "N T E"]:
+        """h̃_t, which input feeding needed already, and other decoders for all words at once."""
+        return found if self.input_feeding else self._attentional(found)
 
     def _attend(
         self, query: Float[Tensor, "N T Q"], state: RNNState
