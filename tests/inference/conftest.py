@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from small_models import CONVOLUTIONAL, RNN, TRANSFORMER
 
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
@@ -21,28 +22,16 @@ def sentences(words: list[str]) -> list[str]:
     return [f"{a} {b} {c}." for a in words for b in words for c in words]
 
 
-RNN = {
-    "family": "rnn", "cell": "gru", "embedding_size": 8, "hidden_size": 8, "encoder_layers": 1,
-    "decoder_layers": 1, "attention_size": 8, "local_score": "general", "window": 2,
-    "coverage": "none", "max_fertility": 2.0, "query": "current", "input_feeding": False,
-    "bridge": "linear", "tied_embeddings": "all", "dropout": 0.1,
+SMALLER = {
+    "cell": "gru", "embedding_size": 8, "hidden_size": 8, "encoder_layers": 1, "decoder_layers": 1,
+    "attention_size": 8, "query": "current", "tied_embeddings": "all",
 }  # fmt: skip
 OPTIONS: dict[str, dict[str, Any]] = {
-    "rnn_none": {**RNN, "attention": "none"},
-    "rnn_general": {**RNN, "attention": "general"},
-    "transformer": {
-        "family": "transformer", "d_model": 8, "num_heads": 2, "num_kv_heads": 2,
-        "encoder_layers": 1, "decoder_layers": 2, "d_ff": 16, "activation": "relu", "norm": "pre",
-        "normalization": "layer", "positions": "sinusoidal", "max_positions": 64,
-        "max_distance": 4, "self_attention": "full", "window": 8, "stride": 4, "summary": 1,
-        "tied_embeddings": "all", "dropout": 0.1, "attention_dropout": 0.1,
-        "feed_forward_dropout": 0.1,
-    },
-    "convolutional": {
-        "family": "convolutional", "embedding_size": 8, "hidden_size": 8, "encoder_layers": 2,
-        "decoder_layers": 2, "encoder_width": 3, "decoder_width": 3, "max_positions": 64,
-        "tied_embeddings": "all", "dropout": 0.1,
-    },
+    "rnn_none": RNN | SMALLER | {"attention": "none"},
+    "rnn_general": RNN | SMALLER | {"attention": "general"},
+    "transformer": TRANSFORMER
+    | {"d_model": 8, "num_heads": 2, "num_kv_heads": 2, "encoder_layers": 1, "d_ff": 16},
+    "convolutional": CONVOLUTIONAL | {"embedding_size": 8, "hidden_size": 8},
 }  # fmt: skip
 
 

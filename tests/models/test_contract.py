@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_models import CONVOLUTIONAL, RNN, TRANSFORMER
 from torch import Tensor
 
 from translate.attention.masks import padding_mask
@@ -23,25 +24,6 @@ from translate.models.transfer import NEW, fits, transfer
 from translate.search import BeamSearch, GreedySearch
 from translate.vocabulary import EOS, PAD
 
-RNN = {
-    "family": "rnn", "cell": "lstm", "embedding_size": 12, "hidden_size": 16, "encoder_layers": 2,
-    "decoder_layers": 2, "attention": "additive", "attention_size": 10,
-    "local_score": "general", "window": 2, "coverage": "none", "max_fertility": 2.0,
-    "query": "previous", "input_feeding": False, "bridge": "linear",
-    "tied_embeddings": "decoder", "dropout": 0.1,
-}  # fmt: skip
-TRANSFORMER = {
-    "family": "transformer", "d_model": 16, "num_heads": 4, "num_kv_heads": 4, "encoder_layers": 2,
-    "decoder_layers": 2, "d_ff": 32, "activation": "relu", "norm": "pre",
-    "normalization": "layer", "positions": "sinusoidal", "max_positions": 64, "max_distance": 3,
-    "self_attention": "full", "window": 5, "stride": 4, "summary": 2, "tied_embeddings": "all",
-    "dropout": 0.1, "attention_dropout": 0.1, "feed_forward_dropout": 0.1,
-}  # fmt: skip
-CONVOLUTIONAL = {
-    "family": "convolutional", "embedding_size": 12, "hidden_size": 16, "encoder_layers": 2,
-    "decoder_layers": 2, "encoder_width": 3, "decoder_width": 3, "max_positions": 64,
-    "tied_embeddings": "all", "dropout": 0.1,
-}  # fmt: skip
 LUONG = {"query": "current", "attention": "general"}
 MODELS: dict[str, dict[str, Any]] = {
     "rnn-none": RNN | LUONG | {"attention": "none"},
