@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import pickle
 import signal
@@ -117,7 +118,7 @@ def _portable(error: Exception, place: str) -> Exception:
     """
     said = traceback.format_exception_only(error)[0].strip()
     try:
-        pickle.loads(pickle.dumps(error))
+        pickle.dumps(copy.copy(error))
     except Exception:
         error = RuntimeError(said)
     error.add_note("in a worker:\n" + place)
