@@ -144,6 +144,22 @@ def test_the_first_is_kept_where_the_second_is_no_better(watched, caplog) -> Non
     assert caplog.messages == ["line 1 may be wrong: loop"]
 
 
+def test_every_one_of_an_n_best_list_is_judged(make_translator, joint) -> None:
+    """The best alone is translated again; what is told of the others is told of each."""
+    texts = ["the house", "", "dog dog dog dog dog dog"]
+
+    def several(model, source, source_mask, **_):
+        tokens = [tuple(joint.target.encode(text)) for text in texts]
+        n_best = [Hypothesis(t, -1.0, -1.0, (-1.0,) * (len(t) + 1), None, True) for t in tokens]
+        return [n_best] * len(source)
+
+    translator = make_translator(guard=guard())
+    several.rules, translator.search = NO_RULES, several
+    (found,) = translator.stream(["la casa 1999"])
+    assert [flag for one in found for flag in one.flags if flag != "lost 1999"] == ["empty", "loop"]
+    assert [one.flags[-1] for one in found] == ["lost 1999"] * 3
+
+
 def test_a_lost_item_is_translated_around(watched) -> None:
     """Only words between are asked for; items, punctuation and spaces are copied."""
     translator = watched(GOOD, GOOD)
@@ -159,8 +175,8 @@ def test_a_lost_item_is_translated_around(watched) -> None:
 def test_an_item_that_was_cut_through_is_told(make_translator) -> None:
     tag = '<a title="la casa el perro">'
     translator = make_translator(guard=guard(protect=("tag",)), max_source_length=4)
-    ((best, *_),) = translator.stream([f"la casa {tag} azul"])
-    assert best.flags[-1] == f"lost {tag}"
+    (found,) = translator.stream([f"la casa {tag} azul"])
+    assert [one.flags[-1] for one in found] == [f"lost {tag}"] * 2
 
 
 def test_numbers_that_changed_are_told_and_left(watched, joint, caplog) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -59,6 +60,38 @@ def test_an_error_of_a_worker_is_raised_with_its_place() -> None:
     with pytest.raises(UserError, match="line 3 is too long") as error, Workers(2, work) as workers:
         workers.map([1, 2, 3, 4])
     assert "test_workers.py" in error.value.__notes__[0]
+
+
+class WantsArguments(Exception):
+    """Pickled without a word, and not to be made again."""
+
+    def __init__(self, task: int, reason: str) -> None:
+        super().__init__(f"task {task} failed: {reason}")
+
+
+def fails(task: int) -> int:
+    error = OSError("task 3 failed: a lock in it")
+    error.held = threading.Lock()  # type: ignore[attr-defined]
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        (fails, "OSError: task 3 failed: a lock in it"),
+        (lambda task: throw(WantsArguments(3, "no")), "WantsArguments: task 3 failed: no"),
+        (lambda task: threading.Lock(), "cannot pickle '_thread.lock' object"),  # its answer
+    ],
+)
+def test_what_cannot_be_sent_is_told_all_the_same(work, said: str) -> None:
+    """Not as the death of a worker, nor of the thread that reads."""
+    with pytest.raises((RuntimeError, TypeError), match=said) as error, Workers(2, work) as workers:
+        workers.map([3, 3])
+    assert "test_workers.py" in error.value.__notes__[0] or "in send" in error.value.__notes__[0]
+
+
+def throw(error: Exception) -> None:
+    raise error
 
 
 def test_a_worker_that_dies_is_noticed() -> None:

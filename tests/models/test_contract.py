@@ -118,6 +118,17 @@ def test_decoding_step_by_step_equals_decoding_the_whole_target(model: Seq2Seq) 
             torch.testing.assert_close(step.alignment, whole.alignment[:, :, :, t], **EXACT)
 
 
+def test_projecting_to_some_pieces_is_projecting_to_all(model: Seq2Seq) -> None:
+    """Two sentences of three hypotheses; a piece is barred to all those of a sentence."""
+    width = model.output.in_features
+    hidden = torch.randn(6, width, dtype=torch.float64)
+    pieces = torch.tensor([0, 3, 9, 10])
+    barred = torch.tensor([[False, True, False, False], [False, False, False, True]])
+    expected = model.project(hidden)[:, pieces]
+    expected = expected.masked_fill(barred.repeat_interleave(3, 0), -torch.inf)
+    torch.testing.assert_close(model.projection(pieces)(hidden, barred), expected, **EXACT)
+
+
 def test_source_padding_changes_nothing(model: Seq2Seq) -> None:
     source, source_mask = sentences(5, 3)
     target, target_mask = sentences(4, 4, seed=1)

@@ -56,6 +56,7 @@ COMMANDS = {
                 "prefixes",
                 "constraints",
                 "export",
+                "shortlist",
             ),
             sentences=True,
             stored=True,
@@ -72,6 +73,7 @@ COMMANDS = {
                 "dictionary",
                 "domains",
                 "export",
+                "shortlist",
             ),
             repeatable=("reference",),
             stored=True,
@@ -80,6 +82,12 @@ COMMANDS = {
             "calibrate",
             "learn how sure translations are, from the dev sentences",
             verbatim=("run",),
+            stored=True,
+        ),
+        Command(
+            "shortlist",
+            "learn which words translate which, for a search among few",
+            verbatim=("run", "output"),
             stored=True,
         ),
         Command(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from translate.inference.confidence import Confidence
     from translate.inference.translator import Translator
 
-UNCALIBRATED = {"ensemble", "prefix", "prefixes", "constraints"}  # other probabilities
+UNCALIBRATED = {"ensemble", "prefix", "prefixes", "constraints", "shortlist"}  # other probabilities
 
 
 def export_folder(run: str, given: str | None) -> Path:
@@ -37,7 +37,7 @@ def engine_problems(job: Job) -> list[str]:
             f"precision = {config['precision']} is for engine=native; that of an export was chosen "
             "by translate export quantization="
         )
-    for key in ("ensemble", "prefix", "prefixes", "constraints"):
+    for key in ("ensemble", "prefix", "prefixes", "constraints", "shortlist"):
         if verbatim.get(key):
             found.append(f"{key} = {verbatim[key]}: engine=ctranslate2 has no such option")
     if config["replace_unknown"]:
@@ -69,6 +69,7 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
             unknown_words=replacing, mbr=config["mbr"], guard=watching,
             confidence=_confidence(config, verbatim, bundle),
             workers=config["workers"] or 1, precision=config["precision"],
+            shortlist=verbatim.get("shortlist"),
         )  # fmt: skip
     from translate.inference.ctranslate2_engine import CTranslate2Search, check_origin
     from translate.inference.device import choose_device

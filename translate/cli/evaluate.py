@@ -43,6 +43,7 @@ Keys:
   mbr            chrf or bleu: of search.n_best translations, the one most like all of them
   replace_unknown  true: in place of each <unk>, the source word it attends to most
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
+  shortlist      a file of translate shortlist: each sentence with its likely words alone, faster
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
   cache          the folder of downloads and prepared corpora
   engine         native, or ctranslate2: serves what translate export has written
@@ -137,6 +138,7 @@ def run(
             "mbr": mbr,
             "ensemble": job.verbatim.get("ensemble"),
             "export": job.verbatim.get("export"),
+            "shortlist": job.verbatim.get("shortlist"),
         },
         resamples=resamples,
         seed=seed,

@@ -99,19 +99,29 @@ def translator(
     precision: Precision | None = None,
     guard: Guard | None = None,
     confidence: Confidence | None = None,
+    shortlist: str | None = None,
     **options: int,
 ) -> Translator:
-    """A translator that searches as the composed configuration says."""
+    """A translator that searches as the composed configuration says.
+
+    Raises:
+        UserError: the file `shortlist` cannot be read, or is of other tokenizers.
+    """
     from translate import search as searches
     from translate.inference.allocator import keep_memory
     from translate.inference.device import in_precision
+    from translate.inference.lexical_shortlist import read
     from translate.inference.translator import Translator
+    from translate.search.shortlist import ShortlistSearch
 
     keep_memory()
+    found = searches.build(**search)
+    if shortlist is not None:
+        found = ShortlistSearch(found, read(Path(shortlist), bundle.tokenizers))
     return Translator(
         in_precision(bundle.model, precision),
         bundle.tokenizers,
-        searches.build(**search),
+        found,
         device=device,
         split_sentences=split_sentences,
         languages=bundle.config.languages,

@@ -64,6 +64,8 @@ Keys:
   constraints    a file with a line for each line: phrases that its translation must contain,
                  separated by tabs (search=beam)
   mbr            chrf or bleu: of search.n_best translations, the one most like all of them
+  shortlist      a file of translate shortlist: each sentence with its likely words alone, faster;
+                 probabilities are then those among these words
   split          sentences: each by itself; none: only a line longer than the model reads is split
   guard          default, with its limits (guard.protect=[url,email], …), or none: all as it comes
   replace_unknown  true: in place of each <unk>, the source word it attends to most

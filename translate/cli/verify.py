@@ -83,7 +83,9 @@ def run(
     test_set = read_test_set(job, folder, data, tokenizer, Path(cache))
     stored = read_stored(folder / "evaluation", test_set.split)
     search = dict(stored["decoding"])
-    files = {key: search.pop(key, None) for key in ("dictionary", "ensemble", "export")}
+    files = {
+        key: search.pop(key, None) for key in ("dictionary", "ensemble", "export", "shortlist")
+    }
     config = {key: search.pop(key, value) for key, value in EVALUATED.items()}
     model = engine_translator(
         config | {"search": search, "device": device, "tokens_per_batch": tokens_per_batch},

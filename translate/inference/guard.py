@@ -79,7 +79,7 @@ class Guard:
         around: Retry,
         again: Retry,
     ) -> list[list[Translation]]:
-        """The n best of each segment, replaced and flagged where something is wrong with the best.
+        """The n best of each segment, replaced where something is wrong with the best; all flagged.
 
         Args:
             around: translates what is between protected items, which are copied.
@@ -88,19 +88,19 @@ class Guard:
         first = list(map(self._tried, segments, found))
         kept = self._improved(segments, first, attrgetter("damage"), around)
         kept = self._improved(segments, kept, attrgetter("wrong"), again)
-        return list(map(self._flagged, segments, first, kept))
+        return list(map(self._told, segments, first, kept))
 
     def whole(self, line: str, found: list[Translation]) -> list[Translation]:
         """The n best of a line, flagged where a cut between segments went through an item."""
-        best, *others = found
-        flags = dict.fromkeys((*best.flags, *self.protection.damage(line, best.text)))
-        if len(flags) == len(best.flags):
-            return found
-        return [replace(best, flags=tuple(flags)), *others]
+        return [_flagged(one, self.protection.damage(line, one.text)) for one in found]
 
     def _tried(self, segment: Segment, found: list[Translation]) -> Try:
-        damage = self.protection.damage(segment.text, found[0].text)
-        return Try(damage, self.findings(segment, found[0]) + damage, found)
+        return Try(*self._judged(segment, found[0]), found)
+
+    def _judged(self, segment: Segment, found: Translation) -> tuple[list[str], list[str]]:
+        """The damage that a translation does, and all that is wrong with it."""
+        damage = self.protection.damage(segment.text, found.text)
+        return damage, self.findings(segment, found) + damage
 
     def _improved(
         self,
@@ -121,16 +121,17 @@ class Guard:
                 kept[i] = min(both, key=lambda one: (len(one.damage), len(one.wrong)))
         return kept
 
-    def _flagged(self, segment: Segment, first: Try, kept: Try) -> list[Translation]:
-        """With what is still wrong with the best, and what only was with the first."""
+    def _told(self, segment: Segment, first: Try, kept: Try) -> list[Translation]:
+        """With what is still wrong with each, and what only was with the first of all."""
         if kept is not first:  # confidence was not learnt for other searches
             kept = kept._replace(found=[replace(one, confidence=None) for one in kept.found])
-        best, *others = kept.found
+        wrong = [kept.wrong, *(self._judged(segment, one)[1] for one in kept.found[1:])]
+        best, *others = (
+            _flagged(one, flags + self.protection.numbers(segment.text, one.text))
+            for one, flags in zip(kept.found, wrong, strict=True)
+        )
         mended = tuple(finding for finding in first.wrong if finding not in kept.wrong)
-        flags = (*kept.wrong, *self.protection.numbers(segment.text, best.text))
-        if not flags and not mended:
-            return kept.found
-        return [replace(best, flags=flags, mended=mended), *others]
+        return [replace(best, mended=mended) if mended else best, *others]
 
     def _loops(self, source: Segment, found: Translation) -> bool:
         """Whether pieces come again and again in the translation and not so in the source."""
@@ -145,6 +146,11 @@ class Guard:
         known, words = set(free.split()), translation.split()
         copied = sum(map(len, filter(known.__contains__, words)))
         return copied >= max(share * sum(map(len, words)), least)
+
+
+def _flagged(found: Translation, flags: list[str]) -> Translation:
+    """With these flags beside its own, each once."""
+    return replace(found, flags=tuple(dict.fromkeys((*found.flags, *flags)))) if flags else found
 
 
 def loops(tokens: Sequence[Token], times: int) -> Iterator[Sequence[Token]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
+import pickle
 import signal
 import traceback
 import warnings
@@ -102,13 +104,25 @@ def _serve(connection: Connection, other_end: Connection, work: Callable[[Any], 
             task = connection.recv()
         except EOFError:  # nobody is left to work for
             return
-        answer: tuple[Any, Exception | None]
         try:
-            answer = work(task), None
+            connection.send((work(task), None))
         except Exception as error:
-            error.add_note("in a worker:\n" + traceback.format_exc())
-            answer = None, error
-        connection.send(answer)
+            connection.send((None, _portable(error, traceback.format_exc())))
+
+
+def _portable(error: Exception, place: str) -> Exception:
+    """The error with its place; one that says the same where it cannot go from process to process.
+
+    Either way to fail is common: it holds a lock or an open file, or wants arguments when it is
+    made anew.
+    """
+    said = traceback.format_exception_only(error)[0].strip()
+    try:
+        pickle.dumps(copy.copy(error))
+    except Exception:
+        error = RuntimeError(said)
+    error.add_note("in a worker:\n" + place)
+    return error
 
 
 def _send(connection: Connection, task: Any) -> None:

@@ -7,12 +7,14 @@ V vocabulary, N hypotheses (B × beam, sentence-major: rows b·n … b·n+n-1 be
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -20,6 +22,8 @@ from torch.utils.checkpoint import checkpoint
 from translate.attention.variable_length import Packing
 
 Output = TypeVar("Output")
+# (hidden (N, D), barred (B, C)) → logits (N, C), -inf where the row's sentence has them barred
+Projection = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -129,4 +133,18 @@ class Seq2Seq(nn.Module, ABC):
     def project(self, hidden: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows V"]:
         """Logits over the target vocabulary."""
         logits: Tensor = self.output(hidden)
+        return logits
+
+    def projection(self, pieces: Int[Tensor, "C"]) -> Projection:
+        """`project` to these target pieces alone, for many steps: their weights are copied once."""
+        small = {name: tensor[pieces] for name, tensor in self.output.named_parameters()}
+
+        def logits(
+            hidden: Float[Tensor, "N D"], barred: Bool[Tensor, "B C"]
+        ) -> Float[Tensor, "N C"]:
+            found = F.linear(hidden, **small)
+            of_sentences = found.view(len(barred), -1, len(pieces))  # (B, n, C)
+            of_sentences.masked_fill_(barred[:, None], -math.inf)
+            return found
+
         return logits

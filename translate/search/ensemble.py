@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from translate.models.seq2seq import Decoded, DecoderState, Memory, Seq2Seq, Step
+from translate.models.seq2seq import Decoded, DecoderState, Memory, Projection, Seq2Seq, Step
 
 
 @dataclass(frozen=True)
@@ -93,16 +93,33 @@ class Ensemble(Seq2Seq):
 
     def project(self, hidden: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows V"]:
         """Logarithms of the mean probabilities, which are logits that are normalised already."""
+        parts = zip(self.members, self._parts(hidden), strict=True)
+        return _averaged([model.project(part) for model, part in parts])
+
+    def projection(self, pieces: Int[Tensor, "C"]) -> Projection:
+        each = [model.projection(pieces) for model in self.members]
+
+        def logits(
+            hidden: Float[Tensor, "N D"], barred: Bool[Tensor, "B C"]
+        ) -> Float[Tensor, "N C"]:
+            parts = zip(each, self._parts(hidden), strict=True)
+            return _averaged([project(part, barred) for project, part in parts])
+
+        return logits
+
+    def _parts(self, hidden: Float[Tensor, "*rows D"]) -> tuple[Float[Tensor, "..."], ...]:
+        """Each model's own hidden vectors."""
         widths = [model.output.in_features for model in self.members]
-        logits = [
-            model.project(part)
-            for model, part in zip(self.members, torch.split(hidden, widths, dim=-1), strict=True)
-        ]
-        # float32 at least, as in search: a mean of bf16 probabilities keeps two digits
-        wide = torch.promote_types(hidden.dtype, torch.float32)
-        log_probs = torch.stack([one.log_softmax(-1, dtype=wide) for one in logits])
-        mean: Tensor = log_probs.logsumexp(0) - torch.tensor(len(logits), dtype=wide).log()
-        return mean
+        parts: tuple[Tensor, ...] = torch.split(hidden, widths, dim=-1)
+        return parts
+
+
+def _averaged(logits: Sequence[Float[Tensor, "*rows V"]]) -> Float[Tensor, "*rows V"]:
+    # float32 at least, as in search: a mean of bf16 probabilities keeps two digits
+    wide = torch.promote_types(logits[0].dtype, torch.float32)
+    log_probs = torch.stack([one.log_softmax(-1, dtype=wide) for one in logits])
+    mean: Tensor = log_probs.logsumexp(0) - torch.tensor(len(logits), dtype=wide).log()
+    return mean
 
 
 def _mean(alignments: Sequence[Float[Tensor, "..."] | None]) -> Float[Tensor, "..."] | None:

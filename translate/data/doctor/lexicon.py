@@ -53,12 +53,14 @@ class Lexicon:
         s, t, group = _combinations(sources, targets)
         self.keys, cell = np.unique(s * num_targets + t, return_inverse=True)
         of_source = self.keys // num_targets
-        given = np.ones(len(self.keys))
+        count: Float[np.ndarray, "_"] = np.ones(len(self.keys))
+        given = count
         for _ in range(ROUNDS):
             weight = given[cell]
             share = weight / np.bincount(group, weight)[group]  # P(s explains t), in each pair
             count = np.bincount(cell, share, minlength=len(self.keys))
             given = count / np.bincount(of_source, count, minlength=num_sources)[of_source]
+        self.count = count  # how often s was translated by t, expected
         self.given: Float[np.ndarray, "_"] = given
         seen = np.bincount(np.concatenate([*targets, [0]]).astype(int), minlength=num_targets)
         self.chance = (seen + 1) / (seen.sum() + num_targets)  # P(t)

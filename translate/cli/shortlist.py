@@ -1,0 +1,84 @@
+"""translate shortlist: which words translate which."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from pydantic import PositiveInt
+
+from translate import schema
+from translate.cli.arguments import Arguments
+from translate.cli.commands import Command, Job
+from translate.cli.errors import UsageError, listed
+from translate.cli.fields import Node
+from translate.errors import UserError
+
+log = logging.getLogger(__name__)
+
+HELP = """\
+translate shortlist: learn which words translate which, for a search among few
+
+  translate shortlist run=runs/demo
+  translate text run=runs/demo shortlist=runs/demo/shortlist.safetensors < spanish.txt
+
+Learns from the training pairs of the run which target pieces translate each source piece (IBM
+Model 1). With that file each sentence is translated with its likely pieces alone: the most frequent
+ones and those of its own source pieces. The output layer is then computed for these only, which
+pays with large vocabularies (docs/benchmarks/decoding.md); scores and probabilities are those among
+the candidates, and a word that is none cannot be written.
+
+Keys:
+  run            the folder of the run (required)
+  output         the file; default: shortlist.safetensors in the run
+  frequent       so many frequent target pieces are candidates of every sentence
+  likeliest      so many translations of a source piece are, where it stands
+  data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
+  cache          the folder of downloads and prepared corpora
+"""
+
+
+def main(command: Command, arguments: Arguments) -> None:
+    """Run the command."""
+    from translate.cli.compose import launch
+    from translate.cli.stored import corpus_nodes
+
+    if "run" not in arguments.verbatim and not arguments.inspects:
+        raise UsageError("run=PATH is missing: the folder that translate train wrote")
+    launch(command, arguments, job, nodes=corpus_nodes(arguments.verbatim.get("run")))
+
+
+def job(job: Job) -> None:
+    """Check the configuration, then learn."""
+    if found := schema.problems(run, job.config, ""):
+        raise listed(found)
+    run(job, **job.config)
+
+
+def run(
+    job: Job,
+    *,
+    data: Node,
+    tokenizer: Node,
+    cache: str,
+    frequent: PositiveInt,
+    likeliest: PositiveInt,
+) -> None:
+    """Learn from the training pairs, and write what was learnt."""
+    from translate.cli.stored import corpus_of_run, load_bundle
+    from translate.inference.lexical_shortlist import FILE, learn, same, write
+
+    folder = Path(job.verbatim["run"])
+    corpus, _ = corpus_of_run(folder, {**data, "split": "dev"}, tokenizer, Path(cache))
+    tokenizers = load_bundle(str(folder)).tokenizers
+    if not same(tokenizers, corpus.tokenizers):
+        raise UserError(
+            f"this corpus is cut into other pieces than {folder} was trained on: give data= and "
+            "tokenizer= as they were"
+        )
+    columns = corpus.train.select_columns(["source_ids", "target_ids"]).with_format("numpy")
+    pairs = ((pair["source_ids"], pair["target_ids"]) for pair in columns)
+    shortlist = learn(pairs, tokenizers, frequent=frequent, likeliest=likeliest)
+    path = Path(job.verbatim.get("output", folder / FILE))
+    write(path, shortlist, tokenizers)
+    log.info("%s: learnt from %d pairs", path, len(columns))

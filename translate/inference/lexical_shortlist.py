@@ -1,0 +1,127 @@
+"""Learns a lexical shortlist from sentence pairs, and keeps it in a file."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import safetensors.torch
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError
+
+from translate.data.doctor.lexicon import Ids, Lexicon
+from translate.data.tokenizer import Tokenizers
+from translate.durable import replacing
+from translate.errors import UserError
+from translate.search.shortlist import Shortlist
+from translate.vocabulary import PAD
+
+FILE = "shortlist.safetensors"
+BLOCK = 20_000  # pairs that are aligned at a time: some hundred megabytes
+SPARE = 4  # times as many translations as wanted are remembered from block to block
+
+Counts = Float[np.ndarray, "_"]
+Pieces = tuple[Ids, Ids]  # of a source sentence and of its translation
+
+
+def learn(
+    pairs: Iterable[Pieces], tokenizers: Tokenizers, *, frequent: int, likeliest: int
+) -> Shortlist:
+    """The `frequent` target pieces and the `likeliest` translations of each source piece.
+
+    Links are those that IBM Model 1 expects (Brown et al. 1993), learnt block by block, so that
+    memory is bounded. In a joint vocabulary each piece is a candidate of itself: names are copied.
+    """
+    sources, targets = len(tokenizers.source), len(tokenizers.target)
+    seen = np.zeros(targets, np.int64)
+    keys: Ids = np.zeros(0, np.int64)  # source piece · targets + target piece
+    counts: Counts = np.zeros(0)
+    rest = iter(pairs)
+    while block := list(itertools.islice(rest, BLOCK)):
+        sides = [
+            [np.unique(pieces).astype(np.int64) for pieces in s] for s in zip(*block, strict=True)
+        ]
+        seen += np.bincount(np.concatenate(sides[1]), minlength=targets)
+        lexicon = Lexicon(*sides, num_sources=sources, num_targets=targets)
+        keys, place = np.unique(np.concatenate([keys, lexicon.keys]), return_inverse=True)
+        counts = np.bincount(place, np.concatenate([counts, lexicon.count]), len(keys))
+        best, _ = _best(keys // targets, counts, SPARE * likeliest)
+        keys, counts = keys[best], counts[best]
+    best, rank = _best(keys // targets, counts, likeliest)
+    table = np.full((sources, likeliest), PAD)
+    table[keys[best] // targets, rank] = keys[best] % targets
+    if tokenizers.source.sha256 == tokenizers.target.sha256:  # `joint` is not told of a tagged one
+        table = np.concatenate([np.arange(sources)[:, None], table], axis=1)
+    order = np.argsort(-seen, kind="stable")[: min(frequent, np.count_nonzero(seen))]
+    return Shortlist(torch.from_numpy(order), torch.from_numpy(table))
+
+
+def _best(sources: Ids, counts: Counts, most: int) -> tuple[Ids, Ids]:
+    """Where the highest counts of each source piece are, and which place they take there."""
+    order = np.lexsort((-counts, sources))
+    starts = np.flatnonzero(np.diff(sources[order], prepend=-1))
+    rank = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    return order[rank < most], rank[rank < most]
+
+
+def write(path: Path, shortlist: Shortlist, tokenizers: Tokenizers) -> None:
+    """Leave it where `read` finds it, with the tokenizers that it is for.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    tensors = {
+        "frequent": shortlist.frequent.int(),
+        "likeliest": shortlist.likeliest.int(),
+        "tokenizers": _fingerprint(tokenizers),
+    }
+    try:
+        with replacing(path) as file:
+            file.write(safetensors.torch.save(tensors))
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}): choose output=") from error
+
+
+def read(path: Path, tokenizers: Tokenizers) -> Shortlist:
+    """What `translate shortlist` has learnt for these tokenizers.
+
+    Raises:
+        UserError: the file cannot be read, is none, or was learnt for others.
+    """
+    try:
+        tensors = safetensors.torch.load(path.read_bytes())
+        frequent, likeliest, made_for = (
+            tensors[name] for name in ("frequent", "likeliest", "tokenizers")
+        )
+    except OSError as error:
+        remedy = "translate shortlist writes one"
+        raise UserError(f"shortlist={path} cannot be read ({error.strerror}): {remedy}") from error
+    except (SafetensorError, LookupError, ValueError, TypeError, RuntimeError) as error:
+        raise UserError(f"shortlist={path} is none: translate shortlist writes one") from error
+    if not torch.equal(made_for, _fingerprint(tokenizers)):
+        raise UserError(
+            f"shortlist={path} was learnt for other tokenizers than those of this run: "
+            "translate shortlist learns one for it"
+        )
+    size = len(tokenizers.target)
+    right = frequent.dim() == 1 and likeliest.dim() == 2
+    right = right and len(likeliest) == len(tokenizers.source)
+    for ids in (frequent, likeliest):
+        right = right and ids.dtype == torch.int32 and bool(((ids >= 0) & (ids < size)).all())
+    if not right:
+        raise UserError(f"shortlist={path} is damaged: translate shortlist writes it anew")
+    return Shortlist(frequent.long(), likeliest.long())
+
+
+def same(one: Tokenizers, other: Tokenizers) -> bool:
+    """Whether pieces are the same, number for number."""
+    return torch.equal(_fingerprint(one), _fingerprint(other))
+
+
+def _fingerprint(tokenizers: Tokenizers) -> torch.Tensor:
+    """Both SHA-256."""
+    digests = bytes.fromhex(tokenizers.source.sha256 + tokenizers.target.sha256)
+    return torch.tensor(list(digests), dtype=torch.uint8)

@@ -1,0 +1,156 @@
+"""A lexical shortlist: each sentence is translated with its own likely words alone.
+
+Jean et al. 2015, "On Using Very Large Target Vocabulary", section 3.3: the candidates of a sentence
+are the K most frequent target pieces and the K' likeliest translations of each of its source
+pieces. The output layer is computed for the candidates of a batch only, and probabilities are those
+over a sentence's own candidates, so that what is beside a sentence never matters to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from translate.models.seq2seq import Decoded, DecoderState, Memory, Projection, Seq2Seq, Step
+from translate.search.demand import Demand, Demands, Tokens
+from translate.search.hypothesis import Hypothesis, Search
+from translate.vocabulary import BOS, EOS, PAD, UNK
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """Which target pieces may translate which source pieces."""
+
+    frequent: Int[Tensor, "K"]  # in any translation
+    likeliest: Int[Tensor, "V K2"]  # of each source piece; <pad> where there are fewer
+
+    def candidates(
+        self, source: Int[Tensor, "B S"], demands: Demands, size: int
+    ) -> Bool[Tensor, "B V"]:
+        """What may occur in the translation of each sentence, of `size` target pieces.
+
+        What is demanded may, and the four special pieces, which searches count on.
+        """
+        allowed = torch.zeros(len(source), size, dtype=torch.bool, device=source.device)
+        allowed[:, [PAD, UNK, BOS, EOS]] = True
+        allowed[:, self.frequent.to(source.device)] = True
+        likeliest = self.likeliest.to(source.device)[source].flatten(1)
+        allowed.scatter_(1, likeliest, torch.ones_like(likeliest, dtype=torch.bool))
+        for row, demand in zip(allowed, demands or (), strict=False):
+            row[[piece for tokens in (demand.prefix, *demand.phrases) for piece in tokens]] = True
+        return allowed
+
+
+class ShortlistSearch:
+    """A search within the candidates of each sentence; scores are normalised over these.
+
+    The search itself sees a smaller vocabulary: the candidates of its batch, in their order.
+    """
+
+    def __init__(self, search: Search, shortlist: Shortlist) -> None:
+        self.search, self.shortlist, self.rules = search, shortlist, search.rules
+
+    @torch.inference_mode()
+    def __call__(
+        self,
+        model: Seq2Seq,
+        source: Int[Tensor, "B S"],
+        source_mask: Bool[Tensor, "B S"],
+        *,
+        demands: Demands = None,
+        need_alignment: bool = False,
+    ) -> list[list[Hypothesis]]:
+        allowed = self.shortlist.candidates(source, demands, model.target_vocab_size)
+        wanted = allowed.any(0)
+        # what is banned is nobody's candidate thereby, but has to have a number
+        wanted[[piece for one in demands or () for tokens in one.banned for piece in tokens]] = True
+        pieces = wanted.nonzero()[:, 0]
+        numbers = {piece: number for number, piece in enumerate(pieces.tolist())}
+        small = [_renumbered(one, numbers) for one in demands] if demands else None
+        found = self.search(
+            Shortlisted(model, pieces, ~allowed[:, pieces]), source, source_mask, demands=small,
+            need_alignment=need_alignment,
+        )  # fmt: skip
+        ids = pieces.tolist()
+        return [
+            [replace(one, tokens=tuple(ids[token] for token in one.tokens)) for one in n_best]
+            for n_best in found
+        ]
+
+
+@dataclass(frozen=True)
+class ShortlistedState:
+    """Where the decoder stands, and what is no candidate of each sentence."""
+
+    inner: DecoderState
+    barred: Bool[Tensor, "B C"]
+
+    def select(self, hypotheses: Int[Tensor, "M"]) -> ShortlistedState:
+        return replace(self, inner=self.inner.select(hypotheses))
+
+    def keep(self, sentences: Int[Tensor, "C"]) -> ShortlistedState:
+        return ShortlistedState(self.inner.keep(sentences), self.barred[sentences])
+
+
+class Shortlisted(Seq2Seq):
+    """A model with some of its target pieces, for one batch: piece i of it is `pieces[i]`.
+
+    `hidden` is the logits already: a step alone knows which sentence a row belongs to.
+    """
+
+    def __init__(
+        self, model: Seq2Seq, pieces: Int[Tensor, "C"], barred: Bool[Tensor, "B C"]
+    ) -> None:
+        super().__init__(source_vocab_size=model.source_vocab_size, target_vocab_size=len(pieces))
+        self.model, self.max_length = model, model.max_length
+        self.pieces, self.barred = pieces, barred
+        self.logits: Projection = model.projection(pieces)
+
+    def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]) -> Memory:
+        return self.model.encode(source, source_mask)
+
+    def decode(
+        self,
+        target_in: Int[Tensor, "B T"],
+        target_mask: Bool[Tensor, "B T"],
+        memory: Memory,
+        *,
+        need_alignment: bool = False,
+    ) -> Decoded:
+        decoded = self.model.decode(
+            self.pieces[target_in], target_mask, memory, need_alignment=need_alignment
+        )
+        rows = self.logits(decoded.hidden.flatten(0, 1), self.barred)
+        return decoded._replace(hidden=rows.view(*target_in.shape, -1))
+
+    def start(self, memory: Memory) -> ShortlistedState:
+        return ShortlistedState(self.model.start(memory), self.barred)
+
+    def decode_step(
+        self,
+        tokens: Int[Tensor, "N"],
+        state: ShortlistedState,  # type: ignore[override]  # its own state
+        *,
+        need_alignment: bool = False,
+    ) -> Step:
+        step = self.model.decode_step(
+            self.pieces[tokens], state.inner, need_alignment=need_alignment
+        )
+        return Step(
+            self.logits(step.hidden, state.barred), replace(state, inner=step.state), step.alignment
+        )
+
+    def project(self, hidden: Float[Tensor, "*rows C"]) -> Float[Tensor, "*rows C"]:
+        return hidden
+
+
+def _renumbered(demand: Demand, numbers: dict[int, int]) -> Demand:
+    def each(some: Sequence[Tokens]) -> tuple[Tokens, ...]:
+        return tuple(tuple(numbers[piece] for piece in tokens) for tokens in some)
+
+    (prefix,) = each([demand.prefix])
+    return Demand(prefix, each(demand.phrases), each(demand.banned))
