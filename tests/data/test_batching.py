@@ -6,10 +6,12 @@ from itertools import islice
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from translate.data import mixing
+from translate.data import batching, mixing
 from translate.data.batching import TokenBatches, by_shape, collate, cut
 from translate.data.mixing import pairs_of
 from translate.errors import UserError
@@ -46,6 +48,30 @@ def test_shards_are_disjoint_and_resuming_gives_the_suffix(
         assert list(islice(own, 12)) == whole[rank::world]
         resumed = stream(pairs, rank=rank, world_size=world, skip=skip)
         assert list(islice(resumed, 12 - skip)) == whole[rank::world][skip:]
+
+
+def test_the_stream_is_one_epoch_after_the_other() -> None:
+    sampler = stream([(i % 9 + 1, i % 7 + 1) for i in range(30)])
+    epochs = [[(epoch, batch.tolist()) for batch in sampler.epoch(epoch)] for epoch in range(3)]
+    batches = [batch for epoch in epochs for batch in epoch]
+    drawn = list(islice(sampler, len(batches)))
+    assert [[tuple(draw) for draw in draws] for draws in drawn] == [
+        [(epoch, pair) for pair in batch] for epoch, batch in batches
+    ]
+
+
+@pytest.mark.parametrize("width", [1, 5])
+def test_a_pool_is_of_so_many_batches(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools: list[int] = []
+
+    def counted(source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
+        pools.append(len(source))
+        return by_shape(source, target)
+
+    monkeypatch.setattr(batching, "by_shape", counted)
+    stream([(width, 1)] * 300, pool_batches=3).epoch(0)
+    assert len(pools) > 1
+    assert set(pools[:-1]) == {3 * 40 // width}
 
 
 def slowly_cut(order: list[int], longest: list[int], budget: int) -> list[list[int]]:
@@ -148,3 +174,16 @@ def test_collate_adds_the_special_tokens() -> None:
     assert batch.source_lengths.tolist() == [3, 2]
     assert batch.target_lengths.tolist() == [2, 3]
     assert batch.ids.tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("gold", [None, torch.rand(2, 3, 3)], ids=["plain", "guided"])
+def test_a_batch_repeated_is_all_of_it_and_all_of_it_again(gold: torch.Tensor | None) -> None:
+    ids = [np.array([7, 8], dtype=np.int32), np.array([9], dtype=np.int32)]
+    batch = collate([3, 4], ids, ids[::-1])._replace(gold=gold)
+    twice = batch.repeated(2)
+    assert twice._fields == batch._fields
+    for once, again in zip(batch, twice, strict=True):
+        if once is None:
+            assert again is None
+        else:
+            assert torch.equal(again, torch.cat([once, once]))
