@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import islice
 
 import numpy as np
@@ -60,8 +61,10 @@ def test_the_stream_is_one_epoch_after_the_other() -> None:
     ]
 
 
-@pytest.mark.parametrize("width", [1, 5])
-def test_a_pool_is_of_so_many_batches(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("width", "batches"), [(1, 3), (5, 3), (30, 1)])
+def test_a_pool_is_of_so_many_batches(
+    width: int, batches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pools: list[int] = []
 
     def counted(source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -69,9 +72,20 @@ def test_a_pool_is_of_so_many_batches(width: int, monkeypatch: pytest.MonkeyPatc
         return by_shape(source, target)
 
     monkeypatch.setattr(batching, "by_shape", counted)
-    stream([(width, 1)] * 300, pool_batches=3).epoch(0)
+    stream([(width, 1)] * 300, pool_batches=batches).epoch(0)
     assert len(pools) > 1
-    assert set(pools[:-1]) == {3 * 40 // width}
+    assert set(pools[:-1]) == {batches * 40 // width}
+
+
+@given(pairs=lengths)
+def test_neighbours_are_alike_up_and_down_in_turn(pairs: list[tuple[int, int]]) -> None:
+    def snake(pair: tuple[int, int]) -> tuple[int, int]:
+        source, target = pair
+        up = max(pair) % 2 == 0
+        return max(pair), source - target if up else target - source
+
+    order = by_shape(*np.array(pairs, dtype=np.int64).T)
+    assert [pairs[place] for place in order] == sorted(pairs, key=snake)
 
 
 def slowly_cut(order: list[int], longest: list[int], budget: int) -> list[list[int]]:
@@ -117,6 +131,23 @@ def test_every_pair_occurs_as_often_as_its_weight_says(
     assert (counts[:, whole] == weights[whole]).all()
 
 
+@given(
+    weights=st.lists(st.sampled_from([0, 0.1, 0.75, 1, 2.25]), min_size=1, max_size=9),
+    first=st.integers(0, 10**6),
+    epoch=st.integers(0, 50),
+)
+def test_occurrences_are_those_of_the_formula(weights: list[float], first: int, epoch: int) -> None:
+    """Bit by bit: another spread would be another order for a run that goes on."""
+    places = np.arange(first, first + len(weights), dtype=np.uint32)
+    expected = []
+    for weight, place in zip(np.array(weights, dtype=np.float32).tolist(), places.tolist(),
+                             strict=True):  # fmt: skip
+        u = place * 2_654_435_769 % 2**32 / 2**32
+        expected.append(math.floor((epoch + 1) * weight + u) - math.floor(epoch * weight + u))
+    found = mixing.occurrences(np.array(weights, dtype=np.float32), places, epoch)
+    assert found.tolist() == expected
+
+
 def test_each_epoch_has_its_share_of_every_corpus() -> None:
     sizes, shares = (1000, 300, 77), (1.0, 0.1, 2.5)
     weights = np.repeat(np.array(shares, dtype=np.float32), sizes)
@@ -156,6 +187,13 @@ def test_padding_is_small_on_lengths_of_real_sentences() -> None:
 def test_a_pair_larger_than_a_batch_is_refused() -> None:
     with pytest.raises(UserError, match=r"41 tokens.*batch of 40.*data\.tokens_per_batch"):
         stream([(41, 3)])
+
+
+def test_a_pair_as_large_as_a_batch_or_left_out_is_not_refused() -> None:
+    assert [batch.tolist() for batch in stream([(40, 3)]).epoch(0)] == [[0]]
+    lengths, weights = np.array([41, 5]), np.array([0.0, 1.0])
+    batches = TokenBatches(lengths, lengths, weights, tokens_per_batch=40, pool_batches=1, seed=0)
+    assert [batch.tolist() for batch in batches.epoch(0)] == [[1]]
 
 
 def test_no_pairs_are_refused() -> None:
