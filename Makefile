@@ -23,7 +23,7 @@ $(VENV)/.proof: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --editable '.[dev,proof]'
 	@touch $@
 
-.PHONY: help demo test soak check audit clean
+.PHONY: help demo test coverage soak mutants check audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,10 +44,22 @@ demo: $(INSTALLED) ## real sentences: download, train, evaluate, translate, draw
 test: $(INSTALLED) ## run the tests, two at a time
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 $(PYTEST_ARGS)
 
-soak: $(VENV)/.proof ## the long proofs of docs/reliability.md (about an hour); the figures go to soak.txt
+coverage: $(VENV)/.proof ## the tests with branch coverage; half as long again, or twice
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+
+soak: $(VENV)/.proof ## the long proofs of docs/reliability.md (hours); the figures go to soak.txt
 	rm -f soak.txt
 	OMP_NUM_THREADS=1 SOAK_FIGURES=$(CURDIR)/soak.txt $(BIN)/python -m pytest -q -m soak --timeout 7200 $(PYTEST_ARGS)
 	cat soak.txt
+	$(MAKE) mutants
+
+# In a copy, without the decorators of search: mutmut leaves decorated functions as they are.
+mutants: $(VENV)/.proof ## mutation testing of masks, batching and search (hours; goes on where it was stopped)
+	mkdir -p build/mutation
+	cp -r pyproject.toml conf tests translate build/mutation
+	sed -i '/^    @torch.inference_mode()$$/d' build/mutation/translate/search/*.py
+	cd build/mutation && OMP_NUM_THREADS=1 ../../$(BIN)/python -m mutmut run $(MUTANTS)
+	cd build/mutation && ../../$(BIN)/python -m mutmut results
 
 check: $(INSTALLED) ## formatting, lint, types, the direction of imports
 	scripts/check

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from itertools import islice
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from translate.data import mixing
+from translate.data import batching, mixing
 from translate.data.batching import TokenBatches, by_shape, collate, cut
 from translate.data.mixing import pairs_of
 from translate.errors import UserError
@@ -46,6 +49,43 @@ def test_shards_are_disjoint_and_resuming_gives_the_suffix(
         assert list(islice(own, 12)) == whole[rank::world]
         resumed = stream(pairs, rank=rank, world_size=world, skip=skip)
         assert list(islice(resumed, 12 - skip)) == whole[rank::world][skip:]
+
+
+def test_the_stream_is_one_epoch_after_the_other() -> None:
+    sampler = stream([(i % 9 + 1, i % 7 + 1) for i in range(30)])
+    epochs = [[(epoch, batch.tolist()) for batch in sampler.epoch(epoch)] for epoch in range(3)]
+    batches = [batch for epoch in epochs for batch in epoch]
+    drawn = list(islice(sampler, len(batches)))
+    assert [[tuple(draw) for draw in draws] for draws in drawn] == [
+        [(epoch, pair) for pair in batch] for epoch, batch in batches
+    ]
+
+
+@pytest.mark.parametrize(("width", "batches"), [(1, 3), (5, 3), (30, 1)])
+def test_a_pool_is_of_so_many_batches(
+    width: int, batches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools: list[int] = []
+
+    def counted(source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
+        pools.append(len(source))
+        return by_shape(source, target)
+
+    monkeypatch.setattr(batching, "by_shape", counted)
+    stream([(width, 1)] * 300, pool_batches=batches).epoch(0)
+    assert len(pools) > 1
+    assert set(pools[:-1]) == {batches * 40 // width}
+
+
+@given(pairs=lengths)
+def test_neighbours_are_alike_up_and_down_in_turn(pairs: list[tuple[int, int]]) -> None:
+    def snake(pair: tuple[int, int]) -> tuple[int, int]:
+        source, target = pair
+        up = max(pair) % 2 == 0
+        return max(pair), source - target if up else target - source
+
+    order = by_shape(*np.array(pairs, dtype=np.int64).T)
+    assert [pairs[place] for place in order] == sorted(pairs, key=snake)
 
 
 def slowly_cut(order: list[int], longest: list[int], budget: int) -> list[list[int]]:
@@ -91,6 +131,23 @@ def test_every_pair_occurs_as_often_as_its_weight_says(
     assert (counts[:, whole] == weights[whole]).all()
 
 
+@given(
+    weights=st.lists(st.sampled_from([0, 0.1, 0.75, 1, 2.25]), min_size=1, max_size=9),
+    first=st.integers(0, 10**6),
+    epoch=st.integers(0, 50),
+)
+def test_occurrences_are_those_of_the_formula(weights: list[float], first: int, epoch: int) -> None:
+    """Bit by bit: another spread would be another order for a run that goes on."""
+    places = np.arange(first, first + len(weights), dtype=np.uint32)
+    expected = []
+    for weight, place in zip(np.array(weights, dtype=np.float32).tolist(), places.tolist(),
+                             strict=True):  # fmt: skip
+        u = place * 2_654_435_769 % 2**32 / 2**32
+        expected.append(math.floor((epoch + 1) * weight + u) - math.floor(epoch * weight + u))
+    found = mixing.occurrences(np.array(weights, dtype=np.float32), places, epoch)
+    assert found.tolist() == expected
+
+
 def test_each_epoch_has_its_share_of_every_corpus() -> None:
     sizes, shares = (1000, 300, 77), (1.0, 0.1, 2.5)
     weights = np.repeat(np.array(shares, dtype=np.float32), sizes)
@@ -132,6 +189,13 @@ def test_a_pair_larger_than_a_batch_is_refused() -> None:
         stream([(41, 3)])
 
 
+def test_a_pair_as_large_as_a_batch_or_left_out_is_not_refused() -> None:
+    assert [batch.tolist() for batch in stream([(40, 3)]).epoch(0)] == [[0]]
+    lengths, weights = np.array([41, 5]), np.array([0.0, 1.0])
+    batches = TokenBatches(lengths, lengths, weights, tokens_per_batch=40, pool_batches=1, seed=0)
+    assert [batch.tolist() for batch in batches.epoch(0)] == [[1]]
+
+
 def test_no_pairs_are_refused() -> None:
     with pytest.raises(UserError, match="no training pairs"):
         TokenBatches(
@@ -148,3 +212,16 @@ def test_collate_adds_the_special_tokens() -> None:
     assert batch.source_lengths.tolist() == [3, 2]
     assert batch.target_lengths.tolist() == [2, 3]
     assert batch.ids.tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("gold", [None, torch.rand(2, 3, 3)], ids=["plain", "guided"])
+def test_a_batch_repeated_is_all_of_it_and_all_of_it_again(gold: torch.Tensor | None) -> None:
+    ids = [np.array([7, 8], dtype=np.int32), np.array([9], dtype=np.int32)]
+    batch = collate([3, 4], ids, ids[::-1])._replace(gold=gold)
+    twice = batch.repeated(2)
+    assert twice._fields == batch._fields
+    for once, again in zip(batch, twice, strict=True):
+        if once is None:
+            assert again is None
+        else:
+            assert torch.equal(again, torch.cat([once, once]))

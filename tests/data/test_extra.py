@@ -90,6 +90,20 @@ def test_what_is_held_out_is_dropped_and_told(
     assert shown.count("dropped: overlap") == 2
 
 
+def test_overlap_that_is_allowed_stays_and_is_told(
+    prepared: Prepared, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        corpus = prepared(data={"allow_overlap": True})
+    told = (
+        "2 pairs of data.extra.back share a sentence with dev or test and stay (data.allow_overlap)"
+    )
+    assert told in caplog.text
+    assert [part.pairs for part in corpus.parts] == [40, 29]
+    assert corpus.report["extra"]["back"]["dropped"]["overlap"] == 0
+    assert "something else" in corpus.train["target"]
+
+
 def test_a_tag_stands_before_every_source_of_its_corpus_alone(prepared: Prepared) -> None:
     corpus = prepared(tag="bt")
     source = corpus.tokenizers.source

@@ -24,7 +24,7 @@ from translate.data.cleaning import clean, drop_overlap
 from translate.data.doctor import QUICK, quick_look
 from translate.data.doctor.report import headline
 from translate.data.pair import Item, Pair, items
-from translate.data.pair_table import ALIGNMENT, CHUNK, Text
+from translate.data.pair_table import ALIGNMENT, CHUNK, PairTable, Text
 from translate.data.progress import progress
 from translate.data.sources import MAIN, Source
 from translate.data.splits import hold_out
@@ -129,22 +129,15 @@ def _clean_and_split(
             raise UserError(
                 f"the {name} split has no sentences; check data.{name} and data.hold_out.{name}"
             )
-    rest, overlap = drop_overlap(train, chain(*fixed.values(), *taken.values()))
-    if overlap and source.allow_overlap:
-        log.warning(
-            "%d training pairs share a sentence with dev or test and stay (data.allow_overlap)",
-            overlap,
-        )
-    elif overlap:
-        log.warning("%d training pairs share a sentence with dev or test and were dropped", overlap)
-        train, dropped["overlap"] = rest, overlap
+    held = chain(*fixed.values(), *taken.values())
+    train = _without_overlap(train, held, source, "the training text", dropped)
     if not train:
         raise UserError(_nothing_left("the training text", dropped))
     return Text(MAIN, train, source.tag, dropped), held_out
 
 
 def _extra(source: Source, held_out: Sequence[Pair], scratch: Path) -> Iterator[Text]:
-    """The further training corpora, by the rules of the main one, without what is held out.
+    """The further training corpora, by the rules of the main one.
 
     They may translate the other way, so that a sentence is looked for on both sides.
     """
@@ -152,16 +145,28 @@ def _extra(source: Source, held_out: Sequence[Pair], scratch: Path) -> Iterator[
     for name, extra in (source.extra or {}).items():
         with progress(f"Reading data.extra.{name}"):
             pairs, dropped = clean(extra.open(), source.cleaning, scratch / name)
-        pairs, overlap = drop_overlap(pairs, held_out)
-        if overlap:
-            log.warning(
-                "%d pairs of data.extra.%s share a sentence with dev or test and were dropped",
-                overlap, name,
-            )  # fmt: skip
-            dropped["overlap"] = overlap
+        pairs = _without_overlap(pairs, held_out, source, f"data.extra.{name}", dropped)
         if not pairs:
             raise UserError(_nothing_left(f"data.extra.{name}", dropped))
         yield Text(name, pairs, extra.tag, dropped)
+
+
+def _without_overlap(
+    pairs: PairTable, held_out: Iterable[Pair], source: Source, what: str, dropped: Counter[str]
+) -> PairTable:
+    """The pairs that share no sentence with dev or test; all under data.allow_overlap."""
+    rest, overlap = drop_overlap(pairs, held_out)
+    if not overlap:
+        return pairs
+    allowed = source.allow_overlap
+    log.warning(
+        "%d pairs of %s share a sentence with dev or test and %s",
+        overlap, what, "stay (data.allow_overlap)" if allowed else "were dropped",
+    )  # fmt: skip
+    if allowed:
+        return pairs
+    dropped["overlap"] = overlap
+    return rest
 
 
 def _nothing_left(text: str, dropped: Counter[str]) -> str:

@@ -157,6 +157,8 @@ def _key(source: Source, tokenizer: Mapping[str, Any], cache: Path) -> str:
     if source.extra or source.tag:  # else the folders of before there were such keys go on
         extra = [(name, *text.fingerprint()) for name, text in (source.extra or {}).items()]
         parts += [source.tag, extra]
+    if source.extra and source.allow_overlap:
+        parts.append("extra overlap stays")  # once it was dropped all the same
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
