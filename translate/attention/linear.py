@@ -9,6 +9,8 @@ controller (Schmidhuber 1992; Schlag et al. 2021): keys and values write a matri
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -77,11 +79,11 @@ def sums_so_far(
     return (within + query @ before).flatten(2, 3)[:, :, :length]
 
 
+@dataclass
 class FastWeights(RowCache):
     """Σ φ(k) vᵀ over the tokens so far: a matrix a head, however many tokens there were."""
 
-    def __init__(self, sums: Float[Tensor, "N G K V"]) -> None:
-        self.sums = sums
+    sums: Float[Tensor, "N G K V"]
 
     def write(self, key: Float[Tensor, "N G 1 K"], value: Float[Tensor, "N G 1 V"]) -> None:
         """Add the outer product of a key and its value."""
