@@ -36,7 +36,6 @@ EVERY = [
     ("convolutional", {}),
     ("convolutional", {"encoder_width": 5, "decoder_width": 1}),
 ]
-SLOW = pytest.mark.soak
 
 
 def eagerly(file: Path, graph: graphs.Graph):
@@ -90,17 +89,9 @@ def test_sizes_are_told_as_they_are(make_bundle, untraced, name, changes) -> Non
     assert not any(name.startswith("memory") for name in changed)
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "kind"),
-    [
-        pytest.param(
-            name, changes, kind, id=f"{name}-{changes}-{kind.suffix}",
-            marks=[] if (name, changes, kind) == ("transformer", {}, ONNX) else SLOW,
-        )
-        for name, changes in EVERY
-        for kind in (ONNX, TORCH)
-    ],
-)  # fmt: skip
+@pytest.mark.soak  # tests/cli/test_export.py exports one at every run
+@pytest.mark.parametrize("kind", [ONNX, TORCH], ids=["onnx", "torch"])
+@pytest.mark.parametrize(("name", "changes"), EVERY, ids=str)
 def test_a_graph_computes_what_the_model_does(
     make_bundle, tmp_path, unchecked, name, changes, kind
 ) -> None:

@@ -180,16 +180,15 @@ def _to_onnx(graph: Graph) -> bytes:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch.onnx's words on its own insides and on libraries that are not there."""
-    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """Without what the libraries log of their own insides, hundreds of lines."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        logging.disable(before)
 
 
 def _to_pt2(graph: Graph) -> bytes:
