@@ -143,10 +143,9 @@ class FastWeightAttention(Pattern):
 
     def empty_cache(self, sentences: int, heads: int, d_k: int, like: Tensor) -> FastWeights:
         dtype = torch.promote_types(like.dtype, torch.float32)
-        nothing = like.new_zeros(
-            sentences, heads, 0, d_k, dtype=dtype
-        )  # no keys: their sum is zeros
-        return FastWeights(nothing.transpose(2, 3) @ self.stored(nothing))
+        # not as the product of no keys and no values, which ONNX Runtime does not compute
+        width = self.stored(like.new_zeros(1, 1, 1, d_k)).shape[3]
+        return FastWeights(like.new_zeros(sentences, heads, d_k, width, dtype=dtype))
 
     def step(
         self,
