@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import hypothesis
+import jaxtyping
 import pytest
 from beartype import beartype
 from beartype.roar import BeartypeDecorHintException
@@ -59,6 +60,12 @@ def _own_caches(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     monkeypatch.setenv("TRANSLATE_CACHE", str(cache))
     monkeypatch.setenv("HF_HOME", str(cache / "huggingface"))
     monkeypatch.setenv("MPLCONFIGDIR", str(cache / "matplotlib"))
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Types go unchecked: while a graph is traced sizes are symbols, and none of them an `int`."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.fixture(scope="session")

@@ -23,10 +23,11 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "attention.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
 CHOICES = re.findall(r"^Config: `(.+?)`", TEXT, re.MULTILINE)
-SCALE, CORPORA = (
-    (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("scale.md", "corpora.md")
+SCALE, CORPORA, GRAPHS = (
+    (ROOT / "docs" / name).read_text(encoding="utf-8")
+    for name in ("scale.md", "corpora.md", "graphs.md")
 )
-NAMED_TESTS = re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", TEXT + SCALE + CORPORA)
+NAMED_TESTS = re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", TEXT + SCALE + CORPORA + GRAPHS)
 ROWS = re.findall(r"^\| (\d+) \|.*$", TEXT, re.MULTILINE)
 
 
@@ -125,7 +126,9 @@ def test_every_named_test_exists(name: str, path: str) -> None:
 
 def test_every_link_leads_somewhere() -> None:
     links = [
-        link for link in re.findall(r"\]\(([^)#]+)", TEXT + SCALE + CORPORA) if "://" not in link
+        link
+        for link in re.findall(r"\]\(([^)#]+)", TEXT + SCALE + CORPORA + GRAPHS)
+        if "://" not in link
     ]
     assert links
     assert not [link for link in links if not (DOCUMENT.parent / link).exists()]

@@ -74,7 +74,7 @@ def test_the_state_is_the_matrix_of_sums_however_long_the_sentence(randn: Randn)
     keys, values = randn(2, 2, 20, 3), randn(2, 2, 20, 3)
     for t in range(20):
         new = KeysValues(keys[:, :, t : t + 1], values[:, :, t : t + 1])
-        attention.step(randn(2, 4, 1, 3), new, cache, Ancestry((1,) * (t + 1), None))
+        attention.step(randn(2, 4, 1, 3), new, cache, Ancestry(t + 1))
         assert cache.sums.shape == (2, 2, 3, 4)
     expected = feature_map(keys).transpose(2, 3) @ values
     torch.testing.assert_close(cache.sums[..., :3], expected, rtol=0, atol=1e-12)

@@ -144,7 +144,7 @@ def test_values_of_another_size_than_keys(randn: Randn) -> None:
 def test_fused_projection_equals_three(randn: Randn) -> None:
     attention = self_attention(heads=2, groups=1)
     x = randn(1, 3, 8)
-    query, memory = attention.project(x, range(x.shape[1]))
+    query, memory = attention.project(x, 0, x.shape[1])
     W, b = attention.qkv.weight, attention.qkv.bias
     torch.testing.assert_close(query[0, 1], x[0] @ W[4:8].T + b[4:8], **EXACT)
     torch.testing.assert_close(memory.keys[0, 0], x[0] @ W[8:12].T + b[8:12], **EXACT)
@@ -169,7 +169,7 @@ def test_grouped_equals_multi_head_with_repeated_groups(groups: int, randn: Rand
         cache = attention.empty_cache(2, like=x)
         assert isinstance(cache, KeyValueCache)
         for t in range(6):
-            step = attention.step(x[:, t : t + 1], cache, Ancestry((1,) * (t + 1), None))
+            step = attention.step(x[:, t : t + 1], cache, Ancestry(t + 1))
             torch.testing.assert_close(step, multi(x)[:, t : t + 1], **EXACT)
         sizes.append(cache.keys.numel() + cache.values.numel())
     assert sizes[0] * 4 // groups == sizes[1]

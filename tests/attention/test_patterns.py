@@ -130,7 +130,7 @@ def test_step_by_step_equals_the_whole(kind: str, relation: str, randn: Randn) -
     for t in range(LENGTH):
         at = slice(t, t + 1)
         new = KeysValues(keys[:, :, at], values[:, :, at])
-        step = pattern.step(query[:, :, at], new, cache, Ancestry((1,) * (t + 1), None))
+        step = pattern.step(query[:, :, at], new, cache, Ancestry(t + 1))
         torch.testing.assert_close(step, whole[:, :, at], rtol=0, atol=1e-12)
 
 

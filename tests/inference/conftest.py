@@ -10,6 +10,7 @@ from small_models import CONVOLUTIONAL, RNN, TRANSFORMER
 
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
+from translate.inference.bundle import Bundle, Config
 from translate.inference.translator import Translator
 from translate.models import registry
 from translate.search import build
@@ -97,5 +98,27 @@ def make_translator(joint, make_model):
         }  # fmt: skip
         options = {"tokens_per_batch": 30, **options}
         return Translator(make_model(name), joint, build(**chosen), **options)
+
+    return make
+
+
+@pytest.fixture
+def make_bundle(joint):
+    """`make_bundle(name, **changes)`: a small model whose every parameter, norms too, matters."""
+
+    def make(name: str = "transformer", **changes) -> Bundle:
+        chosen = {**OPTIONS[name], **changes}
+        torch.manual_seed(3)
+        model = registry.build(
+            **chosen, source_vocab_size=len(joint.source), target_vocab_size=len(joint.target)
+        ).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter) * 0.3)
+        config = Config.model_construct(
+            family=chosen.pop("family"), options=chosen, source_language="es", target_language="en",
+            search={"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 40},
+        )  # fmt: skip
+        return Bundle(model, joint, config, weights_sha256="of these weights")
 
     return make

@@ -19,6 +19,7 @@ from torch import Tensor
 from translate.attention.masks import padding_mask
 from translate.errors import UserError
 from translate.models import registry
+from translate.models.parts import tensors_in, with_tensors
 from translate.models.seq2seq import Seq2Seq
 from translate.models.transfer import NEW, fits, transfer
 from translate.search import BeamSearch, GreedySearch
@@ -221,6 +222,23 @@ def test_a_sentence_kept_twice_goes_on_twice(model: Seq2Seq) -> None:
         step = model.decode_step(target[:, t], state)
         state = step.state
         torch.testing.assert_close(step.hidden, expected[:, t], **EXACT)
+
+
+@torch.no_grad()
+def test_a_state_taken_apart_after_every_token_goes_on_the_same(model: Seq2Seq) -> None:
+    """What an exported step does: its state comes and goes as tensors, and `length` as a number."""
+    if model.why_no_graph is not None:
+        pytest.skip(model.why_no_graph)
+    memory = model.encode(*sentences(5, 3))
+    state, example = model.start(memory), model.start(memory).traceable(0)
+    carried = tensors_in(example)
+    tokens, _ = sentences(20, 20, seed=1)
+    for length, token in enumerate(tokens.T):
+        step = model.decode_step(token, state)
+        state = step.state
+        again = model.decode_step(token, with_tensors(example, carried).traceable(length))
+        carried = tensors_in(again.state)
+        torch.testing.assert_close(again.hidden, step.hidden, **EXACT)
 
 
 def test_alignment_rows_sum_to_one_and_padding_gets_nothing(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Self
 
 import torch
@@ -35,30 +34,28 @@ class Ancestry:
     self-attention adds it to its scores.
     """
 
-    beams: tuple[int, ...]  # columns of each position: how many hypotheses a sentence had there
-    hidden: Float[Tensor, "B 1 n C"] | None  # 0 for its own, -inf for others; None: all are its own
+    length: int  # tokens of every hypothesis
+    columns: tuple[int, ...] | None = None  # where each one's token stands; None: token t in t
+    hidden: Float[Tensor, "B 1 n C"] | None = None  # 0: its own, -inf: not; None: all are its own
 
-    @property
-    def length(self) -> int:
-        """Tokens of every hypothesis."""
-        return len(self.beams)
-
-    @cached_property
-    def positions(self) -> list[int]:
-        """Where in its hypothesis the token of each column stands."""
-        return [position for position, beam in enumerate(self.beams) for _ in range(beam)]
+    def positions(self, keys: Float[Tensor, "B G C K"]) -> Int[Tensor, "C"]:
+        """Where in its hypothesis the token of each column of these keys stands."""
+        if self.columns is None:
+            return torch.arange(keys.shape[2], device=keys.device)
+        return torch.tensor(self.columns, device=keys.device)
 
     def grown(self, sentences: int, beam: int, like: Float[Tensor, "..."]) -> Ancestry:
         """With one more token of every hypothesis, which it alone sees; of `like`'s type."""
-        beams = (*self.beams, beam)
         if beam == 1 and self.hidden is None:
-            return Ancestry(beams, None)
+            return Ancestry(self.length + 1)
         own = torch.eye(beam, dtype=torch.bool, device=like.device)
         new = added_to_scores(own, like.dtype).expand(sentences, 1, -1, -1)
+        columns = tuple(range(self.length)) if self.columns is None else self.columns
         before = self.hidden
         if before is None:
-            before = like.new_zeros(sentences, 1, beam, sum(self.beams))
-        return Ancestry(beams, torch.cat((before, new), dim=3))
+            before = like.new_zeros(sentences, 1, beam, len(columns))
+        columns += (self.length,) * beam
+        return Ancestry(self.length + 1, columns, torch.cat((before, new), dim=3))
 
     def select(self, hypotheses: Int[Tensor, "M"]) -> Ancestry:
         """The past of these rows, as many of each sentence."""
@@ -84,6 +81,10 @@ class Cache(ABC):
     @abstractmethod
     def keep(self, sentences: Int[Tensor, "C"], hypotheses: Int[Tensor, "M"]) -> Self:
         """The memory of these sentences; `hypotheses` are theirs."""
+
+    def traceable(self) -> Cache:
+        """The same for a graph, which has no memory of its own to write in."""
+        return self
 
 
 class KeyValueCache(Cache):
@@ -122,6 +123,9 @@ class KeyValueCache(Cache):
             self.keys.index_select(0, sentences), self.values.index_select(0, sentences), self.used
         )
 
+    def traceable(self) -> GrowingCache:
+        return GrowingCache(self.keys.narrow(2, 0, self.used), self.values.narrow(2, 0, self.used))
+
 
 class RowCache(Cache):
     """A memory with a row for each hypothesis, which moves with it."""
@@ -135,6 +139,23 @@ class RowCache(Cache):
 
     def keep(self, sentences: Int[Tensor, "C"], hypotheses: Int[Tensor, "M"]) -> Self:
         return self.at(hypotheses)
+
+
+@dataclass
+class GrowingCache(RowCache):
+    """The keys and values of all tokens of a hypothesis: each token makes them anew, longer."""
+
+    keys: Float[Tensor, "N G T K"]
+    values: Float[Tensor, "N G T K"]
+
+    def append(self, new: KeysValues) -> KeysValues:
+        """Add one token; all that is remembered."""
+        self.keys = torch.cat((self.keys, new.keys), dim=2)
+        self.values = torch.cat((self.values, new.values), dim=2)
+        return KeysValues(self.keys, self.values)
+
+    def at(self, rows: Int[Tensor, "M"]) -> GrowingCache:
+        return GrowingCache(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
 
 class RingCache(RowCache):

@@ -9,6 +9,8 @@ controller (Schmidhuber 1992; Schlag et al. 2021): keys and values write a matri
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -77,11 +79,11 @@ def sums_so_far(
     return (within + query @ before).flatten(2, 3)[:, :, :length]
 
 
+@dataclass
 class FastWeights(RowCache):
     """Σ φ(k) vᵀ over the tokens so far: a matrix a head, however many tokens there were."""
 
-    def __init__(self, sums: Float[Tensor, "N G K V"]) -> None:
-        self.sums = sums
+    sums: Float[Tensor, "N G K V"]
 
     def write(self, key: Float[Tensor, "N G 1 K"], value: Float[Tensor, "N G 1 V"]) -> None:
         """Add the outer product of a key and its value."""
@@ -141,10 +143,9 @@ class FastWeightAttention(Pattern):
 
     def empty_cache(self, sentences: int, heads: int, d_k: int, like: Tensor) -> FastWeights:
         dtype = torch.promote_types(like.dtype, torch.float32)
-        nothing = like.new_zeros(
-            sentences, heads, 0, d_k, dtype=dtype
-        )  # no keys: their sum is zeros
-        return FastWeights(nothing.transpose(2, 3) @ self.stored(nothing))
+        # not as the product of no keys and no values, which ONNX Runtime does not compute
+        width = self.stored(like.new_zeros(1, 1, 1, d_k)).shape[3]
+        return FastWeights(like.new_zeros(sentences, heads, d_k, width, dtype=dtype))
 
     def step(
         self,

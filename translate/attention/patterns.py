@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from translate.attention.caches import Ancestry, Cache, KeysValues, KeyValueCache
+from translate.attention.caches import Ancestry, Cache, GrowingCache, KeysValues, KeyValueCache
 from translate.attention.masks import both, fixed_mask, strided_mask
 from translate.attention.positions import Relation
 from translate.attention.scaled_dot_product import fused_attention
@@ -92,12 +92,12 @@ class FullAttention(Pattern):
         self,
         query: Float[Tensor, "B H n K"],
         new: KeysValues,
-        cache: KeyValueCache,  # type: ignore[override]  # each pattern steps its own cache
+        cache: KeyValueCache | GrowingCache,  # type: ignore[override]  # each pattern steps its own cache
         ancestry: Ancestry,
     ) -> Float[Tensor, "B H n Kv"]:
         memory, mask, bias = cache.append(new), None, ancestry.hidden
         if self.relation is not None or not self.sees_all:
-            keys = torch.tensor(ancestry.positions, device=query.device)
+            keys = ancestry.positions(memory.keys)
             here = keys[-query.shape[2] :]
             mask, told = self.visible(here, keys), self.bias(query, here, keys)
             bias = bias if told is None else told if bias is None else told + bias

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 UNCALIBRATED = {"ensemble", "prefix", "prefixes", "constraints", "shortlist"}  # other probabilities
 
 
-def export_folder(run: str, given: str | None) -> Path:
+def export_folder(run: str, engine: str, given: str | None) -> Path:
     """Where a model lies in the format of another engine: beside its bundle unless named."""
-    return Path(run, "ctranslate2") if given is None else Path(given)
+    return Path(run, engine) if given is None else Path(given)
 
 
 def engine_problems(job: Job) -> list[str]:
@@ -75,7 +75,7 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
     from translate.inference.device import choose_device
     from translate.inference.translator import Translator
 
-    folder = export_folder(run, verbatim.get("export"))
+    folder = export_folder(run, config["engine"], verbatim.get("export"))
     check_origin(folder, bundle.weights_sha256, run)
     search = CTranslate2Search(
         folder, bundle.tokenizers, config["search"],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Literal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import PositiveInt
 
@@ -13,25 +14,33 @@ from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
 from translate.inference.engines import Quantization
 
+if TYPE_CHECKING:
+    from translate.inference.parity import Parity
+
 log = logging.getLogger(__name__)
 
 HELP = """\
-translate export: write a model in the format of another engine, and check it against the original
+translate export: write a model for another engine, and check it against the original
 
   translate export run=runs/demo
   translate export run=runs/demo quantization=int8 input=dev.es output=demo-int8
   translate text run=runs/demo engine=ctranslate2 "¿Dónde está el tren?"
+  translate export run=runs/demo to=onnx && python runs/demo/onnx/decoder.py < dev.es
 
 The export is first written in float32, where both engines must translate the same sentences
 greedily to the same words, but for near-ties, with the same log-probabilities, within 0.001. In the
 quantization asked for, how many translations differ is reported. The folder holds the tokenizers
-too, so that CTranslate2 can use it alone. What an engine cannot carry is refused with the reason.
+too, so that it can be used alone. What an engine cannot carry is refused with the reason.
+
+`onnx` and `torch` write two graphs, one that reads the source and one for a step of the decoder,
+for any batch and length; graphs.json names what goes in and out. decoder.py, beside ONNX files,
+translates with them and nothing else of this program. `torch` files are torch.export programs.
 
 Keys:
   run            the folder of the run (required)
-  output         the folder to write; default: ctranslate2 in the run
-  to             ctranslate2
-  quantization   float32, float16, bfloat16, int16, int8, int8_float32 or int8_bfloat16
+  output         the folder to write; default: a folder in the run, named like `to`
+  to             ctranslate2, onnx or torch
+  quantization   ctranslate2: float32, float16, bfloat16, int16, int8, int8_float32 or int8_bfloat16
   input          sentences for the comparison, a line each; default: random pieces
   sentences      how many of them
 """
@@ -48,28 +57,36 @@ def main(command: Command, arguments: Arguments) -> None:
 
 def job(job: Job) -> None:
     """Check the configuration, then export."""
-    if found := schema.problems(run, job.config, ""):
+    if found := schema.problems(run, job.config, "") or _problems(**job.config):
         raise listed(found)
     run(job, **job.config)
+
+
+def _problems(*, to: str, quantization: str, sentences: int) -> list[str]:
+    if to == "ctranslate2" or quantization == "float32":
+        return []
+    return [f"quantization = {quantization} is for to=ctranslate2: to={to} writes float32"]
 
 
 def run(
     job: Job,
     *,
-    to: Literal["ctranslate2"],
+    to: Literal["ctranslate2", "onnx", "torch"],
     quantization: Quantization,
     sentences: PositiveInt,
 ) -> None:
     """Export and compare."""
+    from functools import partial
     from itertools import islice
 
     from translate.cli import streams
     from translate.cli.engines import export_folder
     from translate.cli.stored import load_bundle
     from translate.inference.export import export_ctranslate2, random_sentences
+    from translate.inference.graph_export import ONNX, TORCH, export_graphs
     from translate.inference.segments import has_text
 
-    folder = export_folder(job.verbatim["run"], job.verbatim.get("output"))
+    folder = export_folder(job.verbatim["run"], to, job.verbatim.get("output"))
     bundle = load_bundle(job.verbatim["run"])
     source = bundle.tokenizers.source
     if "input" in job.verbatim:
@@ -77,8 +94,11 @@ def run(
         compared = [source.encode(line) for line in islice(lines, sentences)]
     else:
         compared = random_sentences(sentences, vocab_size=len(source))
-    for name, parity in export_ctranslate2(
-        bundle, folder, quantization=quantization, sentences=compared
-    ):
+    exports: dict[str, Callable[..., Iterator[tuple[str, Parity]]]] = {
+        "ctranslate2": partial(export_ctranslate2, quantization=quantization),
+        "onnx": partial(export_graphs, kind=ONNX),
+        "torch": partial(export_graphs, kind=TORCH),
+    }
+    for name, parity in exports[to](bundle, folder, sentences=compared):
         log.info("%s: %s", name, parity)
     log.info("written to %s", folder)

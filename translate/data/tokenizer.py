@@ -91,7 +91,7 @@ class Tokenizer:
         self._bytes = [names[byte] for byte in BYTES if byte in names]
         controls = {name: i for name, i in names.items() if self._processor.is_control(i)}
         self.tags = tuple(name[1:-1] for name, i in controls.items() if i not in SPECIAL.values())
-        self._prefix = self._tag_ids(tag)
+        self.prefix = self._tag_ids(tag)
         special = {*self._bytes, *controls.values(), UNK}
         self._ids = {name: [i] for name, i in names.items() if i not in special}
         scores = {name: self._processor.get_score(i) for name, (i,) in self._ids.items()}
@@ -127,7 +127,7 @@ class Tokenizer:
     @property
     def front(self) -> int:
         """How many pieces stand before the text: 1 for a tag."""
-        return len(self._prefix)
+        return len(self.prefix)
 
     def tagged(self, tag: str | None) -> Tokenizer:
         """The same tokenizer with another tag, or none."""
@@ -163,7 +163,7 @@ class Tokenizer:
         if self._sampler is None:
             return best
         random = Random(seed)
-        ids = best[: len(self._prefix)]
+        ids = best[: len(self.prefix)]
         for word in WORD.findall(self._processor.normalize(without_surrogates(text))):
             for piece in self._sampler(word, random):
                 ids += self._ids.get(piece) or self._spell(piece, ids)
@@ -187,7 +187,7 @@ class Tokenizer:
     def spelled(self, text: str) -> list[str]:
         """The pieces of `encode`, but an unknown one as the text has it and not as `<unk>`."""
         found = list(self._processor.encode(without_surrogates(text), out_type=str))
-        return [*self.pieces(self._prefix), *found] if found else []
+        return [*self.pieces(self.prefix), *found] if found else []
 
     @cached_property
     def whole_words(self) -> bool:
@@ -199,7 +199,7 @@ class Tokenizer:
         return token == UNK or bool(self._processor.is_byte(int(token)))
 
     def _after_tag(self, ids: Sequence[int]) -> list[int]:
-        return [*self._prefix, *ids] if ids else []
+        return [*self.prefix, *ids] if ids else []
 
     def _tag_ids(self, tag: str | None) -> list[int]:
         if tag is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -61,12 +62,30 @@ def export_ctranslate2(
                 parity.check()
             yield wanted, parity
         files = {file.name: file.read_bytes() for file in made.iterdir()}
-    files[SOURCE] = bundle.tokenizers.source.to_bytes()
-    files[TARGET] = bundle.tokenizers.target.to_bytes()
-    origin = {"weights_sha256": bundle.weights_sha256, "quantization": quantization}
-    files[MANIFEST] = (json.dumps(origin, indent=2) + "\n").encode()
+    write(bundle, folder, files, quantization, parity)
+
+
+def write(
+    bundle: Bundle, folder: Path, files: Mapping[str, bytes], quantization: str, parity: Parity
+) -> None:
+    """Replace `folder` by these files, the tokenizers, and what they were made of.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    origin = {
+        "weights_sha256": bundle.weights_sha256,
+        "quantization": quantization,
+        "parity": asdict(parity),
+    }
+    whole = {
+        **files,
+        SOURCE: bundle.tokenizers.source.to_bytes(),
+        TARGET: bundle.tokenizers.target.to_bytes(),
+        MANIFEST: (json.dumps(origin, indent=2) + "\n").encode(),
+    }
     try:
-        atomic_folder.replace(folder, files)
+        atomic_folder.replace(folder, whole)
     except OSError as error:
         raise UserError(f"{folder} cannot be written ({error.strerror}): output=FOLDER") from error
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
+
+from jaxtyping import Bool, Int
+from torch import Tensor
 
 from translate.errors import UserError
-from translate.inference.ctranslate2_engine import CTranslate2Search
 from translate.inference.segments import by_length
 from translate.inference.translator import Translator
+from translate.models.seq2seq import Seq2Seq
 from translate.search import Hypothesis
 from translate.vocabulary import EOS
 
@@ -55,9 +59,19 @@ class Parity:
         )
 
 
-def compare(
-    native: Translator, exported: CTranslate2Search, sentences: Sequence[list[int]]
-) -> Parity:
+class Exported(Protocol):
+    """Greedy search by what was exported; of `model` it reads the limits alone."""
+
+    def __call__(
+        self, model: Seq2Seq, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]
+    ) -> list[list[Hypothesis]]:
+        """The likeliest translation of each sentence."""
+
+    def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
+        """Of every token of given translations, </s> included; both sides come without it."""
+
+
+def compare(native: Translator, exported: Exported, sentences: Sequence[list[int]]) -> Parity:
     """Translate these pieces (without </s>) both ways; `native.search` is greedy."""
     different, gaps, margins = 0, [0.0], [0.0]
     for batch in by_length([len(ids) + 1 for ids in sentences], native.tokens_per_batch):

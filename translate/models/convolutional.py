@@ -94,7 +94,7 @@ class ConvolutionalMemory(Memory):
         self, d: Float[Tensor, "N T E"]
     ) -> tuple[Float[Tensor, "N T E"], Float[Tensor, "N T S"]]:
         """a_ij = softmax_j(d_i · z_j),  c_i = Σ_j a_ij (z_j + e_j)  (eq. 1 and 2)."""
-        queries = d.reshape(len(self.mask), -1, d.shape[-1])  # (B, n·T, E)
+        queries = d.reshape(self.mask.shape[0], -1, d.shape[-1])  # (B, n·T, E)
         a = softmax_where(queries @ self.states.transpose(1, 2), self.mask[:, None])
         c = a @ self.values
         # m √(1/m): a mean of m vectors varies m times less than they do (section 3.4)
@@ -143,6 +143,9 @@ class ConvolutionalState:
         beam = len(self.pasts[0]) // len(self.memory.mask)
         rows = rows_of(sentences, beam)
         return replace(self.select(rows), memory=self.memory.at(sentences))
+
+    def traceable(self, length: int) -> ConvolutionalState:
+        return replace(self, length=length)
 
 
 class Convolutional(Seq2Seq):
@@ -229,7 +232,7 @@ class Convolutional(Seq2Seq):
         memory: ConvolutionalMemory,  # type: ignore[override]
     ) -> ConvolutionalState:
         # before the sentence there is nothing: zero vectors, as many as a window reaches back
-        nothing = memory.states.new_zeros(len(memory.mask), self.past_words, self.hidden_size)
+        nothing = memory.states.new_zeros(memory.mask.shape[0], self.past_words, self.hidden_size)
         return ConvolutionalState(memory, [nothing] * len(self.decoder_layers), length=0)
 
     def decode(

@@ -53,10 +53,28 @@ class Recurrence(nn.Module):
 def _read_sequence(
     layer: nn.LSTM | nn.GRU, x: Float[Tensor, "B T I"], state: tuple[Tensor, ...]
 ) -> tuple[Float[Tensor, "B T D"], tuple[Tensor, ...]]:
+    if torch.compiler.is_exporting():
+        return _scan(layer, x, state)
     before = tuple(part[None].contiguous() for part in state)
     x, last = layer(x, before if len(before) > 1 else before[0])
     after = last if isinstance(last, tuple) else (last,)
     return x, tuple(part[0] for part in after)
+
+
+def _scan(
+    layer: nn.LSTM | nn.GRU, x: Float[Tensor, "B T I"], state: tuple[Tensor, ...]
+) -> tuple[Float[Tensor, "B T D"], tuple[Tensor, ...]]:
+    """The same as a loop in a graph: traced, the layer's own kernel would be of one length."""
+    from torch._higher_order_ops.scan import scan  # public nowhere yet; imports the compiler
+
+    def read(
+        before: tuple[Tensor, ...], token: Float[Tensor, "B I"]
+    ) -> tuple[tuple[Tensor, ...], Tensor]:
+        _, after = _read_token(layer, token[:, None], before)
+        return after, after[0].clone()
+
+    after, outputs = scan(read, tuple(part.clone() for part in state), x, dim=1)
+    return outputs, after
 
 
 def _read_token(
@@ -125,6 +143,6 @@ class BidirectionalEncoder(nn.Module):
         summaries = []
         for index, layer in enumerate(self.layers):
             x = layer(self.dropout(x) if index else x, mask)
-            ends = x[torch.arange(len(x), device=x.device), last, : self.width]
+            ends = x[torch.arange(x.shape[0], device=x.device), last, : self.width]
             summaries.append(torch.cat((ends, x[:, 0, self.width :]), dim=-1))
         return x, summaries

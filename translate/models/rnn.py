@@ -66,6 +66,9 @@ class RNNState:
         rows = rows_of(sentences, beam)
         return replace(self.select(rows), memory=self.memory.at(sentences))
 
+    def traceable(self, length: int) -> RNNState:
+        return replace(self, position=length)
+
 
 def _rows(
     part: Float[Tensor, "N *rest"] | None, hypotheses: Int[Tensor, "M"]
@@ -313,12 +316,12 @@ class RNN(Seq2Seq):
             assert memory.fertility is not None
             keys = self.coverage(keys, state.attended, memory.fertility)  # (N, S, A)
         rows, length, size = query.shape
-        queries = query.reshape(len(memory.mask), -1, size)  # (B, n·T, Q)
-        scores = self.score(query.reshape(len(keys), -1, size), keys)
+        queries = query.reshape(memory.mask.shape[0], -1, size)  # (B, n·T, Q)
+        scores = self.score(query.reshape(keys.shape[0], -1, size), keys)
         now = torch.arange(state.position, state.position + length, device=query.device)
         weights = self.align(
             scores.reshape(*queries.shape[:2], -1), memory.mask, queries,
-            now.repeat(rows // len(queries)),
+            now.repeat(rows // queries.shape[0]),
         )  # fmt: skip
         context = weights @ memory.states
         return context.reshape(rows, length, -1), weights.reshape(rows, length, -1)
@@ -330,4 +333,4 @@ class RNN(Seq2Seq):
         """c = h_T at every step (Cho et al. 2014, eq. 5)."""
         c = memory.summary[-1].to(embedded.dtype)
         rows, length, _ = embedded.shape
-        return c.repeat_interleave(rows // len(c), dim=0)[:, None].expand(-1, length, -1)
+        return c.repeat_interleave(rows // c.shape[0], dim=0)[:, None].expand(-1, length, -1)

@@ -54,6 +54,14 @@ class DecoderState(Protocol):
     def keep(self, sentences: Int[Tensor, "C"]) -> Self:
         """Go on with these sentences alone: finished ones leave. One named twice goes on twice."""
 
+    def traceable(self, length: int) -> Self:
+        """The same after `length` tokens of one hypothesis a sentence, as a graph can hand it on.
+
+        It is made of dataclasses, lists and tuples of tensors (translate/models/parts.py) whose
+        shapes depend on `length` alone; nothing has room to spare. Sizes may be symbols here and in
+        what is traced: `x.shape[0]` stays one, `len(x)` would be the number of the example.
+        """
+
 
 def rows_of(sentences: Int[Tensor, "C"], beam: int) -> Int[Tensor, "M"]:
     """The rows that hold the hypotheses of these sentences, `beam` each."""
@@ -79,6 +87,7 @@ class Seq2Seq(nn.Module, ABC):
     target_embedding: nn.Embedding  # a row a target piece
     output: nn.Linear  # hidden → vocabulary: weight (V, D), perhaps a bias (V)
     max_length: int | None = None  # tokens it can read of a side, <s> or </s> too; None: any number
+    why_no_graph: str | None = None  # why it cannot be exported; None: it can
     why_padded: str | None = "it reads padded batches alone"  # None: it has `read_packed`
     # (source, target_in, sources, targets) → `hidden` (M, D) of every target token of sentences
     # laid end to end: `encode` and `decode` in one, without padding

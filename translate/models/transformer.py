@@ -48,8 +48,11 @@ class TransformerState:
     padding: Float[Tensor, "B 1 1 S"] | None  # of the source, added to scores; None: there is none
     caches: list[Cache]
     ancestry: Ancestry
-    sentences: int
     beam: int  # hypotheses a sentence
+
+    @property
+    def sentences(self) -> int:
+        return self.memory[0].keys.shape[0]
 
     def select(self, hypotheses: Int[Tensor, "M"]) -> TransformerState:
         return replace(
@@ -67,8 +70,11 @@ class TransformerState:
             padding=None if self.padding is None else self.padding.index_select(0, sentences),
             caches=[cache.keep(sentences, rows) for cache in self.caches],
             ancestry=self.ancestry.keep(sentences),
-            sentences=len(sentences),
         )
+
+    def traceable(self, length: int) -> TransformerState:
+        caches = [cache.traceable() for cache in self.caches]
+        return replace(self, caches=caches, ancestry=Ancestry(length))
 
 
 class Transformer(Seq2Seq):
@@ -148,6 +154,11 @@ class Transformer(Seq2Seq):
         # pre-norm layers add up unnormalised, so one norm closes each stack
         self.encoder_norm = new_norm() if norm == "pre" else nn.Identity()
         self.decoder_norm = new_norm() if norm == "pre" else nn.Identity()
+        if self_attention == "sliding_window":
+            self.why_no_graph = (
+                "model.self_attention=sliding_window reads long sources in blocks and keeps the "
+                "last words in a ring, by branches that no graph has"
+            )
         self.why_padded = _why_padded(
             self_attention, positions, attention_dropout, d_model // num_heads
         )
@@ -263,15 +274,16 @@ class Transformer(Seq2Seq):
         keys_values = [
             layer.cross_attention.keys_values(memory.states) for layer in self.decoder_layers
         ]
-        sentences = len(memory.mask)
+        sentences = memory.mask.shape[0]
         caches = [
             layer.self_attention.empty_cache(sentences, like=kv.keys)
             for layer, kv in zip(self.decoder_layers, keys_values, strict=True)
         ]
         padding = None
-        if not memory.mask.all():  # read from the device once a batch, and kernels run without mask
+        # read from the device once a batch, and kernels run without mask
+        if torch.compiler.is_exporting() or not memory.mask.all():
             padding = added_to_scores(over_keys(memory.mask), keys_values[0].keys.dtype)
-        return TransformerState(keys_values, padding, caches, Ancestry((), None), sentences, beam=1)
+        return TransformerState(keys_values, padding, caches, Ancestry(0), beam=1)
 
     def decode_step(
         self,

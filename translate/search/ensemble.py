@@ -31,6 +31,9 @@ class EnsembleState:
     def keep(self, sentences: Int[Tensor, "C"]) -> EnsembleState:
         return EnsembleState(tuple(state.keep(sentences) for state in self.states))
 
+    def traceable(self, length: int) -> EnsembleState:
+        return EnsembleState(tuple(state.traceable(length) for state in self.states))
+
 
 class Ensemble(Seq2Seq):
     """P(y | prefix, source) = Σ_m P_m(y | prefix, source) / M, for M models of any families.

@@ -1,0 +1,102 @@
+"""Translate with encoder.onnx and step.onnx alone: a line in, a line out, greedily.
+
+    python decoder.py < sentences
+
+It knows nothing of the program that wrote them, and needs numpy, onnxruntime and sentencepiece: the
+copy beside the graphs is an example for decoders in any language. graphs.json tells inputs and
+outputs by name, ids and limits.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, Any]  # NumPy's, by the names of inputs or outputs
+Run = Callable[[Arrays], Arrays]
+
+
+def session(file: Path) -> Run:
+    """A graph as a function of its inputs."""
+    import onnxruntime
+
+    loaded = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    names = [output.name for output in loaded.get_outputs()]
+    return lambda inputs: dict(zip(names, loaded.run(names, inputs), strict=True))
+
+
+def walk(
+    encoder: Run,
+    step: Run,
+    sources: Sequence[Sequence[int]],
+    choose: Callable[[int, Any], Any],
+    *,
+    ids: Mapping[str, int],
+) -> list[list[tuple[int, float]]]:
+    """Step from <s> to </s>: each row's tokens and their log-probabilities, </s> the last.
+
+    `sources` end with </s>; `choose` says which tokens come next, from how many there are and the
+    log-probabilities (rows, vocabulary).
+    """
+    mask = np.arange(max(map(len, sources))) < np.array([[len(source)] for source in sources])
+    source = np.full(mask.shape, ids["pad"], dtype=np.int64)
+    source[mask] = np.concatenate(sources)
+    state = encoder({"source": source, "source_mask": mask})
+    tokens = np.full(len(sources), ids["bos"], dtype=np.int64)
+    going = np.ones(len(sources), dtype=bool)
+    found: list[list[tuple[int, float]]] = [[] for _ in sources]
+    length = 0
+    while going.any():
+        given = {"tokens": tokens, "length": np.array(length, dtype=np.int64)}
+        result = step(given | state)
+        log_probs = result.pop("log_probs")
+        # what has no `next` stays as it is
+        state |= {name.removeprefix("next."): value for name, value in result.items()}
+        tokens = choose(length, log_probs)
+        for row in going.nonzero()[0]:
+            found[row].append((int(tokens[row]), float(log_probs[row, tokens[row]])))
+        going &= tokens != ids["eos"]
+        length += 1
+    return found
+
+
+def greedy(limits: Sequence[int], *, eos: int) -> Callable[[int, Any], Any]:
+    """The likeliest token; </s> after as many as a row may have."""
+    return lambda length, log_probs: np.where(
+        np.array(limits) <= length, eos, log_probs.argmax(axis=1)
+    )
+
+
+def main() -> None:
+    """Translate standard input, a line at a time."""
+    import sentencepiece
+
+    folder = Path(__file__).parent
+    about = json.loads((folder / "graphs.json").read_bytes())
+    ids = about["ids"]
+    encoder, step = (session(folder / about[name]["file"]) for name in ("encoder", "step"))
+    source, target = (
+        sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
+        for side in ("source", "target")
+    )
+    for line in sys.stdin:
+        pieces = source.encode(line.strip())
+        tokens: list[int] = []
+        if pieces:
+            pieces = [*about["source_prefix"], *pieces]
+            most = about["max_length_ratio"] * len(pieces) + about["max_length_offset"]
+            limit = int(min(most, (about["max_length"] or math.inf) - 1))
+            choose = greedy([limit], eos=ids["eos"])
+            (found,) = walk(encoder, step, [[*pieces, ids["eos"]]], choose, ids=ids)
+            tokens = [token for token, _ in found[:-1]]
+        sys.stdout.write(target.decode(tokens) + "\n")
+
+
+if __name__ == "__main__":
+    main()
