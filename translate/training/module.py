@@ -140,8 +140,11 @@ class TranslationTask(L.LightningModule):
 
         Every token of the step counts the same, whichever batch or process it came from: Lightning
         averages both. Clipping is done here because Lightning's own refuses fused optimizers under
-        autocast, for the sake of float16's scaler.
+        autocast, for the sake of float16's scaler: gradients come here multiplied by its scale,
+        which it takes away at the step where this did not.
         """
+        if (scaler := getattr(self.trainer.precision_plugin, "scaler", None)) is not None:
+            scaler.unscale_(optimizer)
         tokens = self.trainer.strategy.reduce(self.step_tokens, reduce_op="sum")
         averaged_over = self.trainer.accumulate_grad_batches * self.trainer.world_size
         scale = averaged_over * NOMINAL_TOKENS / tokens

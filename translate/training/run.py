@@ -84,6 +84,7 @@ def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> None
 
 def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
     options = Settings(**config["trainer"])
+    precision.check_precision(options.precision, options.accelerator)
     if _is_main_process():
         _log_to(run / "train.log")
     last = run / "checkpoints" / "last.ckpt"
@@ -172,6 +173,7 @@ def _set_up(options: Settings, *, seed: int) -> None:
     """What holds for the whole process."""
     quieten_lightning()
     keep_memory()
+    precision.multiply_in(options.precision)
     if options.threads:
         torch.set_num_threads(options.threads)
     L.seed_everything(seed, verbose=False)

@@ -49,7 +49,7 @@ class Settings(BaseModel):
     accelerator: Literal["auto", "cpu", "gpu"]
     devices: PositiveInt | Literal["auto"]
     num_nodes: PositiveInt
-    strategy: Literal["auto", "ddp", "fsdp"]
+    strategy: Literal["auto", "ddp"]
     precision: Precision | Literal["auto"]
     threads: PositiveInt | None
     accumulate: PositiveInt
