@@ -29,5 +29,6 @@ def most_drawn(tokenizer: Tokenizer, texts: Sequence[str], lengths: Lengths) -> 
     rate = drawn.sum() / max(1, best.sum())
     variance = ((drawn - rate * best) ** 2).sum() / max(1, best.sum())
     pieces = lengths - 1
-    most = np.ceil(rate * pieces + WIDE * np.sqrt(variance * pieces))
-    return np.maximum(most, pieces).astype(lengths.dtype) + 1
+    likely = np.ceil(rate * pieces + WIDE * np.sqrt(variance * pieces))
+    most: Lengths = np.maximum(likely, pieces).astype(lengths.dtype) + 1
+    return most
