@@ -181,10 +181,11 @@ def test_what_a_model_says_of_a_combination_is_heard(program) -> None:
 
 
 def test_what_recurrent_models_cannot_do_is_told(program) -> None:
-    done = program("train", "data=toy", "model=rnn_none", "trainer.activation_checkpointing=true")
+    options = ["trainer.activation_checkpointing=true", "trainer.compile=true"]
+    done = program("train", "data=toy", "model=rnn_none", *options)
     assert done.status == 2
-    assert "model.family=rnn reads word by word" in done.err
-    assert "(convolutional and transformer); set it to false" in done.err
+    assert done.err.count("model.family=rnn reads word by word") == 2
+    assert done.err.count("(convolutional and transformer); set it to false") == 2
 
 
 def test_embeddings_of_vocabularies_numbered_apart_are_not_tied(program) -> None:

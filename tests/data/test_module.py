@@ -62,6 +62,12 @@ def test_no_batch_of_sampled_pieces_is_larger_than_planned(
     assert longer > 30  # else nothing was sampled
 
 
+def test_batches_of_sampled_pieces_are_more_than_half_full(corpus: Callable[..., Corpus]) -> None:
+    drawn = batches(corpus(dropout=0.1), 60, sampling=True)
+    filled = sum(int(batch.source_lengths.sum() + batch.target_lengths.sum()) for batch in drawn)
+    assert filled / (2 * BUDGET * len(drawn)) > 0.55  # four rows leave more than forty would
+
+
 def test_pairs_longer_than_max_length_are_left_out(corpus: Callable[..., Corpus]) -> None:
     table = corpus(dropout=0.0)
     longest = [max(pair) - 1 for pair in zip(*lengths(table.train), strict=True)]

@@ -299,15 +299,18 @@ def test_seeds_of_any_size_are_taken(sampler):
         assert sampler.sample(SENTENCE, seed) == sampler.sample(SENTENCE, seed)
 
 
-def test_no_sample_is_longer_than_its_bound():
+def test_no_sample_is_longer_than_it_may_be():
     wild = Tokenizer(
         trained("bpe", vocab_size=400).to_bytes(), sampling=Sampling(alpha=0.0, dropout=0.99)
     )
     text = "the gardener sees the doghouses and the cathouses"
-    lengths = {len(wild.sample(text, seed)) for seed in range(50)}
+    free = {len(wild.sample(text, seed)) for seed in range(50)}
+    most = sorted(free)[len(free) // 2]
+    lengths = [len(wild.sample(text, seed, most)) for seed in range(50)]
     best = wild.encode(text)
-    assert max(lengths) <= wild.bound(len(best))
-    assert wild.bound(len(best)) < len(text)  # else nothing is put to the test
+    assert max(lengths) == most < max(free)  # what was too long was drawn again
+    assert wild.sample(text, 1, len(best)) == best  # which four draws do not reach
+    assert len(wild.sample(text, 1, 1000)) == len(wild.sample(text, 1))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -330,7 +333,6 @@ def test_tags_are_pieces_that_no_text_can_spell(kind):
 
 def test_without_sampling_a_sample_is_the_best_segmentation(tokenizer):
     assert tokenizer.sample(SENTENCE, 3) == tokenizer.encode(SENTENCE)
-    assert tokenizer.bound(7) == 7
 
 
 def segmentations(text, scores):

@@ -83,7 +83,7 @@ def batches(corpus: Corpus, count: int) -> list[Batch]:
 def task(config: dict[str, Any], model: Seq2Seq, **guided: Any) -> TranslationTask:
     options = GuidedAlignment(**{"weight": 0.5, "layer": None, "head": 1, **guided})
     return TranslationTask(
-        model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, packed=False,
+        model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None, packed=False,
         guidance=build_guidance(model, options),
         optimizer=config["optimizer"], schedule=config["schedule"], total_steps=9, seed=1,
     )  # fmt: skip

@@ -39,7 +39,7 @@ def batch(*lengths: tuple[int, int]) -> Batch:
 
 def losses(model: Seq2Seq, of: Batch, *, packed: bool, r_drop: float = 0.0) -> list[torch.Tensor]:
     task = TranslationTask(
-        model, label_smoothing=0.1, r_drop=r_drop, word_dropout=0.0, packed=packed,
+        model, label_smoothing=0.1, r_drop=r_drop, word_dropout=0.0, compiler=None, packed=packed,
         guidance=None, optimizer={}, schedule={}, total_steps=1, seed=1,
     ).train()  # fmt: skip
     sums = task.training_losses(of) if r_drop else task.losses(of, CrossEntropy(0.1))
@@ -95,7 +95,13 @@ def test_what_flash_cannot_compute_stays_padded(
 
 
 def chosen(choice: Any, model: Seq2Seq, **settings: Any) -> bool:
-    here = {"accelerator": "gpu", "precision": "bf16-mixed", "guided": False, **settings}
+    here = {
+        "accelerator": "gpu",
+        "precision": "bf16-mixed",
+        "guided": False,
+        "compiled": False,
+        **settings,
+    }
     return packing.settle(choice, model, **here)
 
 
@@ -113,6 +119,8 @@ def test_auto_takes_it_where_flash_attention_is(
     assert not chosen("auto", model, precision="32-true")
     assert "padded: trainer.precision=32-true" in caplog.text
     assert not chosen("auto", model, guided=True)
+    assert not chosen("auto", model, compiled=True)
+    assert "padded: trainer.compile makes programs of padded batches" in caplog.text
     assert not chosen("auto", network(config(model="rnn")))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
     assert not chosen("auto", model, precision="16-mixed")

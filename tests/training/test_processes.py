@@ -103,7 +103,7 @@ def test_accumulated_batches_of_unequal_size_equal_one_big_batch(
     options = config("model.dropout=0.0")
     model = registry.build(**options["model"], source_vocab_size=11, target_vocab_size=11).double()
     task = Watched(
-        model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0,
+        model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None,
         packed=False, guidance=None, seed=1,
         total_steps=1, optimizer=options["optimizer"], schedule=options["schedule"],
     )  # fmt: skip

@@ -54,14 +54,15 @@ class SelfAttention(nn.Module):
     def project(
         self,
         x: Float[Tensor, "B T D"],
+        *,
         start: int,
         length: int,
         places: Int[Tensor, "T"] | slice = slice(None),
     ) -> tuple[Float[Tensor, "B H T K"], KeysValues]:
         """[Q, K, V] = X [W_Q, W_K, W_V], cut into heads; one position may be that of all.
 
-        The positions are start … start+length-1; `places` says which of them each of T tokens has,
-        where that is not its own number.
+        Positions are start … start+length-1 (numbers, for compilers know no sizes in a `range`);
+        `places` says which of them each of T tokens has, where that is not its own number.
         """
         heads = split_heads(self.qkv(x), self.num_heads + 2 * self.num_kv_heads)
         sizes = [self.num_heads, self.num_kv_heads, self.num_kv_heads]
@@ -79,9 +80,11 @@ class SelfAttention(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         if isinstance(mask, SameSentence):
             packing = mask.queries
-            query, memory = self.project(x, 0, packing.longest, packing.positions)
+            query, memory = self.project(
+                x, start=0, length=packing.longest, places=packing.positions
+            )
         else:
-            query, memory = self.project(x, 0, x.shape[1])
+            query, memory = self.project(x, start=0, length=x.shape[1])
         dropout = self.dropout if self.training else 0.0
         heads = self.pattern(query, memory, mask=mask, dropout=dropout)
         return self.output(join_heads(heads))  # type: ignore[no-any-return]
@@ -94,7 +97,7 @@ class SelfAttention(nn.Module):
         self, x: Float[Tensor, "B n D"], cache: Cache, ancestry: Ancestry
     ) -> Float[Tensor, "B n D"]:
         """One more token of every hypothesis, the last in `ancestry`."""
-        query, new = self.project(x, ancestry.length - 1, 1)
+        query, new = self.project(x, start=ancestry.length - 1, length=1)
         heads = self.pattern.step(query, new, cache, ancestry)
         return self.output(join_heads(heads))  # type: ignore[no-any-return]
 

@@ -45,6 +45,7 @@ What some options cost:
   trainer.r_drop=3                       two passes that shall agree    a step takes twice as long
   trainer.word_dropout=0.1               words read as <unk>            nothing
   trainer.activation_checkpointing=true  long inputs fit                a step takes a third longer
+  trainer.compile=true                   torch.compile                  minutes at the start
   data.tokens_per_batch=auto             what the GPU's memory holds    a few seconds at the start
 
 Keys:

@@ -35,15 +35,17 @@ def training_problems(config: Node) -> list[str]:
 
 
 def _problems_of_recurrence(family: str, trainer: Node) -> list[str]:
-    """A loop over words has no layers to compute again."""
+    """A loop over words has no layers to compute again, and is another program at each length."""
     from translate.models.registry import families
 
-    if families()[family].parallel or not trainer["activation_checkpointing"]:
+    if families()[family].parallel:
         return []
     able = " and ".join(name for name, model in families().items() if model.parallel)
     return [
-        f"trainer.activation_checkpointing = true: model.family={family} reads word by word, and "
-        f"this is for layers that read all words at once ({able}); set it to false"
+        f"trainer.{key} = true: model.family={family} reads word by word, and this is for layers "
+        f"that read all words at once ({able}); set it to false"
+        for key in ("activation_checkpointing", "compile")
+        if trainer[key]
     ]
 
 

@@ -28,6 +28,7 @@ from translate.data.batching import (
     cut,
 )
 from translate.data.corpus import Corpus
+from translate.data.drawn_lengths import MEASURED, most_drawn
 from translate.data.guidance import gold_rows, pad_rows
 from translate.data.mixing import Weights
 from translate.data.tokenizer import Tokenizers
@@ -60,6 +61,7 @@ class Pairs(Dataset[Batch]):
 
     Args:
         tokenizers: how many of the pairs, one after the other, are cut by which.
+        drawn: with subword sampling, the most tokens of each source and target (`most_drawn`).
     """
 
     def __init__(
@@ -67,21 +69,21 @@ class Pairs(Dataset[Batch]):
         table: Table,
         tokenizers: Sequence[tuple[int, Tokenizers]],
         *,
-        sampling: bool,
+        drawn: tuple[Lengths, Lengths] | None,
         guided: bool,
         seed: int,
     ) -> None:
         self.table = table
         self.borders = list(accumulate(pairs for pairs, _ in tokenizers))
         self.tokenizers = [chosen for _, chosen in tokenizers]
-        self.sampling, self.guided, self.seed = sampling, guided, seed
+        self.drawn, self.guided, self.seed = drawn, guided, seed
         self.source, self.target = Sentences(table, "source_ids"), Sentences(table, "target_ids")
         if guided:
             self.aligned = table.select_columns(["source", "target", "alignment"])
 
     def __getitems__(self, draws: list[Draw]) -> Batch:
         pairs = [draw.pair for draw in draws]
-        if not self.sampling:
+        if self.drawn is None:
             sources = [self.source[pair] for pair in pairs]
             batch = collate(pairs, sources, [self.target[pair] for pair in pairs])
             return batch._replace(gold=self._gold(batch)) if self.guided else batch
@@ -90,8 +92,11 @@ class Pairs(Dataset[Batch]):
         for draw, source, target in zip(draws, rows["source"], rows["target"], strict=True):
             first, second = np.random.default_rng((self.seed, *draw)).integers(2**31, size=2)
             cut = self._tokenizers_of(draw.pair)
-            sources.append(np.array(cut.source.sample(source, seed=int(first)), dtype=np.int32))
-            targets.append(np.array(cut.target.sample(target, seed=int(second)), dtype=np.int32))
+            most = [int(side[draw.pair]) - 1 for side in self.drawn]  # </s> comes yet
+            source_ids = cut.source.sample(source, int(first), most[0])
+            target_ids = cut.target.sample(target, int(second), most[1])
+            sources.append(np.array(source_ids, dtype=np.int32))
+            targets.append(np.array(target_ids, dtype=np.int32))
         return collate(pairs, sources, targets)
 
     def _tokenizers_of(self, pair: int) -> Tokenizers:
@@ -119,7 +124,7 @@ class TranslationData(L.LightningDataModule):
     Args:
         max_length: training pairs with more pieces on a side are left out.
         sampling: segment the training text anew each epoch (subword regularisation). Batches are
-            then planned for the longest segmentations that may be drawn.
+            then planned for nearly the longest segmentations that are drawn (`most_drawn`).
         guided: say where attention should look, from the gold alignments of the training pairs.
 
     Raises:
@@ -153,11 +158,12 @@ class TranslationData(L.LightningDataModule):
         best = lengths(self.corpus.train)
         if not self.sampling:
             return best
-        tokenizers = (self.corpus.tokenizers.source, self.corpus.tokenizers.target)
-        source, target = (
-            tokenizer.bound(side - 1) + 1 for tokenizer, side in zip(tokenizers, best, strict=True)
+        table, tokenizers = self.corpus.train, self.corpus.tokenizers
+        some = table[:: max(1, len(table) // MEASURED)]
+        return (
+            most_drawn(tokenizers.source, some["source"], best[0]),
+            most_drawn(tokenizers.target, some["target"], best[1]),
         )
-        return source, target
 
     @cached_property
     def weights(self) -> Weights:
@@ -190,7 +196,7 @@ class TranslationData(L.LightningDataModule):
         ]
         pairs = Pairs(
             self.corpus.train, tokenizers,
-            sampling=self.sampling, guided=self.guided, seed=self.seed,
+            drawn=self.planned if self.sampling else None, guided=self.guided, seed=self.seed,
         )  # fmt: skip
         return DataLoader(
             pairs, batch_sampler=self.batches(), collate_fn=_as_is,
@@ -204,7 +210,7 @@ class TranslationData(L.LightningDataModule):
         order = by_shape(source_lengths, target_lengths)
         batches = cut(order, source_lengths, target_lengths, self.tokens_per_batch)
         tokenizers = [(len(table), self.corpus.tokenizers)]
-        pairs = Pairs(table, tokenizers, sampling=False, guided=False, seed=self.seed)
+        pairs = Pairs(table, tokenizers, drawn=None, guided=False, seed=self.seed)
         return DataLoader(pairs, batch_sampler=_Fixed(batches), collate_fn=_as_is)
 
     def state_dict(self) -> dict[str, Any]:

@@ -59,6 +59,9 @@ class TokenizerConfig(BaseModel):
     sampling: Sampling
 
 
+DRAWS = 4  # of a sentence, if they are too long
+
+
 class Tokenizer:
     """A trained SentencePiece model with the ids of translate/vocabulary.py.
 
@@ -153,25 +156,25 @@ class Tokenizer:
         found = self._processor.encode(clean, out_type=int, num_threads=threads)
         return [self._after_tag(ids) for ids in found]
 
-    def sample(self, text: str, seed: int) -> list[int]:
+    def sample(self, text: str, seed: int, most: int | None = None) -> list[int]:
         """One random segmentation: the same for the same text and seed, in any process.
 
-        A draw of more than `bound(best)` pieces gives way to the best segmentation, so that batches
-        can be planned by length. Without sampling this is `encode`.
+        A draw of more than `most` pieces is drawn again, and after `DRAWS` gives way to the best
+        segmentation, so that batches can be planned by length. Without sampling this is `encode`.
         """
         best = self.encode(text)
         if self._sampler is None:
             return best
         random = Random(seed)
-        ids = best[: len(self.prefix)]
-        for word in WORD.findall(self._processor.normalize(without_surrogates(text))):
-            for piece in self._sampler(word, random):
-                ids += self._ids.get(piece) or self._spell(piece, ids)
-        return ids if len(ids) <= self.bound(len(best)) else best
-
-    def bound(self, length: Any) -> Any:
-        """The most pieces `sample` gives where `encode` gives `length` (a number or an array)."""
-        return length if self._sampler is None else 2 * length + 8
+        words = WORD.findall(self._processor.normalize(without_surrogates(text)))
+        for _ in range(DRAWS):
+            ids = best[: len(self.prefix)]
+            for word in words:
+                for piece in self._sampler(word, random):
+                    ids += self._ids.get(piece) or self._spell(piece, ids)
+            if most is None or len(ids) <= most:
+                return ids
+        return best
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`: one line, valid Unicode whatever they are, without special tokens."""

@@ -95,6 +95,9 @@ class ShortlistedState:
     def keep(self, sentences: Int[Tensor, "C"]) -> ShortlistedState:
         return ShortlistedState(self.inner.keep(sentences), self.barred[sentences])
 
+    def traceable(self, length: int) -> ShortlistedState:
+        return replace(self, inner=self.inner.traceable(length))
+
 
 class Shortlisted(Seq2Seq):
     """A model with some of its target pieces, for one batch: piece i of it is `pieces[i]`.

@@ -16,6 +16,7 @@ from translate.attention.masks import padding_mask
 from translate.attention.variable_length import Packing
 from translate.data.batching import Batch
 from translate.models.seq2seq import Seq2Seq
+from translate.training.compilation import Compiler
 from translate.training.guidance import Guidance
 from translate.training.loss import CrossEntropy, Losses, Objective, RDrop, projected_loss
 from translate.training.optim import build_optimizer, build_schedule
@@ -32,6 +33,7 @@ class TranslationTask(L.LightningModule):
     Args:
         r_drop: weight of the divergence between two passes (`loss.RDrop`); 0 makes one pass.
         word_dropout: share of the words that are read as <unk> (`drop_words`).
+        compiler: makes a program of how the model reads a batch, for training alone.
         packed: sentences lie end to end (`packing.settle`) instead of padded to a batch.
         guidance: which attention learns given alignments, where any does.
         optimizer, schedule: the config nodes of these names.
@@ -46,6 +48,7 @@ class TranslationTask(L.LightningModule):
         label_smoothing: float,
         r_drop: float,
         word_dropout: float,
+        compiler: Compiler | None,
         packed: bool,
         guidance: Guidance | None,
         optimizer: Mapping[str, Any],
@@ -56,6 +59,7 @@ class TranslationTask(L.LightningModule):
     ) -> None:
         super().__init__()
         self.model, self.guidance = model, guidance
+        self.compiled = model.read if compiler is None else compiler(model.read)
         self.objective: Objective = CrossEntropy(label_smoothing)
         if r_drop:
             self.objective = RDrop(r_drop, CrossEntropy(label_smoothing))
@@ -85,10 +89,11 @@ class TranslationTask(L.LightningModule):
     def _read_padded(
         self, batch: Batch, source_mask: Bool[Tensor, "B S"], target_mask: Bool[Tensor, "B T"]
     ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "B L H T S"] | None]:
-        memory = self.model.encode(batch.source, source_mask)
-        decoded = self.model.decode(
-            batch.target_in, target_mask, memory, need_alignment=batch.gold is not None
-        )
+        read = self.compiled if self.training else self.model.read
+        decoded = read(
+            batch.source, source_mask, batch.target_in, target_mask,
+            need_alignment=batch.gold is not None,
+        )  # fmt: skip
         return decoded.hidden[target_mask], decoded.alignment
 
     def _read_packed(
@@ -135,8 +140,11 @@ class TranslationTask(L.LightningModule):
 
         Every token of the step counts the same, whichever batch or process it came from: Lightning
         averages both. Clipping is done here because Lightning's own refuses fused optimizers under
-        autocast, for the sake of float16's scaler.
+        autocast, for the sake of float16's scaler: gradients come here multiplied by its scale,
+        which it takes away at the step where this did not.
         """
+        if (scaler := getattr(self.trainer.precision_plugin, "scaler", None)) is not None:
+            scaler.unscale_(optimizer)
         tokens = self.trainer.strategy.reduce(self.step_tokens, reduce_op="sum")
         averaged_over = self.trainer.accumulate_grad_batches * self.trainer.world_size
         scale = averaged_over * NOMINAL_TOKENS / tokens

@@ -24,6 +24,7 @@ def settle(
     accelerator: str,
     precision: Precision,
     guided: bool,
+    compiled: bool,
 ) -> bool:
     """The choice, or for `auto` what is faster here: packed where flash attention can be had.
 
@@ -36,6 +37,8 @@ def settle(
     why_not = model.why_padded
     if guided:
         why_not = "trainer.guided_alignment looks at attention's weights, which flash never forms"
+    if compiled:
+        why_not = "trainer.compile makes programs of padded batches"
     if choice == "on" and why_not:
         raise UserError(f"trainer.packing = on, but {why_not}: choose auto or off")
     if choice != "auto":

@@ -6,7 +6,10 @@ from typing import Literal
 
 import torch
 
-Precision = Literal["32-true", "bf16-mixed", "16-mixed", "64-true"]
+from translate.errors import UserError
+
+Precision = Literal["32-true", "tf32", "bf16-mixed", "16-mixed", "64-true"]
+ON_GPUS = ("tf32", "16-mixed")  # CPUs have no such products, or none that is faster
 
 
 def settle(precision: Precision | Literal["auto"], accelerator: str) -> Precision:
@@ -22,6 +25,26 @@ def settle(precision: Precision | Literal["auto"], accelerator: str) -> Precisio
     else:
         native = _cpu_multiplies_bf16()
     return "bf16-mixed" if native else "32-true"
+
+
+def check_precision(precision: Precision | Literal["auto"], accelerator: str) -> None:
+    """UserError where a precision needs a GPU and there is none; Lightning would take another."""
+    if precision in ON_GPUS and (accelerator == "cpu" or not torch.cuda.is_available()):
+        where = "trainer.accelerator=cpu" if accelerator == "cpu" else "this machine has none"
+        raise UserError(
+            f"trainer.precision = {precision} is for NVIDIA GPUs, and {where}: choose bf16-mixed, "
+            "32-true or auto"
+        )
+
+
+def lightning_name(precision: Precision) -> Literal["32-true", "bf16-mixed", "16-mixed", "64-true"]:
+    """What Lightning calls it; tf32 is float32 multiplied by other means (`multiply_in`)."""
+    return "32-true" if precision == "tf32" else precision
+
+
+def multiply_in(precision: Precision | Literal["auto"]) -> None:
+    """Let GPUs round the factors of float32 products to 10 bits (TensorFloat-32), or not."""
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
 
 
 def autocast_dtype(precision: Precision) -> torch.dtype | None:

@@ -27,6 +27,7 @@ from translate.plots.curves import learning_curves
 from translate.search import build as build_search
 from translate.training import packing, precision, provenance, token_budget
 from translate.training.averaging import AveragedWeights
+from translate.training.compilation import Compiler, check_compiler
 from translate.training.dev_translations import DevTranslations
 from translate.training.disk import check_room
 from translate.training.fine_tuning import Origin, find_origin
@@ -83,6 +84,7 @@ def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> None
 
 def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
     options = Settings(**config["trainer"])
+    precision.check_precision(options.precision, options.accelerator)
     if _is_main_process():
         _log_to(run / "train.log")
     last = run / "checkpoints" / "last.ckpt"
@@ -91,6 +93,8 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
         refuse_other_configuration(config, run)
     origin = find_origin(run, init, config["model"], resuming=resuming)
     if _is_main_process():
+        if options.compile:
+            check_compiler(options.accelerator)
         _open_folder(config, run, origin)
     _set_up(options, seed=config["seed"])
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
@@ -106,7 +110,7 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
     packed = packing.settle(
         options.packing, model, accelerator=options.accelerator,
         precision=precision.settle(options.precision, options.accelerator),
-        guided=options.guided_alignment.weight > 0,
+        guided=options.guided_alignment.weight > 0, compiled=options.compile,
     )  # fmt: skip
     new_task = partial(
         _task, config, options, model,
@@ -115,11 +119,13 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
     data = _data(config, corpus, guided=options.guided_alignment.weight > 0)
     refuse_longer_than_readable(model, data)
     data.tokens_per_batch = tokens = token_budget.settled(
-        config["data"]["tokens_per_batch"], run, options, data.longest, new_task(total_steps=1),
+        config["data"]["tokens_per_batch"], run, options, data.longest,
+        new_task(total_steps=1, compiler=None),
         noted=resuming or not _is_main_process(),
     )  # fmt: skip
     steps = _total_steps(options, data)
-    task = new_task(total_steps=steps)
+    compiler = Compiler("inductor") if options.compile else None
+    task = new_task(total_steps=steps, compiler=compiler)
     stop = LastCheckpoint(
         last,
         save_every=options.save_every,
@@ -138,6 +144,8 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
     for logger in trainer.loggers:
         logger.log_hyperparams(flat(config))
     trainer.fit(task, data, ckpt_path=last if resuming else None)
+    if compiler is not None:
+        log.info("%s", compiler.account())
     if stop.signal is not None and trainer.global_step < steps:
         raise Interrupted(stop.signal, run)
     if dev.last_step != trainer.global_step:
@@ -165,6 +173,7 @@ def _set_up(options: Settings, *, seed: int) -> None:
     """What holds for the whole process."""
     quieten_lightning()
     keep_memory()
+    precision.multiply_in(options.precision)
     if options.threads:
         torch.set_num_threads(options.threads)
     L.seed_everything(seed, verbose=False)
@@ -241,6 +250,7 @@ def _task(
     options: Settings,
     model: Seq2Seq,
     *,
+    compiler: Compiler | None,
     packed: bool,
     tags: int,
     total_steps: int,
@@ -250,6 +260,7 @@ def _task(
         label_smoothing=options.label_smoothing,
         r_drop=options.r_drop,
         word_dropout=options.word_dropout,
+        compiler=compiler,
         packed=packed,
         guidance=build_guidance(model, options.guided_alignment),
         optimizer=config["optimizer"],

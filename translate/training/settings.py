@@ -49,12 +49,13 @@ class Settings(BaseModel):
     accelerator: Literal["auto", "cpu", "gpu"]
     devices: PositiveInt | Literal["auto"]
     num_nodes: PositiveInt
-    strategy: Literal["auto", "ddp", "fsdp"]
+    strategy: Literal["auto", "ddp"]
     precision: Precision | Literal["auto"]
     threads: PositiveInt | None
     accumulate: PositiveInt
     packing: Literal["auto", "on", "off"]
     activation_checkpointing: bool
+    compile: bool
     gradient_clip: Annotated[float, Field(ge=0)]
     label_smoothing: Annotated[float, Field(ge=0, lt=1)]
     r_drop: Annotated[float, Field(ge=0)]
@@ -82,6 +83,6 @@ class Settings(BaseModel):
 # What may differ when a run goes on: how long and where it trains, and what it shows meanwhile.
 MAY_CHANGE = frozenset(
     {"max_steps", "max_epochs", "max_minutes", "accelerator", "devices", "num_nodes", "strategy",
-     "threads", "packing", "activation_checkpointing", "patience", "samples", "save_every",
-     "keep", "log_every", "tensorboard", "wandb", "mlflow"}
+     "threads", "packing", "activation_checkpointing", "compile", "patience", "samples",
+     "save_every", "keep", "log_every", "tensorboard", "wandb", "mlflow"}
 )  # fmt: skip

@@ -19,7 +19,7 @@ from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.checkpoint_average import KEPT
 from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.metrics import MetricsFile
-from translate.training.precision import settle
+from translate.training.precision import lightning_name, settle
 from translate.training.settings import Settings
 
 
@@ -56,7 +56,7 @@ def build_trainer(
     return L.Trainer(
         accelerator=options.accelerator, devices=options.devices,
         num_nodes=options.num_nodes, strategy=options.strategy,
-        precision=settle(options.precision, options.accelerator),
+        precision=lightning_name(settle(options.precision, options.accelerator)),
         max_epochs=1, max_steps=steps,
         accumulate_grad_batches=options.accumulate,
         gradient_clip_val=options.gradient_clip or None,

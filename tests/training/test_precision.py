@@ -1,0 +1,113 @@
+"""Which precision where; and float16, whose scale neither clipping nor going on may notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from lightning.pytorch.plugins import MixedPrecision
+from torch import Tensor
+
+from translate.data.batching import collate
+from translate.errors import UserError
+from translate.models import registry
+from translate.training.checkpoint import AtomicCheckpointIO
+from translate.training.module import TranslationTask
+from translate.training.precision import lightning_name, multiply_in
+from translate.training.run import train
+from translate.training.trainer import quieten_lightning
+
+Config = Callable[..., dict[str, Any]]
+
+
+@pytest.mark.parametrize("precision", ["16-mixed", "tf32"])
+def test_what_needs_a_gpu_is_refused_without_one(
+    config: Config, tmp_path: Path, precision: str
+) -> None:
+    for accelerator, reason in (("cpu", "trainer.accelerator=cpu"), ("auto", "machine has none")):
+        if accelerator == "auto" and torch.cuda.is_available():
+            continue
+        chosen = config(f"trainer.precision={precision}", f"trainer.accelerator={accelerator}")
+        with pytest.raises(UserError, match=f"precision = {precision} is for .* {reason}: choose"):
+            train(chosen, tmp_path / "run")
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_tf32_is_float32_but_for_the_products() -> None:
+    try:
+        multiply_in("tf32")
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        multiply_in("32-true")
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert lightning_name("tf32") == "32-true"
+    assert lightning_name("16-mixed") == "16-mixed"
+
+
+class Watched(TranslationTask):
+    """Keeps the gradient of the last step, as the optimizer gets it."""
+
+    validation_step = None  # type: ignore[assignment]  # Lightning would ask for dev data
+
+    def configure_gradient_clipping(self, *args: Any, **kwargs: Any) -> None:
+        super().configure_gradient_clipping(*args, **kwargs)
+        self.gradient = [p.grad.clone() for p in self.parameters() if p.grad is not None]
+
+
+def trained(
+    config: Config, scaler: torch.amp.GradScaler, *, steps: int, clip: float, going_on: Any = None
+) -> tuple[list[Tensor], L.Trainer]:
+    """The gradient of the last step; float16 is in its place by a scaler alone: a CPU has none."""
+    quieten_lightning()
+    options = config("model.dropout=0.0")
+    torch.manual_seed(3)
+    model = registry.build(**options["model"], source_vocab_size=11, target_vocab_size=11)
+    task = Watched(
+        model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None, packed=False,
+        guidance=None, optimizer=options["optimizer"], schedule=options["schedule"],
+        total_steps=9, seed=1,
+    )  # fmt: skip
+    words = [torch.tensor([5, 6, 7, 4]).int().numpy(), torch.tensor([8, 9]).int().numpy()]
+    precision = MixedPrecision("16-mixed", "cpu", scaler)
+    precision.autocast_context_manager = lambda: torch.autocast("cpu", enabled=False)  # type: ignore[method-assign]
+    trainer = L.Trainer(
+        max_steps=steps, gradient_clip_val=clip or None, logger=False, accelerator="cpu",
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+        plugins=[precision, AtomicCheckpointIO()],
+    )  # fmt: skip
+    batches = torch.utils.data.DataLoader([collate([0, 1], words, words)] * 9, batch_size=None)
+    trainer.fit(task, batches, ckpt_path=going_on)
+    return task.gradient, trainer
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.01])
+def test_the_scale_of_float16_is_no_part_of_the_gradient(config: Config, clip: float) -> None:
+    scaled, _ = trained(config, torch.amp.GradScaler("cpu"), steps=1, clip=clip)
+    plain, _ = trained(config, torch.amp.GradScaler("cpu", enabled=False), steps=1, clip=clip)
+    for ours, wanted in zip(scaled, plain, strict=True):
+        torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-8)
+
+
+def test_the_scale_of_float16_survives_going_on(config: Config, tmp_path: Path) -> None:
+    first = torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=2)
+    _, trainer = trained(config, first, steps=3, clip=0.0)
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    again = torch.amp.GradScaler("cpu", init_scale=1.0, growth_interval=2)
+    trained(config, again, steps=4, clip=0.0, going_on=tmp_path / "last.ckpt")
+    trained(config, whole := torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=2),
+            steps=4, clip=0.0)  # fmt: skip
+    assert again.state_dict() == whole.state_dict()
+    assert again.get_scale() == 64.0 * 4  # doubled after two steps, and after four
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="float16 trains on GPUs")
+def test_a_run_in_float16(config: Config, tmp_path: Path) -> None:
+    options = ["trainer.precision=16-mixed", "trainer.max_steps=3"]
+    train(config(*options), tmp_path / "run")
+    train(config(*options[:1], "trainer.max_steps=6"), tmp_path / "run")
+    saved = AtomicCheckpointIO().load_checkpoint(tmp_path / "run" / "checkpoints" / "last.ckpt")
+    assert saved["MixedPrecision"]["scale"] > 0

@@ -1,0 +1,88 @@
+"""How a model reads a batch, as a compiled program (`trainer.compile=true`).
+
+Rows and widths of a batch are symbols in a program, so that one serves batches of every shape; a
+batch of one sentence has a program of its own, for PyTorch's compiler takes a size of 1 as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from translate.errors import UserError
+from translate.models.seq2seq import Decoded
+
+log = logging.getLogger(__name__)
+
+Read = Callable[..., Decoded]  # as `Seq2Seq.read`
+REMEDY = "set it to false"
+
+
+class Compiler:
+    """torch.compile with symbolic batch shapes; counts the programs that it makes.
+
+    Args:
+        backend: PyTorch's name of what makes a program of a graph.
+    """
+
+    def __init__(self, backend: str) -> None:
+        from torch._dynamo import lookup_backend
+
+        self.programs = 0
+        self._backend: Callable[..., Any] = lookup_backend(backend)
+
+    def __call__(self, read: Read) -> Read:
+        """The same, compiled where it is called first; UserError there if it cannot be."""
+        from torch._dynamo import mark_dynamic
+        from torch._dynamo.exc import TorchDynamoException
+
+        program = torch.compile(read, fullgraph=True, backend=self._make)
+
+        def compiled(*batch: Tensor, need_alignment: bool) -> Decoded:
+            for side in batch:
+                mark_dynamic(side, (0, 1))
+            try:
+                return program(*batch, need_alignment=need_alignment)
+            except TorchDynamoException as error:
+                raise UserError(
+                    f"trainer.compile = true, but PyTorch cannot compile this model "
+                    f"({_first_line(error)}): {REMEDY}"
+                ) from error
+
+        return compiled
+
+    def account(self) -> str:
+        """What was compiled, told at the end of a run."""
+        several = "s" if self.programs != 1 else ""
+        return f"trainer.compile: {self.programs} program{several} read all batches"
+
+    def _make(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        self.programs += 1
+        log.info("compiling program %d", self.programs)
+        program: Callable[..., Any] = self._backend(graph, inputs)
+        return program
+
+
+def check_compiler(accelerator: str) -> None:
+    """Compile something small, where a model will be.
+
+    Raises:
+        UserError: PyTorch cannot compile on this machine.
+    """
+    device = "cuda" if accelerator != "cpu" and torch.cuda.is_available() else "cpu"
+    try:
+        torch.compile(torch.sin)(torch.ones(3, device=device))
+    except Exception as error:  # of a dozen kinds, from a missing compiler to missing headers
+        raise UserError(
+            f"trainer.compile = true, but PyTorch cannot compile here ({_first_line(error)}): "
+            "install a C++ compiler and Python's headers (apt-get install g++ python3-dev), for a "
+            f"GPU Triton too, or {REMEDY}"
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
