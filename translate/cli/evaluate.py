@@ -37,6 +37,7 @@ Keys:
   input          source sentences of your own, a line each, with
   reference      their translations, a line each; once for each file of references
   domains        a file with the domain of each sentence, a line each, for a table by domain
+  data.domain    the same from a column of data=tsv, jsonl or hub; default: as stored
   output         the folder of the files; default: evaluation/ in the run
   search         how to search; default: as stored in the run
   target         of a multilingual run: the tag of the language to translate into

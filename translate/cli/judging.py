@@ -56,10 +56,12 @@ def _split(run: Path, data: Node, tokenizer: Node, cache: Path) -> TestSet:
     from translate.evaluation.slices import word_counts
 
     corpus, table = corpus_of_run(run, data, tokenizer, cache)
+    by_domain = data.get("domain") is not None and "group" in table.column_names
     return TestSet(
         data["split"],
         list(table["source"]),
         [list(item) for item in table["references"]],
+        domains=list(table["group"]) if by_domain else (),
         word_counts=word_counts(corpus.train["source"]),
     )
 

@@ -173,6 +173,7 @@ def _sentences(result: Report, test_set: TestSet, hypotheses: Sequence[str]) -> 
                 "references": list(references),
                 "hypothesis": hypothesis,
                 **scores.as_dict(),
+                **({"domain": test_set.domains[number - 1]} if test_set.domains else {}),
             },
             ensure_ascii=False,
         )
