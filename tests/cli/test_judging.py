@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from translate.evaluation.comet import Comet
 
 LETTERS = "abcdefghijklmnopqrst"
 
@@ -49,3 +54,27 @@ def test_scores_by_a_file_of_labels(program, run: str, tmp_path: Path) -> None:
     done = program("evaluate", run, *files, "domains=nowhere")
     assert (done.status, done.err.count("\n")) == (1, 1)
     assert "nowhere" in done.err
+
+
+def test_comet_is_told_beside_the_other_scores(
+    program, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "s").write_text("der Hund\nein Haus\n", encoding="utf-8")
+    (tmp_path / "r").write_text("the dog\na house\n", encoding="utf-8")
+    files = ["input=s", "reference=r", "output=here", "device=cpu"]
+    done = program("evaluate", run, *files, "comet=no where, =x")
+    assert (done.status, done.err.count("\n")) == (1, 1)
+    assert "comet = no where, =x" in done.err
+    assert not (tmp_path / "here").exists(), "it was evaluated for nothing"
+
+    judged = Comet([0.5, 0.75], "wmt-da", "ab" * 32, 1, "2.2.7")
+    stand_in = SimpleNamespace(judge=lambda sources, hypotheses, references: judged)
+    monkeypatch.setattr("translate.evaluation.comet.CometModel", lambda path, gpu: stand_in)
+    done = program("evaluate", run, *files, "comet=model")
+    assert done.status == 0, done.err
+    assert "COMET" in done.out
+    assert "0.6250" in done.out
+    assert figures(tmp_path / "here" / "s.json")["comet"] == judged.as_dict()
+    lines = (tmp_path / "here" / "s.sentences.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["comet"] for line in lines] == [0.5, 0.75]
+    assert "model:wmt-da" in (tmp_path / "here" / "s.html").read_text("utf-8")

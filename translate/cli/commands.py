@@ -71,6 +71,7 @@ COMMANDS = {
                 "output",
                 "dictionary",
                 "domains",
+                "comet",
                 "export",
             ),
             repeatable=("reference",),

@@ -15,6 +15,7 @@ from translate.errors import UserError
 
 if TYPE_CHECKING:
     from translate.evaluation.alignment import WordAttention
+    from translate.evaluation.comet import CometModel
     from translate.evaluation.report import Report
     from translate.evaluation.run import TestSet
     from translate.inference.translator import Translator
@@ -90,6 +91,7 @@ def evaluate_run(
     seed: int,
     shown: int,
     attention: Sequence[int],
+    comet: CometModel | None = None,
 ) -> Report:
     """Translate, score, and leave the files of an evaluation in `folder`.
 
@@ -97,6 +99,7 @@ def evaluate_run(
         command: the arguments that repeat it.
         shown: how many of the worst and the best sentences the page has.
         attention: the lines, from 1, whose attention the page shows.
+        comet: judges the translations as well.
     """
     from translate.cli.stored import load_bundle
     from translate.data.progress import progress
@@ -118,6 +121,7 @@ def evaluate_run(
             model_sha256=load_bundle(str(run)).weights_sha256,
             resamples=resamples,
             seed=seed,
+            comet=comet,
             progress=lambda done: advance(1),
             page=partial(
                 _page, translator=translator, run=run, shown=shown, attention=attention
