@@ -38,8 +38,8 @@ Keys:
   reference      their translations, a line each; once for each file of references
   domains        a file with the domain of each sentence, a line each, for a table by domain
   data.domain    the same from a column of data=tsv, jsonl or hub; default: as stored
-  comet          the folder of a COMET model on this disk (a pickle: one you trust), for its scores as
-                 well; needs the extra `comet`, is loaded first, and counts in the memory told
+  comet          the folder of a COMET model on this disk (a pickle: one you trust), for its scores
+                 too; needs the extra `comet`, is loaded first, and counts in the memory told
   output         the folder of the files; default: evaluation/ in the run
   search         how to search; default: as stored in the run
   target         of a multilingual run: the tag of the language to translate into
