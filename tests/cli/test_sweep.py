@@ -11,12 +11,14 @@ import yaml
 
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
-from translate.cli.compose import launch
+from translate.cli.compose import _swept, launch
 from translate.cli.errors import JobFailedError
 from translate.cli.train import folder
 from translate.errors import UserError
 
-SEARCH = ["data=toy", "run=r", "--multirun", "hydra/sweeper=dev_bleu", "hydra.sweeper.n_trials=12"]
+SEARCH = ["data=toy", "run=r", "--multirun", "hydra/sweeper=dev_bleu", "hydra.sweeper.n_trials=6"]
+# Optuna 2, which Hydra's plugin asks for, is older than the SQLAlchemy below it and warns of itself
+OPTUNA_WARNS = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 DROPOUT = "model.dropout=interval(0.0,0.8)"
 
 
@@ -35,6 +37,7 @@ def trials(*arguments: str, fails: float = 1.0) -> list[tuple[float, str]]:
     return seen
 
 
+@OPTUNA_WARNS
 def test_optuna_looks_for_the_best_the_same_way_each_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -43,17 +46,23 @@ def test_optuna_looks_for_the_best_the_same_way_each_time(
         found = trials(*SEARCH, DROPOUT)
     best = max((-abs(dropout - 0.5), dropout) for dropout, _ in found)[1]
     assert f"Best parameters: {{'model.dropout': {best}}}" in caplog.text
-    assert len({name for _, name in found}) == 12
+    assert len({name for _, name in found}) == 6
     assert all(name == f"r-model.dropout={dropout}" for dropout, name in found)
-    node = 'hydra.sweeper.params={model.dropout: "interval(0.0,0.8)"}'
-    assert trials(*SEARCH, node) == found
+    assert trials(*SEARCH, DROPOUT) == found
 
 
+def test_what_a_sweeper_varies_by_itself_names_the_folders_too() -> None:
+    assert _swept(["data=toy"], ["data=toy", "model.dropout=0.1"]) == {"model.dropout"}
+    assert _swept(["data=toy", "seed=1,2"], ["data=toy", "seed=1"]) == {"seed"}
+    assert _swept(["data=toy", "seed=1"], ["data=toy", "seed=1"]) == {"data", "seed"}
+
+
+@OPTUNA_WARNS
 def test_a_search_goes_on_after_a_trial_that_failed() -> None:
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
-    found = trials(*SEARCH, DROPOUT, fails=0.6)
-    assert len(found) == 12
-    assert any(dropout > 0.6 for dropout, _ in found)
+    found = trials(*SEARCH, DROPOUT, fails=0.5)
+    assert len(found) == 6
+    assert any(dropout > 0.5 for dropout, _ in found)
     with pytest.raises(JobFailedError) as stopped:
         trials(*SEARCH, DROPOUT, "hydra.sweeper.max_failure_rate=0.0", fails=0.0)
     assert str(stopped.value.__cause__).startswith("diverged at 0.")
