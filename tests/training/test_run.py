@@ -50,8 +50,9 @@ def test_a_finished_run_has_everything_and_translates(
     config: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    train(config(), run)
+    best = train(config(), run)
     assert provenance.run_status(run) == "finished"
+    assert provenance.read(run)["dev_bleu"] == best
     assert {path.name for path in run.iterdir()} >= {
         "config.yaml", "metrics.csv", "train.log", "checkpoints", "bundle", "plots",
     }  # fmt: skip

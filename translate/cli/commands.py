@@ -72,6 +72,7 @@ COMMANDS = {
                 "output",
                 "dictionary",
                 "domains",
+                "comet",
                 "export",
                 "shortlist",
             ),

@@ -7,6 +7,7 @@ Lightning starts the other processes of a distributed run from the two.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -26,6 +27,9 @@ from translate.cli.commands import Command, Job
 from translate.cli.config_dir import config_dir
 from translate.cli.errors import JobFailedError, UsageError, listed
 from translate.cli.explain import Check, explain, problems
+from translate.errors import UserError
+
+log = logging.getLogger(__name__)
 
 QUIET = [
     "hydra.run.dir=.",
@@ -39,13 +43,16 @@ STORED = "stored"  # the name under which a run's own nodes stand beside the opt
 def launch(
     command: Command,
     arguments: Arguments,
-    job: Callable[[Job], None],
+    job: Callable[[Job], float | None],
     *,
     check: Check = lambda config: [],
     nodes: Mapping[str, Mapping[str, Any]] | None = None,
     base: Mapping[str, Any] | None = None,
 ) -> None:
     """Call `job` with the composed configuration: once, or once for each combination of a sweep.
+
+    What it returns is what a sweep that searches for the best goes by. Where one job of a sweep
+    fails, the sweeper says whether others are still run.
 
     Args:
         check: tells every problem of a composed configuration; those of its values are listed
@@ -64,14 +71,19 @@ def launch(
         store.store(name=STORED, node=dict(base))
     name = command.name if base is None else STORED
     program = sys.argv
+    failed: list[UserError] = []
 
-    def task(composed: DictConfig) -> None:
+    def task(composed: DictConfig) -> float | None:
         try:
             prepared = _job(composed, arguments, check)
             HydraConfig.instance().cfg = None
             with _command_line(program):
-                job(prepared)
+                return job(prepared)
         except Exception as error:
+            if arguments.multirun and type(error) is UserError:  # wrong usage is so in every job
+                log.error("failed: %s", error)
+                failed.append(error)
+                raise
             raise JobFailedError from error
 
     # flags first: argparse takes no more of them once it has met an override
@@ -85,6 +97,8 @@ def launch(
             try:
                 app()
             except Exception as error:
+                if error in failed:
+                    raise JobFailedError from error
                 multirun = arguments.multirun
                 raise listed(
                     explain(error, name, arguments.overrides, check, multirun=multirun)
@@ -102,7 +116,7 @@ def _job(composed: DictConfig, arguments: Arguments, check: Check) -> Job:
         raise UsageError(str(error).splitlines()[0]) from error
     runtime = HydraConfig.get()
     overrides = tuple(runtime.overrides.task)
-    swept = _swept(arguments.overrides) if arguments.multirun else set()
+    swept = _swept(arguments.overrides, overrides) if arguments.multirun else set()
     return Job(
         config=config,
         verbatim=arguments.verbatim,
@@ -114,11 +128,16 @@ def _job(composed: DictConfig, arguments: Arguments, check: Check) -> Job:
     )
 
 
-def _swept(overrides: Sequence[str]) -> set[str]:
-    """The keys that differ from job to job; all of them when no override is a sweep."""
-    parsed = OverridesParser.create().parse_overrides(list(overrides))
+def _swept(given: Sequence[str], of_the_job: Sequence[str]) -> set[str]:
+    """The keys that differ from job to job; all of them when no override is a sweep.
+
+    A sweeper may have further ones of its own (`hydra.sweeper.params`).
+    """
+    parsed = OverridesParser.create().parse_overrides(list(given))
+    keys = {str(o.key_or_group) for o in parsed}
     sweeps = {str(o.key_or_group) for o in parsed if o.is_sweep_override()}
-    return sweeps or {str(o.key_or_group) for o in parsed}
+    sweeps |= {o.partition("=")[0] for o in of_the_job} - keys
+    return sweeps or keys
 
 
 @contextmanager

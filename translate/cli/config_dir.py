@@ -19,7 +19,7 @@ def config_dir() -> Path:
 
 def groups() -> list[str]:
     """What can be chosen between: the folders of options."""
-    return sorted(folder.name for folder in config_dir().iterdir() if folder.is_dir())
+    return sorted({file.parent.name for file in config_dir().glob("*/*.yaml")})
 
 
 def options(group: str) -> dict[str, str]:

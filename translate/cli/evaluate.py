@@ -37,6 +37,9 @@ Keys:
   input          source sentences of your own, a line each, with
   reference      their translations, a line each; once for each file of references
   domains        a file with the domain of each sentence, a line each, for a table by domain
+  data.domain    the same from a column of data=tsv, jsonl or hub; default: as stored
+  comet          the folder of a COMET model on this disk (a pickle: one you trust), for its scores
+                 too; needs the extra `comet`, is loaded first, and counts in the memory told
   output         the folder of the files; default: evaluation/ in the run
   search         how to search; default: as stored in the run
   target         of a multilingual run: the tag of the language to translate into
@@ -109,7 +112,9 @@ def run(
     from translate.cli.errors import UsageError
     from translate.cli.judging import evaluate_run, read_test_set
     from translate.cli.stored import load_bundle
+    from translate.evaluation.comet import CometModel
     from translate.evaluation.report import render
+    from translate.inference.device import choose_device
 
     if target is not None and "input" not in job.verbatim:
         main = load_bundle(job.verbatim["run"]).config.tag
@@ -120,6 +125,10 @@ def run(
             )
 
     folder, dictionary = Path(job.verbatim["run"]), job.verbatim.get("dictionary")
+    comet = None
+    if "comet" in job.verbatim:
+        gpu = choose_device(device).type == "cuda"
+        comet = CometModel(Path(job.verbatim["comet"]), gpu=gpu)
     translator = engine_translator(job.config, job.verbatim)
     test_set = read_test_set(job, folder, data, tokenizer, Path(cache))
     report = evaluate_run(
@@ -144,5 +153,6 @@ def run(
         seed=seed,
         shown=shown,
         attention=attention,
+        comet=comet,
     )
     Console().print(render(report))

@@ -43,7 +43,8 @@ def explain(
             config = compose(config_name)
         except Exception:  # nothing that was given is to blame
             return [_one_line(error)]
-        for override in sorted(overrides, key=lambda o: not is_choice(o)):  # options bring the keys
+        options_first = sorted(overrides, key=lambda o: "." in o.partition("=")[0])
+        for override in options_first:  # they bring the keys
             accepted = []
             for single in _singles(override) if multirun else [override]:
                 try:
@@ -65,6 +66,9 @@ def _singles(override: str) -> list[str]:
         return [override]
     if not parsed.is_sweep_override():
         return [override]
+    if parsed.is_interval_sweep():
+        interval: Any = parsed.value()
+        return [f"{parsed.get_key_element()}={end}" for end in (interval.start, interval.end)]
     return [f"{parsed.get_key_element()}={value}" for value in parsed.sweep_string_iterator()]
 
 

@@ -15,6 +15,7 @@ from translate.errors import UserError
 
 if TYPE_CHECKING:
     from translate.evaluation.alignment import WordAttention
+    from translate.evaluation.comet import CometModel
     from translate.evaluation.report import Report
     from translate.evaluation.run import TestSet
     from translate.inference.translator import Translator
@@ -56,10 +57,12 @@ def _split(run: Path, data: Node, tokenizer: Node, cache: Path) -> TestSet:
     from translate.evaluation.slices import word_counts
 
     corpus, table = corpus_of_run(run, data, tokenizer, cache)
+    by_domain = data.get("domain") is not None and "group" in table.column_names
     return TestSet(
         data["split"],
         list(table["source"]),
         [list(item) for item in table["references"]],
+        domains=list(table["group"]) if by_domain else (),
         word_counts=word_counts(corpus.train["source"]),
     )
 
@@ -88,6 +91,7 @@ def evaluate_run(
     seed: int,
     shown: int,
     attention: Sequence[int],
+    comet: CometModel | None = None,
 ) -> Report:
     """Translate, score, and leave the files of an evaluation in `folder`.
 
@@ -95,6 +99,7 @@ def evaluate_run(
         command: the arguments that repeat it.
         shown: how many of the worst and the best sentences the page has.
         attention: the lines, from 1, whose attention the page shows.
+        comet: judges the translations as well.
     """
     from translate.cli.stored import load_bundle
     from translate.data.progress import progress
@@ -116,6 +121,7 @@ def evaluate_run(
             model_sha256=load_bundle(str(run)).weights_sha256,
             resamples=resamples,
             seed=seed,
+            comet=comet,
             progress=lambda done: advance(1),
             page=partial(
                 _page, translator=translator, run=run, shown=shown, attention=attention

@@ -99,7 +99,8 @@ def _log_to_stderr() -> None:
     handler = _Stderr()
     handler.setLevel(logging.INFO if os.environ.get("LOCAL_RANK", "0") == "0" else logging.WARNING)
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler], force=True)
-    for library in ("matplotlib", "sacrebleu"):  # they tell of a font cache, of every statistic
+    # they tell of a font cache, of every statistic, of every plugin
+    for library in ("matplotlib", "sacrebleu", "alembic"):
         logging.getLogger(library).setLevel(logging.WARNING)
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pydantic import NonNegativeInt
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
+from translate.cli.errors import UsageError
 from translate.cli.fields import Node
 from translate.errors import UserError
 
@@ -31,6 +33,7 @@ translate train: train a model; go on with an interrupted run
   translate train data=files data.dir=my/corpus data.source=de data.target=en model.d_model=512
   translate train init=runs/demo data=files data.dir=my/corpus data.source=es data.target=en
   translate train --multirun data=toy tokenizer=word seed=1,2 model=rnn_bahdanau,transformer
+  translate train --multirun hydra/sweeper=dev_bleu experiment=toy 'model.dropout=interval(0.0,0.3)'
 
 Ctrl-C saves and leaves a run that can go on. A run that is under way takes its settings from its
 own folder; those given beside run= are compared with it, and only what cannot change the result so
@@ -40,6 +43,11 @@ logs, checkpoints and the bundle: the model every other command uses.
 init=PATH begins with the weights of a run or bundle instead of random ones. The network is the one
 of that, unless model= chooses; weights of other shapes are refused. The vocabulary is learnt from
 the new text: pieces that both have keep what was learnt of them, and the log counts the others.
+
+--multirun trains a run for each combination, in a folder of its own; those that are finished are
+not trained again. With hydra/sweeper=dev_bleu Optuna (an extra) looks for the best dev BLEU:
+interval(0.0,0.3) is a range to draw from, choice(2,4) some values, tag(log,interval(0.0001,0.01))
+a range by its logarithm, hydra.sweeper.n_trials=20 how many runs. The same command goes on.
 
 What some options cost:
   trainer.r_drop=3                       two passes that shall agree    a step takes twice as long
@@ -64,6 +72,7 @@ hold.
 """
 
 LENGTHS = ("max_steps", "max_epochs", "max_minutes")  # keys of `trainer` that say how long
+SEARCH = "hydra/sweeper=dev_bleu"  # conf/hydra/sweeper/dev_bleu.yaml
 LONGEST_NAME = 120  # characters of a folder's name; file systems end at 255 bytes
 
 
@@ -73,6 +82,7 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.explain import is_choice
     from translate.cli.stored import load_bundle, training_config
 
+    _refuse_sweeper(arguments)
     base = {}
     if "run" in arguments.verbatim and not any(map(is_choice, arguments.overrides)):
         base = training_config(arguments.verbatim["run"])
@@ -111,8 +121,8 @@ def without_experiment(config: Mapping[str, Any]) -> Node:
     return {key: value for key, value in config.items() if key != "experiment"}
 
 
-def job(job: Job) -> None:
-    """Train."""
+def job(job: Job) -> float:
+    """Train; the best dev BLEU."""
     from translate.training.run import train
 
     config = without_experiment(job.config)
@@ -121,11 +131,12 @@ def job(job: Job) -> None:
         # further processes of a distributed run are started from sys.argv: it must name this job
         init = [f"init={job.verbatim['init']}"] if "init" in job.verbatim else []
         sys.argv = [sys.argv[0], "train", f"run={run}", *init, *job.overrides]
-    _refuse_finished(run, config["trainer"])
+    if _is_finished(run, config["trainer"]):
+        return _score_of_finished(job, run, config)
     for name in ("lightning", "lightning.fabric", "lightning.pytorch"):
         logging.getLogger(name).handlers.clear()  # they log through ours, once
     with _processes_of_its_own():
-        train(config, run, init=job.verbatim.get("init"))
+        return train(config, run, init=job.verbatim.get("init"))
 
 
 @contextmanager
@@ -166,19 +177,46 @@ def _name_of(init: Path) -> str:
     return init.absolute().parent.name if init.name == "bundle" else init.absolute().name
 
 
-def _refuse_finished(run: Path, trainer: Node) -> None:
+def _is_finished(run: Path, trainer: Node) -> bool:
     """A finished run is trained on only for longer than it was meant to."""
     from translate.cli.stored import training_config
-    from translate.training.provenance import read, run_status
+    from translate.training.provenance import run_status
 
     before = training_config(run).get("trainer", {})
-    if run_status(run) != "finished" or any(trainer[key] != before.get(key) for key in LENGTHS):
+    return run_status(run) == "finished" and all(trainer[k] == before.get(k) for k in LENGTHS)
+
+
+def _score_of_finished(job: Job, run: Path, config: Node) -> float:
+    """The best dev BLEU of a job that an earlier sweep has trained; a single run is refused."""
+    from translate.training.fine_tuning import find_origin
+    from translate.training.provenance import read
+    from translate.training.refusals import refuse_other_configuration
+
+    record = read(run)
+    if not job.swept:
+        steps = record.get("steps", 0)
+        raise UserError(
+            f"{run} is finished after {steps:,} steps: train on with trainer.max_steps={2 * steps},"
+            " or start over by removing the folder or naming another with run="
+        )
+    refuse_other_configuration(config, run)
+    find_origin(run, job.verbatim.get("init"), config["model"], resuming=True)
+    log.info("%s is finished already: best dev BLEU %.2f", run, record["dev_bleu"])
+    return float(record["dev_bleu"])
+
+
+def _refuse_sweeper(arguments: Arguments) -> None:
+    """A search without what searches, for the worst, or without leave to train more than once."""
+    if "hydra/sweeper=optuna" in arguments.overrides:
+        raise UsageError(
+            f"hydra/sweeper=optuna looks for the smallest score of all: write {SEARCH}"
+        )
+    if SEARCH not in arguments.overrides:
         return
-    steps = read(run).get("steps", 0)
-    raise UserError(
-        f"{run} is finished after {steps:,} steps: train on with trainer.max_steps={2 * steps}, "
-        "or start over by removing the folder or naming another with run="
-    )
+    if find_spec("optuna") is None or find_spec("hydra_plugins.hydra_optuna_sweeper") is None:
+        raise UsageError(f"{SEARCH} needs Optuna: pip install 'attention-translate[optuna]'")
+    if not (arguments.multirun or arguments.inspects):
+        raise UsageError(f"{SEARCH} trains several runs: add --multirun")
 
 
 def _nodes(

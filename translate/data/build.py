@@ -44,6 +44,7 @@ TYPES = {
     "source_length": INTEGERS,
     "target_length": INTEGERS,
     "alignment": ALIGNMENT,
+    "group": pyarrow.string(),
 }
 Columns = dict[str, Sequence[Any]]
 
@@ -120,7 +121,7 @@ def _clean_and_split(
     wanted = {name: choice for name, choice in source.hold_out if name not in fixed}
     train, taken = hold_out(train, wanted, source.seed)
     held_out = {
-        name: [Item(p.source, (p.target,), p.alignment) for p in pairs]
+        name: [Item(p.source, (p.target,), p.alignment, p.group) for p in pairs]
         for name, pairs in fixed.items()
     }
     held_out |= {name: items(pairs) for name, pairs in taken.items()}
@@ -242,6 +243,8 @@ def _item_columns(rows: Sequence[Item], tokenizers: Tokenizers) -> Columns:
     columns |= _token_columns(sources, [row.references[0] for row in rows], tokenizers)
     if any(row.alignment for row in rows):
         columns["alignment"] = [row.alignment for row in rows]
+    if any(row.group for row in rows):
+        columns["group"] = [row.group for row in rows]
     return columns
 
 

@@ -54,7 +54,8 @@ class Corpus:
     `train` has the columns source, target (text), source_ids, target_ids (int32, without `<s>` and
     `</s>`) and source_length, target_length (their lengths); `dev` and `test` have references (a
     list of texts) for target, and the target columns are those of the first reference. Corpora with
-    gold word alignments have the column alignment, a list of [source word, target word], as well.
+    gold word alignments have the column alignment, a list of [source word, target word], as well;
+    where pairs are of books or domains, dev and test have the column group.
     `parts` stand in `train` one after the other, the main corpus first.
     """
 
@@ -147,10 +148,13 @@ def load(
 
 def _key(source: Source, tokenizer: Mapping[str, Any], cache: Path) -> str:
     """Hash of the text and of all settings that shape what is made of it."""
+    settings = source.model_dump(mode="json", exclude=BATCHING | {"dir", "extra", "tag"})
+    if settings.get("domain") is None:
+        settings.pop("domain", None)  # the folders of before there was such a key go on
     parts: list[Any] = [
         FORMAT,
         source.fingerprint(cache, source.seed),
-        source.model_dump(mode="json", exclude=BATCHING | {"dir", "extra", "tag"}),
+        settings,
         {key: value for key, value in tokenizer.items() if key != "sampling"},
         source.seed,
     ]

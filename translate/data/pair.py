@@ -12,7 +12,10 @@ Links = tuple[
 
 
 class Pair(NamedTuple):
-    """A sentence and one translation; `group` is a book it belongs to, `alignment` gold links."""
+    """A sentence and one translation.
+
+    `group` is a book or a domain that it belongs to, `alignment` gold links.
+    """
 
     source: str
     target: str
@@ -21,19 +24,25 @@ class Pair(NamedTuple):
 
 
 class Item(NamedTuple):
-    """What is scored: a source sentence with all its references (`alignment` is the first's)."""
+    """What is scored: a source sentence with all its references.
+
+    `alignment` and `group` are those of the first.
+    """
 
     source: str
     references: tuple[str, ...]
     alignment: Links = ()
+    group: str = ""
 
 
 def items(pairs: Iterable[Pair]) -> list[Item]:
     """One item a distinct source sentence, sentences and references in order of appearance."""
-    found: dict[str, dict[str, Links]] = defaultdict(dict)
+    firsts: dict[str, Pair] = {}
+    targets: dict[str, dict[str, None]] = defaultdict(dict)
     for pair in pairs:
-        found[pair.source].setdefault(pair.target, pair.alignment)
+        firsts.setdefault(pair.source, pair)
+        targets[pair.source].setdefault(pair.target)
     return [
-        Item(source, tuple(targets), next(iter(targets.values())))
-        for source, targets in found.items()
+        Item(source, tuple(targets[source]), first.alignment, first.group)
+        for source, first in firsts.items()
     ]

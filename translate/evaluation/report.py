@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from translate.errors import UserError
 from translate.evaluation import buckets
 from translate.evaluation.buckets import Bucket
+from translate.evaluation.comet import Comet
 from translate.evaluation.likelihood import Likelihood
 from translate.evaluation.metrics import METRICS, Scores
 from translate.evaluation.sentences import SentenceScores
@@ -50,6 +51,7 @@ class Report:
     split: str
     scores: Scores
     confidence: Mapping[str, Interval]  # by metric
+    comet: Comet | None  # where a model was given
     likelihood: Likelihood
     buckets: Sequence[Bucket]
     rarity: Sequence[Slice]  # by the rarest source word's count in training; empty if unknown
@@ -78,6 +80,7 @@ class Report:
             "split": self.split,
             **self.scores.as_dict(),
             "confidence": {name: found.as_dict() for name, found in self.confidence.items()},
+            **({} if self.comet is None else {"comet": self.comet.as_dict()}),
             "likelihood": self.likelihood.as_dict(),
             "items": self.items,
             "references": self.references,
@@ -197,9 +200,8 @@ def render(report: Report) -> Group:
     scores.add_column("score", justify="right", no_wrap=True, style="bold")
     scores.add_column("95 %", justify="right", no_wrap=True)
     scores.add_column("signature", overflow="fold", style="dim")
-    for name, score in report.scores.by_name().items():
-        sure = f"± {report.confidence[name].half_width:.2f}"
-        scores.add_row(METRICS[name].label, f"{score.score:.2f}", sure, score.signature)
+    for row in score_rows(report):
+        scores.add_row(*row)
     slices = []
     for title, parts in (
         ("by the rarest source word's count in training", report.rarity),
@@ -212,6 +214,22 @@ def render(report: Report) -> Group:
                 table.add_row(*map(Text, row))
             slices.append(table)
     return Group(scores, buckets.table(report.buckets), *slices, Text(summary(report)))
+
+
+def score_rows(report: Report) -> list[list[str]]:
+    """Each metric with its score, half the width of its interval, and its signature."""
+    rows = [
+        [
+            METRICS[name].label,
+            f"{score.score:.2f}",
+            f"± {report.confidence[name].half_width:.2f}",
+            report.confidence[name].signature,
+        ]
+        for name, score in report.scores.by_name().items()
+    ]
+    if (comet := report.comet) is not None:
+        rows.append(["COMET", f"{comet.score:.4f}", f"± {comet.half_width:.4f}", comet.signature])
+    return rows
 
 
 def summary(report: Report) -> str:

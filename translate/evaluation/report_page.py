@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from translate.evaluation.alignment import WordAttention
-from translate.evaluation.metrics import METRICS
-from translate.evaluation.report import Report, summary
+from translate.evaluation.report import Report, score_rows, summary
 from translate.evaluation.run import TestSet
 from translate.evaluation.sentences import word_diff
 from translate.evaluation.slices import Slice, slice_rows
@@ -66,16 +65,7 @@ def report_page(
 
 
 def _scores(report: Report) -> Html:
-    rows = [
-        [
-            METRICS[name].label,
-            f"{score.score:.2f}",
-            f"± {report.confidence[name].half_width:.2f}",
-            report.confidence[name].signature,
-        ]
-        for name, score in report.scores.by_name().items()
-    ]
-    return section("Scores", table(["", "score", "95 %", "sacreBLEU signature"], rows))
+    return section("Scores", table(["", "score", "95 %", "signature"], score_rows(report)))
 
 
 def _training(curves: Mapping[str, Curve]) -> Html:

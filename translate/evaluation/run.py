@@ -16,6 +16,7 @@ import torch
 from translate.errors import UserError
 from translate.evaluation import report
 from translate.evaluation.buckets import EDGES, by_length
+from translate.evaluation.comet import CometModel
 from translate.evaluation.likelihood import ScoresPairs, likelihood
 from translate.evaluation.metrics import evaluate, reference_streams
 from translate.evaluation.report import Memory, Report
@@ -86,6 +87,7 @@ def evaluate_split(
     tokenize: str = "13a",
     edges: Sequence[int] = EDGES,
     progress: Callable[[int], object] = lambda done: None,
+    comet: CometModel | None = None,
     page: Callable[[Report, TestSet, Sequence[str]], str] | None = None,
 ) -> Report:
     """Translate a test set, score it, write the files of `report` and return it.
@@ -102,6 +104,7 @@ def evaluate_split(
         tokenize: BLEU's tokeniser.
         edges: the longest source length of each bucket, in words.
         progress: called with the number of sentences done so far.
+        comet: judges the translations as well.
         page: makes the HTML report of it, if one is wanted.
 
     Raises:
@@ -117,6 +120,7 @@ def evaluate_split(
         confidence=intervals(
             hypotheses, references, resamples=resamples, seed=seed, tokenize=tokenize
         ),
+        comet=None if comet is None else comet.judge(test_set.sources, hypotheses, references),
         likelihood=likelihood(translator, test_set.sources, references),
         buckets=by_length(test_set.sources, hypotheses, references, edges),
         rarity=[]
@@ -165,6 +169,11 @@ def _translate(
 
 def _sentences(result: Report, test_set: TestSet, hypotheses: Sequence[str]) -> bytes:
     """A JSON object a line: a sentence, its translation and its scores."""
+    known: dict[str, Sequence[object]] = {}
+    if test_set.domains:
+        known["domain"] = test_set.domains
+    if result.comet is not None:
+        known["comet"] = result.comet.sentences
     lines = (
         json.dumps(
             {
@@ -173,6 +182,7 @@ def _sentences(result: Report, test_set: TestSet, hypotheses: Sequence[str]) -> 
                 "references": list(references),
                 "hypothesis": hypothesis,
                 **scores.as_dict(),
+                **{name: values[number - 1] for name, values in known.items()},
             },
             ensure_ascii=False,
         )

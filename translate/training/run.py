@@ -64,8 +64,8 @@ class Interrupted(Exception):
         self.exit_code = 128 + number
 
 
-def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> None:
-    """Train, or go on with, the run in folder `run`.
+def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> float:
+    """Train, or go on with, the run in folder `run`; returns its best dev BLEU, to two digits.
 
     Args:
         config: resolved and validated: the nodes data, tokenizer, model, optimizer, schedule,
@@ -79,10 +79,10 @@ def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> None
         Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
     with locked(run) if _is_main_process() else nullcontext():
-        _train(config, run, init)
+        return _train(config, run, init)
 
 
-def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
+def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     options = Settings(**config["trainer"])
     precision.check_precision(options.precision, options.accelerator)
     if _is_main_process():
@@ -150,12 +150,12 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> None:
         raise Interrupted(stop.signal, run)
     if dev.last_step != trainer.global_step:
         trainer.validate(task, data, verbose=False)
+    best = round(dev.best, 2)
     if _is_main_process():
         learning_curves(run / "metrics.csv", run / "plots" / "learning_curves.png")
-        provenance.write(
-            run, status="finished", steps=trainer.global_step, dev_bleu=round(dev.best, 2)
-        )
-        log.info("finished: best dev BLEU %.2f; the translator is %s", dev.best, run / "bundle")
+        provenance.write(run, status="finished", steps=trainer.global_step, dev_bleu=best)
+        log.info("finished: best dev BLEU %.2f; the translator is %s", best, run / "bundle")
+    return best
 
 
 def _open_folder(config: Mapping[str, Any], run: Path, origin: Origin | None) -> None:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import (
     BaseModel,
@@ -44,6 +44,19 @@ class Splits(BaseModel):
     def given(self) -> dict[str, str]:
         """The splits that the source has, in the order train, dev, test."""
         return {split: name for split in SPLITS if (name := getattr(self, split)) is not None}
+
+
+class Places(NamedTuple):
+    """The columns of a table that hold what a pair is made of, by name, path or number from 1."""
+
+    source: str | int
+    target: str | int
+    domain: str | int | None = None
+
+    def given(self) -> list[tuple[str | int, str]]:
+        """Each column, in the order of a pair's fields, and the key that names it."""
+        both = [(self.source, "data.columns"), (self.target, "data.columns")]
+        return both if self.domain is None else [*both, (self.domain, "data.domain")]
 
 
 class Extra(BaseModel):
@@ -122,6 +135,21 @@ class Source(BaseModel, ABC):
     def read(self, cache: Path, seed: int) -> dict[str, list[Pair]]:
         """All these pairs at once."""
         return {split: list(pairs) for split, pairs in self.open(cache, seed).items()}
+
+
+class Table(Source, ABC):
+    """A source with columns, one of which may name the domain of each pair: its group."""
+
+    columns: Columns | None
+    domain: Text | PositiveInt | None = None  # configurations of older runs have no such key
+
+    def places(self) -> Places:
+        """Which columns to read."""
+        return Places(
+            column_of(self.source, "source", self.columns),
+            column_of(self.target, "target", self.columns),
+            self.domain,
+        )
 
 
 def parallel(

@@ -6,27 +6,25 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
-from pydantic import PositiveInt
+from pydantic import PositiveInt, model_validator
 
 from translate.data.pair import Pair
 from translate.data.sources.base import (
-    Columns,
-    Source,
     Splits,
+    Table,
     Text,
-    column_of,
     file_hash,
     parallel,
 )
 from translate.data.sources.files import find_files
-from translate.data.sources.tables import at_path
+from translate.data.sources.tables import pair_at
 from translate.data.text import read_lines
 from translate.errors import UserError
 
 
-class Hub(Source):
+class Hub(Table):
     """conf/data/hub.yaml, and multi30k_*.yaml, which name local files (`dir`, `files`) as well."""
 
     kind: Literal["hub"]
@@ -34,11 +32,19 @@ class Hub(Source):
     config: Text | None
     revision: Text | None
     splits: Splits
-    columns: Columns | None
     streaming: bool
     limit: PositiveInt | None
     dir: Text | None
     files: Splits
+
+    @model_validator(mode="after")
+    def _domains_have_a_column(self) -> Self:
+        if self.dir is not None and self.domain is not None:
+            raise ValueError(
+                f"domain = {self.domain!r} names a column, and the files of dir = {self.dir} have "
+                "none: set domain to null (translate evaluate takes domains=FILE)"
+            )
+        return self
 
     def fingerprint(self, cache: Path, seed: int) -> str:
         if self.dir is not None:
@@ -81,15 +87,14 @@ class Hub(Source):
         import datasets
 
         where = f"data.id = {self.id}, split {split}"
-        source = column_of(self.source, "source", self.columns)
-        target = column_of(self.target, "target", self.columns)
+        places = self.places()
         try:
             rows = datasets.load_dataset(
                 cast(str, self.id), self.config, split=split, revision=self.revision,
                 streaming=self.streaming, cache_dir=str(cache / "hub"),
             )  # fmt: skip
             for row in islice(cast(Iterable[dict[str, Any]], rows), most):
-                yield Pair(at_path(row, source, where), at_path(row, target, where))
+                yield pair_at(row, places, where)
         except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UserError(

@@ -25,7 +25,7 @@ from filelock import FileLock
 from pydantic import Field
 
 from translate.data.pair import Pair
-from translate.data.sources.base import Columns, Source, Text, column_of, file_hash
+from translate.data.sources.base import Columns, Places, Source, Text, column_of, file_hash
 from translate.data.sources.tables import read_sqlite, read_tsv
 from translate.errors import UserError
 
@@ -60,18 +60,18 @@ class PyPI(Source):
         )
 
     def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
-        columns = (
+        places = Places(
             column_of(self.source, "source", self.columns),
             column_of(self.target, "target", self.columns),
         )
         file = fetch(self.name, self.version, self.sha256, self.member, cache)
         if self.format == "tsv":
-            return {"train": read_tsv(file, columns, header=self.header)}
+            return {"train": read_tsv(file, places, header=self.header)}
         if self.query is None:
             raise UserError(
                 "data.query is missing: data.format = sqlite needs the SQL that selects the pairs"
             )
-        return {"train": read_sqlite(file, self.query, columns)}
+        return {"train": read_sqlite(file, self.query, places)}
 
 
 def fetch(name: str, version: str, sha256: str, member: str, cache: Path) -> Path:

@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from translate.data.pair import Pair
-from translate.data.sources.base import SPLITS, Columns, Source, Text, column_of, file_hash
+from translate.data.sources.base import SPLITS, Places, Table, Text, file_hash
 from translate.data.text import read_lines, without_surrogates
 from translate.errors import UserError
 
 
-class _Table(Source):
+class _Files(Table):
     """One file a split."""
 
     train: Text
     dev: Text | None
     test: Text | None
-    columns: Columns | None
 
     def fingerprint(self, cache: Path, seed: int) -> str:
         hashes = " ".join(f"{split} {file_hash(path)}" for split, path in self._paths().items())
@@ -31,14 +30,8 @@ class _Table(Source):
         names = {split: getattr(self, split) for split in SPLITS}
         return {split: Path(name).expanduser() for split, name in names.items() if name is not None}
 
-    def _columns(self) -> tuple[str | int, str | int]:
-        return (
-            column_of(self.source, "source", self.columns),
-            column_of(self.target, "target", self.columns),
-        )
 
-
-class Tsv(_Table):
+class Tsv(_Files):
     """conf/data/tsv.yaml."""
 
     kind: Literal["tsv"]
@@ -48,40 +41,40 @@ class Tsv(_Table):
         return f"{super().fingerprint(cache, seed)} {self.header}"
 
     def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
-        columns = self._columns()
+        places = self.places()
         return {
-            split: read_tsv(path, columns, header=self.header)
+            split: read_tsv(path, places, header=self.header)
             for split, path in self._paths().items()
         }
 
 
-class Jsonl(_Table):
+class Jsonl(_Files):
     """conf/data/jsonl.yaml."""
 
     kind: Literal["jsonl"]
 
     def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
-        columns = self._columns()
-        return {split: _read_jsonl(path, columns) for split, path in self._paths().items()}
+        places = self.places()
+        return {split: _read_jsonl(path, places) for split, path in self._paths().items()}
 
 
-def read_tsv(path: Path, columns: tuple[str | int, str | int], *, header: bool) -> Iterator[Pair]:
-    """Pairs from two columns, each a number from 1 or, with a header line, a name."""
+def read_tsv(path: Path, places: Places, *, header: bool) -> Iterator[Pair]:
+    """Pairs from columns, each a number from 1 or, with a header line, a name."""
     lines = enumerate(read_lines(path), start=1)
     names = next(lines, (0, ""))[1].split("\t") if header else []
-    source, target = (_position(column, names, path) for column in columns)
+    positions = [_position(column, names, path, key) for column, key in places.given()]
+    last, key = max(zip(positions, (key for _, key in places.given()), strict=True))
     for number, line in lines:
         cells = line.split("\t")
-        if len(cells) <= max(source, target):
+        if len(cells) <= last:
             raise UserError(
                 f"{path}, line {number} has {len(cells)} tab-separated columns, but column "
-                f"{max(source, target) + 1} "
-                "is asked for (data.columns)"
+                f"{last + 1} is asked for ({key})"
             )
-        yield Pair(cells[source], cells[target])
+        yield _pair(cells[position] for position in positions)
 
 
-def _position(column: str | int, names: list[str], path: Path) -> int:
+def _position(column: str | int, names: list[str], path: Path, key: str) -> int:
     if isinstance(column, int) and column >= 1:
         return column - 1
     if column in names:
@@ -91,10 +84,10 @@ def _position(column: str | int, names: list[str], path: Path) -> int:
         if names
         else "without a header line columns are numbers from 1"
     )
-    raise UserError(f"data.columns: {path} has no column {column}; {there}")
+    raise UserError(f"{key}: {path} has no column {column}; {there}")
 
 
-def _read_jsonl(path: Path, columns: tuple[str | int, str | int]) -> Iterator[Pair]:
+def _read_jsonl(path: Path, places: Places) -> Iterator[Pair]:
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
@@ -103,30 +96,40 @@ def _read_jsonl(path: Path, columns: tuple[str | int, str | int]) -> Iterator[Pa
             row = json.loads(line)
         except json.JSONDecodeError as error:
             raise UserError(f"{place} is not JSON ({error.msg}, column {error.colno})") from None
-        yield Pair(at_path(row, columns[0], place), at_path(row, columns[1], place))
+        yield pair_at(row, places, place)
 
 
-def at_path(row: Any, path: str | int, place: str) -> str:
-    """The text under a column path such as `translation.de` in nested mappings."""
+def pair_at(row: Any, places: Places, place: str) -> Pair:
+    """The pair of a row, which may be nested: a path such as `translation.de` leads there."""
+    return _pair(_at_path(row, path, place, key) for path, key in places.given())
+
+
+def _pair(texts: Iterable[str]) -> Pair:
+    """From the texts of `Places.given`."""
+    source, target, *domain = texts
+    return Pair(source, target, "".join(domain))
+
+
+def _at_path(row: Any, path: str | int, place: str, key: str) -> str:
     value = row
     for step in str(path).split("."):
         if not isinstance(value, Mapping) or step not in value:
             there = ", ".join(map(str, value)) if isinstance(value, Mapping) else "none"
-            raise UserError(f"{place} has no column {path} (data.columns): there are {there}")
+            raise UserError(f"{place} has no column {path} ({key}): there are {there}")
         value = value[step]
     if not isinstance(value, str):
-        raise UserError(f"{place}: column {path} (data.columns) holds {value!r}, which is not text")
+        raise UserError(f"{place}: column {path} ({key}) holds {value!r}, which is not text")
     return without_surrogates(value)  # JSON can spell them, UTF-8 cannot
 
 
-def read_sqlite(path: Path, query: str, columns: tuple[str | int, str | int]) -> list[Pair]:
-    """Pairs from a query for source, target and, at will, group; `columns` are :source, :target."""
+def read_sqlite(path: Path, query: str, places: Places) -> list[Pair]:
+    """Pairs from a query for source, target and, at will, group; `places` are :source, :target."""
     with closing(
         sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     ) as database:
         try:
             rows = database.execute(
-                query, {"source": str(columns[0]), "target": str(columns[1])}
+                query, {"source": str(places.source), "target": str(places.target)}
             ).fetchall()
         except sqlite3.Error as error:
             raise UserError(f"data.query fails on {path} ({error})") from None

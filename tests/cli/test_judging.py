@@ -1,0 +1,80 @@
+"""What a translation is judged by beside its references."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from translate.evaluation.comet import Comet
+
+LETTERS = "abcdefghijklmnopqrst"
+
+
+def figures(path: Path) -> dict:
+    return json.loads(path.read_text("utf-8"))
+
+
+def test_scores_by_a_column_of_the_corpus(program, run: str, tmp_path: Path) -> None:
+    """Of a corpus that names domains, whether the run was trained on it or not."""
+    rows = [(f"{a}{b}", f"{a}{b} x", "talk" if b < "k" else "news") for a in "ab" for b in LETTERS]
+    (tmp_path / "t.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), "utf-8")
+    done = program(
+        "evaluate", run, "output=here", "cache=here", "tokenizer=char", "data=tsv",
+        "data.train=t.tsv", "data.source=de", "data.target=en", "data.columns={de: 1, en: 2}",
+        "data.domain=3", "data.hold_out={dev: 5, test: 8}",
+    )  # fmt: skip
+    assert done.status == 0, done.err
+    assert "by domain" in done.out
+    found = figures(tmp_path / "here" / "test.json")["domains"]
+    assert {part["label"] for part in found} == {"talk", "news"}
+    assert sum(part["items"] for part in found) == 8
+    assert "By domain" in (tmp_path / "here" / "test.html").read_text("utf-8")
+    first = json.loads(
+        (tmp_path / "here" / "test.sentences.jsonl").read_text("utf-8").split("\n")[0]
+    )
+    assert first["domain"] == {row[0]: row[2] for row in rows}[first["source"]]
+
+
+def test_scores_by_a_file_of_labels(program, run: str, tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("der Hund\nein Haus\n", encoding="utf-8")
+    (tmp_path / "r").write_text("the dog\na house\n", encoding="utf-8")
+    (tmp_path / "d").write_text("animals\nplaces\n", encoding="utf-8")
+    files = ["input=s", "reference=r", "output=here"]
+    done = program("evaluate", run, *files, "domains=d")
+    assert done.status == 0, done.err
+    labels = [part["label"] for part in figures(tmp_path / "here" / "s.json")["domains"]]
+    assert labels == ["animals", "places"]
+    (tmp_path / "d").write_text("animals\n", encoding="utf-8")
+    done = program("evaluate", run, *files, "domains=d")
+    assert done.status == 1
+    assert "1 domains for 2 sentences" in done.err
+    done = program("evaluate", run, *files, "domains=nowhere")
+    assert (done.status, done.err.count("\n")) == (1, 1)
+    assert "nowhere" in done.err
+
+
+def test_comet_is_told_beside_the_other_scores(
+    program, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "s").write_text("der Hund\nein Haus\n", encoding="utf-8")
+    (tmp_path / "r").write_text("the dog\na house\n", encoding="utf-8")
+    files = ["input=s", "reference=r", "output=here", "device=cpu"]
+    done = program("evaluate", run, *files, "comet=no where, =x")
+    assert (done.status, done.err.count("\n")) == (1, 1)
+    assert "comet = no where, =x" in done.err
+    assert not (tmp_path / "here").exists(), "it was evaluated for nothing"
+
+    judged = Comet([0.5, 0.75], "wmt-da", "ab" * 32, 1, "2.2.7")
+    stand_in = SimpleNamespace(judge=lambda sources, hypotheses, references: judged)
+    monkeypatch.setattr("translate.evaluation.comet.CometModel", lambda path, gpu: stand_in)
+    done = program("evaluate", run, *files, "comet=model")
+    assert done.status == 0, done.err
+    assert "COMET" in done.out
+    assert "0.6250" in done.out
+    assert figures(tmp_path / "here" / "s.json")["comet"] == judged.as_dict()
+    lines = (tmp_path / "here" / "s.sentences.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["comet"] for line in lines] == [0.5, 0.75]
+    assert "model:wmt-da" in (tmp_path / "here" / "s.html").read_text("utf-8")

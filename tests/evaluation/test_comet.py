@@ -1,0 +1,111 @@
+"""COMET through its public interface, which a package of the same shape stands in for.
+
+What is shown is what the library is given and what becomes of its answer. By hand, unbabel-comet
+2.2.7 itself judged with a tiny model of random weights; no published model was at hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from math import sqrt
+from pathlib import Path
+from statistics import pstdev
+
+import pytest
+
+from translate.errors import UserError
+from translate.evaluation.comet import Comet, CometModel
+
+# As unbabel-comet 2.2.7: what it is asked for, by the names and with the defaults that it has.
+STAND_IN = """
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+class Model:
+    def __init__(self, wants):
+        self.wants = wants
+
+    def requires_references(self):
+        return self.wants["ref"]
+
+    def predict(self, samples, batch_size=16, gpus=1, devices=None, mc_dropout=0,
+                progress_bar=True, accelerator="auto", num_workers=None, length_batching=True):
+        assert gpus == 0 and not progress_bar
+        wanted = {"src", "mt", "ref"} if self.wants["ref"] else {"src", "mt"}
+        assert all(sample.keys() == wanted for sample in samples)
+        scores = [float(sample.get("ref", sample["src"]) == sample["mt"]) for sample in samples]
+        return SimpleNamespace(scores=scores, system_score=sum(scores) / len(scores))
+
+def load_from_checkpoint(checkpoint_path, reload_hparams=False, strict=False,
+                         local_files_only=False):
+    assert isinstance(checkpoint_path, str)
+    return Model(json.loads(Path(checkpoint_path).read_text()))
+"""
+
+
+@pytest.fixture
+def comet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The library in its place, and the folder of a model."""
+    site, model = tmp_path / "site", tmp_path / "wmt-da"
+    (site / "comet").mkdir(parents=True)
+    (site / "comet" / "__init__.py").write_text(STAND_IN)
+    (site / "unbabel_comet-2.2.7.dist-info").mkdir()
+    (site / "unbabel_comet-2.2.7.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: unbabel-comet\nVersion: 2.2.7\n"
+    )
+    monkeypatch.syspath_prepend(str(site))
+    (model / "checkpoints").mkdir(parents=True)
+    (model / "hparams.yaml").write_text("class_identifier: regression_metric\n")
+    (model / "checkpoints" / "model.ckpt").write_text('{"ref": true}')
+    yield model
+    sys.modules.pop("comet", None)
+
+
+TEXTS = (["uno", "dos", "tres"], ["one", "dos", "3"], [["one", "1"], ["two"], ["three", "3"]])
+
+
+def test_it_judges_beside_the_first_reference(comet: Path) -> None:
+    judged = CometModel(comet, gpu=False).judge(*TEXTS)
+    assert judged.sentences == [1.0, 0.0, 0.0]
+    assert judged.score == pytest.approx(1 / 3)
+    sha256 = hashlib.sha256((comet / "checkpoints" / "model.ckpt").read_bytes()).hexdigest()
+    assert judged.as_dict() == {
+        "score": judged.score,
+        "half_width": judged.half_width,
+        "signature": f"nrefs:1|model:wmt-da|sha256:{sha256[:12]}|version:2.2.7",
+        "model": "wmt-da",
+        "sha256": sha256,
+    }
+
+
+def test_quality_estimation_sees_no_reference(comet: Path) -> None:
+    checkpoint = comet / "checkpoints" / "model.ckpt"
+    checkpoint.write_text('{"ref": false}')
+    judged = CometModel(checkpoint, gpu=False).judge(*TEXTS)
+    assert judged.sentences == [0.0, 1.0, 0.0]
+    assert judged.signature.startswith("nrefs:0|model:wmt-da|")
+
+
+def test_the_interval_is_that_of_a_mean() -> None:
+    scores = [0.2, 0.4, 0.9, 0.5]
+    judged = Comet(scores, "m", "0" * 64, 1, "2.2.7")
+    assert judged.half_width == pytest.approx(1.96 * pstdev(scores) / sqrt(4))
+
+
+def test_what_is_missing_is_told_with_its_remedy(
+    comet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match=r"nowhere is not there; give the folder of a COMET model"):
+        CometModel(comet / "nowhere", gpu=False)
+    (comet / "checkpoints" / "model.ckpt").write_text("torn")
+    with pytest.raises(UserError, match=r"cannot be loaded: Expecting value.*; the tokenizer of"):
+        CometModel(comet, gpu=False)
+    (comet / "hparams.yaml").unlink()
+    with pytest.raises(UserError, match=r"hparams\.yaml is not there"):
+        CometModel(comet, gpu=False)
+    monkeypatch.setattr("translate.evaluation.comet.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"not installed: pip install 'attention-translate\[comet"):
+        CometModel(comet, gpu=False)

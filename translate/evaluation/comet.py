@@ -1,0 +1,122 @@
+"""COMET, a metric that has learnt from people's judgements (Rei et al. 2020): model and scores.
+
+The library is the extra `comet`; the model lies on this disk, and nothing is fetched for it. It is
+the checkpoint of another program, a pickle: loading it runs what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from importlib.util import find_spec
+from math import sqrt
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any
+
+from translate.data.sources.base import file_hash
+from translate.errors import UserError
+
+CHECKPOINT = Path("checkpoints", "model.ckpt")  # in the folder that a model is published as
+
+
+@dataclass(frozen=True)
+class Comet:
+    """What one model says of a translated corpus; most models say 0 for bad and 1 for perfect."""
+
+    sentences: Sequence[float]
+    model: str  # the name of its folder
+    sha256: str  # of its checkpoint
+    references: int  # of each sentence that it saw: 1, the first, or 0 for quality estimation
+    version: str  # of unbabel-comet
+
+    @cached_property
+    def score(self) -> float:
+        """The mean over the sentences."""
+        return fmean(self.sentences)
+
+    @property
+    def half_width(self) -> float:
+        """Of the 95 % interval of that mean: 1.96 σ/√n, where resampling the sentences leads."""
+        return 1.96 * pstdev(self.sentences) / sqrt(len(self.sentences))
+
+    @property
+    def signature(self) -> str:
+        """What it takes to repeat the score, in sacreBLEU's manner."""
+        return (
+            f"nrefs:{self.references}|model:{self.model}|sha256:{self.sha256[:12]}"
+            f"|version:{self.version}"
+        )
+
+    def as_dict(self) -> dict[str, float | int | str]:
+        """Plain values for JSON."""
+        return {
+            "score": self.score,
+            "half_width": self.half_width,
+            "signature": self.signature,
+            "model": self.model,
+            "sha256": self.sha256,
+        }
+
+
+class CometModel:
+    """A model from this disk, loaded.
+
+    Args:
+        path: its checkpoint, or the folder that holds hparams.yaml and checkpoints/model.ckpt.
+        gpu: whether to compute on a GPU.
+
+    Raises:
+        UserError: the library is not installed, or the model is not there or cannot be loaded.
+    """
+
+    def __init__(self, path: Path, *, gpu: bool) -> None:
+        if find_spec("comet") is None:
+            raise UserError(
+                f"comet = {path}: COMET is not installed: pip install 'attention-translate[comet]'"
+            )
+        checkpoint = path / CHECKPOINT if path.is_dir() else path
+        folder = checkpoint.absolute().parent.parent
+        for needed in (checkpoint, folder / "hparams.yaml"):
+            if not needed.is_file():
+                raise UserError(
+                    f"comet = {path}: {needed} is not there; give the folder of a COMET model, "
+                    f"which holds hparams.yaml and {CHECKPOINT}"
+                )
+        from comet import load_from_checkpoint
+
+        try:
+            self._model: Any = load_from_checkpoint(str(checkpoint))
+        except Exception as error:  # of any library below: torch, transformers, YAML
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise UserError(
+                f"comet = {path} cannot be loaded: {reason}; the tokenizer of its encoder must be "
+                "in the cache of huggingface_hub, and the download whole"
+            ) from error
+        self.name, self.sha256, self._gpus = folder.name, file_hash(checkpoint), int(gpu)
+
+    def judge(
+        self,
+        sources: Sequence[str],
+        hypotheses: Sequence[str],
+        references: Sequence[Sequence[str]],
+    ) -> Comet:
+        """Score every hypothesis beside its source and, if the model reads any, a reference."""
+        samples = [
+            {"src": source, "mt": hypothesis}
+            for source, hypothesis in zip(sources, hypotheses, strict=True)
+        ]
+        reads_reference = bool(self._model.requires_references())
+        if reads_reference:
+            for sample, (first, *_) in zip(samples, references, strict=True):
+                sample["ref"] = first
+        found = self._model.predict(samples, gpus=self._gpus, progress_bar=False)
+        return Comet(
+            sentences=[float(score) for score in found.scores],
+            model=self.name,
+            sha256=self.sha256,
+            references=int(reads_reference),
+            version=version("unbabel-comet"),
+        )
