@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from translate.cli.stored import load_bundle
+
 LINES = ["der Hund schläft .", "", "ein Haus"]
 GREEDY = ["search=greedy", "search.max_length_ratio=0.0", "search.max_length_offset=5"]
 
@@ -64,11 +66,35 @@ def test_onnx_files_translate_without_the_program(
     assert spec.loader is not None
     decoder = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(decoder)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in LINES)))
+    lines = "\ufeff" + "".join(f"{line}\n" for line in LINES)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
     decoder.main()
     assert capsys.readouterr().out == expected
     told = json.loads((tmp_path / "there" / "graphs.json").read_bytes())
     assert (told["source_language"], told["target_language"]) == ("de", "en")
+
+
+@pytest.mark.parametrize("output", ["output=.", "output=text.txt", "output=kept"])
+def test_an_export_takes_the_place_of_nothing_else(
+    program, run: str, tmp_path: Path, output: str
+) -> None:
+    (tmp_path / "text.txt").write_text("mine")
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "mine").touch()
+    done = program("export", run, "to=torch", output)
+    assert done.status != 0
+    assert "holds something else than an export" in done.err
+    assert (tmp_path / "text.txt").read_text() == "mine"
+    assert (tmp_path / "kept" / "mine").is_file()
+
+
+def test_graphs_are_no_export_for_ctranslate2(program, run: str, tmp_path: Path) -> None:
+    weights = load_bundle(run.removeprefix("run=")).weights_sha256
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "export.json").write_text(json.dumps({"weights_sha256": weights}))
+    done = program("text", run, "engine=ctranslate2", "export=there", "x")
+    assert done.status != 0
+    assert "is no export for CTranslate2" in done.err
 
 
 def test_graphs_are_written_in_float32_alone(program, run: str) -> None:

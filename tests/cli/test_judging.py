@@ -69,7 +69,7 @@ def test_comet_is_told_beside_the_other_scores(
 
     judged = Comet([0.5, 0.75], "wmt-da", "ab" * 32, 1, "2.2.7")
     stand_in = SimpleNamespace(judge=lambda sources, hypotheses, references: judged)
-    monkeypatch.setattr("translate.evaluation.comet.CometModel", lambda path, gpu: stand_in)
+    monkeypatch.setattr("translate.evaluation.comet.CometModel", lambda path, device: stand_in)
     done = program("evaluate", run, *files, "comet=model")
     assert done.status == 0, done.err
     assert "COMET" in done.out

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import pstdev
 
 import pytest
+import torch
 
 from translate.errors import UserError
 from translate.evaluation.comet import Comet, CometModel
@@ -33,7 +34,7 @@ class Model:
 
     def predict(self, samples, batch_size=16, gpus=1, devices=None, mc_dropout=0,
                 progress_bar=True, accelerator="auto", num_workers=None, length_batching=True):
-        assert gpus == 0 and not progress_bar
+        assert gpus == 0 and devices is None and not progress_bar
         wanted = {"src", "mt", "ref"} if self.wants["ref"] else {"src", "mt"}
         assert all(sample.keys() == wanted for sample in samples)
         scores = [float(sample.get("ref", sample["src"]) == sample["mt"]) for sample in samples]
@@ -41,7 +42,7 @@ class Model:
 
 def load_from_checkpoint(checkpoint_path, reload_hparams=False, strict=False,
                          local_files_only=False):
-    assert isinstance(checkpoint_path, str)
+    assert isinstance(checkpoint_path, str) and local_files_only
     return Model(json.loads(Path(checkpoint_path).read_text()))
 """
 
@@ -68,7 +69,7 @@ TEXTS = (["uno", "dos", "tres"], ["one", "dos", "3"], [["one", "1"], ["two"], ["
 
 
 def test_it_judges_beside_the_first_reference(comet: Path) -> None:
-    judged = CometModel(comet, gpu=False).judge(*TEXTS)
+    judged = CometModel(comet, device=torch.device("cpu")).judge(*TEXTS)
     assert judged.sentences == [1.0, 0.0, 0.0]
     assert judged.score == pytest.approx(1 / 3)
     sha256 = hashlib.sha256((comet / "checkpoints" / "model.ckpt").read_bytes()).hexdigest()
@@ -84,7 +85,7 @@ def test_it_judges_beside_the_first_reference(comet: Path) -> None:
 def test_quality_estimation_sees_no_reference(comet: Path) -> None:
     checkpoint = comet / "checkpoints" / "model.ckpt"
     checkpoint.write_text('{"ref": false}')
-    judged = CometModel(checkpoint, gpu=False).judge(*TEXTS)
+    judged = CometModel(checkpoint, device=torch.device("cpu")).judge(*TEXTS)
     assert judged.sentences == [0.0, 1.0, 0.0]
     assert judged.signature.startswith("nrefs:0|model:wmt-da|")
 
@@ -99,13 +100,13 @@ def test_what_is_missing_is_told_with_its_remedy(
     comet: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UserError, match=r"nowhere is not there; give the folder of a COMET model"):
-        CometModel(comet / "nowhere", gpu=False)
+        CometModel(comet / "nowhere", device=torch.device("cpu"))
     (comet / "checkpoints" / "model.ckpt").write_text("torn")
     with pytest.raises(UserError, match=r"cannot be loaded: Expecting value.*; the tokenizer of"):
-        CometModel(comet, gpu=False)
+        CometModel(comet, device=torch.device("cpu"))
     (comet / "hparams.yaml").unlink()
     with pytest.raises(UserError, match=r"hparams\.yaml is not there"):
-        CometModel(comet, gpu=False)
+        CometModel(comet, device=torch.device("cpu"))
     monkeypatch.setattr("translate.evaluation.comet.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"not installed: pip install 'attention-translate\[comet"):
-        CometModel(comet, gpu=False)
+        CometModel(comet, device=torch.device("cpu"))

@@ -205,7 +205,7 @@ def _evaluate(
         test_set,
         folder=run / "evaluation",
         command=command,
-        decoding={**search, "replace_unknown": False, "dictionary": None},
+        decoding={**search, "engine": "native", "replace_unknown": False, "dictionary": None},
         resamples=resamples,
         seed=seed,
         shown=0,

@@ -127,8 +127,7 @@ def run(
     folder, dictionary = Path(job.verbatim["run"]), job.verbatim.get("dictionary")
     comet = None
     if "comet" in job.verbatim:
-        gpu = choose_device(device).type == "cuda"
-        comet = CometModel(Path(job.verbatim["comet"]), gpu=gpu)
+        comet = CometModel(Path(job.verbatim["comet"]), device=choose_device(device))
     translator = engine_translator(job.config, job.verbatim)
     test_set = read_test_set(job, folder, data, tokenizer, Path(cache))
     report = evaluate_run(

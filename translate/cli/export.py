@@ -38,7 +38,8 @@ translates with them and nothing else of this program. `torch` files are torch.e
 
 Keys:
   run            the folder of the run (required)
-  output         the folder to write; default: a folder in the run, named like `to`
+  output         the folder to write, new or an export to replace; default: a folder in the run,
+                 named like `to`
   to             ctranslate2, onnx or torch
   quantization   ctranslate2: float32, float16, bfloat16, int16, int8, int8_float32 or int8_bfloat16
   input          sentences for the comparison, a line each; default: random pieces
@@ -82,11 +83,12 @@ def run(
     from translate.cli import streams
     from translate.cli.engines import export_folder
     from translate.cli.stored import load_bundle
-    from translate.inference.export import export_ctranslate2, random_sentences
+    from translate.inference.export import check_replaceable, export_ctranslate2, random_sentences
     from translate.inference.graph_export import ONNX, TORCH, export_graphs
     from translate.inference.segments import has_text
 
-    folder = export_folder(job.verbatim["run"], to, job.verbatim.get("output"))
+    folder = export_folder(job.verbatim["run"], to, job.verbatim.get("output")).absolute()
+    check_replaceable(folder)
     bundle = load_bundle(job.verbatim["run"])
     source = bundle.tokenizers.source
     if "input" in job.verbatim:

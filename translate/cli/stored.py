@@ -176,7 +176,8 @@ def corpus_of_run(
     settings = {key: value for key, value in data.items() if key != "split"}
     if not settings:
         raise UserError(
-            f"{run} has no config.yaml that names its corpus: give input=FILE reference=FILE"
+            f"{run} has no config.yaml that names its corpus: give data= and tokenizer=, or where "
+            "there are such keys input=FILE reference=FILE"
         )
     corpus = prepare(settings, tokenizer, cache=cache)
     table = corpus.test if data["split"] == "test" else corpus.dev

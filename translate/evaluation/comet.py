@@ -14,10 +14,13 @@ from importlib.util import find_spec
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from translate.data.sources.base import file_hash
 from translate.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
 
 CHECKPOINT = Path("checkpoints", "model.ckpt")  # in the folder that a model is published as
 
@@ -66,13 +69,13 @@ class CometModel:
 
     Args:
         path: its checkpoint, or the folder that holds hparams.yaml and checkpoints/model.ckpt.
-        gpu: whether to compute on a GPU.
+        device: where to compute.
 
     Raises:
         UserError: the library is not installed, or the model is not there or cannot be loaded.
     """
 
-    def __init__(self, path: Path, *, gpu: bool) -> None:
+    def __init__(self, path: Path, *, device: torch.device) -> None:
         if find_spec("comet") is None:
             raise UserError(
                 f"comet = {path}: COMET is not installed: pip install 'attention-translate[comet]'"
@@ -88,14 +91,16 @@ class CometModel:
         from comet import load_from_checkpoint
 
         try:
-            self._model: Any = load_from_checkpoint(str(checkpoint))
+            self._model: Any = load_from_checkpoint(str(checkpoint), local_files_only=True)
         except Exception as error:  # of any library below: torch, transformers, YAML
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UserError(
                 f"comet = {path} cannot be loaded: {reason}; the tokenizer of its encoder must be "
                 "in the cache of huggingface_hub, and the download whole"
             ) from error
-        self.name, self.sha256, self._gpus = folder.name, file_hash(checkpoint), int(gpu)
+        self.name, self.sha256 = folder.name, file_hash(checkpoint)
+        # Lightning's numbers of GPUs; None: the CPU
+        self._gpus = [device.index or 0] if device.type == "cuda" else None
 
     def judge(
         self,
@@ -112,7 +117,9 @@ class CometModel:
         if reads_reference:
             for sample, (first, *_) in zip(samples, references, strict=True):
                 sample["ref"] = first
-        found = self._model.predict(samples, gpus=self._gpus, progress_bar=False)
+        found = self._model.predict(
+            samples, gpus=len(self._gpus or ()), devices=self._gpus, progress_bar=False
+        )
         return Comet(
             sentences=[float(score) for score in found.scores],
             model=self.name,

@@ -189,5 +189,7 @@ def check_origin(folder: Path, weights_sha256: str, run: str) -> None:
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{folder / MANIFEST} is damaged: {remedy}") from error
+    if not (folder / "model.bin").is_file():  # graphs have the same manifest
+        raise UserError(f"{folder} is no export for CTranslate2: {remedy}")
     if made_of != weights_sha256:
         raise UserError(f"{folder} was made of other weights than those of {run}: {remedy}")

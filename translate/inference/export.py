@@ -90,6 +90,17 @@ def write(
         raise UserError(f"{folder} cannot be written ({error.strerror}): output=FOLDER") from error
 
 
+def check_replaceable(folder: Path) -> None:
+    """UserError where an export would take the place of something that is none."""
+    if not folder.exists() or (folder / MANIFEST).is_file():
+        return
+    if not folder.is_dir() or any(folder.iterdir()):
+        raise UserError(
+            f"output={folder} holds something else than an export, which would be removed: name a "
+            "new folder"
+        )
+
+
 def random_sentences(count: int, *, vocab_size: int) -> list[list[int]]:
     """Pieces drawn alike at any time: nonsense, but every weight takes part."""
     generator = torch.Generator().manual_seed(1)

@@ -148,7 +148,7 @@ def _check_onnx(model: Seq2Seq) -> None:
     for library in ("onnx", "onnxscript", "onnxruntime"):
         if find_spec(library) is None:
             raise UserError(f"to=onnx needs {library}, which is not installed: {INSTALL}")
-    size = sum(tensor.nbytes for tensor in model.state_dict().values())
+    size = sum(parameter.nbytes for parameter in model.parameters())  # each once, tied or not
     if size > ONNX_LARGEST:
         raise UserError(
             f"the weights take {size / 2**30:.1f} GiB in float32, and a file of ONNX holds 2: "

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from translate.search.shortlist import Shortlist
 from translate.vocabulary import PAD
 
 FILE = "shortlist.safetensors"
-BLOCK = 20_000  # pairs that are aligned at a time: some hundred megabytes
+BLOCK = 3_000_000  # pieces times pieces that are aligned at a time: some hundred megabytes
 SPARE = 4  # times as many translations as wanted are remembered from block to block
 
 Counts = Float[np.ndarray, "_"]
@@ -39,8 +38,7 @@ def learn(
     seen = np.zeros(targets, np.int64)
     keys: Ids = np.zeros(0, np.int64)  # source piece · targets + target piece
     counts: Counts = np.zeros(0)
-    rest = iter(pairs)
-    while block := list(itertools.islice(rest, BLOCK)):
+    for block in _blocks(pairs):
         sides = [
             [np.unique(pieces).astype(np.int64) for pieces in s] for s in zip(*block, strict=True)
         ]
@@ -57,6 +55,20 @@ def learn(
         table = np.concatenate([np.arange(sources)[:, None], table], axis=1)
     order = np.argsort(-seen, kind="stable")[: min(frequent, np.count_nonzero(seen))]
     return Shortlist(torch.from_numpy(order), torch.from_numpy(table))
+
+
+def _blocks(pairs: Iterable[Pieces]) -> Iterator[list[Pieces]]:
+    """Pairs in groups that take as much memory to align."""
+    block: list[Pieces] = []
+    work = 0
+    for source, target in pairs:
+        block.append((source, target))
+        work += len(source) * len(target)
+        if work >= BLOCK:
+            yield block
+            block, work = [], 0
+    if block:
+        yield block
 
 
 def _best(sources: Ids, counts: Counts, most: int) -> tuple[Ids, Ids]:
@@ -101,7 +113,7 @@ def read(path: Path, tokenizers: Tokenizers) -> Shortlist:
         raise UserError(f"shortlist={path} cannot be read ({error.strerror}): {remedy}") from error
     except (SafetensorError, LookupError, ValueError, TypeError, RuntimeError) as error:
         raise UserError(f"shortlist={path} is none: translate shortlist writes one") from error
-    if not torch.equal(made_for, _fingerprint(tokenizers)):
+    if made_for.dtype != torch.uint8 or not torch.equal(made_for, _fingerprint(tokenizers)):
         raise UserError(
             f"shortlist={path} was learnt for other tokenizers than those of this run: "
             "translate shortlist learns one for it"

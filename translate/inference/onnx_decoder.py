@@ -9,6 +9,7 @@ outputs by name, ids and limits.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
@@ -85,17 +86,21 @@ def main() -> None:
         sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
         for side in ("source", "target")
     )
-    for line in sys.stdin:
+    for line in io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace"):
         pieces = source.encode(line.strip())
         tokens: list[int] = []
         if pieces:
             pieces = [*about["source_prefix"], *pieces]
+            longest = (about["max_length"] or math.inf) - 1  # </s> is read too
+            if len(pieces) > longest:
+                raise SystemExit(f"a line has {len(pieces)} pieces and {longest} can be read")
             most = about["max_length_ratio"] * len(pieces) + about["max_length_offset"]
-            limit = int(min(most, (about["max_length"] or math.inf) - 1))
+            limit = int(min(most, longest))
             choose = greedy([limit], eos=ids["eos"])
             (found,) = walk(encoder, step, [[*pieces, ids["eos"]]], choose, ids=ids)
             tokens = [token for token, _ in found[:-1]]
-        sys.stdout.write(target.decode(tokens) + "\n")
+        # a piece of bytes may spell a line break
+        sys.stdout.write(" ".join(target.decode(tokens).splitlines()) + "\n")
 
 
 if __name__ == "__main__":
