@@ -13,7 +13,7 @@ from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
 from translate.cli.compose import _swept, launch
 from translate.cli.errors import JobFailedError
-from translate.cli.train import folder
+from translate.cli.train import check, folder
 from translate.errors import UserError
 
 SEARCH = ["data=toy", "run=r", "--multirun", "hydra/sweeper=dev_bleu", "hydra.sweeper.n_trials=6"]
@@ -66,6 +66,9 @@ def test_a_search_goes_on_after_a_trial_that_failed() -> None:
     with pytest.raises(JobFailedError) as stopped:
         trials(*SEARCH, DROPOUT, "hydra.sweeper.max_failure_rate=0.0", fails=0.0)
     assert str(stopped.value.__cause__).startswith("diverged at 0.")
+    with pytest.raises(JobFailedError) as stopped:  # of none there is no best
+        trials(*SEARCH, DROPOUT, fails=0.0)
+    assert str(stopped.value.__cause__).startswith("diverged at 0.")
 
 
 def test_the_other_runs_of_a_sweep_are_trained_before_a_failure_is_told() -> None:
@@ -79,6 +82,20 @@ def test_the_other_runs_of_a_sweep_are_trained_before_a_failure_is_told() -> Non
     with pytest.raises(JobFailedError) as failed:
         launch(COMMANDS["train"], split(COMMANDS["train"], ["data=toy", "-m", "seed=1,2"]), job)
     assert (seen, str(failed.value.__cause__)) == ([1, 2], "this one failed")
+
+
+def test_what_is_wrong_in_one_run_of_a_sweep_ends_no_other() -> None:
+    seen: list[int] = []
+    sweep = ["data=toy", "-m", "model.num_heads=4,3,8"]  # of 256 dimensions
+    with pytest.raises(JobFailedError) as failed:
+        launch(
+            COMMANDS["train"],
+            split(COMMANDS["train"], sweep),
+            lambda job: seen.append(job.config["model"]["num_heads"]),
+            check=check,
+        )
+    assert seen == [4, 8]
+    assert "model.num_heads" in str(failed.value.__cause__)
 
 
 def test_a_search_asks_for_what_it_needs(program, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,11 +118,12 @@ def test_a_search_asks_for_what_it_needs(program, monkeypatch: pytest.MonkeyPatc
 
 def test_a_sweep_does_not_train_again_what_is_finished(program, tmp_path: Path) -> None:
     """With its own configuration; under another the folder is somebody else's."""
-    sweep = ["data=toy", "-m", "seed=7,7", "run=r"]
+    small = ["data=toy", "data.train=300", "data.dev=20", "data.test=20", "-m"]
+    sweep = [*small, "seed=7,7", "run=r"]
     configs: list[Any] = []
     launch(
         COMMANDS["train"],
-        split(COMMANDS["train"], [*sweep[:2], "seed=7"]),
+        split(COMMANDS["train"], [*small, "seed=7"]),
         lambda job: configs.append(job.config),
     )
     run = tmp_path / "r-seed=7"

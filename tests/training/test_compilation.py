@@ -17,7 +17,7 @@ from translate.data.batching import collate
 from translate.errors import UserError
 from translate.models import registry
 from translate.training.checkpoint import AtomicCheckpointIO
-from translate.training.compilation import Compiler, check_compiler
+from translate.training.compilation import MOST, Compiler, check_compiler
 from translate.training.loss import CrossEntropy
 from translate.training.module import TranslationTask
 from translate.training.run import train
@@ -115,6 +115,22 @@ def test_what_cannot_be_compiled_is_told() -> None:
 
     with pytest.raises(UserError, match=r"cannot compile this model \(.+\): set it to false"):
         Compiler("eager")(read)(torch.ones(2, 3), need_alignment=False)
+
+
+def test_every_run_of_a_sweep_is_compiled_anew() -> None:
+    """All compile one function, whose programs PyTorch counts together."""
+
+    class Model:
+        def __init__(self, factor: int) -> None:
+            self.factor = factor
+
+        def read(self, *batch: Any, need_alignment: bool) -> Any:
+            return batch[0] * self.factor
+
+    for factor in range(MOST + 3):
+        compiler = Compiler("eager")
+        found = compiler(Model(factor).read)(torch.ones(2, 3), need_alignment=False)
+        assert (float(found.sum()), compiler.programs) == (6 * factor, 1)
 
 
 def test_without_a_compiler_it_is_refused_before_anything_is_read(

@@ -72,15 +72,20 @@ def launch(
     name = command.name if base is None else STORED
     program = sys.argv
     failed: list[UserError] = []
+    done: list[Job] = []
 
     def task(composed: DictConfig) -> float | None:
         try:
             prepared = _job(composed, arguments, check)
             HydraConfig.instance().cfg = None
             with _command_line(program):
-                return job(prepared)
+                result = job(prepared)
+            done.append(prepared)
+            return result
         except Exception as error:
-            if arguments.multirun and type(error) is UserError:  # wrong usage is so in every job
+            # wrong usage is so in every job, unless one has shown that it is not
+            one_of_many = (UserError, UsageError) if done else (UserError,)
+            if arguments.multirun and isinstance(error, UserError) and type(error) in one_of_many:
                 log.error("failed: %s", error)
                 failed.append(error)
                 raise
@@ -97,8 +102,8 @@ def launch(
             try:
                 app()
             except Exception as error:
-                if error in failed:
-                    raise JobFailedError from error
+                if failed and (error in failed or not done):  # a search has no best of none
+                    raise JobFailedError from failed[0]
                 multirun = arguments.multirun
                 raise listed(
                     explain(error, name, arguments.overrides, check, multirun=multirun)

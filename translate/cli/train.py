@@ -188,9 +188,10 @@ def _is_finished(run: Path, trainer: Node) -> bool:
 
 def _score_of_finished(job: Job, run: Path, config: Node) -> float:
     """The best dev BLEU of a job that an earlier sweep has trained; a single run is refused."""
+    from translate.data.corpus import prepare
     from translate.training.fine_tuning import find_origin
     from translate.training.provenance import read
-    from translate.training.refusals import refuse_other_configuration
+    from translate.training.refusals import refuse_other_configuration, refuse_other_corpus
 
     record = read(run)
     if not job.swept:
@@ -200,6 +201,8 @@ def _score_of_finished(job: Job, run: Path, config: Node) -> float:
             " or start over by removing the folder or naming another with run="
         )
     refuse_other_configuration(config, run)
+    corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
+    refuse_other_corpus(corpus, run)
     find_origin(run, job.verbatim.get("init"), config["model"], resuming=True)
     log.info("%s is finished already: best dev BLEU %.2f", run, record["dev_bleu"])
     return float(record["dev_bleu"])
@@ -213,7 +216,8 @@ def _refuse_sweeper(arguments: Arguments) -> None:
         )
     if SEARCH not in arguments.overrides:
         return
-    if find_spec("optuna") is None or find_spec("hydra_plugins.hydra_optuna_sweeper") is None:
+    plugin = find_spec("hydra_plugins") and find_spec("hydra_plugins.hydra_optuna_sweeper")
+    if find_spec("optuna") is None or plugin is None:
         raise UsageError(f"{SEARCH} needs Optuna: pip install 'attention-translate[optuna]'")
     if not (arguments.multirun or arguments.inspects):
         raise UsageError(f"{SEARCH} trains several runs: add --multirun")

@@ -158,12 +158,21 @@ class TranslationData(L.LightningDataModule):
         best = lengths(self.corpus.train)
         if not self.sampling:
             return best
-        table, tokenizers = self.corpus.train, self.corpus.tokenizers
-        some = table[:: max(1, len(table) // MEASURED)]
-        return (
-            most_drawn(tokenizers.source, some["source"], best[0]),
-            most_drawn(tokenizers.target, some["target"], best[1]),
-        )
+        planned: list[tuple[Lengths, Lengths]] = []
+        start = 0
+        for part in self.corpus.parts:  # each in its own language and script
+            those = range(start, start + part.pairs)
+            some = self.corpus.train[those[:: max(1, part.pairs // MEASURED)]]
+            source, target = (side[start : those.stop] for side in best)
+            planned.append(
+                (
+                    most_drawn(self.corpus.tokenizers.source, some["source"], source),
+                    most_drawn(self.corpus.tokenizers.target, some["target"], target),
+                )
+            )
+            start = those.stop
+        sources, targets = zip(*planned, strict=True)
+        return np.concatenate(sources), np.concatenate(targets)
 
     @cached_property
     def weights(self) -> Weights:

@@ -50,7 +50,7 @@ class Dropout(nn.Module):
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         if not self.training or self.p == 0:
             return x
-        if x.device.type != "cpu" or torch.compiler.is_compiling():  # which draws bytes by itself
+        if x.device.type != "cpu" or torch.compiler.is_compiling():  # which fuses PyTorch's
             return F.dropout(x, self.p)
         return _ByteDropout.apply(x, round(self.p * 256))  # type: ignore[no-any-return, no-untyped-call]
 

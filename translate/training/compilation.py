@@ -2,6 +2,7 @@
 
 Rows and widths of a batch are symbols in a program, so that one serves batches of every shape; a
 batch of one sentence has a program of its own, for PyTorch's compiler takes a size of 1 as it is.
+Attention that reads long sentences in blocks has further ones for those.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ log = logging.getLogger(__name__)
 
 Read = Callable[..., Decoded]  # as `Seq2Seq.read`
 REMEDY = "set it to false"
+MOST = 32  # programs of a run; a model that needs more is not read by shape
 
 
 class Compiler:
@@ -32,13 +34,16 @@ class Compiler:
     def __init__(self, backend: str) -> None:
         from torch._dynamo import lookup_backend
 
+        torch.compiler.reset()  # what earlier runs of a sweep compiled counts towards the limit
+        torch._dynamo.config.recompile_limit = MOST
+        torch._dynamo.config.optimize_ddp = False  # else cut into a program a bucket of gradients
         self.programs = 0
         self._backend: Callable[..., Any] = lookup_backend(backend)
 
     def __call__(self, read: Read) -> Read:
         """The same, compiled where it is called first; UserError there if it cannot be."""
         from torch._dynamo import mark_dynamic
-        from torch._dynamo.exc import TorchDynamoException
+        from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 
         program = torch.compile(read, fullgraph=True, backend=self._make)
 
@@ -47,7 +52,7 @@ class Compiler:
                 mark_dynamic(side, (0, 1))
             try:
                 return program(*batch, need_alignment=need_alignment)
-            except TorchDynamoException as error:
+            except (FailOnRecompileLimitHit, TorchDynamoException) as error:
                 raise UserError(
                     f"trainer.compile = true, but PyTorch cannot compile this model "
                     f"({_first_line(error)}): {REMEDY}"

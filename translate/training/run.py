@@ -138,7 +138,8 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     trainer = build_trainer(options, run, steps, [finite, dev, *_averaging(options, steps)], stop)
     told = plan(
         run, model, data, options,
-        steps=steps, processes=trainer.world_size, precision=trainer.precision, resuming=resuming,
+        steps=steps, processes=trainer.world_size, resuming=resuming,
+        precision=precision.settle(options.precision, options.accelerator),
     )  # fmt: skip
     log.info("%s", told)
     for logger in trainer.loggers:
@@ -150,7 +151,7 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
         raise Interrupted(stop.signal, run)
     if dev.last_step != trainer.global_step:
         trainer.validate(task, data, verbose=False)
-    best = round(dev.best, 2)
+    best = round(trainer.strategy.broadcast(dev.best), 2)  # one process knows it
     if _is_main_process():
         learning_curves(run / "metrics.csv", run / "plots" / "learning_curves.png")
         provenance.write(run, status="finished", steps=trainer.global_step, dev_bleu=best)
