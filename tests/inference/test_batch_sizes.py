@@ -99,7 +99,7 @@ def pieces(captions: list[str]) -> Tokenizers:
     return Tokenizers(one, one)
 
 
-def told(what: str, rounded: Translator, lines: list[str]) -> None:
+def assert_near_ties(what: str, rounded: Translator, lines: list[str]) -> None:
     """What differs at each size is logged; nothing may in float64, near-ties alone in float32."""
     dtype = next(rounded.model.parameters()).dtype
     for size, others in differing(rounded, lines, SIZES).items():
@@ -116,7 +116,7 @@ def told(what: str, rounded: Translator, lines: list[str]) -> None:
 @pytest.mark.parametrize("kind", SEARCHES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
 def test_a_thousand_captions(captions, pieces, options, name: str, dtype, kind: str) -> None:
-    told(f"{name} {kind}", translator(pieces, options[name], kind, dtype), captions)
+    assert_near_ties(f"{name} {kind}", translator(pieces, options[name], kind, dtype), captions)
 
 
 @pytest.mark.soak
@@ -127,4 +127,4 @@ def test_a_thousand_captions(captions, pieces, options, name: str, dtype, kind: 
 def test_a_thousand_captions_by_a_trained_run(captions, dtype, kind: str) -> None:
     trained = load(RUN, search=build(**SEARCHES[kind]), device="cpu", tokens_per_batch=10**9)
     trained.model.to(dtype)
-    told(f"{RUN} {kind}", trained, captions)
+    assert_near_ties(f"{RUN} {kind}", trained, captions)
