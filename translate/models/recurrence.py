@@ -42,9 +42,9 @@ class Recurrence(nn.Module):
         # float32: autocast would take CUDA's recurrence to float16, and the CPU's off oneDNN
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(state[0].dtype)
-            for index, layer in enumerate(self.layers):
-                before = tuple(part[index] for part in state)
-                read = _read_token if x.shape[1] == 1 else _read_sequence
+            read = _read_token if x.shape[1] == 1 else _read_sequence
+            befores = zip(*(part.unbind() for part in state), strict=True)
+            for index, (layer, before) in enumerate(zip(self.layers, befores, strict=True)):
                 x, last = read(layer, self.dropout(x) if index else x, before)
                 after.append(last)
         return x, tuple(torch.stack(parts) for parts in zip(*after, strict=True))
