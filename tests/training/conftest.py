@@ -17,9 +17,11 @@ TINY = [
     "tokenizer.hard_vocab_limit=false", "trainer.max_steps=12", "trainer.validate_every=6",
     "trainer.save_every=5", "trainer.log_every=1", "trainer.precision=32-true",
     "trainer.averaging.every=2", "schedule.warmup_steps=4",
+    "search.max_length_ratio=0.0", "search.max_length_offset=8",  # untrained, none ends
 ]  # fmt: skip
 MODELS = {
-    "transformer": ["model=transformer", "model.d_model=16", "model.d_ff=16"],
+    "transformer": ["model=transformer", "model.d_model=16", "model.d_ff=16",
+                    "model.encoder_layers=2", "model.decoder_layers=2"],
     "rnn": ["model=rnn_bahdanau", "model.hidden_size=16", "model.embedding_size=16",
             "model.attention_size=16"],
     "convolutional": ["model=convolutional", "model.embedding_size=16", "model.hidden_size=16",

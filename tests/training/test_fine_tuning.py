@@ -108,8 +108,8 @@ def test_other_shapes_are_refused_with_all_that_differs(config: Config, tmp_path
             find_origin(tmp_path / "run", str(folder), node, resuming=False)
         return str(error.value)
 
-    message = refused("model.d_model=32", "model.encoder_layers=2", "model.dropout=0.5")
-    for line in ("d_model: 16 → 32", "encoder_layers: 3 → 2", "dropout: 0.1 → 0.5"):
+    message = refused("model.d_model=32", "model.encoder_layers=3", "model.dropout=0.5")
+    for line in ("d_model: 16 → 32", "encoder_layers: 2 → 3", "dropout: 0.1 → 0.5"):
         assert f"model.{line}" in message
     assert "without model= they are the bundle's" in message
     assert "model.family: 'transformer' → 'rnn'" in refused(model="rnn")
