@@ -230,6 +230,27 @@ def test_dropout_is_off_and_no_graph_is_kept(make_translator) -> None:
     assert not torch.is_inference_mode_enabled()  # not leaked to whoever takes the lines
 
 
+def test_a_batch_that_memory_cannot_hold_is_searched_by_halves(
+    make_translator, caplog, monkeypatch
+) -> None:
+    expected = make_translator().translate(LINES)
+    translator = make_translator()
+    search = translator.search
+
+    def small(model, source, *arguments, **options):
+        if len(source) > most:
+            raise torch.OutOfMemoryError
+        return search(model, source, *arguments, **options)
+
+    most = 2
+    monkeypatch.setattr(translator, "search", small)
+    assert translator.translate(LINES) == expected
+    assert "searching by halves; a smaller tokens_per_batch" in caplog.text
+    most = 0
+    with pytest.raises(UserError, match=r"one sentence of \d+ pieces: a smaller search\.beam_size"):
+        translator.translate(LINES)
+
+
 def test_a_device_that_is_not_there_is_told() -> None:
     assert choose_device("auto").type in ("cpu", "cuda")
     for device in ("cuda:99", "no_such_device"):

@@ -180,6 +180,21 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     assert all(value.isfinite().all() for value in saved["state_dict"].values())
 
 
+def test_a_gpu_whose_memory_is_full_is_told_with_what_to_do(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = TranslationTask.training_step
+
+    def full(self: TranslationTask, batch: Any, batch_idx: int) -> Any:
+        if batch_idx == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return original(self, batch, batch_idx)
+
+    monkeypatch.setattr(TranslationTask, "training_step", full)
+    with pytest.raises(UserError, match=r"full at step 2, with data\.tokens_per_batch = 300: "):
+        train(config(), tmp_path / "run")
+
+
 def test_epochs_are_counted_in_steps(
     config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

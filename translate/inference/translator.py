@@ -222,7 +222,29 @@ class Translator:
         return [self._ranked(found[i]) for i in range(len(segments))]
 
     def _batch(self, batch: Batch, *, need_alignment: bool) -> list[list[Translation]]:
-        """The n best of segments that are searched together."""
+        """The n best of segments that are searched together; by halves where memory is short."""
+        try:
+            return self._together(batch, need_alignment=need_alignment)
+        except torch.OutOfMemoryError as error:
+            half = len(batch.segments) // 2
+            if not half:
+                raise UserError(
+                    f"the GPU's memory does not hold the search for one sentence of "
+                    f"{len(batch.segments[0].ids)} pieces: a smaller search.beam_size, or "
+                    "device=cpu"
+                ) from error
+        # here, for the error holds on to what filled the memory
+        torch.cuda.empty_cache()
+        log.warning(
+            "the GPU's memory is too small for %d sentences at once: searching by halves; a "
+            "smaller tokens_per_batch is faster",
+            len(batch.segments),
+        )
+        halves = batch.segments[:half], batch.segments[half:]
+        found = (self._batch(Batch(h, batch.again), need_alignment=need_alignment) for h in halves)
+        return list(itertools.chain(*found))
+
+    def _together(self, batch: Batch, *, need_alignment: bool) -> list[list[Translation]]:
         search = self.guard.again if batch.again and self.guard else self.search
         wanted = need_alignment or self.unknown_words is not None
         source, mask = self.forcing.padded([[*segment.ids, EOS] for segment in batch.segments])

@@ -20,6 +20,7 @@ from lightning.pytorch.callbacks import Callback
 from translate.data.corpus import Corpus, prepare
 from translate.data.module import TranslationData
 from translate.durable import remove_temporaries, replacing
+from translate.errors import UserError
 from translate.inference.allocator import keep_memory
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
@@ -144,7 +145,15 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     log.info("%s", told)
     for logger in trainer.loggers:
         logger.log_hyperparams(flat(config))
-    trainer.fit(task, data, ckpt_path=last if resuming else None)
+    try:
+        trainer.fit(task, data, ckpt_path=last if resuming else None)
+    except torch.OutOfMemoryError as error:
+        raise UserError(
+            f"the GPU's memory was full at step {trainer.global_step}, with data.tokens_per_batch "
+            f"= {tokens}: start anew with fewer (and trainer.accumulate for as many a step), with "
+            "auto, or with trainer.activation_checkpointing=true; if another program had filled "
+            f"it, translate train run={run} goes on"
+        ) from error
     if compiler is not None:
         log.info("%s", compiler.account())
     if stop.signal is not None and trainer.global_step < steps:
