@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +41,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Two test processes on two cores: more threads would only wait for each other."""
+    """Two test processes on two cores: more threads would only wait for each other.
+
+    And Ctrl-C means what it does at a terminal: a shell's background jobs begin deaf to it.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
