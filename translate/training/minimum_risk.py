@@ -36,14 +36,14 @@ from translate.training.settings import Settings
 from translate.vocabulary import BOS, EOS
 
 Tokens = tuple[int, ...]  # a candidate, without <s> and </s>
-AS_LIKELY = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
+UNFILTERED = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
 
 
 class Risk(NamedTuple):
     """What a batch risks."""
 
     of_sentences: Float[Tensor, "B"]  # 0 … 1, differentiable
-    score: float  # mean metric of all samples, 0 … 100: an estimate of the model's expectation
+    score: float  # mean metric of all samples, 0 … 100; at temperature 1 the model expects so much
 
 
 class MinimumRisk:
@@ -52,6 +52,7 @@ class MinimumRisk:
     Args:
         weight: share of the risk in the loss.
         candidates: samples a sentence; those that are alike are one candidate.
+        temperature: of sampling; 1 draws translations as often as the model finds them likely.
         sharpness: α; the smaller, the more alike are the candidates' probabilities Q.
         metric: of a candidate's text against the reference's.
         include_reference: S(x) has the reference as well.
@@ -65,6 +66,7 @@ class MinimumRisk:
         *,
         weight: float,
         candidates: int,
+        temperature: float,
         sharpness: float,
         metric: Utility,
         include_reference: bool,
@@ -74,7 +76,8 @@ class MinimumRisk:
         references: Table,
     ) -> None:
         self.weight, self.sharpness = weight, sharpness
-        self.candidates, self.include_reference = candidates, include_reference
+        self.candidates, self.temperature = candidates, temperature
+        self.include_reference = include_reference
         self.score = UTILITIES[metric]()
         self.seed, self.limits = seed, dict(limits)
         self.tokenizer = tokenizer
@@ -114,9 +117,11 @@ class MinimumRisk:
         *,
         step: int,
     ) -> list[list[Tokens]]:
-        """Samples of each sentence, from P(y|x) itself: without dropout, and without a gradient."""
-        seed = self.seed * 1_000_003 + step
-        search = SampleSearch(n_best=self.candidates, seed=seed, **AS_LIKELY, **self.limits)  # type: ignore[arg-type]  # of two dictionaries
+        """Samples of each sentence: without dropout, and without a gradient."""
+        search = SampleSearch(
+            n_best=self.candidates, temperature=self.temperature,
+            seed=self.seed * 1_000_003 + step, **UNFILTERED, **self.limits,  # type: ignore[arg-type]  # of two dictionaries
+        )  # fmt: skip
         training = model.training
         found = search(model.eval(), source, source_mask)
         model.train(training)

@@ -46,6 +46,7 @@ class MinimumRisk(BaseModel):
 
     weight: Annotated[float, Field(ge=0, le=1)]
     candidates: Annotated[int, Field(ge=2)]
+    temperature: PositiveFloat
     sharpness: PositiveFloat
     metric: Utility
     include_reference: bool
