@@ -125,7 +125,8 @@ class MinimumRisk:
         training = model.training
         found = search(model.eval(), source, source_mask)
         model.train(training)
-        # autocast would give the weights that it has rounded here, without gradient, to what learns
+        # up to PyTorch 2.10 autocast gives weights that it has rounded here, and which thus have no
+        # gradient, to what learns
         torch.clear_autocast_cache()
         return [[hypothesis.tokens for hypothesis in own] for own in found]
 
