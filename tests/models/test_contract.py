@@ -119,6 +119,16 @@ def test_decoding_step_by_step_equals_decoding_the_whole_target(model: Seq2Seq) 
             torch.testing.assert_close(step.alignment, whole.alignment[:, :, :, t], **EXACT)
 
 
+def test_a_memory_may_be_taken_at_some_sentences_and_more_than_once(model: Seq2Seq) -> None:
+    source, source_mask = sentences(5, 2, 4)
+    target, target_mask = sentences(4, 6, 3, 6, seed=1)
+    rows = torch.tensor([2, 0, 0, 1])
+    expected = model.decode(target, target_mask, model.encode(source[rows], source_mask[rows]))
+    memory = model.encode(source, source_mask).at(rows)
+    actual = model.decode(target, target_mask, memory).hidden
+    torch.testing.assert_close(actual[target_mask], expected.hidden[target_mask], **EXACT)
+
+
 def test_projecting_to_some_pieces_is_projecting_to_all(model: Seq2Seq) -> None:
     """Two sentences of three hypotheses; a piece is barred to all those of a sentence."""
     width = model.output.in_features

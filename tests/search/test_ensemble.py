@@ -52,6 +52,14 @@ def test_probabilities_are_the_mean_of_the_models(models: list[Seq2Seq]) -> None
     torch.testing.assert_close(found.log_softmax(-1), found, **EXACT)
 
 
+def test_a_memory_at_some_sentences_is_that_of_each_model(models: list[Seq2Seq]) -> None:
+    ensemble, rows = Ensemble(models), torch.tensor([1, 0, 1])
+    (source, mask), target = sentences(5, 3), sentences(4, 6, 3, seed=1)
+    expected = ensemble.decode(*target, ensemble.encode(source[rows], mask[rows])).hidden
+    actual = ensemble.decode(*target, ensemble.encode(source, mask).at(rows)).hidden
+    torch.testing.assert_close(actual[target[1]], expected[target[1]], **EXACT)
+
+
 def test_steps_select_and_keep_equal_the_whole_target(models: list[Seq2Seq]) -> None:
     ensemble = Ensemble(models)
     source, target = sentences(5, 3, 4), sentences(4, 4, 4, seed=1)

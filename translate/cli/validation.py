@@ -31,6 +31,7 @@ def training_problems(config: Node) -> list[str]:
     return found or [
         *_problems_of_recurrence(config["model"]["family"], config["trainer"]),
         *_problems_of_tying(config["model"], config["tokenizer"]),
+        *_problems_of_risk(config["data"], config["trainer"]),
     ]
 
 
@@ -57,6 +58,18 @@ def _problems_of_tying(model: Node, tokenizer: Node) -> list[str]:
         "model.tied_embeddings = all shares the embeddings of source and target, which "
         "tokenizer.joint = false numbers apart: model.tied_embeddings=decoder, or "
         "tokenizer.joint=true"
+    ]
+
+
+def _problems_of_risk(data: Node, trainer: Node) -> list[str]:
+    """What `auto` measures are steps without candidates, which need many times the memory."""
+    weight = trainer["minimum_risk"]["weight"]
+    if not weight or data["tokens_per_batch"] != "auto":
+        return []
+    return [
+        f"data.tokens_per_batch = auto does not know the candidates of "
+        f"trainer.minimum_risk.weight = {weight}: give a number, such as what fits without them "
+        f"divided by trainer.minimum_risk.candidates ({trainer['minimum_risk']['candidates']})"
     ]
 
 

@@ -83,7 +83,6 @@ class ConvolutionalMemory(Memory):
     values: Float[Tensor, "B S E"]  # z + e
 
     def at(self, sentences: Int[Tensor, "C"]) -> ConvolutionalMemory:
-        """These sentences, in this order."""
         return ConvolutionalMemory(
             self.states.index_select(0, sentences),
             self.mask.index_select(0, sentences),

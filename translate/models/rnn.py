@@ -33,7 +33,6 @@ class RNNMemory(Memory):
     summary: Float[Tensor, "L B D"]
 
     def at(self, sentences: Int[Tensor, "C"]) -> RNNMemory:
-        """These sentences, in this order."""
         return RNNMemory(
             self.states.index_select(0, sentences),
             self.mask.index_select(0, sentences),

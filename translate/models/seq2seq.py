@@ -33,6 +33,10 @@ class Memory:
     states: Float[Tensor, "B S D"]
     mask: Bool[Tensor, "B S"]  # True = a real source token
 
+    def at(self, sentences: Int[Tensor, "C"]) -> Memory:
+        """These sentences, in this order; one named twice is there twice."""
+        return Memory(self.states.index_select(0, sentences), self.mask.index_select(0, sentences))
+
 
 class Decoded(NamedTuple):
     """The decoder's answer for whole target sentences."""

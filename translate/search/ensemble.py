@@ -18,6 +18,10 @@ class EnsembleMemory(Memory):
 
     memories: tuple[Memory, ...]
 
+    def at(self, sentences: Int[Tensor, "C"]) -> EnsembleMemory:
+        memories = tuple(memory.at(sentences) for memory in self.memories)
+        return EnsembleMemory(memories[0].states, memories[0].mask, memories)
+
 
 @dataclass(frozen=True)
 class EnsembleState:

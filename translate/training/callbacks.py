@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 SHOWN = (  # beside the bar: logged name, name for people, format
     ("train/loss", "loss", "%.3f"),
+    ("train/risk", "risk", "%.3f"),
     ("tokens_per_second", "tokens/s", "%.0f"),
     ("learning_rate", "learning rate", "%.2e"),
 )

@@ -19,6 +19,7 @@ from translate.models.seq2seq import Seq2Seq
 from translate.training.compilation import Compiler
 from translate.training.guidance import Guidance
 from translate.training.loss import CrossEntropy, Losses, Objective, RDrop, projected_loss
+from translate.training.minimum_risk import MinimumRisk
 from translate.training.optim import build_optimizer, build_schedule
 from translate.training.word_dropout import drop_words
 
@@ -39,6 +40,7 @@ class TranslationTask(L.LightningModule):
         optimizer, schedule: the config nodes of these names.
         total_steps: optimizer steps of the whole run, which some schedules need.
         tags: pieces of the source vocabulary that word dropout leaves alone.
+        minimum_risk: what the model samples is judged, too, where this is given.
     """
 
     def __init__(
@@ -56,9 +58,10 @@ class TranslationTask(L.LightningModule):
         total_steps: int,
         seed: int,
         tags: int = 0,
+        minimum_risk: MinimumRisk | None = None,
     ) -> None:
         super().__init__()
-        self.model, self.guidance = model, guidance
+        self.model, self.guidance, self.minimum_risk = model, guidance, minimum_risk
         self.compiled = model.read if compiler is None else compiler(model.read)
         self.objective: Objective = CrossEntropy(label_smoothing)
         if r_drop:
@@ -116,7 +119,7 @@ class TranslationTask(L.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         tokens = batch.target_lengths.sum()
         losses = self.training_losses(batch)
-        loss = losses.smoothed / NOMINAL_TOKENS
+        loss = self._with_risk(losses.smoothed, batch) / NOMINAL_TOKENS
         if losses.guided is not None:  # a mean, weighted by tokens as the other part is
             loss = loss + losses.guided * tokens / NOMINAL_TOKENS
             self.log("train/guided_loss", losses.guided, batch_size=len(batch.ids))
@@ -124,6 +127,16 @@ class TranslationTask(L.LightningModule):
         # shown without smoothing, so that exp(loss) is a perplexity and compares with dev/loss
         self.log("train/loss", losses.nll / tokens, batch_size=len(batch.ids), prog_bar=True)
         return loss
+
+    def _with_risk(self, token_loss: Float[Tensor, ""], batch: Batch) -> Float[Tensor, ""]:
+        """Mixed with the risk of what the model samples, where that is wanted."""
+        if self.minimum_risk is None:
+            return token_loss
+        risk = self.minimum_risk(self.model, batch, step=self.trainer.global_step)
+        sentences = len(batch.ids)
+        self.log("train/risk", risk.of_sentences.mean(), batch_size=sentences, prog_bar=True)
+        self.log("train/sampled_score", risk.score, batch_size=sentences)
+        return self.minimum_risk.mixed(token_loss, risk, batch.target_lengths)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         tokens = int(batch.target_lengths.sum())

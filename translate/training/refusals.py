@@ -16,7 +16,7 @@ from translate.data.module import TranslationData, lengths
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
 from translate.training import provenance
-from translate.training.settings import MAY_CHANGE
+from translate.training.settings import MAY_CHANGE, Settings
 
 
 def refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
@@ -54,6 +54,15 @@ def refuse_other_corpus(corpus: Corpus, run: Path) -> None:
         f"{run} was begun with other text (different: {changed}): put the files of data back as "
         "they were, or start a new run folder"
     )
+
+
+def refuse_random_weights(options: Settings) -> None:
+    """A run that begins from nothing samples noise, of which none is better than the rest."""
+    if weight := options.minimum_risk.weight:
+        raise UserError(
+            f"trainer.minimum_risk.weight = {weight} learns from what the model samples, and "
+            "random weights sample noise: train with 0 first, then from that run with init=PATH"
+        )
 
 
 def refuse_longer_than_readable(model: Seq2Seq, data: TranslationData) -> None:

@@ -36,6 +36,7 @@ from translate.training.finite import StopWhenNotFinite
 from translate.training.guidance import build_guidance
 from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.lock import locked
+from translate.training.minimum_risk import build_minimum_risk
 from translate.training.module import TranslationTask
 from translate.training.plan import plan
 from translate.training.refusals import (
@@ -44,6 +45,7 @@ from translate.training.refusals import (
     refuse_longer_than_readable,
     refuse_other_configuration,
     refuse_other_corpus,
+    refuse_random_weights,
 )
 from translate.training.settings import Settings
 from translate.training.trainer import build_trainer, processes, quieten_lightning
@@ -93,6 +95,8 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     if resuming:
         refuse_other_configuration(config, run)
     origin = find_origin(run, init, config["model"], resuming=resuming)
+    if origin is None and not resuming:
+        refuse_random_weights(options)
     if _is_main_process():
         if options.compile:
             check_compiler(options.accelerator)
@@ -114,8 +118,7 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
         guided=options.guided_alignment.weight > 0, compiled=options.compile,
     )  # fmt: skip
     new_task = partial(
-        _task, config, options, model,
-        packed=packed, tags=len(corpus.tokenizers.source.tags),
+        _task, config, options, model, corpus, packed=packed,
     )  # fmt: skip
     data = _data(config, corpus, guided=options.guided_alignment.weight > 0)
     refuse_longer_than_readable(model, data)
@@ -259,10 +262,10 @@ def _task(
     config: Mapping[str, Any],
     options: Settings,
     model: Seq2Seq,
+    corpus: Corpus,
     *,
     compiler: Compiler | None,
     packed: bool,
-    tags: int,
     total_steps: int,
 ) -> TranslationTask:
     return TranslationTask(
@@ -277,24 +280,35 @@ def _task(
         schedule=config["schedule"],
         total_steps=total_steps,
         seed=config["seed"],
-        tags=tags,
+        tags=len(corpus.tokenizers.source.tags),
+        minimum_risk=build_minimum_risk(
+            options,
+            seed=config["seed"],
+            limits=_length_limits(config),
+            tokenizer=corpus.tokenizers.target,
+            references=corpus.train,
+        ),
     )
 
 
 def _dev_translations(
     config: Mapping[str, Any], corpus: Corpus, run: Path, tokens: int
 ) -> DevTranslations:
-    search = config["search"]
-    limits = {key: search[key] for key in ("max_length_ratio", "max_length_offset")}
     return DevTranslations(
         corpus=corpus,
-        search=build_search("greedy", **limits),  # a beam would cost more than it tells
+        # a beam would cost more than it tells
+        search=build_search("greedy", **_length_limits(config)),
         config=config,
         run=run,
         sentences=config["trainer"]["validation_sentences"],
         samples=config["trainer"]["samples"],
         tokens_per_batch=tokens,
     )
+
+
+def _length_limits(config: Mapping[str, Any]) -> dict[str, Any]:
+    """How long what is translated while training may become: as long as later."""
+    return {key: config["search"][key] for key in ("max_length_ratio", "max_length_offset")}
 
 
 def _averaging(options: Settings, steps: int) -> list[Callback]:

@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from translate.inference.minimum_bayes_risk import Utility
 from translate.training.precision import Precision
 
 
@@ -36,6 +37,19 @@ class GuidedAlignment(BaseModel):
     weight: Annotated[float, Field(ge=0)]
     layer: PositiveInt | None
     head: PositiveInt
+
+
+class MinimumRisk(BaseModel):
+    """How much the risk of sampled translations counts (`translate.training.minimum_risk`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    weight: Annotated[float, Field(ge=0, le=1)]
+    candidates: Annotated[int, Field(ge=2)]
+    temperature: PositiveFloat
+    sharpness: PositiveFloat
+    metric: Utility
+    include_reference: bool
 
 
 class Settings(BaseModel):
@@ -69,6 +83,7 @@ class Settings(BaseModel):
     samples: NonNegativeInt
     averaging: Averaging
     guided_alignment: GuidedAlignment
+    minimum_risk: MinimumRisk
     tensorboard: bool
     wandb: bool
     mlflow: bool
