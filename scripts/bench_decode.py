@@ -13,8 +13,9 @@ ours adds to it. CTranslate2 has a worker a thread, which is its best.
 Every row is a process of its own: start to loaded model, a warm-up, then the whole file `--repeats`
 times. Figures are medians; tokens are those of the translations, without </s>. Latency (p50) is
 that of one sentence at a time, without batching, and stands in the first row of a search alone: the
-size of a batch does not matter for it. Keep the machine idle meanwhile; where that cannot be,
-processor time (of all threads together, workers too) still tells engines apart.
+size of a batch does not matter for it. Memory is that of the first process, without workers. Keep
+the machine idle meanwhile; where that cannot be, processor time (of all threads together, workers
+too) still tells engines apart.
 """
 
 from __future__ import annotations

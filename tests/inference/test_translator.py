@@ -245,9 +245,11 @@ def test_a_batch_that_memory_cannot_hold_is_searched_by_halves(
     most = 2
     monkeypatch.setattr(translator, "search", small)
     assert translator.translate(LINES) == expected
-    assert "searching by halves; a smaller tokens_per_batch" in caplog.text
+    assert f"in batches of {translator.tokens_per_batch} tokens" in caplog.text
+    assert translator.tokens_per_batch < 50
+    assert translator.translate(LINES) == expected
     most = 0
-    with pytest.raises(UserError, match=r"one sentence of \d+ pieces: a smaller search\.beam_size"):
+    with pytest.raises(UserError, match=r"one sentence of \d+ pieces: fewer hypotheses"):
         translator.translate(LINES)
 
 

@@ -263,7 +263,7 @@ TUNED = (
     "trainer.minimum_risk.weight=0.5", "trainer.minimum_risk.candidates=3",
     "trainer.minimum_risk.include_reference=true", "trainer.minimum_risk.temperature=1.0",
     "search.max_length_ratio=0.0", "search.max_length_offset=3", "trainer.samples=0",
-    "trainer.validation_sentences=2", "trainer.averaging.kind=none", "schedule=constant",
+    "trainer.validation_sentences=2", "schedule=constant",
     "model.encoder_layers=1", "model.decoder_layers=1",
 )  # fmt: skip
 

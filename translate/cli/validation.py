@@ -63,13 +63,13 @@ def _problems_of_tying(model: Node, tokenizer: Node) -> list[str]:
 
 def _problems_of_risk(data: Node, trainer: Node) -> list[str]:
     """What `auto` measures are steps without candidates, which need many times the memory."""
-    weight = trainer["minimum_risk"]["weight"]
+    weight, candidates = (trainer["minimum_risk"][key] for key in ("weight", "candidates"))
     if not weight or data["tokens_per_batch"] != "auto":
         return []
     return [
         f"data.tokens_per_batch = auto does not know the candidates of "
         f"trainer.minimum_risk.weight = {weight}: give a number, such as what fits without them "
-        f"divided by trainer.minimum_risk.candidates ({trainer['minimum_risk']['candidates']})"
+        f"divided by twice trainer.minimum_risk.candidates ({candidates})"
     ]
 
 

@@ -230,16 +230,18 @@ class Translator:
             if not half:
                 raise UserError(
                     f"the GPU's memory does not hold the search for one sentence of "
-                    f"{len(batch.segments[0].ids)} pieces: a smaller search.beam_size, or "
-                    "device=cpu"
+                    f"{len(batch.segments[0].ids)} pieces: fewer hypotheses (search.beam_size, "
+                    "search.n_best), a shorter sentence, or a CPU"
                 ) from error
         # here, for the error holds on to what filled the memory
         torch.cuda.empty_cache()
+        longest = max(len(segment.ids) + 1 for segment in batch.segments)
+        self.tokens_per_batch = min(self.tokens_per_batch, half * longest)
         log.warning(
-            "the GPU's memory is too small for %d sentences at once: searching by halves; a "
-            "smaller tokens_per_batch is faster",
-            len(batch.segments),
-        )
+            "the GPU's memory is too small for %d sentences at once: they are searched by halves, "
+            "and from the next lines on in batches of %d tokens (tokens_per_batch)",
+            len(batch.segments), self.tokens_per_batch,
+        )  # fmt: skip
         halves = batch.segments[:half], batch.segments[half:]
         found = (self._batch(Batch(h, batch.again), need_alignment=need_alignment) for h in halves)
         return list(itertools.chain(*found))

@@ -297,8 +297,9 @@ class RNN(Seq2Seq):
 
     def _attentional(self, found: Float[Tensor, "N T C"]) -> Float[Tensor, "N T E"]:
         """Luong et al. 2015, eq. 5:  h̃_t = tanh(W_c [c_t ; s_t])"""
-        context, s = found.chunk(2, dim=-1)  # dropout here: once for many words
-        found = torch.cat((context, self.dropout(s)), dim=-1)
+        if self.training:  # s_t alone, and here: without input feeding once for all words
+            context, s = found.chunk(2, dim=-1)
+            found = torch.cat((context, self.dropout(s)), dim=-1)
         return self.dropout(torch.tanh(self.W_c(found)))  # type: ignore[no-any-return]
 
     def _readout(self, found: Float[Tensor, "N T F"]) -> Float[Tensor, "N T E"]:

@@ -1,7 +1,7 @@
 """Minimum risk: what the model samples shall be as likely as it is good.
 
 Shen et al. 2016, eq. 11 and 12. S(x) are the different translations among some samples of the
-model, and the reference; Δ(y) = 1 - metric / 100 is what y lacks in a sentence metric:
+model, where wanted with the reference; Δ(y) = 1 - metric / 100 is what y lacks by a metric:
 
     Q(y|x) = P(y|x)^α / Σ_{y' ∈ S(x)} P(y'|x)^α        risk = Σ_{y ∈ S(x)} Q(y|x) Δ(y)
 
@@ -43,7 +43,7 @@ class Risk(NamedTuple):
     """What a batch risks."""
 
     of_sentences: Float[Tensor, "B"]  # 0 … 1, differentiable
-    score: float  # mean metric of all samples, 0 … 100; at temperature 1 the model expects so much
+    score: float  # mean metric of all samples, 0 … 100
 
 
 class MinimumRisk:
@@ -123,8 +123,10 @@ class MinimumRisk:
             seed=self.seed * 1_000_003 + step, **UNFILTERED, **self.limits,  # type: ignore[arg-type]  # of two dictionaries
         )  # fmt: skip
         training = model.training
-        found = search(model.eval(), source, source_mask)
-        model.train(training)
+        try:
+            found = search(model.eval(), source, source_mask)
+        finally:
+            model.train(training)
         # up to PyTorch 2.10 autocast gives weights that it has rounded here, and which thus have no
         # gradient, to what learns
         torch.clear_autocast_cache()

@@ -151,11 +151,12 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     try:
         trainer.fit(task, data, ckpt_path=last if resuming else None)
     except torch.OutOfMemoryError as error:
+        resume = shlex.join(["translate", "train", f"run={run}"])
         raise UserError(
             f"the GPU's memory was full at step {trainer.global_step}, with data.tokens_per_batch "
-            f"= {tokens}: start anew with fewer (and trainer.accumulate for as many a step), with "
-            "auto, or with trainer.activation_checkpointing=true; if another program had filled "
-            f"it, translate train run={run} goes on"
+            f"= {tokens}: start anew with fewer, and trainer.accumulate for as many a step; or go "
+            f"on, where another program had filled it, by {resume}, for models that are not "
+            "recurrent also with trainer.activation_checkpointing=true"
         ) from error
     if compiler is not None:
         log.info("%s", compiler.account())
