@@ -245,7 +245,7 @@ def test_a_batch_that_memory_cannot_hold_is_searched_by_halves(
     most = 2
     monkeypatch.setattr(translator, "search", small)
     assert translator.translate(LINES) == expected
-    assert f"in batches of {translator.tokens_per_batch} tokens" in caplog.text
+    assert f"the next lines in batches of {translator.tokens_per_batch} tokens" in caplog.text
     assert translator.tokens_per_batch < 50
     assert translator.translate(LINES) == expected
     most = 0

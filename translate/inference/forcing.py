@@ -29,10 +29,7 @@ class TeacherForcing:
         target_in, mask = self.padded([[BOS, *ids] for ids in targets])
         target_out, _ = self.padded([[*ids, EOS] for ids in targets])
         hidden = self.model.decode(target_in, mask, memory).hidden
-        logits = self.model.project(hidden[mask])  # (real tokens, V)
-        wide = torch.promote_types(logits.dtype, torch.float32)
-        log_probs = logits.log_softmax(-1, dtype=wide).gather(1, target_out[mask][:, None])
-        flat = iter(log_probs[:, 0].tolist())
+        flat = iter(log_probs_of(self.model, hidden[mask], target_out[mask]).tolist())
         return [list(itertools.islice(flat, len(ids) + 1)) for ids in targets]
 
     @torch.inference_mode()
@@ -56,6 +53,16 @@ class TeacherForcing:
         ids = torch.full(mask.shape, PAD)
         ids[mask] = torch.tensor(list(itertools.chain.from_iterable(sentences)))
         return ids.to(self.device), mask.to(self.device)
+
+
+def log_probs_of(
+    model: Seq2Seq, hidden: Float[Tensor, "R D"], tokens: Int[Tensor, "R"]
+) -> Float[Tensor, "R"]:
+    """The log-probability of each token after what was read before it, in float32 at least."""
+    logits = model.project(hidden)
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    log_probs: Tensor = logits.log_softmax(-1, dtype=wide)
+    return log_probs.gather(1, tokens[:, None])[:, 0]
 
 
 def as_numpy(weights: Float[Tensor, "L H T S"]) -> Float[np.ndarray, "L H T S"]:

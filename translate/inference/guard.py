@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
@@ -13,6 +14,8 @@ from translate.inference.protection import Kind, Protection
 from translate.inference.segments import Segment, has_text
 from translate.inference.translation import Translation
 from translate.search import Search
+
+log = logging.getLogger(__name__)
 
 LONGEST = 32  # pieces of a phrase that loops: the time of looking for it grows with them
 
@@ -167,3 +170,11 @@ def loops(tokens: Sequence[Token], times: int) -> Iterator[Sequence[Token]]:
 def _bytes(text: str) -> int:
     """Length in UTF-8: languages differ less in bytes than in characters."""
     return len(text.encode("utf-8", "replace"))
+
+
+def warn(best: Translation, number: int) -> None:
+    """Tell what was done about a line, and what could not be."""
+    if best.mended:
+        log.warning("line %d was translated again: %s", number, ", ".join(best.mended))
+    if best.flags:
+        log.warning("line %d may be wrong: %s", number, ", ".join(best.flags))

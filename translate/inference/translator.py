@@ -21,7 +21,8 @@ from translate.inference.confidence import Confidence, evidence
 from translate.inference.device import choose_device, in_precision
 from translate.inference.engines import Precision
 from translate.inference.forcing import TeacherForcing, as_numpy
-from translate.inference.guard import Guard
+from translate.inference.guard import Guard, warn
+from translate.inference.halves import by_halves
 from translate.inference.lines import Cutter, Line
 from translate.inference.minimum_bayes_risk import Utility, expected_utilities
 from translate.inference.segments import Segment, by_length, has_text
@@ -157,7 +158,7 @@ class Translator:
             sources = (line for line, _ in lines)
             joined = list(map(self.guard.whole, sources, joined))
         for i, (best, *_) in enumerate(joined, start=number):
-            _warn(best, i)
+            warn(best, i)
         return joined
 
     def _watched(self, segments: list[Segment], workers: BatchWorkers) -> list[list[Translation]]:
@@ -222,39 +223,25 @@ class Translator:
         return [self._ranked(found[i]) for i in range(len(segments))]
 
     def _batch(self, batch: Batch, *, need_alignment: bool) -> list[list[Translation]]:
-        """The n best of segments that are searched together; by halves where memory is short."""
-        try:
-            return self._together(batch, need_alignment=need_alignment)
-        except torch.OutOfMemoryError as error:
-            half = len(batch.segments) // 2
-            if not half:
-                raise UserError(
-                    f"the GPU's memory does not hold the search for one sentence of "
-                    f"{len(batch.segments[0].ids)} pieces: fewer hypotheses (search.beam_size, "
-                    "search.n_best), a shorter sentence, or a CPU"
-                ) from error
-        # here, for the error holds on to what filled the memory
-        torch.cuda.empty_cache()
-        longest = max(len(segment.ids) + 1 for segment in batch.segments)
-        self.tokens_per_batch = min(self.tokens_per_batch, half * longest)
-        log.warning(
-            "the GPU's memory is too small for %d sentences at once: they are searched by halves, "
-            "and from the next lines on in batches of %d tokens (tokens_per_batch)",
-            len(batch.segments), self.tokens_per_batch,
-        )  # fmt: skip
-        halves = batch.segments[:half], batch.segments[half:]
-        found = (self._batch(Batch(h, batch.again), need_alignment=need_alignment) for h in halves)
-        return list(itertools.chain(*found))
+        """The n best of segments that are searched together, as far as memory goes."""
+        search = partial(self._together, again=batch.again, need_alignment=need_alignment)
+        return by_halves(search, batch.segments, fits=self._fits)
 
-    def _together(self, batch: Batch, *, need_alignment: bool) -> list[list[Translation]]:
-        search = self.guard.again if batch.again and self.guard else self.search
+    def _fits(self, tokens: int) -> None:
+        """Later batches are no larger."""
+        self.tokens_per_batch = min(self.tokens_per_batch, tokens)
+
+    def _together(
+        self, segments: list[Segment], *, again: bool, need_alignment: bool
+    ) -> list[list[Translation]]:
+        search = self.guard.again if again and self.guard else self.search
         wanted = need_alignment or self.unknown_words is not None
-        source, mask = self.forcing.padded([[*segment.ids, EOS] for segment in batch.segments])
-        asked = [segment.demand for segment in batch.segments]
+        source, mask = self.forcing.padded([[*segment.ids, EOS] for segment in segments])
+        asked = [segment.demand for segment in segments]
         hypotheses = search(self.model, source, mask, demands=asked, need_alignment=wanted)
         return [
             [self._translation(segment, found, need_alignment) for found in n_best]
-            for segment, n_best in zip(batch.segments, hypotheses, strict=True)
+            for segment, n_best in zip(segments, hypotheses, strict=True)
         ]
 
     def _translation(
@@ -360,10 +347,3 @@ def load(
         unknown_words=unknown_words,
         workers=workers,
     )
-
-
-def _warn(best: Translation, number: int) -> None:
-    if best.mended:
-        log.warning("line %d was translated again: %s", number, ", ".join(best.mended))
-    if best.flags:
-        log.warning("line %d may be wrong: %s", number, ", ".join(best.flags))

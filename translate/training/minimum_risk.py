@@ -28,6 +28,7 @@ from torch.utils.checkpoint import checkpoint
 from translate.attention.masks import padding_mask
 from translate.data.batching import Batch, pad
 from translate.data.tokenizer import Tokenizer
+from translate.inference.forcing import log_probs_of
 from translate.inference.minimum_bayes_risk import UTILITIES, Utility
 from translate.models.seq2seq import Seq2Seq
 from translate.search import SampleSearch
@@ -178,7 +179,7 @@ def log_probabilities(
     hidden, tokens = model.decode(target_in, mask, memory).hidden[mask], target_out[mask]
     of_tokens = [
         # the logits of a few rows at a time, computed again in the backward pass
-        checkpoint(_log_probs, model, hidden[some], tokens[some], use_reentrant=False)
+        checkpoint(log_probs_of, model, hidden[some], tokens[some], use_reentrant=False)
         for some in (slice(start, start + ROWS) for start in range(0, len(tokens), ROWS))
     ]
     summed = torch.cat(of_tokens)
@@ -201,15 +202,6 @@ def build_minimum_risk(
         **options.minimum_risk.model_dump(),
         seed=seed, limits=limits, tokenizer=tokenizer, references=references,
     )  # fmt: skip
-
-
-def _log_probs(
-    model: Seq2Seq, hidden: Float[Tensor, "R D"], tokens: Int[Tensor, "R"]
-) -> Float[Tensor, "R"]:
-    logits = model.project(hidden)
-    wide = torch.promote_types(logits.dtype, torch.float32)
-    log_probs: Tensor = logits.log_softmax(-1, dtype=wide)
-    return log_probs.gather(1, tokens[:, None])[:, 0]
 
 
 def _padded(
