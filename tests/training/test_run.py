@@ -18,6 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import translate
 from translate.errors import UserError
 from translate.training import provenance
+from translate.training import run as run_module
 from translate.training.module import TranslationTask
 from translate.training.run import Interrupted, train
 
@@ -261,3 +262,25 @@ def test_a_run_that_ends_early_keeps_its_last_step(
     assert saved["global_step"] == max(losses(run)) + 1
     train(config(*options, "trainer.max_steps=8"), run)
     assert sorted(losses(run)) == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("asked", "workers"),
+    [
+        ([], 0),
+        (["tokenizer=bpe", "tokenizer.sampling.dropout=0.1"], 1),
+        (["trainer.guided_alignment.weight=0.1"], 1),
+        (["data.workers=3"], 3),
+    ],
+)
+def test_a_process_makes_batches_only_where_it_pays(
+    config: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    asked: list[str],
+    workers: int,
+) -> None:
+    chosen = config("data.workers=null", "trainer.accelerator=cpu", *asked)
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(run_module, "TranslationData", lambda _, **options: given.update(options))
+    run_module._data(chosen, object(), run_module.Settings(**chosen["trainer"]))
+    assert given["workers"] == workers

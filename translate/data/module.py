@@ -123,6 +123,7 @@ class TranslationData(L.LightningDataModule):
 
     Args:
         max_length: training pairs with more pieces on a side are left out.
+        workers: processes that make training batches; 0: this one makes them.
         sampling: segment the training text anew each epoch (subword regularisation). Batches are
             then planned for nearly the longest segmentations that are drawn (`most_drawn`).
         guided: say where attention should look, from the gold alignments of the training pairs.

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from translate.errors import UserError
 from translate.models.seq2seq import Decoded
+from translate.training.accelerator import on_gpu
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ def check_compiler(accelerator: str) -> None:
     Raises:
         UserError: PyTorch cannot compile on this machine.
     """
-    device = "cuda" if accelerator != "cpu" and torch.cuda.is_available() else "cpu"
+    device = "cuda" if on_gpu(accelerator) else "cpu"
     try:
         torch.compile(torch.sin)(torch.ones(3, device=device))
     except Exception as error:  # of a dozen kinds, from a missing compiler to missing headers

@@ -9,6 +9,7 @@ import torch
 
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
+from translate.training.accelerator import on_gpu
 from translate.training.precision import Precision
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ def settle(
         raise UserError(f"trainer.packing = on, but {why_not}: choose auto or off")
     if choice != "auto":
         return choice == "on"
-    if accelerator == "cpu" or not torch.cuda.is_available():
+    if not on_gpu(accelerator):
         return False
     if why_not is None and precision not in HALF:
         why_not = f"trainer.precision={precision}, and flash attention computes in 16 bits"

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 
 from translate.errors import UserError
+from translate.training.accelerator import on_gpu
 
 Precision = Literal["32-true", "tf32", "bf16-mixed", "16-mixed", "64-true"]
 ON_GPUS = ("tf32", "16-mixed")  # CPUs have no such products, or none that is faster
@@ -20,7 +21,7 @@ def settle(precision: Precision | Literal["auto"], accelerator: str) -> Precisio
     """
     if precision != "auto":
         return precision
-    if accelerator != "cpu" and torch.cuda.is_available():
+    if on_gpu(accelerator):
         native = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
         native = _cpu_multiplies_bf16()
@@ -29,7 +30,7 @@ def settle(precision: Precision | Literal["auto"], accelerator: str) -> Precisio
 
 def check_precision(precision: Precision | Literal["auto"], accelerator: str) -> None:
     """UserError where a precision needs a GPU and there is none; Lightning would take another."""
-    if precision in ON_GPUS and (accelerator == "cpu" or not torch.cuda.is_available()):
+    if precision in ON_GPUS and not on_gpu(accelerator):
         where = "trainer.accelerator=cpu" if accelerator == "cpu" else "this machine has none"
         raise UserError(
             f"trainer.precision = {precision} is for NVIDIA GPUs, and {where}: choose bf16-mixed, "

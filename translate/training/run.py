@@ -27,6 +27,7 @@ from translate.models.seq2seq import Seq2Seq
 from translate.plots.curves import learning_curves
 from translate.search import build as build_search
 from translate.training import packing, precision, provenance, token_budget
+from translate.training.accelerator import on_gpu
 from translate.training.averaging import AveragedWeights
 from translate.training.compilation import Compiler, check_compiler
 from translate.training.dev_translations import DevTranslations
@@ -120,7 +121,7 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     new_task = partial(
         _task, config, options, model, corpus, packed=packed,
     )  # fmt: skip
-    data = _data(config, corpus, guided=options.guided_alignment.weight > 0)
+    data = _data(config, corpus, options)
     refuse_longer_than_readable(model, data)
     data.tokens_per_batch = tokens = token_budget.settled(
         config["data"]["tokens_per_batch"], run, options, data.longest,
@@ -216,16 +217,21 @@ def _log_to(path: Path) -> None:
     root.addHandler(handler)
 
 
-def _data(config: Mapping[str, Any], corpus: Corpus, *, guided: bool) -> TranslationData:
+def _data(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> TranslationData:
     """Its `tokens_per_batch` is still to be settled."""
     data = config["data"]
+    sampling, guided = _samples(config["tokenizer"]), options.guided_alignment.weight > 0
+    workers = data["workers"]
+    if workers is None:
+        # cutting text takes time; padding takes a CPU less of it than fetching from a worker
+        workers = int(sampling or guided or on_gpu(options.accelerator))
     return TranslationData(
         corpus,
         max_length=data["max_length"],
         tokens_per_batch=0,
         pool_batches=data["pool_batches"],
-        workers=data["workers"],
-        sampling=_samples(config["tokenizer"]),
+        workers=workers,
+        sampling=sampling,
         guided=guided,
         seed=config["seed"],
     )

@@ -21,6 +21,7 @@ import torch
 from translate.data.batching import TOKENS_ON_CPU, Batch
 from translate.errors import UserError
 from translate.training import provenance
+from translate.training.accelerator import on_gpu
 from translate.training.disk import MOMENTS, bytes_of
 from translate.training.module import TranslationTask
 from translate.training.precision import autocast_dtype, settle
@@ -75,7 +76,7 @@ def _found(options: Settings, longest: int, task: TranslationTask) -> int:
             "are started at once: train a step on one device first, and give the number it logs"
         )
     most = max(longest, MOST // (options.accumulate * processes(options)))
-    if options.accelerator == "cpu" or not torch.cuda.is_available():
+    if not on_gpu(options.accelerator):
         return min(most, TOKENS_ON_CPU)
     averages = options.averaging.kind != "none"
     dtype = autocast_dtype(settle(options.precision, options.accelerator))

@@ -14,6 +14,7 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 
 from translate.errors import UserError
+from translate.training.accelerator import on_gpu
 from translate.training.callbacks import StepsBar, Throughput
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.checkpoint_average import KEPT
@@ -73,8 +74,8 @@ def processes(options: Settings) -> int:
     """How many processes train together."""
     devices = options.devices
     if devices == "auto":
-        on_gpus = options.accelerator != "cpu" and torch.cuda.is_available()
-        devices = torch.cuda.device_count() if on_gpus else 1  # as Lightning counts
+        # as Lightning counts
+        devices = torch.cuda.device_count() if on_gpu(options.accelerator) else 1
     return options.num_nodes * devices
 
 

@@ -106,7 +106,7 @@ class Source(BaseModel, ABC):
     max_length: PositiveInt
     tokens_per_batch: PositiveInt | Literal["auto"]
     pool_batches: PositiveInt
-    workers: NonNegativeInt
+    workers: NonNegativeInt | None
 
     @field_validator("extra")
     @classmethod
