@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from itertools import islice
 
@@ -47,8 +48,20 @@ def test_shards_are_disjoint_and_resuming_gives_the_suffix(
     for rank in range(world):
         own = stream(pairs, rank=rank, world_size=world)
         assert list(islice(own, 12)) == whole[rank::world]
-        resumed = stream(pairs, rank=rank, world_size=world, skip=skip)
+        resumed = stream(pairs, rank=rank, world_size=world, skip=skip * world)
         assert list(islice(resumed, 12 - skip)) == whole[rank::world][skip:]
+
+
+@given(pairs=lengths, skip=st.integers(0, 12), world=st.integers(1, 3))
+def test_another_number_of_processes_goes_on_with_the_next_batches(
+    pairs: list[tuple[int, int]], skip: int, world: int
+) -> None:
+    shards = [
+        list(islice(stream(pairs, rank=rank, world_size=world, skip=skip), 4))
+        for rank in range(world)
+    ]
+    following = list(islice(stream(pairs), skip + 4 * world))[skip:]
+    assert sorted(itertools.chain(*shards)) == sorted(following)
 
 
 def test_the_stream_is_one_epoch_after_the_other() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from translate.models.dropout import Dropout, _random_bytes
@@ -23,6 +24,14 @@ def test_off_at_inference_and_at_rate_zero() -> None:
     x = torch.randn(10)
     assert Dropout(0.5).eval()(x) is x
     assert Dropout(0.0)(x) is x
+
+
+@pytest.mark.parametrize(("rate", "dropped"), [(0.001, 1), (0.999, 255)])
+def test_a_rate_near_the_ends_drops_some_and_keeps_some(rate: float, dropped: int) -> None:
+    torch.manual_seed(0)
+    y = Dropout(rate)(torch.ones(400_000))
+    assert abs((y == 0).float().mean().item() - dropped / 256) < 0.001
+    torch.testing.assert_close(y.max(), torch.tensor(256 / (256 - dropped)))
 
 
 def test_every_byte_is_uniform_whatever_its_place_in_a_draw() -> None:

@@ -70,6 +70,44 @@ def test_last_and_best_are_chosen(run: Path, tmp_path: Path) -> None:
     assert choose(other, count=2, best=True) == [2, 6]
 
 
+def test_before_averaging_begins_a_checkpoint_holds_the_weights_of_its_step(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    settings = ("trainer.max_steps=6", "trainer.validate_every=2", "trainer.keep=3")
+    train(config(*settings, "trainer.averaging.start=0.5"), tmp_path / "run")
+    early, _, late = (torch.load(p, weights_only=True) for p in kept(tmp_path / "run").values())
+    for name, value in early["current_model_state"].items():
+        assert torch.equal(early["state_dict"][name], value)
+    assert any(
+        not torch.equal(late["state_dict"][name], value)
+        for name, value in late["current_model_state"].items()
+    )
+
+
+def test_fewer_to_keep_leaves_the_latest(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    settings = ("trainer.validate_every=1", "trainer.validation_sentences=2")
+    train(config(*settings, "trainer.max_steps=4", "trainer.keep=4"), tmp_path / "run")
+    train(config(*settings, "trainer.max_steps=6", "trainer.keep=2"), tmp_path / "run")
+    assert list(kept(tmp_path / "run")) == [5, 6]
+
+
+def test_a_run_that_was_moved_keeps_its_best_and_its_latest(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    # next to nothing is learnt: no validation is better than the first
+    settings = ("trainer.validate_every=1", "trainer.validation_sentences=2", "trainer.keep=2",
+                "optimizer.learning_rate=1e-12")  # fmt: skip
+    train(config(*settings, "trainer.max_steps=3"), tmp_path / "old")
+    (tmp_path / "old").rename(tmp_path / "new")
+    before = (tmp_path / "new" / "checkpoints" / "best.ckpt").read_bytes()
+    train(config(*settings, "trainer.max_steps=5"), tmp_path / "new")
+    assert (tmp_path / "new" / "checkpoints" / "best.ckpt").read_bytes() == before
+    assert list(kept(tmp_path / "new")) == [4, 5]
+    assert not (tmp_path / "old").exists()
+
+
 def test_what_was_not_kept_cannot_be_averaged(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has kept 3 checkpoints, and 5 .*trainer\.keep=5"):
         choose(run, count=5, best=False)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from translate.attention.alignment import AdditiveAttention
 from translate.training.optim import (
     build_optimizer,
     build_schedule,
@@ -58,10 +59,20 @@ def test_decay_spares_vectors() -> None:
     torch.testing.assert_close(model.bias.detach(), bias)
 
 
-def test_plateau_follows_dev_bleu() -> None:
+def test_decay_spares_the_vector_of_the_additive_score() -> None:
+    score = AdditiveAttention(query_size=3, memory_size=3, attention_size=4)
+    matrices, vectors = build_optimizer(score, **ADAMW, weight_decay=0.5).param_groups
+    assert [p.shape for p in vectors["params"]] == [(1, 4)]
+    assert len(matrices["params"]) == 2
+
+
+@pytest.mark.parametrize("patience", [1, 2])
+def test_plateau_follows_dev_bleu(patience: int) -> None:
     optimizer = build_optimizer(nn.Linear(1, 1), **ADAMW, weight_decay=0.0)
-    plan = build_schedule(optimizer, 10, kind="plateau", mode="max", factor=0.5, patience=1)
+    plan = build_schedule(optimizer, 9, kind="plateau", mode="max", factor=0.5, patience=patience)
     assert plan["monitor"] == "dev/bleu"
-    for score in (10.0, 9.0, 8.0):
+    for score in [10.0] + [9.0] * (patience - 1):
         plan["scheduler"].step(score)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1)
+    plan["scheduler"].step(8.0)
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.05)

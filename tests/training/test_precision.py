@@ -37,6 +37,13 @@ def test_what_needs_a_gpu_is_refused_without_one(
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused(config: Config, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"accelerator = gpu, .*: choose auto or cpu"):
+        train(config("trainer.accelerator=gpu"), tmp_path / "run")
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
 def test_tf32_is_float32_but_for_the_products() -> None:
     try:
         multiply_in("tf32")

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,8 +20,10 @@ import translate
 from translate.errors import UserError
 from translate.training import provenance
 from translate.training import run as run_module
+from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.module import TranslationTask
 from translate.training.run import Interrupted, train
+from translate.training.settings import Settings
 
 REGULARISED = ("trainer.r_drop=2.0", "trainer.word_dropout=0.2")
 
@@ -240,7 +243,7 @@ def test_a_plateau_of_dev_bleu_lowers_the_learning_rate(
 ) -> None:
     # next to nothing is learnt: BLEU never rises above that of the first of three validations
     tiny = config("optimizer.learning_rate=1e-6", "trainer.validate_every=4", "trainer.samples=0")
-    tiny["schedule"] = {"kind": "plateau", "mode": "max", "factor": 0.1, "patience": 0}
+    tiny["schedule"] = {"kind": "plateau", "mode": "max", "factor": 0.1, "patience": 1}
     train(tiny, tmp_path / "run")
     with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
         rates = [float(r["learning_rate"]) for r in csv.DictReader(file) if r["learning_rate"]]
@@ -260,8 +263,45 @@ def test_a_run_that_ends_early_keeps_its_last_step(
     saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
     assert 0 < saved["global_step"] == provenance.read(run)["steps"] < 50
     assert saved["global_step"] == max(losses(run)) + 1
+    out_of_time = "max_minutes" in early  # which goes on by the same command
+    assert provenance.run_status(run) == ("unfinished" if out_of_time else "finished")
     train(config(*options, "trainer.max_steps=8"), run)
     assert sorted(losses(run)) == list(range(8))
+
+
+def test_more_patience_lets_a_run_go_on(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    options = ("optimizer.learning_rate=1e-12", "trainer.validate_every=1", "trainer.samples=0")
+    train(config(*options, "trainer.patience=1"), run)
+    assert provenance.read(run)["steps"] == 2
+    train(config(*options, "trainer.patience=3"), run)
+    assert provenance.read(run)["steps"] == 4
+
+
+def test_epochs_count_what_is_left_for_another_number_of_processes(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    last = tmp_path / "last.ckpt"
+    options = Settings(**config("trainer.max_epochs=2", "trainer.max_steps=null")["trainer"])
+    batches = SimpleNamespace(epoch=lambda epoch: [[0]] * 12)
+
+    data = SimpleNamespace(batches=lambda: batches)
+    assert run_module._total_steps(options, data, last) == 24
+    state = {"global_step": 8, "SimpleNamespace": {"batches_done": 16}}  # of two processes
+    AtomicCheckpointIO().save_checkpoint(state, last)
+    assert run_module._total_steps(options, data, last) == 16
+
+
+def test_the_learning_rate_of_a_step_is_the_one_it_was_taken_with(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    options = ("schedule.warmup_steps=4", "optimizer.learning_rate=1e-3", "trainer.max_steps=4")
+    train(config(*options, "trainer.validate_every=4"), tmp_path / "run")
+    with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
+        rates = [float(r["learning_rate"]) for r in csv.DictReader(file) if r["learning_rate"]]
+    assert rates == pytest.approx([0.25e-3, 0.5e-3, 0.75e-3, 1e-3])
 
 
 @pytest.mark.parametrize(
@@ -282,5 +322,5 @@ def test_a_process_makes_batches_only_where_it_pays(
     chosen = config("data.workers=null", "trainer.accelerator=cpu", *asked)
     given: dict[str, Any] = {}
     monkeypatch.setattr(run_module, "TranslationData", lambda _, **options: given.update(options))
-    run_module._data(chosen, object(), run_module.Settings(**chosen["trainer"]))
+    run_module._data(chosen, object(), Settings(**chosen["trainer"]))
     assert given["workers"] == workers

@@ -72,7 +72,8 @@ translate models lists the options of each; translate train model=rnn_luong -c j
 hold.
 """
 
-LENGTHS = ("max_steps", "max_epochs", "max_minutes")  # keys of `trainer` that say how long
+# keys of `trainer` that say how long
+LENGTHS = ("max_steps", "max_epochs", "max_minutes", "patience")
 SEARCH = "hydra/sweeper=dev_bleu"  # conf/hydra/sweeper/dev_bleu.yaml
 LONGEST_NAME = 120  # characters of a folder's name; file systems end at 255 bytes
 
@@ -197,8 +198,11 @@ def _score_of_finished(job: Job, run: Path, config: Node) -> float:
     record = read(run)
     if not job.swept:
         steps = record.get("steps", 0)
+        longer = f"trainer.max_steps={2 * steps}"
+        if steps < (config["trainer"]["max_steps"] or 0) and config["trainer"]["patience"]:
+            longer = "trainer.patience=null or a greater number"
         raise UserError(
-            f"{run} is finished after {steps:,} steps: train on with trainer.max_steps={2 * steps},"
+            f"{run} is finished after {steps:,} steps: train on with {longer},"
             " or start over by removing the folder or naming another with run="
         )
     refuse_other_configuration(config, run)

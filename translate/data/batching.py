@@ -6,6 +6,7 @@ of a pair is its two lengths and, during an epoch, its place: 12 bytes.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -111,7 +112,8 @@ class TokenBatches:
         source_lengths, target_lengths: the most tokens each pair may have, special tokens included.
         weights: how often each pair occurs in an epoch (`mixing.occurrences`); 0 leaves it out.
         tokens_per_batch: bound on rows × width of the padded source, and of the padded target.
-        skip: how many batches this process has done already (resuming).
+        skip: how many batches all processes together, however many they were, have done already
+            (resuming).
     """
 
     def __init__(
@@ -161,14 +163,9 @@ class TokenBatches:
         return [batches[index] for index in generator.permutation(len(batches))]
 
     def __iter__(self) -> Iterator[list[Draw]]:
-        done = position = epoch = 0  # batches of this process; batches of all processes
-        while True:
+        position = 0  # batches of all processes
+        for epoch in itertools.count():
             for batch in self.epoch(epoch):
-                mine = position % self.world_size == self.rank
-                position += 1
-                if not mine:
-                    continue
-                done += 1
-                if done > self.skip:
+                if position >= self.skip and position % self.world_size == self.rank:
                     yield [Draw(epoch, int(pair)) for pair in batch]
-            epoch += 1
+                position += 1

@@ -151,7 +151,8 @@ class TranslationData(L.LightningDataModule):
         self.sampling, self.guided = sampling, guided
         self.tokens_per_batch, self.pool_batches = tokens_per_batch, pool_batches
         self.workers = workers
-        self.skip = 0
+        self.skip = 0  # batches of all processes that were done when this one began …
+        self.steps_before = 0  # … and how many times each process had taken one
 
     @cached_property
     def planned(self) -> tuple[Lengths, Lengths]:
@@ -225,11 +226,12 @@ class TranslationData(L.LightningDataModule):
 
     def state_dict(self) -> dict[str, Any]:
         assert self.trainer is not None
-        progress = self.trainer.fit_loop.epoch_loop.batch_progress
-        return {"batches_done": progress.current.ready}
+        steps = self.trainer.fit_loop.epoch_loop.batch_progress.current.ready
+        done = self.skip + (steps - self.steps_before) * self.trainer.world_size
+        return {"batches_done": done, "steps": steps}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.skip = state_dict["batches_done"]
+        self.skip, self.steps_before = state_dict["batches_done"], state_dict["steps"]
 
 
 def _check_guidance(corpus: Corpus, sampling: bool) -> None:

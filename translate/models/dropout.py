@@ -39,8 +39,8 @@ def _random_bytes(like: Float[Tensor, "*shape"]) -> UInt8[Tensor, "*shape"]:
 class Dropout(nn.Module):
     """Srivastava et al. 2014.
 
-    On a CPU the rate is rounded to the nearest 1/256, and the scale follows the rounded rate, so
-    that the expectation is exact.
+    On a CPU the rate is rounded to the nearest 1/256 (never to 0 or 1), and the scale follows the
+    rounded rate, so that the expectation is exact.
     """
 
     def __init__(self, p: float) -> None:
@@ -52,7 +52,8 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu" or torch.compiler.is_compiling():  # which fuses PyTorch's
             return F.dropout(x, self.p)
-        return _ByteDropout.apply(x, round(self.p * 256))  # type: ignore[no-any-return, no-untyped-call]
+        dropped = min(255, max(1, round(self.p * 256)))
+        return _ByteDropout.apply(x, dropped)  # type: ignore[no-any-return, no-untyped-call]
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

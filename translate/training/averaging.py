@@ -52,6 +52,13 @@ class AveragedWeights(WeightAveraging):
         if self._begun:
             super()._swap_models(pl_module)
 
+    def on_save_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        super().on_save_checkpoint(trainer, pl_module, checkpoint)
+        if not self._begun:  # the average is still what the run began with
+            checkpoint["state_dict"] = checkpoint["current_model_state"]
+
     def _copy_average_to_current(self, pl_module: L.LightningModule) -> None:
         if self._begun:
             super()._copy_average_to_current(pl_module)

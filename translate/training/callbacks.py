@@ -1,4 +1,4 @@
-"""What is shown around the steps: progress and speed."""
+"""Around the steps: progress, speed, and when dev BLEU has risen no longer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import time
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.callbacks import Callback, RichProgressBar
+from lightning.pytorch.callbacks import Callback, EarlyStopping, RichProgressBar
 from rich.progress import ProgressColumn
+from torch.optim import Optimizer
 
 from translate.data.batching import Batch
 
@@ -47,6 +48,13 @@ class StepsBar(RichProgressBar):
         return {shown: form % logged[key] for key, shown, form in SHOWN if key in logged}
 
 
+class Patience(EarlyStopping):
+    """Lightning's, which would go on with the patience of before."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict | {"patience": self.patience})
+
+
 class Throughput(Callback):
     """Logs tokens/s and the learning rate, and (without a progress bar) a line now and then.
 
@@ -57,7 +65,7 @@ class Throughput(Callback):
     def __init__(self, *, every: int, total_steps: int, lines: bool) -> None:
         self.every, self.total_steps, self.lines = every, total_steps, lines
         self.tokens = 0
-        self.seconds = 0.0
+        self.seconds = self.rate = 0.0
         self.started = self.batch_started = 0.0
         self.first_step = 0
 
@@ -70,6 +78,11 @@ class Throughput(Callback):
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.batch_started = time.monotonic()
+
+    def on_before_optimizer_step(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: Optimizer
+    ) -> None:
+        self.rate = optimizer.param_groups[0]["lr"]  # afterwards it is the next step's
 
     def on_train_batch_end(
         self,
@@ -87,14 +100,13 @@ class Throughput(Callback):
         if step % self.every or (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
         speed = self.tokens * trainer.world_size / self.seconds
-        rate = trainer.optimizers[0].param_groups[0]["lr"]
         pl_module.log("tokens_per_second", speed, prog_bar=True)
-        pl_module.log("learning_rate", rate, prog_bar=True)
+        pl_module.log("learning_rate", self.rate, prog_bar=True)
         if self.lines:
             left = (now - self.started) / (step - self.first_step) * (self.total_steps - step)
             loss = float(trainer.callback_metrics["train/loss"])
             log.info(
                 "step %d/%d  loss %.3f  %.0f tokens/s  learning rate %.2e  %d:%02d left",
-                step, self.total_steps, loss, speed, rate, *divmod(round(left), 60),
+                step, self.total_steps, loss, speed, self.rate, *divmod(round(left), 60),
             )  # fmt: skip
         self.tokens, self.seconds = 0, 0.0

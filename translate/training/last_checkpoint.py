@@ -49,6 +49,7 @@ class LastCheckpoint(Checkpoint):
         self.total_steps = total_steps
         self.seconds = math.inf if max_minutes is None else 60 * max_minutes
         self.deadline = math.inf
+        self.out_of_time = False
         self.signal: int | None = None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -75,6 +76,7 @@ class LastCheckpoint(Checkpoint):
         if self._together(ended or self.signal is not None, trainer):
             if self._together(ended, trainer):
                 trainer.should_stop = True  # after one more validation, if none is due
+                self.out_of_time = step < self.total_steps
             elif not due:
                 trainer.should_stop = True
                 trainer.limit_val_batches = 0  # Lightning validates wherever it stops

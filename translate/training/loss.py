@@ -114,6 +114,7 @@ class _ProjectedLoss(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         objective: Objective,
+        wants_gradients: bool,
     ) -> tuple[Tensor, Tensor]:
         device = hidden.device.type
         autocast = torch.is_autocast_enabled(device)
@@ -124,7 +125,7 @@ class _ProjectedLoss(torch.autograd.Function):
             matrix = weight.to(dtype)
             transposed = matrix.T.contiguous()
             total, nll = (torch.zeros((), dtype=wide, device=hidden.device) for _ in range(2))
-            learns = any(ctx.needs_input_grad)
+            learns = wants_gradients and any(ctx.needs_input_grad)
             d_hidden = torch.empty_like(hidden, dtype=dtype)
             d_weight = torch.zeros_like(weight, dtype=wide)
             d_bias = torch.zeros(len(weight), dtype=wide, device=hidden.device)
@@ -169,6 +170,7 @@ class _ProjectedLoss(torch.autograd.Function):
             None if d_bias is None else d_bias * scale.to(d_bias.dtype),
             None,
             None,
+            None,
         )
 
 
@@ -183,5 +185,7 @@ def projected_loss(
 
     The rows of the objective's first pass come before those of its second.
     """
-    sums = _ProjectedLoss.apply(hidden, weight, bias, targets, objective)  # type: ignore[no-untyped-call]
+    sums = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
+        hidden, weight, bias, targets, objective, torch.is_grad_enabled()
+    )
     return Losses(*sums)

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Beta = Annotated[float, Field(ge=0, lt=1)]
 Factor = Callable[[int], float]  # optimizer step → share of the peak learning rate
 
 
@@ -20,14 +21,15 @@ def adamw(
     model: nn.Module,
     *,
     learning_rate: PositiveFloat,
-    beta1: Share,
-    beta2: Share,
+    beta1: Beta,
+    beta2: Beta,
     eps: PositiveFloat,
     weight_decay: Annotated[float, Field(ge=0)],
 ) -> Optimizer:
     """AdamW (Loshchilov & Hutter 2019), fused; decay spares vectors: norms, biases, v."""
-    matrices = [p for p in model.parameters() if p.requires_grad and p.dim() > 1]
-    vectors = [p for p in model.parameters() if p.requires_grad and p.dim() <= 1]
+    learnt = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in learnt if p.squeeze().dim() > 1]
+    vectors = [p for p in learnt if p.squeeze().dim() <= 1]
     groups: list[dict[str, Any]] = [
         {"params": matrices, "weight_decay": weight_decay},
         {"params": vectors},
@@ -77,10 +79,11 @@ def plateau(
     *,
     mode: Literal["max"],
     factor: Annotated[float, Field(gt=0, lt=1)],
-    patience: NonNegativeInt,
+    patience: PositiveInt,
 ) -> ReduceLROnPlateau:
     """Multiply by `factor` when dev BLEU has not risen for `patience` validations."""
-    return ReduceLROnPlateau(optimizer, mode=mode, factor=factor, patience=patience)
+    tolerated = patience - 1  # PyTorch counts those without a consequence
+    return ReduceLROnPlateau(optimizer, mode=mode, factor=factor, patience=tolerated)
 
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adamw": adamw}

@@ -27,8 +27,9 @@ from translate.models.seq2seq import Seq2Seq
 from translate.plots.curves import learning_curves
 from translate.search import build as build_search
 from translate.training import packing, precision, provenance, token_budget
-from translate.training.accelerator import on_gpu
+from translate.training.accelerator import check_accelerator, on_gpu
 from translate.training.averaging import AveragedWeights
+from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.compilation import Compiler, check_compiler
 from translate.training.dev_translations import DevTranslations
 from translate.training.disk import check_room
@@ -88,6 +89,7 @@ def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> floa
 
 def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     options = Settings(**config["trainer"])
+    check_accelerator(options.accelerator)
     precision.check_precision(options.precision, options.accelerator)
     if _is_main_process():
         _log_to(run / "train.log")
@@ -128,7 +130,7 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
         new_task(total_steps=1, compiler=None),
         noted=resuming or not _is_main_process(),
     )  # fmt: skip
-    steps = _total_steps(options, data)
+    steps = _total_steps(options, data, last)
     compiler = Compiler("inductor") if options.compile else None
     task = new_task(total_steps=steps, compiler=compiler)
     stop = LastCheckpoint(
@@ -168,8 +170,14 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     best = round(trainer.strategy.broadcast(dev.best), 2)  # one process knows it
     if _is_main_process():
         learning_curves(run / "metrics.csv", run / "plots" / "learning_curves.png")
-        provenance.write(run, status="finished", steps=trainer.global_step, dev_bleu=best)
-        log.info("finished: best dev BLEU %.2f; the translator is %s", best, run / "bundle")
+        # what was out of time goes on by the same command, as often as it takes
+        status = "unfinished" if stop.out_of_time else "finished"
+        provenance.write(run, status=status, steps=trainer.global_step, dev_bleu=best)
+        log.info(
+            "%s: best dev BLEU %.2f; the translator is %s",
+            f"out of time at step {trainer.global_step}/{steps}" if stop.out_of_time else status,
+            best, run / "bundle",
+        )  # fmt: skip
     return best
 
 
@@ -242,14 +250,19 @@ def _samples(tokenizer: Mapping[str, Any]) -> bool:
     return any(bool(value) for value in tokenizer.get("sampling", {}).values())
 
 
-def _total_steps(options: Settings, data: TranslationData) -> int:
-    """Optimizer steps of the whole run, of each process."""
+def _total_steps(options: Settings, data: TranslationData, last: Path) -> int:
+    """Optimizer steps of the whole run, of each process: those taken and those that are left."""
     if options.max_epochs is None:
         assert options.max_steps is not None  # Settings sees to it
         return options.max_steps
     batches = data.batches()
     count = sum(len(batches.epoch(epoch)) for epoch in range(options.max_epochs))
-    steps = max(1, count // (processes(options) * options.accumulate))
+    taken = done = 0
+    if last.exists():  # by perhaps another number of processes
+        state = AtomicCheckpointIO().load_checkpoint(last)
+        taken, done = state["global_step"], state[type(data).__qualname__]["batches_done"]
+    left = (count - done) // (processes(options) * options.accumulate)
+    steps = max(1, taken + left)
     return min(steps, options.max_steps) if options.max_steps else steps
 
 

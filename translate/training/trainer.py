@@ -10,12 +10,13 @@ from pathlib import Path
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 
 from translate.errors import UserError
 from translate.training.accelerator import on_gpu
-from translate.training.callbacks import StepsBar, Throughput
+from translate.training.best_checkpoints import BestCheckpoints
+from translate.training.callbacks import Patience, StepsBar, Throughput
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.checkpoint_average import KEPT
 from translate.training.last_checkpoint import LastCheckpoint
@@ -36,14 +37,14 @@ def build_trainer(
     callbacks = [
         *callbacks,
         Throughput(every=options.log_every, total_steps=steps, lines=not shows_bar),
-        ModelCheckpoint(
+        BestCheckpoints(
             run / "checkpoints", filename="best", monitor="dev/bleu", mode="max", save_top_k=1,
             enable_version_counter=False, save_on_train_epoch_end=False,
         ),
     ]  # fmt: skip
     if options.keep:
         callbacks.append(
-            ModelCheckpoint(
+            BestCheckpoints(
                 run / "checkpoints", filename=KEPT, monitor="step", mode="max",
                 save_top_k=options.keep, auto_insert_metric_name=False,
                 enable_version_counter=False, save_on_train_epoch_end=False,
@@ -53,7 +54,7 @@ def build_trainer(
     if shows_bar:
         callbacks.append(StepsBar(steps * options.accumulate))
     if options.patience is not None:
-        callbacks.insert(0, EarlyStopping("dev/bleu", mode="max", patience=options.patience))
+        callbacks.insert(0, Patience("dev/bleu", mode="max", patience=options.patience))
     return L.Trainer(
         accelerator=options.accelerator, devices=options.devices,
         num_nodes=options.num_nodes, strategy=options.strategy,

@@ -1,0 +1,38 @@
+"""Checkpoints that are kept for what they score, or for being the latest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+
+class BestCheckpoints(ModelCheckpoint):
+    """Lightning's, for a run that goes on in a folder that was moved, or with fewer to keep.
+
+    Lightning forgets all scores in another folder, and would overwrite the best with the next; of
+    more files than it is to keep it never deletes one again.
+    """
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        models = state_dict["best_k_models"]
+        latest_best = sorted(models, key=models.__getitem__, reverse=self.mode == "max")
+        kept, surplus = latest_best[: self.save_top_k], latest_best[self.save_top_k :]
+        for path in surplus:
+            Path(self._here(path)).unlink(missing_ok=True)
+        super().load_state_dict(
+            state_dict
+            | {
+                "dirpath": self.dirpath,
+                "best_k_models": {self._here(path): models[path] for path in kept},
+                "best_model_path": self._here(state_dict["best_model_path"]),
+                "kth_best_model_path": self._here(kept[-1]) if kept else "",
+                "kth_value": models[kept[-1]] if kept else state_dict["kth_value"],
+                "last_model_path": self._here(state_dict["last_model_path"]),
+            }
+        )
+
+    def _here(self, path: str) -> str:
+        assert self.dirpath is not None
+        return str(Path(self.dirpath) / Path(path).name) if path else ""
