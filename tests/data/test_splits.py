@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from translate.data.pair import Item, Pair, items
 from translate.data.pair_table import write_pairs
-from translate.data.splits import components, hold_out, take_components
+from translate.data.splits import components, take_components, take_groups
 from translate.data.text import normalise
 from translate.errors import UserError
 
@@ -94,18 +94,18 @@ def test_more_than_there_is_names_key_and_count():
 
 def test_groups_are_taken_whole_and_by_name():
     pairs = [Pair(f"s{n}", f"t{n}", group=str(n % 3)) for n in range(9)]
-    train, taken = hold_out(table(pairs), {"dev": [0], "test": ["2"]}, 0)
+    train, taken = take_groups(table(pairs), {"dev": [0], "test": ["2"]})
     assert {pair.group for pair in train} == {"1"}
     assert [pair.source for pair in taken["dev"]] == ["s0", "s3", "s6"]
     assert {pair.group for pair in taken["test"]} == {"2"}
     with pytest.raises(
         UserError, match=r"data.hold_out.dev: .* no group 7; its groups are 0, 1, 2"
     ):
-        hold_out(table(pairs), {"dev": [7]}, 0)
+        take_groups(table(pairs), {"dev": [7]})
 
 
 def test_zero_holds_nothing_out():
-    left, taken = hold_out(table(grid(3)), {"test": 0}, 0)
+    left, taken = take_components(table(grid(3)), {"test": 0}, 0)
     assert (list(left), taken) == (grid(3), {})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Literal, Self
 
@@ -49,6 +49,9 @@ class Files(Source):
         return " ".join(
             f"{name} {' '.join(map(file_hash, files))}" for name, *files in texts + links
         )
+
+    def given(self) -> Collection[str]:
+        return self._paths()
 
     def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
         pairs: dict[str, Iterable[Pair]] = {

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Annotated, Literal
@@ -58,6 +58,9 @@ class PyPI(Source):
                 sorted(self.columns.items()),
             )
         )
+
+    def given(self) -> Collection[str]:
+        return ("train",)
 
     def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
         places = Places(

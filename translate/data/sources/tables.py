@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +25,9 @@ class _Files(Table):
     def fingerprint(self, cache: Path, seed: int) -> str:
         hashes = " ".join(f"{split} {file_hash(path)}" for split, path in self._paths().items())
         return f"{hashes} {json.dumps(self.columns)}"
+
+    def given(self) -> Collection[str]:
+        return self._paths()
 
     def _paths(self) -> dict[str, Path]:
         names = {split: getattr(self, split) for split in SPLITS}
