@@ -87,6 +87,8 @@ class Files(Source):
         name: Name | None = getattr(self, split)
         if name != AUTO:
             return name
+        if split == "train":  # cannot be held out: that its files are missing is told
+            return split
         root = Path(self.dir or ".").expanduser()
         sides = [_present(root / f"{split}.{end}") for end in (self.source, self.target)]
         return split if any(sides) else None
