@@ -29,7 +29,7 @@ Splits = dict[str, list[Pair]]
 
 @pytest.fixture(scope="module")
 def clean() -> Splits:
-    pairs = toy_pairs(train=2000, dev=100, test=100, seed=3, min_length=5, max_length=15)
+    pairs = toy_pairs(train=2000, dev=100, test=100, seed=3, min_words=5, max_words=15)
     return {split: [Pair(p.source, p.target) for p in found] for split, found in pairs.items()}
 
 

@@ -92,6 +92,20 @@ def test_more_than_there_is_names_key_and_count():
         take_components(table(grid(10)), {"dev": 4, "test": 4}, 0)
 
 
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [Pair(f"s{n}", f"t{n // 3}") for n in range(30)],  # groups of three sentences, none smaller
+        [*grid(2), *(Pair(f"s{n}", "ja") for n in range(50))],  # nearly all in one
+    ],
+)
+def test_where_no_smaller_number_helps_other_text_is_advised(pairs):
+    with pytest.raises(UserError, match=r"give dev and test of your own \(data.dev, data.test\)"):
+        take_components(table(pairs), {"dev": 2, "test": 1}, 0)
+    with pytest.raises(UserError, match=r"; lower data.hold_out.dev and data.hold_out.test"):
+        take_components(table(grid(10)), {"dev": 10}, 0)
+
+
 def test_groups_are_taken_whole_and_by_name():
     pairs = [Pair(f"s{n}", f"t{n}", group=str(n % 3)) for n in range(9)]
     train, taken = take_groups(table(pairs), {"dev": [0], "test": ["2"]})

@@ -21,6 +21,7 @@ from translate.data.text import normalise
 from translate.errors import UserError
 
 Groups = list[str | int]
+NEARLY_ALL = 0.9  # of the pairs in one group: no smaller number makes good splits of the rest
 
 
 class HoldOut(BaseModel):
@@ -72,10 +73,16 @@ def take_components(
             split_of.update(dict.fromkeys(members.tolist(), name))
         if missing or 2 * len(split_of) > len(pairs):
             total = len({pair.source for pair in pairs})
+            lower = split_of and groups.sizes.max() < NEARLY_ALL * len(pairs)
             raise UserError(
                 f"data.hold_out.{name} = {counts[name]} items cannot be held out of {total} source "
                 f"sentences in {len(groups)} groups of shared translations with half of the pairs "
-                "left to train on; lower data.hold_out.dev and data.hold_out.test"
+                "left to train on; "
+                + (
+                    "lower data.hold_out.dev and data.hold_out.test"
+                    if lower
+                    else "give dev and test of your own (data.dev, data.test)"
+                )
             )
         queue = chain(skipped, queue)
     taken = {name: [pairs[i] for i in sorted(split_of) if split_of[i] == name] for name in counts}

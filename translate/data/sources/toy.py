@@ -46,7 +46,7 @@ class Toy(Source):
 
         pairs = toy_pairs(
             train=self.train, dev=self.dev, test=self.test,
-            min_length=self.min_words, max_length=self.max_words, seed=seed,
+            min_words=self.min_words, max_words=self.max_words, seed=seed,
         )  # fmt: skip
         turn = self.source == "en"
         return {
