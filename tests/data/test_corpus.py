@@ -251,6 +251,25 @@ def test_given_splits_stay_line_by_line_and_overlap_leaves_training(
     assert "and stay" in caplog.text
 
 
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("hold_out", [{"dev": 10, "test": 12}, {"dev": 1, "test": 0}])
+def test_kept_and_dropped_are_the_lines_read(data, tokenizer, tmp_path, folder, given, hold_out):
+    if given:
+        (folder / "test.de").write_text("die Zahl eins zwanzig.\nneu\nnoch neuer\n")
+        (folder / "test.en").write_text("x\nnew\nnewer still\n")
+    read = (folder / "train.de").read_text(encoding="utf-8").count("\n") + 2
+    for language in ("de", "en"):
+        with (folder / f"train.{language}").open("a", encoding="utf-8") as file:
+            file.write("gleich\n\n")
+    cleaning = data["cleaning"] | {"drop_duplicates": False}
+    changes = {"hold_out": hold_out, "cleaning": cleaning}
+    report = prepare(data | changes, tokenizer, cache=tmp_path).report
+    assert report["kept"] + sum(report["dropped"].values()) == read
+    assert report["dropped"]["overlap"] == (2 if given else 0)
+    kept = next(line for line in render(report).splitlines() if "kept" in line)
+    assert str(report["kept"]) in kept
+
+
 def test_text_that_replace_changes_is_kept_apart_from_a_given_test(
     data, tokenizer, tmp_path, folder
 ):

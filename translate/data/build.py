@@ -136,7 +136,8 @@ def _clean_and_split(
             raise UserError(
                 f"the {name} split has no sentences; check data.{name} and data.hold_out.{name}"
             )
-    return Text(MAIN, train, source.tag, dropped), held_out
+    taken = sum(map(len, (groups | drawn).values()))
+    return Text(MAIN, train, source.tag, dropped, taken), held_out
 
 
 def _extra(source: Source, held_out: Sequence[Pair], scratch: Path) -> Iterator[Text]:
