@@ -234,7 +234,7 @@ def longer(config: Mapping[str, Any], folder: Path) -> Sentences:
             f"the {LONGER[0]} to {LONGER[1]} words of the test"
         )
     pairs = toy_pairs(
-        train=0, dev=0, test=500, min_length=LONGER[0], max_length=LONGER[1],
+        train=0, dev=0, test=500, min_words=LONGER[0], max_words=LONGER[1],
         seed=config["data"]["seed"],
     )["test"]  # fmt: skip
     sides = {"de": [pair.source for pair in pairs], "en": [pair.target for pair in pairs]}

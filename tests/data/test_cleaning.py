@@ -93,8 +93,16 @@ def test_a_bad_expression_is_a_problem_of_the_configuration(rules):
     assert "is no regular expression" in problem
 
 
-def test_overlap_counts_either_side_after_normalising(tmp_path):
+def test_overlap_counts_either_side_after_normalising(rules, tmp_path):
     train = [Pair("Guten Tag", "Hi"), Pair("Hallo", "hello  there"), Pair("Ja", "Yes")]
     held_out = [Pair("guten  tag", "Good day"), Pair("Servus", "Hello there")]
-    kept, dropped = drop_overlap(write_pairs(tmp_path / "train", train), held_out)
+    kept, dropped = drop_overlap(write_pairs(tmp_path / "train", train), held_out, rules)
     assert (list(kept), dropped) == ([Pair("Ja", "Yes")], 2)
+
+
+def test_overlap_is_looked_for_before_and_after_replacing(rules, tmp_path):
+    rules = rules.model_copy(update={"replace": [("`", "'")]})
+    train = [Pair("it's", "a"), Pair("x'y", "b"), Pair("`", "c"), Pair("so", "d")]
+    held_out = [Pair("It`s", "e"), Pair("f", "`"), Pair("`", "B")]
+    kept, dropped = drop_overlap(write_pairs(tmp_path / "train", train), held_out, rules)
+    assert (list(kept), dropped) == ([Pair("so", "d")], 3)

@@ -6,6 +6,7 @@ import json
 import logging
 import multiprocessing
 import os
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from translate.data import build as build_module
 from translate.data import corpus as corpus_module
 from translate.data.account import render
 from translate.data.corpus import FORMAT, check_data, load, prepare
+from translate.data.sources.files import Files
 from translate.data.text import normalise
 from translate.data.tokenizer import check_tokenizer
 from translate.errors import UserError
@@ -220,6 +222,10 @@ def test_the_report_adds_up_and_is_worth_reading(data, tokenizer, tmp_path, fold
         assert shown in text
 
 
+def _sentences(table):
+    return {*table["source"], *chain(*table["references"])}
+
+
 def test_given_splits_stay_line_by_line_and_overlap_leaves_training(
     data, tokenizer, tmp_path, folder, caplog
 ):
@@ -236,12 +242,92 @@ def test_given_splits_stay_line_by_line_and_overlap_leaves_training(
     assert [(row["source"], *row["references"]) for row in corpus.test] == test
     planted = 2 + 1  # "eins zwanzig" has two translations
     left = corpus.report["splits"]["dev"]["pairs"] + len(corpus.train)
-    assert left == 88 - corpus.report["dropped"]["overlap"]
-    assert corpus.report["dropped"]["overlap"] in range(1, planted + 1)
+    assert left == 88 - planted
+    assert corpus.report["dropped"]["overlap"] == planted
+    assert not {"Die Zahl eins zwanzig.", "the number two zwanzig."} & _sentences(corpus.dev)
     assert "share a sentence with dev or test and were dropped" in caplog.text
     allowed = prepare(data | {"allow_overlap": True}, tokenizer, cache=tmp_path)
     assert allowed.report["dropped"]["overlap"] == 0
     assert "and stay" in caplog.text
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("hold_out", [{"dev": 10, "test": 12}, {"dev": 1, "test": 0}])
+def test_kept_and_dropped_are_the_lines_read(data, tokenizer, tmp_path, folder, given, hold_out):
+    if given:
+        (folder / "test.de").write_text("die Zahl eins zwanzig.\nneu\nnoch neuer\n")
+        (folder / "test.en").write_text("x\nnew\nnewer still\n")
+    read = (folder / "train.de").read_text(encoding="utf-8").count("\n") + 2
+    for language in ("de", "en"):
+        with (folder / f"train.{language}").open("a", encoding="utf-8") as file:
+            file.write("gleich\n\n")
+    cleaning = data["cleaning"] | {"drop_duplicates": False}
+    changes = {"hold_out": hold_out, "cleaning": cleaning}
+    report = prepare(data | changes, tokenizer, cache=tmp_path).report
+    assert report["kept"] + sum(report["dropped"].values()) == read
+    assert report["dropped"]["overlap"] == (2 if given else 0)
+    kept = next(line for line in render(report).splitlines() if "kept" in line)
+    assert str(report["kept"]) in kept
+
+
+def test_text_that_replace_changes_is_kept_apart_from_a_given_test(
+    data, tokenizer, tmp_path, folder
+):
+    for name, text in (
+        ("test.de", "die [Zahl] eins zwanzig.\n"), ("test.en", "new [words]\n"),
+        ("more.de", "new words\nweiter\n"), ("more.en", "neue Worte\nfurther\n"),
+    ):  # fmt: skip
+        (folder / name).write_text(text, encoding="utf-8")
+    more = {"source": str(folder / "more.de"), "target": str(folder / "more.en")}
+    cleaning = data["cleaning"] | {"replace": [[r"\[([^\]]*)\]", r"\1"]]}
+    data |= {"test": "test", "cleaning": cleaning, "extra": {"more": more}}
+    corpus = prepare(data, tokenizer, cache=tmp_path)
+    assert corpus.test["source"][0] == "die [Zahl] eins zwanzig."  # as it was given
+    assert "die Zahl eins zwanzig." not in {*corpus.train["source"], *corpus.dev["source"]}
+    assert "new words" not in corpus.train["source"]  # the target of test, as a source
+
+
+def test_no_sentence_of_a_group_is_held_out_by_number(tokenizer, tmp_path):
+    """Every source of the book `b` is in the book `a`, too, otherwise translated."""
+    rows = [f"{word} {n}\t{book} {n}\t{book}" for word, book in (("x", "a"), ("x", "b"), ("y", "c"))
+            for n in range(10)]  # fmt: skip
+    (tmp_path / "books.tsv").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    data = node("data", "tsv", source="de", target="en", train=str(tmp_path / "books.tsv"),
+                columns={"de": 1, "en": 2}, domain=3,
+                hold_out={"dev": ["a"], "test": 4})  # fmt: skip
+    corpus = prepare(data, tokenizer | {"hard_vocab_limit": False}, cache=tmp_path)
+    assert not _sentences(corpus.dev) & _sentences(corpus.test)
+    assert (len(corpus.dev), len(corpus.test), len(corpus.train)) == (10, 4, 6)
+    assert corpus.report["dropped"]["overlap"] == 10
+
+
+BRACKETS = {"cleaning": {"replace": [[r"[\[\]]", ""]]}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "anew"),
+    [
+        ({}, False),
+        ({"test": "test"}, True),
+        ({"test": "test", "allow_overlap": True}, False),
+        ({"test": "test", "dev": "test"}, False),
+        ({"test": "test", "dev": "test", **BRACKETS}, True),
+        ({"dev": "test", "hold_out": {"test": 0}}, False),
+        ({"hold_out": {"dev": [1]}}, True),
+        ({"hold_out": {"dev": [1], "test": [2]}}, False),
+        (BRACKETS, False),
+    ],
+)
+def test_a_corpus_whose_splits_could_once_share_sentences_is_prepared_anew(
+    data, tokenizer, tmp_path, folder, monkeypatch, changes, anew
+):
+    for language in ("de", "en"):
+        (folder / f"test.{language}").write_text("x\n")
+    names = {"dev": None, "test": None}  # not auto: the files are there
+    source = Files.model_validate(overlay(overlay(data, names), changes))
+    now = corpus_module._key(source, tokenizer, tmp_path)
+    monkeypatch.setattr(corpus_module, "_once_shared", lambda _: False)
+    assert (corpus_module._key(source, tokenizer, tmp_path) != now) == anew
 
 
 def test_no_test_split_is_none(data, tokenizer, tmp_path):

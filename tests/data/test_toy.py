@@ -19,7 +19,7 @@ from translate.data.toy.split import held_out
 from translate.data.toy.syntax import combinations
 from translate.errors import UserError
 
-SMALL = {"train": 2000, "dev": 150, "test": 150, "min_length": 5, "max_length": 15, "seed": 1}
+SMALL = {"train": 2000, "dev": 150, "test": 150, "min_words": 5, "max_words": 15, "seed": 1}
 FUNCTION_WORDS = {"die", "der", "das", "dem", "den", ","}  # may have no counterpart
 
 
@@ -67,7 +67,7 @@ def test_sources_are_distinct_over_all_splits(pairs: dict[str, list[ToyPair]]) -
 @pytest.mark.parametrize("lengths", [(3, 6), (5, 15), (30, 40), (41, 80), (80, 80)])
 def test_lengths_are_within_the_range(lengths: tuple[int, int]) -> None:
     low, high = lengths
-    found = toy_pairs(train=40, dev=2, test=2, min_length=low, max_length=high, seed=2)
+    found = toy_pairs(train=40, dev=2, test=2, min_words=low, max_words=high, seed=2)
     counts = [len(pair.source.split(" ")) for split in found.values() for pair in split]
     assert low <= min(counts)
     assert max(counts) <= high
@@ -98,7 +98,7 @@ def test_the_same_seed_gives_the_same_pairs_in_another_process(
 
 def test_another_seed_gives_other_pairs() -> None:
     first, second = (
-        toy_pairs(train=50, dev=0, test=0, min_length=5, max_length=15, seed=seed)["train"]
+        toy_pairs(train=50, dev=0, test=0, min_words=5, max_words=15, seed=seed)["train"]
         for seed in (1, 2)
     )
     assert not {pair.source for pair in first} & {pair.source for pair in second}
@@ -115,9 +115,9 @@ def test_more_training_pairs_leave_all_others_as_they_are(pairs: dict[str, list[
     ("change", "message"),
     [
         ({"train": -1}, "data.train is -1"),
-        ({"min_length": 0}, "data.min_length is 0"),
-        ({"max_length": 4}, "data.max_length 4 is below data.min_length 5"),
-        ({"min_length": 1, "max_length": 2}, "found only 0 of 150 distinct test pairs"),
+        ({"min_words": 0}, "data.min_words is 0"),
+        ({"max_words": 4}, "data.max_words 4 is below data.min_words 5"),
+        ({"min_words": 1, "max_words": 2}, "found only 0 of 150 distinct test pairs"),
     ],
 )
 def test_impossible_requests_name_value_and_remedy(change: dict[str, int], message: str) -> None:
@@ -128,7 +128,7 @@ def test_impossible_requests_name_value_and_remedy(change: dict[str, int], messa
 def test_an_exhausted_range_says_how_many_pairs_it_gave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("translate.data.toy.PATIENCE", 20)
     with pytest.raises(UserError, match=r"found only [1-9][\d,]* of 387,420,489 .* ask for fewer"):
-        toy_pairs(train=9**9, dev=0, test=0, min_length=3, max_length=3, seed=1)
+        toy_pairs(train=9**9, dev=0, test=0, min_words=3, max_words=3, seed=1)
 
 
 # The split

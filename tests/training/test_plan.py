@@ -35,10 +35,14 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
     model = registry.build(
         **settings["model"], source_vocab_size=pieces, target_vocab_size=pieces
     )  # fmt: skip
-    text = plan(
-        Path("runs/mine"), model, data, Settings(**settings["trainer"]),
-        steps=30, processes=3, precision="32-true", resuming=False,
-    )  # fmt: skip
+
+    def told(data: TranslationData) -> str:
+        return plan(
+            Path("runs/mine"), model, data, Settings(**settings["trainer"]),
+            steps=30, processes=3, precision="32-true", resuming=False,
+        )  # fmt: skip
+
+    text = told(data)
     count = sum(p.numel() for p in model.parameters())
     assert text.startswith(
         f"training runs/mine: {count:,} parameters, 300 training pairs, 30 steps of at most 1800 "
@@ -62,3 +66,13 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
     weights = 4 * count
     assert memory == round(weights * (1 + 1 + 2 + 1) / 1e6)  # gradient, AdamW's two, the average
     assert disk == round(((3 + 4) * 4 * weights + 2 * weights + SLACK) / 1e6)
+    data.max_length = 10
+    del data.weights  # which were found for the other length
+    longest = (max(map(len, pair)) for pair in zip(*(corpus.train[f"{side}_ids"]
+               for side in ("source", "target")), strict=True))  # fmt: skip
+    left_out = sum(length > 10 for length in longest)
+    assert 0 < left_out < 300
+    assert (
+        f" {300 - left_out} training pairs ({left_out} longer than data.max_length = 10 pieces are "
+        "left out), 30 steps"
+    ) in told(data)

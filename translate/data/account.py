@@ -37,6 +37,7 @@ def account(
         "target": source.target,
         "tag": source.tag,
         "attribution": source.attribution,
+        "kept": len(main.pairs) + main.held_out,
         "dropped": {rule: main.dropped[rule] for rule in RULES},
         "splits": splits,
         "extra": {
@@ -120,8 +121,8 @@ def _splits(report: Mapping[str, Any]) -> Table:
 
 
 def _drops(report: Mapping[str, Any]) -> Table:
-    kept = sum(counts["pairs"] for counts in report["splits"].values())
-    return _cleaning("Cleaning", kept, report["dropped"])
+    # reports of older corpora do not tell what was held out of training text from what was given
+    return _cleaning("Cleaning", report.get("kept"), report["dropped"])
 
 
 def _extra(name: str, extra: Mapping[str, Any]) -> Table:
@@ -129,9 +130,10 @@ def _extra(name: str, extra: Mapping[str, Any]) -> Table:
     return _cleaning(f"Extra: {name}{tag}", extra["pairs"], extra["dropped"])
 
 
-def _cleaning(title: str, kept: int, dropped: Mapping[str, int]) -> Table:
+def _cleaning(title: str, kept: int | None, dropped: Mapping[str, int]) -> Table:
     table = _table(title, "pairs")
-    table.add_row("kept", f"{kept:,}")
+    if kept is not None:
+        table.add_row("kept", f"{kept:,}")
     for rule, count in dropped.items():
         table.add_row(f"dropped: {rule.replace('_', ' ')}", f"{count:,}")
     return table

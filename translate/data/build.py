@@ -27,7 +27,7 @@ from translate.data.pair import Item, Pair, items
 from translate.data.pair_table import ALIGNMENT, CHUNK, PairTable, Text
 from translate.data.progress import progress
 from translate.data.sources import MAIN, Source
-from translate.data.splits import hold_out
+from translate.data.splits import take_components, take_groups
 from translate.data.tokenizer import Tokenizer, TokenizerConfig, Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
 from translate.errors import UserError
@@ -111,7 +111,8 @@ def _clean_and_split(
     """The main corpus of training, and the items of dev and test.
 
     Splits that come with the source stay as they are, line by line: scores on them are compared
-    with others'.
+    with others'. Groups are whole, too. What is held out by number comes last, out of the text that
+    shares no sentence with these.
     """
     with progress(f"Reading {source.source}-{source.target} sentences"):
         train, dropped = clean(given["train"], source.cleaning, scratch / MAIN)
@@ -119,22 +120,24 @@ def _clean_and_split(
     if not train:
         raise UserError(_nothing_left("the training text", dropped))
     wanted = {name: choice for name, choice in source.hold_out if name not in fixed}
-    train, taken = hold_out(train, wanted, source.seed)
+    train, groups = take_groups(train, wanted)
+    held = list(chain(*fixed.values(), *groups.values()))
+    train = _without_overlap(train, held, source, "the training text", dropped)
+    if not train:
+        raise UserError(_nothing_left("the training text", dropped))
+    train, drawn = take_components(train, wanted, source.seed)
     held_out = {
         name: [Item(p.source, (p.target,), p.alignment, p.group) for p in pairs]
         for name, pairs in fixed.items()
     }
-    held_out |= {name: items(pairs) for name, pairs in taken.items()}
+    held_out |= {name: items(pairs) for name, pairs in (groups | drawn).items()}
     for name, rows in held_out.items():
         if not rows:
             raise UserError(
                 f"the {name} split has no sentences; check data.{name} and data.hold_out.{name}"
             )
-    held = chain(*fixed.values(), *taken.values())
-    train = _without_overlap(train, held, source, "the training text", dropped)
-    if not train:
-        raise UserError(_nothing_left("the training text", dropped))
-    return Text(MAIN, train, source.tag, dropped), held_out
+    taken = sum(map(len, (groups | drawn).values()))
+    return Text(MAIN, train, source.tag, dropped, taken), held_out
 
 
 def _extra(source: Source, held_out: Sequence[Pair], scratch: Path) -> Iterator[Text]:
@@ -153,10 +156,10 @@ def _extra(source: Source, held_out: Sequence[Pair], scratch: Path) -> Iterator[
 
 
 def _without_overlap(
-    pairs: PairTable, held_out: Iterable[Pair], source: Source, what: str, dropped: Counter[str]
+    pairs: PairTable, held_out: Sequence[Pair], source: Source, what: str, dropped: Counter[str]
 ) -> PairTable:
     """The pairs that share no sentence with dev or test; all under data.allow_overlap."""
-    rest, overlap = drop_overlap(pairs, held_out)
+    rest, overlap = drop_overlap(pairs, held_out, source.cleaning)
     if not overlap:
         return pairs
     allowed = source.allow_overlap

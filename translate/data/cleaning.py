@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -99,10 +100,16 @@ def _broken_rule(pair: Pair, rules: Cleaning) -> str | None:
     return None
 
 
-def drop_overlap(train: PairTable, held_out: Iterable[Pair]) -> tuple[PairTable, int]:
-    """`train` without pairs that share a sentence of either side with `held_out`; their number."""
+def drop_overlap(
+    train: PairTable, held_out: Sequence[Pair], rules: Cleaning
+) -> tuple[PairTable, int]:
+    """`train` without pairs that share a sentence of either side with `held_out`; their number.
+
+    `train` has gone through `rules.replace`; `held_out`, which may be as it was given, is looked
+    for as it is and as those rules would write it.
+    """
     sources, targets = set(), set()
-    for pair in held_out:
+    for pair in chain(held_out, tidy(held_out, rules)):
         sources.add(normalise(pair.source))
         targets.add(normalise(pair.target))
     apart = np.fromiter(

@@ -163,8 +163,24 @@ def _key(source: Source, tokenizer: Mapping[str, Any], cache: Path) -> str:
         parts += [source.tag, extra]
     if source.extra and source.allow_overlap:
         parts.append("extra overlap stays")  # once it was dropped all the same
+    if _once_shared(source):
+        parts.append("splits share no sentence")
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
+
+
+def _once_shared(source: Source) -> bool:
+    """Whether splits of such a corpus may share sentences where an older version prepared it.
+
+    It compared training text only after `cleaning.replace` with text that is not replaced, and held
+    sentences out by number without a look at splits that are given or of groups.
+    """
+    given = set(source.given()) - {"train"}
+    held_out = [choice for split, choice in source.hold_out if split not in given]
+    groups = any(isinstance(choice, list) for choice in held_out)
+    numbers = any(isinstance(choice, int) and choice > 0 for choice in held_out)
+    replaced = source.cleaning.replace and (given or source.extra)
+    return not source.allow_overlap and bool(replaced or (numbers and (given or groups)))
 
 
 @contextmanager

@@ -84,6 +84,7 @@ class Text(NamedTuple):
     pairs: PairTable
     tag: str | None  # before every source
     dropped: Counter[str]  # pairs, by rule
+    held_out: int = 0  # pairs that went from it to dev and test
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> PairTable:

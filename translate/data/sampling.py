@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from math import exp
+from math import exp, log
 from random import Random
 from typing import Annotated, Protocol
 
@@ -71,7 +71,8 @@ class UnigramSampler:
 
     def _filter(self, word: str) -> list[tuple[list[int], list[float]]]:
         """For each end of a prefix the starts of its last piece, and their borders in [0, 1)."""
-        weights = [1.0]  # of all segmentations of each prefix together
+        # of all segmentations of each prefix together; logarithms, as a long word's are too small
+        weights = [0.0]
         lattice: list[tuple[list[int], list[float]]] = [([], [])]
         for end in range(1, len(word) + 1):
             starts, ways = [], []
@@ -81,10 +82,12 @@ class UnigramSampler:
                     score = self.unknown
                 if score is not None:
                     starts.append(start)
-                    ways.append(weights[start] * exp(self.alpha * score))
-            total = sum(ways)
-            weights.append(total)
-            lattice.append((starts, [limit / total for limit in accumulate(ways[:-1])]))
+                    ways.append(weights[start] + self.alpha * score)
+            best = max(ways)
+            shares = [exp(way - best) for way in ways]
+            total = sum(shares)
+            weights.append(best + log(total))
+            lattice.append((starts, [limit / total for limit in accumulate(shares[:-1])]))
         return lattice
 
 

@@ -21,6 +21,7 @@ from translate.data.text import normalise
 from translate.errors import UserError
 
 Groups = list[str | int]
+NEARLY_ALL = 0.9  # of the pairs in one group: no smaller number makes good splits of the rest
 
 
 class HoldOut(BaseModel):
@@ -31,33 +32,36 @@ class HoldOut(BaseModel):
     test: NonNegativeInt | Groups
 
 
-def hold_out(
-    pairs: PairTable, wanted: Mapping[str, int | Groups], seed: int
+def take_groups(
+    pairs: PairTable, wanted: Mapping[str, int | Groups]
 ) -> tuple[PairTable, dict[str, list[Pair]]]:
-    """Take the wanted splits out of `pairs`: what is left, and each split's pairs."""
+    """Take the splits that are `wanted` as groups: what is left, and each one's pairs.
+
+    Groups are whole, whatever sentences they share with each other and the rest.
+    """
     taken: dict[str, list[Pair]] = {}
     for name, choice in wanted.items():
         if isinstance(choice, list):
-            pairs, taken[name] = _take_groups(pairs, list(map(str, choice)), name)
-    counts = {name: n for name, n in wanted.items() if isinstance(n, int) and n > 0}
-    if counts:
-        pairs, drawn = take_components(pairs, counts, seed)
-        taken |= drawn
+            pairs, taken[name] = _take_split(pairs, list(map(str, choice)), name)
     return pairs, taken
 
 
 def take_components(
-    pairs: PairTable, wanted: Mapping[str, int], seed: int
+    pairs: PairTable, wanted: Mapping[str, int | Groups], seed: int
 ) -> tuple[PairTable, dict[str, list[Pair]]]:
-    """Take exactly so many items a split, in whole connected components of the graph of pairs.
+    """Take the splits that are `wanted` by number: what is left, and each one's pairs.
 
-    Components are drawn in the order of a hash of the seed and their smallest sentence, so that
-    neither the order of the file nor the direction of translation matters to that order.
+    Each gets exactly so many items, in whole connected components of the graph of pairs; 0 is no
+    split. Components are drawn in the order of a hash of the seed and their smallest sentence, so
+    that neither the order of the file nor the direction of translation matters to that order.
     """
+    counts = {name: n for name, n in wanted.items() if isinstance(n, int) and n > 0}
+    if not counts:
+        return pairs, {}
     groups = _Groups(components(pairs))
     queue: Iterator[int] = iter(np.argsort(_lots(pairs, groups, seed), kind="stable"))
     split_of: dict[int, str] = {}
-    for name, missing in wanted.items():
+    for name, missing in counts.items():
         skipped: list[int] = []
         while missing and (group := next(queue, None)) is not None:
             members = groups.members(group)
@@ -69,13 +73,19 @@ def take_components(
             split_of.update(dict.fromkeys(members.tolist(), name))
         if missing or 2 * len(split_of) > len(pairs):
             total = len({pair.source for pair in pairs})
+            lower = split_of and groups.sizes.max() < NEARLY_ALL * len(pairs)
             raise UserError(
-                f"data.hold_out.{name} = {wanted[name]} items cannot be held out of {total} source "
+                f"data.hold_out.{name} = {counts[name]} items cannot be held out of {total} source "
                 f"sentences in {len(groups)} groups of shared translations with half of the pairs "
-                "left to train on; lower data.hold_out.dev and data.hold_out.test"
+                "left to train on; "
+                + (
+                    "lower data.hold_out.dev and data.hold_out.test"
+                    if lower
+                    else "give dev and test of your own (data.dev, data.test)"
+                )
             )
         queue = chain(skipped, queue)
-    taken = {name: [pairs[i] for i in sorted(split_of) if split_of[i] == name] for name in wanted}
+    taken = {name: [pairs[i] for i in sorted(split_of) if split_of[i] == name] for name in counts}
     left = np.ones(len(pairs), dtype=bool)
     left[list(split_of)] = False
     return pairs.at(np.flatnonzero(left)), taken
@@ -138,7 +148,7 @@ def _lots(pairs: PairTable, groups: _Groups, seed: int) -> UInt64[np.ndarray, "g
     return lots
 
 
-def _take_groups(pairs: PairTable, groups: list[str], split: str) -> tuple[PairTable, list[Pair]]:
+def _take_split(pairs: PairTable, groups: list[str], split: str) -> tuple[PairTable, list[Pair]]:
     known, chosen = set(), np.zeros(len(pairs), dtype=bool)
     for i, pair in enumerate(pairs):
         known.add(pair.group)

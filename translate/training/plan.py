@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 from torch import nn
 
 from translate.data.batching import TokenBatches
@@ -31,6 +32,7 @@ def plan(
     on top.
     """
     source, target = (side * data.weights for side in lengths(data.corpus.train))
+    used = int(np.count_nonzero(data.weights))
     batches = options.accumulate * processes  # of a step
     tokens, epoch = data.tokens_per_batch * batches, _batches(data) / batches
     averaged = options.averaging.kind != "none"
@@ -39,12 +41,19 @@ def plan(
     return (
         f"{'going on with' if resuming else 'training'} {run}: "
         f"{sum(p.numel() for p in model.parameters()):,} parameters, "
-        f"{len(data.corpus.train):,} training pairs, {steps} steps of at most {tokens} tokens "
+        f"{used:,} training pairs{_left_out(data, used)}, {steps} steps of at most {tokens} tokens "
         f"a side, {precision}, {processes} process{'es' if processes > 1 else ''}\n"
         f"an epoch is {source.sum():,.0f} source and {target.sum():,.0f} target tokens, about "
         f"{epoch:,.0f} steps; the run goes through the corpus {steps / epoch:.1f} times\n"
         f"memory {readable(memory)} and activations, in each process; disk {readable(disk)}"
     )
+
+
+def _left_out(data: TranslationData, used: int) -> str:
+    longer = len(data.weights) - used
+    if not longer:
+        return ""
+    return f" ({longer:,} longer than data.max_length = {data.max_length} pieces are left out)"
 
 
 def _batches(data: TranslationData) -> float:

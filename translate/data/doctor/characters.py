@@ -10,7 +10,9 @@ from translate.data.doctor.finding import Finding, lines_of
 from translate.data.pair import Pair
 
 # Bytes of UTF-8 read as Windows-1252: a first byte Ã, â, Ð …, then a continuation byte's letter.
-MOJIBAKE = re.compile("[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u0178\u02c6\u02dc\u2013-\u2122]")
+CONTINUATION = "[\u0080-\u00bf\u0152-\u0178\u02c6\u02dc\u2013-\u2122]"
+MOJIBAKE = re.compile(f"[\u00c2-\u00f4]{CONTINUATION}")
+THREE_BYTES = re.compile(f"[\u00e2\u00e3]{CONTINUATION}{{2}}")  # â€™; amanhã” is a word and a quote
 MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|&(?:#\d+|[a-zA-Z]{2,8});")
 INVISIBLE = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\u00ad]")
 ALIKE = ("LATIN", "CYRILLIC", "GREEK")  # scripts whose letters look alike
@@ -62,7 +64,7 @@ def _mojibake(text: str) -> str:
         try:
             found[0].encode("cp1252").decode("utf-8")
         except UnicodeError:
-            if found[0][0] not in "\u00e2\u00e3":  # the first of three bytes: â€™
+            if not THREE_BYTES.match(text, found.start()):
                 continue
         return found[0]
     return ""

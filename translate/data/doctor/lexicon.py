@@ -73,9 +73,9 @@ class Lexicon:
         """
         s, t, group = _combinations(sources, targets)
         wanted = s * self.num_targets + t
-        place = np.minimum(np.searchsorted(self.keys, wanted), max(0, len(self.keys) - 1))
-        known = self.keys[place] == wanted if len(self.keys) else np.zeros(len(wanted), bool)
-        ratio = np.where(known, self.given[place], 0) / self.chance[t]
+        place = np.searchsorted(self.keys, wanted)
+        known = np.append(self.keys, -1)[place] == wanted  # behind the last key there is none
+        ratio = np.where(known, np.append(self.given, 0)[place], 0) / self.chance[t]
         lengths = [len(b) if len(a) else 0 for a, b in zip(sources, targets, strict=True)]
         best = np.ones(sum(lengths))
         np.maximum.at(best, group, ratio)

@@ -7,6 +7,7 @@ from the corpus: between the median of its pairs and that of pairs drawn at rand
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -15,6 +16,8 @@ from jaxtyping import Float
 from translate.data.doctor.finding import Finding, lines_of
 from translate.data.doctor.lexicon import Ids, Lexicon, Words
 from translate.data.pair import Pair
+
+log = logging.getLogger(__name__)
 
 FEWEST = 200  # pairs, to learn a lexicon from
 MOST = 50_000  # training pairs that it is learned from
@@ -30,7 +33,9 @@ def misaligned(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
     """Shifted blocks, swapped neighbours, and lines that no neighbour explains."""
     judge = _Judge(splits)
     shifted, swapped, strays = [], [], []
-    if judge.informed:
+    if judge.doubt:
+        log.info("misaligned lines are not looked for: %s", judge.doubt)
+    else:
         for split in splits:
             offsets = judge.offsets(split)
             blocks = _blocks(offsets)
@@ -73,14 +78,21 @@ class _Judge:
             )
             for split, pairs in splits.items()
         }
-        self.informed = len(train) >= FEWEST
-        if not self.informed:
-            return
-        self.lexicons = [self._learn(half, len(train)) for half in (0, 1)]
-        self.usual = float(np.nanmedian(self._evidence("train", 0)))
-        self.random = float(np.nanmedian(self._evidence("train", len(train) // 2)))
+        self.doubt = self._weigh(len(train))  # why it cannot judge; nothing where it can
+
+    def _weigh(self, count: int) -> str:
+        """Learn from `count` training pairs what is usual; the reason where that tells nothing."""
+        if count < FEWEST:
+            return f"{count} training pairs are fewer than {FEWEST}"
+        self.lexicons = [self._learn(half, count) for half in (0, 1)]
+        usual, random = (self._evidence("train", offset) for offset in (0, count // 2))
+        if np.isnan(usual).all() or np.isnan(random).all():
+            return "no words between spaces or punctuation recur on both sides"
+        self.usual, self.random = float(np.nanmedian(usual)), float(np.nanmedian(random))
         self.middle = (self.usual + self.random) / 2
-        self.informed = self.usual - self.random > INFORMED
+        if self.usual - self.random <= INFORMED:
+            return "the words of a line tell too little of those of its translation"
+        return ""
 
     def _learn(self, half: int, stop: int) -> Lexicon:
         sources, targets = self.ids["train"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -126,8 +126,12 @@ class Source(BaseModel, ABC):
         """Another text whenever `open` would give other pairs; quick, so that a cache can ask."""
 
     @abstractmethod
+    def given(self) -> Collection[str]:
+        """The splits that the source itself has, as `open` would give them; quick, too."""
+
+    @abstractmethod
     def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
-        """The pairs of every split that the source itself has, `train` always among them.
+        """The pairs of every split of `given`, `train` always among them.
 
         They may be read from their files as they are asked for, each split once.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Literal, Self
 
@@ -50,6 +50,9 @@ class Files(Source):
             f"{name} {' '.join(map(file_hash, files))}" for name, *files in texts + links
         )
 
+    def given(self) -> Collection[str]:
+        return self._paths()
+
     def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
         pairs: dict[str, Iterable[Pair]] = {
             split: parallel(read_lines(a), read_lines(b), (str(a), str(b)))
@@ -84,6 +87,8 @@ class Files(Source):
         name: Name | None = getattr(self, split)
         if name != AUTO:
             return name
+        if split == "train":  # cannot be held out: that its files are missing is told
+            return split
         root = Path(self.dir or ".").expanduser()
         sides = [_present(root / f"{split}.{end}") for end in (self.source, self.target)]
         return split if any(sides) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self, cast
@@ -53,6 +53,9 @@ class Hub(Table):
             )
         wanted = self.model_dump(include={"id", "config", "revision", "splits", "columns", "limit"})
         return json.dumps(wanted, sort_keys=True)
+
+    def given(self) -> Collection[str]:
+        return (self.splits if self.dir is None else self.files).given()
 
     def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
         if self.dir is not None:

