@@ -97,11 +97,12 @@ def job(job: Job) -> None:
     """Check the configuration, then translate."""
     from translate.cli.engines import engine_problems
     from translate.cli.guarding import guard_problems
+    from translate.cli.streams import output_problems
     from translate.cli.validation import search_problems
 
     found = schema.problems(run, job.config, "")
     found = found or search_problems(job.config["search"]) + guard_problems(job.config["guard"])
-    found = found or engine_problems(job)
+    found = found or engine_problems(job) + output_problems(job.verbatim)
     again = job.config["guard"].get("again")
     if not found and again and again["kind"] != "beam" and "constraints" in job.verbatim:
         found = [f"guard.again.kind = {again['kind']}: constraints= need search@guard.again=beam"]
