@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from translate.cli.arguments import Arguments
+from translate.cli.commands import Command
 from translate.cli.errors import UsageError
 from translate.data.text import one_line, read_lines
 from translate.errors import UserError
@@ -92,6 +94,26 @@ def line_pairs(source: str, reference: str) -> tuple[list[str], list[str]]:
 def interactive(verbatim: Mapping[str, str], sentences: Sequence[str]) -> bool:
     """Whether a person waits for each line."""
     return not sentences and verbatim.get("input", "-") == "-" and sys.stdin.isatty()
+
+
+def refuse_to_share(command: Command, arguments: Arguments) -> None:
+    """Of the jobs of a sweep the first would empty standard input, and the last be all output.
+
+    Raises:
+        UsageError: the jobs of this command line have either in common.
+    """
+    verbatim = arguments.verbatim
+    if "output" in verbatim:
+        raise UsageError(
+            f"--multirun and output={verbatim['output']}: each job would take the place of the one "
+            "before; leave output= out, or call the command once for each"
+        )
+    source = "-" if command.pipe and not arguments.sentences else ""
+    files = {verbatim.get("input", source), *arguments.repeated.get("reference", ())}
+    if "-" in files | {verbatim.get("reference")}:
+        raise UsageError(
+            "--multirun: several jobs cannot share standard input: give files, such as input=FILE"
+        )
 
 
 def output_problems(verbatim: Mapping[str, str]) -> list[str]:
