@@ -68,7 +68,7 @@ class Translator:
         split_sentences: translate each sentence of a line by itself, as the model has seen them.
         languages: ISO 639-1 codes of source and target, where they are known.
         unknown_words: what to write for each <unk>, by the attention; None leaves them.
-        workers: processes that translate batches at the same time, each on one thread.
+        workers: 2 or more: processes of one thread each that translate batches at the same time.
         mbr: translations of a text are ranked by minimum Bayes risk under this utility; their score
             is then the utility expected of them. None: by the score of the search.
         guard: what looks for translations that cannot be right; None trusts the search.
