@@ -107,11 +107,45 @@ def test_unknown_words_and_coverage_need_nothing_but_their_keys(
     assert (decoding["replace_unknown"], decoding["dictionary"]) == (True, "words, =.tsv")
 
 
-def test_the_output_may_not_be_the_input(program, run: str, tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("der Hund\n", encoding="utf-8")
-    done = program("text", run, "input=text", "output=./text")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["text", "input=kept"],
+        ["text", "constraints=kept", "input=other"],
+        ["score", "input=other", "reference=kept"],
+        ["align", "input=other", "reference=other", "gold=kept"],
+    ],
+)
+def test_the_output_may_not_be_what_is_read(program, run: str, arguments: list[str]) -> None:
+    for name in ("kept", "other"):
+        Path(name).write_text("der Hund\n", encoding="utf-8")
+    done = program(arguments[0], run, *arguments[1:], "output=./kept")
     assert done.status == 2
-    assert (tmp_path / "text").read_text("utf-8") == "der Hund\n"
+    key = next(argument for argument in arguments if argument.endswith("=kept"))
+    assert f"output=./kept is the file of {key.removesuffix('kept')} too" in done.err
+    assert Path("kept").read_text("utf-8") == "der Hund\n"
+
+
+@pytest.mark.parametrize("missing", ["input=nowhere", "prefixes=nowhere"])
+def test_what_fails_leaves_the_output_as_it_was(program, run: str, missing: str) -> None:
+    Path("kept").write_text("the dog\n", encoding="utf-8")
+    done = program("text", run, missing, "output=kept", stdin=b"der Hund\n")
+    assert done.status == 1
+    assert "nowhere cannot be read" in done.err
+    assert Path("kept").read_text("utf-8") == "the dog\n"
+
+
+def test_nothing_in_gives_an_empty_file(program, run: str) -> None:
+    Path("o").write_text("of yesterday\n", encoding="utf-8")
+    assert program("text", run, "output=o").status == 0
+    assert Path("o").read_bytes() == b""
+
+
+@pytest.mark.parametrize("target", [".", "no/folder"])
+def test_an_output_that_cannot_be_written_is_told_first(program, run: str, target: str) -> None:
+    done = program("text", run, f"output={target}", "der Hund")
+    assert done.status == 2
+    assert f"output={target} cannot be written" in done.err
 
 
 def test_a_run_is_needed_and_must_have_a_model(program, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ ASKING = [
     "data=tsv",
     "data=jsonl",
     "data=hub",
+    "data=pypi",
 ]  # where the text is, nobody else knows
 
 
@@ -49,7 +50,7 @@ def test_there_is_something_to_choose_in_every_group() -> None:
     assert all(options(group) for group in groups())
 
 
-TO_FILL_IN = {"data=files", "data=tsv", "data=jsonl", "data=hub"}
+TO_FILL_IN = {"data=files", "data=tsv", "data=jsonl", "data=hub", "data=pypi"}
 
 
 @pytest.mark.parametrize("choice", CHOICES)

@@ -47,6 +47,12 @@ def test_the_limits_can_be_changed(program, run: str) -> None:
     assert "lost {x}" not in done.err
 
 
+@pytest.mark.parametrize("kind", ["greedy", "beam", "diverse", "sample"])
+def test_the_second_search_can_be_any(program, run: str, kind: str) -> None:
+    done = program("text", run, f"search@guard.again={kind}", "search=greedy", "der Hund")
+    assert done.status == 0, done.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -55,6 +61,7 @@ def test_the_limits_can_be_changed(program, run: str) -> None:
         (["guard.protect=[urls]"], "guard.protect.0 = 'urls': must be 'url'"),
         (["guard.again.beam_size=0"], "guard.again.beam_size = 0: must be greater than 0"),
         (["guard.again.kind=bean"], "guard.again.kind = 'bean': no such kind; did you mean"),
+        (["search@guard.again=greedy", "guard.again.alpha=2"], "guard.again.alpha"),
         (["split=sentence"], "split = 'sentence': must be 'sentences' or 'none'"),
     ],
 )
@@ -82,7 +89,7 @@ def test_confidence_is_learnt_once_and_told_from_then_on(
     try:
         told = program("text", run, "format=json", "der Hund").out
         assert 0 <= json.loads(told)["translations"][0]["confidence"] <= 1
-        for other in (["search.beam_size=3"], ["mbr=chrf"]):
+        for other in (["search.beam_size=3"], ["search.n_best=2", "mbr=chrf"]):
             told = program("text", run, *other, "format=json", "der Hund").out
             assert "confidence" not in json.loads(told)["translations"][0]
     finally:

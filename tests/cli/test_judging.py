@@ -51,9 +51,27 @@ def test_scores_by_a_file_of_labels(program, run: str, tmp_path: Path) -> None:
     done = program("evaluate", run, *files, "domains=d")
     assert done.status == 1
     assert "1 domains for 2 sentences" in done.err
+    (tmp_path / "d").write_text("", encoding="utf-8")
+    done = program("evaluate", run, *files, "domains=d")
+    assert done.status == 1
+    assert "0 domains for 2 sentences" in done.err
     done = program("evaluate", run, *files, "domains=nowhere")
     assert (done.status, done.err.count("\n")) == (1, 1)
     assert "nowhere" in done.err
+
+
+def test_an_empty_test_set_is_told_as_that(program, run: str) -> None:
+    for name in ("s", "r"):
+        Path(name).write_bytes(b"")
+    done = program("evaluate", run, "input=s", "reference=r")
+    assert done.status == 1
+    assert "s has no sentences: there is nothing to score" in done.err
+
+
+def test_what_is_chosen_among_one_is_told_first(program, run: str) -> None:
+    done = program("evaluate", run, "mbr=chrf")
+    assert done.status == 2
+    assert "mbr = chrf chooses among several translations" in done.err
 
 
 def test_comet_is_told_beside_the_other_scores(

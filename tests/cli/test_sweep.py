@@ -138,3 +138,26 @@ def test_a_sweep_does_not_train_again_what_is_finished(program, tmp_path: Path) 
     done = program("train", *sweep, "model.dropout=0.4")
     assert done.status == 1
     assert "was begun with another configuration (model.dropout: 0.1 → 0.4)" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["text"], "several jobs cannot share standard input"),
+        (["text", "input=-"], "several jobs cannot share standard input"),
+        (["score", "input=s", "reference=-"], "several jobs cannot share standard input"),
+        (["evaluate", "input=s", "reference=-", "reference=s"], "cannot share standard input"),
+        (["text", "output=o, =", "x"], "--multirun and output=o, =: each job would take the place"),
+    ],
+)
+def test_jobs_of_a_sweep_share_neither_input_nor_output(program, run, arguments, line) -> None:
+    done = program(arguments[0], run, "--multirun", "device=cpu,auto", *arguments[1:], stdin=b"x\n")
+    assert (done.status, done.out) == (2, "")
+    assert line in done.err
+
+
+def test_jobs_of_a_sweep_all_read_a_file(program, run: str) -> None:
+    Path("s").write_text("der Hund\n", encoding="utf-8")
+    done = program("text", run, "--multirun", "search.beam_size=1,2", "input=s")
+    assert done.status == 0, done.err
+    assert done.out.count("\n") == 2

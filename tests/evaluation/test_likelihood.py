@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from translate.evaluation.likelihood import Likelihood, likelihood, perplexity
+from translate.inference.forcing import TooLongError
 
 
 @dataclass(frozen=True)
@@ -44,3 +45,24 @@ def test_longer_pieces_hide_in_perplexity_but_not_in_bits_a_character() -> None:
 def test_an_impossible_text_has_infinite_perplexity() -> None:
     assert perplexity(-1e6, 1) == math.inf
     assert Likelihood(-2.0, 1, 3).as_dict()["perplexity"] == pytest.approx(math.e**2)
+
+
+class ShortSighted(Coin):
+    """Reads no more than four characters."""
+
+    def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Pair]:
+        if long := {i: len(text) for i, text in enumerate(targets) if len(text) > 4}:
+            raise TooLongError(long, 4)
+        return super().score(sources, targets)
+
+
+def test_pairs_longer_than_the_model_reads_are_left_out(caplog) -> None:
+    with caplog.at_level("WARNING", logger="translate"):
+        found = likelihood(ShortSighted(1), ["x", "y", "z"], [["abc"], ["too long"], ["defg"]])
+    assert found == likelihood(Coin(1), ["x", "z"], [["abc"], ["defg"]])
+    assert "1 of 3 pairs are longer than the model reads" in caplog.text
+    assert caplog.text.endswith("left out: line 2\n")
+
+
+def test_there_is_no_likelihood_of_nothing() -> None:
+    assert likelihood(ShortSighted(1), ["x"], [["too long"]]) is None

@@ -23,6 +23,7 @@ from translate.evaluation.metrics import evaluate
 from translate.evaluation.report import Report, fingerprint, read, render, write
 from translate.evaluation.report_page import report_page
 from translate.evaluation.run import TestSet, evaluate_split
+from translate.inference.forcing import TooLongError
 
 SOURCES = ["uno dos", "", "tres " * 12]
 REFERENCES = [["one two", "1 2"], ["nothing"], ["three " * 12]]
@@ -89,6 +90,16 @@ def test_the_json_says_how_to_repeat_and_check_the_figures(tmp_path: Path) -> No
     hashed = hashlib.sha256((tmp_path / "test.hyp").read_bytes()).hexdigest()
     assert found["sha256"]["hypotheses"] == hashed == result.hypotheses_sha256
     assert found["sha256"]["model"] == "ab12"
+
+
+def test_translations_are_kept_where_no_pair_can_be_scored(tmp_path: Path) -> None:
+    class Nearsighted(Shouter):
+        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
+            raise TooLongError(dict.fromkeys(range(len(targets)), 9), 8)
+
+    assert "perplexity" not in report.summary(run(tmp_path, Nearsighted()))
+    assert json.loads((tmp_path / "test.json").read_text("utf-8"))["likelihood"] is None
+    assert (tmp_path / "test.hyp").exists()
 
 
 def test_progress_counts_sentences(tmp_path: Path) -> None:

@@ -86,3 +86,15 @@ def test_a_pair_too_long_is_left_unaligned_with_a_warning(
     assert not long.any()
     assert "line 2 has" in caplog.text
     assert "more than 11: left unaligned" in caplog.text
+
+
+def test_a_pair_longer_than_the_model_reads_is_left_unaligned(make_model, joint, caplog) -> None:
+    model = make_model("transformer", positions="learned", max_positions=6)
+    head = choose_head(model, layer=None, head=None)
+    aligner = Aligner(model, joint, head, tokens_per_batch=40, device=torch.device("cpu"))
+    with caplog.at_level(logging.WARNING, logger="translate"):
+        first, second = aligner(["la", "la casa está azul y el tren"], ["a", "the"])
+    assert first.any()
+    assert not second.any()
+    assert "line 2 has" in caplog.text
+    assert "more than 5: left unaligned" in caplog.text

@@ -211,8 +211,24 @@ def test_a_line_longer_than_the_model_reads_is_split(make_model, joint, caplog) 
         (text,) = translator.translate(["el perro come la casa azul."])
     assert "more than 5" in caplog.text  # and </s>
     assert text
-    with pytest.raises(UserError, match=r"than the 6 learned positions .*split the sentence"):
-        translator.score(["el perro come la casa azul."], ["the dog."])
+    long = "el perro come la casa azul."
+    with pytest.raises(
+        UserError, match=r"line 2 has \d+ pieces .* than the 5 .*split the sent"
+    ) as e:
+        translator.score(["la", long, "gato", "la"], ["a", "the dog", "a cat", long])
+    assert "and so have 1 lines after it" in str(e.value)
+
+
+def test_a_string_is_no_list_of_sentences(make_translator) -> None:
+    translator = make_translator()
+    for call in (
+        lambda: translator.translate("la casa"),
+        lambda: next(translator.stream("la casa")),
+        lambda: translator.score("la", ["a", "b"]),
+        lambda: translator.score(["l", "a"], "ab"),
+    ):
+        with pytest.raises(UserError, match="is a string: give a list of sentences"):
+            call()
 
 
 def test_no_attention_and_nothing_to_align_are_told(make_translator) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 
 import pytest
 
@@ -75,3 +76,20 @@ def test_searches_that_cannot_promise_phrases_say_so(make_translator) -> None:
     translator.search = build("greedy", max_length_ratio=1.0, max_length_offset=4)
     with pytest.raises(UserError, match="search=beam can"):
         list(translator.stream(["la"], wishes=Wish(phrases=("blue",))))
+
+
+@pytest.mark.parametrize("wish", [Wish("the 🚂 dog"), Wish(phrases=("blue", "a 🚂"))])
+def test_a_wish_for_what_the_model_cannot_write_is_refused(make_translator, wish: Wish) -> None:
+    with pytest.raises(UserError, match="line 2: '🚂' is no word of this model") as told:
+        list(make_translator().stream(["la", "gato"], wishes=[NO_WISH, wish]))
+    assert repr(wish.prefix or wish.phrases[1]) in str(told.value)
+
+
+def test_to_ban_an_unknown_word_bans_no_other(make_translator, caplog) -> None:
+    expected = make_translator().translate(LINES)
+    with caplog.at_level(logging.WARNING, logger="translate"):
+        translator = make_translator(search={"rules": RULES | {"banned": ["🚂", "a 🚅"]}})
+    assert translator.translate(LINES) == expected
+    (demand,) = translator._demands(NO_WISH, 1, 1)
+    assert demand.banned == ()
+    assert "'🚅' is no word of this model, which never writes 'a 🚅'" in caplog.text

@@ -26,6 +26,15 @@ GIVEN = {
     "data=files": ["data.source=de", "data.target=en"],
     "data=hub": ["data.source=de", "data.target=en"],
     "data=tsv": ["data.source=de", "data.target=en", "data.train=x"],
+    "data=pypi": [
+        "data.source=de",
+        "data.target=en",
+        "data.name=x",
+        "data.version=1.0.0",
+        f"data.sha256={'0' * 64}",
+        "data.member=x",
+        "data.columns={de: 1, en: 2}",
+    ],
     "data=jsonl": ["data.source=de", "data.target=en", "data.train=x"],
 }
 FREE = {"columns"}  # mappings whose keys are the corpus's own

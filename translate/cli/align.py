@@ -88,6 +88,8 @@ def main(command: Command, arguments: Arguments) -> None:
 
 def job(job: Job) -> None:
     """Check the configuration, then align."""
+    from translate.cli.streams import output_problems
+
     found = schema.problems(run, job.config, "")
     files = [key for key in ("input", "reference") if key in job.verbatim]
     if len(files) == 1 or ("gold" in job.verbatim and not files):
@@ -95,6 +97,7 @@ def job(job: Job) -> None:
         found.append(f"{' and '.join(missing)} missing: input= and reference= go together")
     if "reverse" in job.verbatim and job.config["method"] not in BOTH_DIRECTIONS:
         found.append(f"reverse= is for method={' or '.join(BOTH_DIRECTIONS)}")
+    found += output_problems(job.verbatim)
     if found:
         raise listed(found)
     run(job, **job.config)

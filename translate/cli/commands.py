@@ -16,6 +16,7 @@ class Command:
     verbatim: tuple[str, ...] = ()  # keys whose value never goes through Hydra's grammar
     repeatable: tuple[str, ...] = ()  # those of them that may be given several times
     sentences: bool = False  # whether bare arguments are sentences (or runs to compare)
+    pipe: bool = False  # whether it reads standard input where it is told nothing else
     stored: bool = False  # whether it starts from the configuration that a run carries
 
 
@@ -59,6 +60,7 @@ COMMANDS = {
                 "shortlist",
             ),
             sentences=True,
+            pipe=True,
             stored=True,
         ),
         Command(

@@ -159,7 +159,11 @@ def _system(
         stored = read(run / "evaluation", test_set.split)
         assert stored is not None
     _refuse_other_data(stored, test_set, run)
-    known = stored.figures["likelihood"]
+    if (known := stored.figures["likelihood"]) is None:
+        raise UserError(
+            f"{run} can read no pair of {test_set.split}, so it has no perplexity to compare: "
+            "split its sentences"
+        )
     return System(
         name=str(run),
         hypotheses=stored.hypotheses,

@@ -27,6 +27,7 @@ from translate.cli.commands import Command, Job
 from translate.cli.config_dir import config_dir
 from translate.cli.errors import JobFailedError, UsageError, listed
 from translate.cli.explain import Check, explain, problems
+from translate.cli.streams import refuse_to_share
 from translate.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -62,8 +63,11 @@ def launch(
 
     Raises:
         UsageError: the configuration cannot be composed; every problem that can be found is listed.
+            Or the jobs of a sweep would share what each needs for itself.
         JobFailedError: the job raised, which is its cause.
     """
+    if arguments.multirun:
+        refuse_to_share(command, arguments)
     store = ConfigStore.instance()
     for group, node in (nodes or {}).items():
         store.store(group=group, name=STORED, node=dict(node))

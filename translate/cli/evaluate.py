@@ -51,8 +51,9 @@ Keys:
   cache          the folder of downloads and prepared corpora
   engine         native, or ctranslate2: serves what translate export has written
   export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
-  workers        processes that translate batches at the same time, each on one thread: for files,
-                 on a CPU; default: one process on all threads (engine=ctranslate2: one a core)
+  workers        2 or more: processes of one thread each that translate batches at the same time,
+                 for files, on a CPU; 1, the default: one process on all threads
+                 (engine=ctranslate2: so many threads; default: one a core)
   precision      float32 or bf16: the numbers to compute with; default: those of the weights
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, that are translated at once
@@ -76,10 +77,10 @@ def main(command: Command, arguments: Arguments) -> None:
 def job(job: Job) -> None:
     """Check the configuration, then translate and score."""
     from translate.cli.engines import engine_problems
-    from translate.cli.validation import search_problems
+    from translate.cli.validation import mbr_problems, search_problems
 
     found = schema.problems(run, job.config, "") or search_problems(job.config["search"])
-    found = found or engine_problems(job)
+    found = found or engine_problems(job) + mbr_problems(job.config)
     if found:
         raise listed(found)
     run(job, **job.config)

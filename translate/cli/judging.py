@@ -25,13 +25,15 @@ def read_test_set(job: Job, run: Path, data: Node, tokenizer: Node, cache: Path)
     """The files `input=`, `reference=` and `domains=`, else the split `data.split` of the run.
 
     Raises:
-        UserError: neither can be had, or line counts differ.
+        UserError: neither can be had, line counts differ, or there are no lines.
     """
     if {"input", "reference"} & set(job.verbatim):
         found = _own_files(job.verbatim.get("input"), job.repeated.get("reference", ()))
     else:
         found = _split(run, data, tokenizer, cache)
-    return _with_domains(found, job.verbatim.get("domains"))
+    found = _with_domains(found, job.verbatim.get("domains"))
+    found.check()
+    return found
 
 
 def _own_files(source: str | None, references: Sequence[str]) -> TestSet:
@@ -62,7 +64,7 @@ def _split(run: Path, data: Node, tokenizer: Node, cache: Path) -> TestSet:
         data["split"],
         list(table["source"]),
         [list(item) for item in table["references"]],
-        domains=list(table["group"]) if by_domain else (),
+        domains=list(table["group"]) if by_domain else None,
         word_counts=word_counts(corpus.train["source"]),
     )
 
@@ -74,9 +76,7 @@ def _with_domains(test_set: TestSet, path: str | None) -> TestSet:
 
     if path is None:
         return test_set
-    test_set = replace(test_set, domains=list(read_lines(path)))
-    test_set.check()
-    return test_set
+    return replace(test_set, domains=list(read_lines(path)))
 
 
 def evaluate_run(

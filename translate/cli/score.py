@@ -50,8 +50,11 @@ def main(command: Command, arguments: Arguments) -> None:
 
 def job(job: Job) -> None:
     """Check the configuration, then score."""
+    from translate.cli.streams import output_problems
+
     found = schema.problems(run, job.config, "")
     found += [f"{key}=FILE is missing" for key in ("input", "reference") if key not in job.verbatim]
+    found += output_problems(job.verbatim)
     if found:
         raise listed(found)
     run(job, **job.config)

@@ -7,10 +7,13 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
+from translate.cli.arguments import Arguments
+from translate.cli.commands import Command
 from translate.cli.errors import UsageError
 from translate.data.text import one_line, read_lines
 from translate.errors import UserError
@@ -21,6 +24,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Write = Callable[[str], None]
+
+# keys of files with a line for each line, or for each word
+READ = {
+    "input", "reference", "gold", "prefixes", "constraints", "dictionary", "domains", "shortlist",
+}  # fmt: skip
 
 
 def lines_in(verbatim: Mapping[str, str], sentences: Sequence[str] = ()) -> Iterator[str]:
@@ -88,37 +96,63 @@ def interactive(verbatim: Mapping[str, str], sentences: Sequence[str]) -> bool:
     return not sentences and verbatim.get("input", "-") == "-" and sys.stdin.isatty()
 
 
+def refuse_to_share(command: Command, arguments: Arguments) -> None:
+    """Of the jobs of a sweep the first would empty standard input, and the last be all output.
+
+    Raises:
+        UsageError: the jobs of this command line have either in common.
+    """
+    verbatim = arguments.verbatim
+    if "output" in verbatim:
+        raise UsageError(
+            f"--multirun and output={verbatim['output']}: each job would take the place of the one "
+            "before; leave output= out, or call the command once for each"
+        )
+    source = "-" if command.pipe and not arguments.sentences else ""
+    files = {verbatim.get("input", source), *arguments.repeated.get("reference", ())}
+    if "-" in files | {verbatim.get("reference")}:
+        raise UsageError(
+            "--multirun: several jobs cannot share standard input: give files, such as input=FILE"
+        )
+
+
+def output_problems(verbatim: Mapping[str, str]) -> list[str]:
+    """What speaks against writing to `output=`, one line each: told before the heavy work."""
+    target = verbatim.get("output", "-")
+    path = Path(target)
+    if target == "-":
+        return []
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        return [f"output={target} cannot be written: name a file, in a folder that is there"]
+    return [
+        f"output={target} is the file of {key}= too, and would take its place: name another file"
+        for key, source in verbatim.items()
+        if key in READ and path.is_file() and Path(source).exists() and path.samefile(source)
+    ]
+
+
 @contextmanager
 def lines_out(verbatim: Mapping[str, str], *, flush: bool = False) -> Iterator[Write]:
     """Yield what writes a line to `output=`, else to standard output.
 
-    Raises:
-        UsageError: the output is the input, and would be emptied before it is read.
+    A file is opened with the first line, or at the end where there was none: what fails before
+    leaves an earlier file of that name as it was.
     """
     path = verbatim.get("output", "-")
-    if path == "-":
-        stream = sys.stdout.buffer
-        flush = flush or sys.stdout.isatty()
-    else:
-        _refuse_same_file(verbatim.get("input"), path)
-        stream = Path(path).open("wb")  # noqa: SIM115  # closed below, unless it is stdout
+    flush = flush or (path == "-" and sys.stdout.isatty())
+    with ExitStack() as stack:
 
-    def write(line: str) -> None:
-        stream.write(line.encode("utf-8", "replace") + b"\n")
-        if flush:
-            stream.flush()
+        @cache
+        def stream() -> BinaryIO:
+            return sys.stdout.buffer if path == "-" else stack.enter_context(Path(path).open("wb"))
 
-    try:
+        def write(line: str) -> None:
+            stream().write(line.encode("utf-8", "replace") + b"\n")
+            if flush:
+                stream().flush()
+
         yield write
-        stream.flush()
-    finally:
-        if path != "-":
-            stream.close()
-
-
-def _refuse_same_file(source: str | None, target: str) -> None:
-    if source and Path(source).exists() and Path(target).exists() and Path(source).samefile(target):
-        raise UsageError(f"output={target} is the input: it would be emptied before it is read")
+        stream().flush()
 
 
 def _as_text(argument: str) -> str:

@@ -72,8 +72,9 @@ Keys:
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
   engine         native, or ctranslate2: serves what translate export has written
   export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
-  workers        processes that translate batches at the same time, each on one thread: for files,
-                 on a CPU; default: one process on all threads (engine=ctranslate2: one a core)
+  workers        2 or more: processes of one thread each that translate batches at the same time,
+                 for files, on a CPU; 1, the default: one process on all threads
+                 (engine=ctranslate2: so many threads; default: one a core)
   precision      float32 or bf16: the numbers to compute with; default: those of the weights
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, that are translated at once
@@ -97,17 +98,28 @@ def job(job: Job) -> None:
     """Check the configuration, then translate."""
     from translate.cli.engines import engine_problems
     from translate.cli.guarding import guard_problems
-    from translate.cli.validation import search_problems
+    from translate.cli.streams import output_problems
+    from translate.cli.validation import mbr_problems, search_problems
 
     found = schema.problems(run, job.config, "")
     found = found or search_problems(job.config["search"]) + guard_problems(job.config["guard"])
-    found = found or engine_problems(job)
+    found = found or engine_problems(job) + mbr_problems(job.config)
+    found = found or output_problems(job.verbatim) + _worker_problems(**job.config)
     again = job.config["guard"].get("again")
     if not found and again and again["kind"] != "beam" and "constraints" in job.verbatim:
         found = [f"guard.again.kind = {again['kind']}: constraints= need search@guard.again=beam"]
     if found:
         raise listed(found)
     run(job, **job.config)
+
+
+def _worker_problems(*, interactive: bool | None, workers: int | None, **_: object) -> list[str]:
+    if not interactive or workers in (None, 1):
+        return []
+    return [
+        f"workers = {workers}: interactive=true translates one line at a time, so there is nothing "
+        "to share out: leave one of the two out"
+    ]
 
 
 def run(

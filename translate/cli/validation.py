@@ -95,6 +95,16 @@ def search_problems(node: Node) -> list[str]:
     return chosen("search", node, KINDS)
 
 
+def mbr_problems(config: Node) -> list[str]:
+    """Of one translation, which is the default, there is none to choose."""
+    if config["mbr"] is None or config["search"].get("n_best", 1) > 1:
+        return []
+    return [
+        f"mbr = {config['mbr']} chooses among several translations: give search.n_best=… "
+        "(search=sample search.n_best=30)"
+    ]
+
+
 def chosen(
     where: str,
     node: Node,

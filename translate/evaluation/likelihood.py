@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from translate.inference.forcing import TooLongError
+
+log = logging.getLogger(__name__)
+
+NAMED = 5  # lines named one by one
 
 
 class HasLogProb(Protocol):
@@ -61,15 +68,35 @@ class Likelihood:
 
 def likelihood(
     translator: ScoresPairs, sources: Sequence[str], references: Sequence[Sequence[str]]
-) -> Likelihood:
-    """Score the first reference of every item by teacher forcing."""
+) -> Likelihood | None:
+    """Score the first reference of every item by teacher forcing.
+
+    Pairs that are longer than the model reads are left out with a warning; None where all are.
+    """
     first = [item[0] for item in references]
-    scores = translator.score(sources, first)
+    try:
+        scores = translator.score(sources, first)
+    except TooLongError as error:
+        _tell(error.indices, len(first))
+        kept = sorted(set(range(len(first))).difference(error.indices))
+        if not kept:
+            return None
+        first = [first[i] for i in kept]
+        scores = translator.score([sources[i] for i in kept], first)
     return Likelihood(
         log_prob=math.fsum(score.log_prob for score in scores),
         tokens=sum(score.tokens for score in scores),
         characters=sum(len(text) + 1 for text in first),
     )
+
+
+def _tell(left_out: Sequence[int], pairs: int) -> None:
+    lines = [str(index + 1) for index in left_out[:NAMED]] + ["…"] * (len(left_out) > NAMED)
+    log.warning(
+        "%d of %d pairs are longer than the model reads, and perplexity is that of the others; "
+        "left out: line %s",
+        len(left_out), pairs, ", ".join(lines),
+    )  # fmt: skip
 
 
 def perplexity(log_prob: float, tokens: int) -> float:

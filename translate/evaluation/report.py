@@ -52,7 +52,7 @@ class Report:
     scores: Scores
     confidence: Mapping[str, Interval]  # by metric
     comet: Comet | None  # where a model was given
-    likelihood: Likelihood
+    likelihood: Likelihood | None  # None where the model can read no pair
     buckets: Sequence[Bucket]
     rarity: Sequence[Slice]  # by the rarest source word's count in training; empty if unknown
     domains: Sequence[Slice]  # empty where none are known
@@ -81,7 +81,7 @@ class Report:
             **self.scores.as_dict(),
             "confidence": {name: found.as_dict() for name, found in self.confidence.items()},
             **({} if self.comet is None else {"comet": self.comet.as_dict()}),
-            "likelihood": self.likelihood.as_dict(),
+            "likelihood": None if self.likelihood is None else self.likelihood.as_dict(),
             "items": self.items,
             "references": self.references,
             "empty_hypotheses": self.empty_hypotheses,
@@ -234,9 +234,13 @@ def score_rows(report: Report) -> list[list[str]]:
 
 def summary(report: Report) -> str:
     """Perplexity, speed and memory in a line."""
-    parts = [
-        f"perplexity {report.likelihood.perplexity:.2f}",
-        f"{report.likelihood.bits_per_character:.3f} bits a character",
+    parts = []
+    if (chances := report.likelihood) is not None:
+        parts = [
+            f"perplexity {chances.perplexity:.2f}",
+            f"{chances.bits_per_character:.3f} bits a character",
+        ]
+    parts += [
         f"{report.seconds:.1f} s",
         f"{report.sentences_per_second:.1f} sentences/s",
         f"{report.memory.process:,.0f} MiB",

@@ -51,13 +51,15 @@ class TestSet:
     split: str
     sources: Sequence[str]
     references: Sequence[Sequence[str]]
-    domains: Sequence[str] = ()  # of each item, where they are known
+    domains: Sequence[str] | None = None  # of each item, where they are known
     word_counts: Mapping[str, int] | None = None  # of the training text, where it is known
 
     def check(self) -> None:
         """Raise a UserError where counts differ or nothing is there to score."""
+        if not self.sources:
+            raise UserError(f"{self.split} has no sentences: there is nothing to score")
         reference_streams(self.sources, self.references)
-        if self.domains and len(self.domains) != len(self.sources):
+        if self.domains is not None and len(self.domains) != len(self.sources):
             raise UserError(
                 f"{len(self.domains):,} domains for {len(self.sources):,} sentences: line n of "
                 "domains= must name the domain of sentence n"
@@ -126,7 +128,7 @@ def evaluate_split(
         rarity=[]
         if test_set.word_counts is None
         else by_rarest_word(test_set.sources, hypotheses, references, test_set.word_counts),
-        domains=by_label(test_set.domains, hypotheses, references),
+        domains=by_label(test_set.domains or (), hypotheses, references),
         sentences=sentence_scores(hypotheses, references, tokenize=tokenize),
         items=len(test_set.sources),
         references=sum(map(len, references)),
@@ -170,7 +172,7 @@ def _translate(
 def _sentences(result: Report, test_set: TestSet, hypotheses: Sequence[str]) -> bytes:
     """A JSON object a line: a sentence, its translation and its scores."""
     known: dict[str, Sequence[object]] = {}
-    if test_set.domains:
+    if test_set.domains is not None:
         known["domain"] = test_set.domains
     if result.comet is not None:
         known["comet"] = result.comet.sentences

@@ -47,13 +47,14 @@ class Aligner:
         self.model, self.device = model.to(device).eval(), device
         self.tokenizers, self.head = tokenizers, head
         self.tokens_per_batch = tokens_per_batch
+        self._most = min(MAX_LENGTH, model.max_length or MAX_LENGTH)
 
     def __call__(
         self, sources: Sequence[str], targets: Sequence[str]
     ) -> Iterator[Float[np.ndarray, "T S"]]:
         """The weights of each pair, in order: a row a target word, a column a source word.
 
-        A pair of more than 512 pieces gets zeros, and a warning.
+        A pair of more than 512 pieces, or of more than the model reads, gets zeros and a warning.
         """
         for start in range(0, len(sources), WINDOW):
             window = slice(start, start + WINDOW)
@@ -70,12 +71,12 @@ class Aligner:
         ]
         lengths = [max(_length(s), _length(t)) + 1 for s, t in zip(source, target, strict=True)]
         for i, length in enumerate(lengths):
-            if length > MAX_LENGTH:
+            if length > self._most:
                 log.warning(
                     "line %d has %d pieces, more than %d: left unaligned",
-                    number + i, length - 1, MAX_LENGTH - 1,
+                    number + i, length - 1, self._most - 1,
                 )  # fmt: skip
-        chosen = [i for i, length in enumerate(lengths) if found[i].size and length <= MAX_LENGTH]
+        chosen = [i for i, length in enumerate(lengths) if found[i].size and length <= self._most]
         for batch in by_length([lengths[i] for i in chosen], self.tokens_per_batch):
             indices = [chosen[i] for i in batch]
             pieces = self._pieces([source[i] for i in indices], [target[i] for i in indices])

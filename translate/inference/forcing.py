@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -10,10 +11,53 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from translate.attention.masks import padding_mask
+from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
+from translate.inference.segments import each
 from translate.models.head import NO_ATTENTION
 from translate.models.seq2seq import Seq2Seq
 from translate.vocabulary import BOS, EOS, PAD
+
+
+class TooLongError(UserError):
+    """Pairs that are longer than the model reads.
+
+    Attributes:
+        indices: which they are, counted from 0.
+    """
+
+    def __init__(self, lengths: dict[int, int], limit: int) -> None:
+        first, *others = self.indices = list(lengths)
+        also = f", and so have {len(others)} lines after it" if others else ""
+        super().__init__(
+            f"line {first + 1} has {lengths[first]} pieces on one side, more than the {limit} this "
+            f"model reads (model.max_positions){also}: split the sentence, or leave the pair out"
+        )
+
+
+def encoded_pairs(
+    tokenizers: Tokenizers, sources: Iterable[str], targets: Iterable[str], *, limit: int | None
+) -> tuple[list[list[int]], list[list[int]]]:
+    """The ids of sources and targets, without `<s>`, `</s>`.
+
+    Args:
+        limit: the most pieces that the model reads, </s> included.
+
+    Raises:
+        TooLongError: a side of a pair has more.
+        UserError: not as many targets as sources.
+    """
+    source_ids = [tokenizers.source.encode(text) for text in each(sources)]
+    target_ids = [tokenizers.target.encode(text) for text in each(targets)]
+    if len(source_ids) != len(target_ids):
+        raise UserError(
+            f"{len(source_ids)} sources but {len(target_ids)} targets: line n of one must be "
+            "the translation of line n of the other"
+        )
+    lengths = enumerate(max(map(len, pair)) for pair in zip(source_ids, target_ids, strict=True))
+    if limit is not None and (long := {i: n for i, n in lengths if n >= limit}):
+        raise TooLongError(long, limit - 1)
+    return source_ids, target_ids
 
 
 class TeacherForcing:

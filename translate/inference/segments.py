@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from translate.errors import UserError
 from translate.search import Demand
 
 INVISIBLE = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}  # controls, formats, surrogates, separators
@@ -18,6 +19,17 @@ class Segment(NamedTuple):
     ids: list[int]  # without </s>
     pieces: list[str]  # as the text spells them; none where no word will be replaced
     demand: Demand
+
+
+def each(texts: Iterable[str]) -> Iterable[str]:
+    """The texts.
+
+    Raises:
+        UserError: a string, which Python would take for a list of its characters.
+    """
+    if isinstance(texts, str):
+        raise UserError(f"{texts!r} is a string: give a list of sentences, as [{texts!r}]")
+    return texts
 
 
 def has_text(line: str) -> bool:

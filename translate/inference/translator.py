@@ -20,7 +20,7 @@ from translate.inference import bundle
 from translate.inference.confidence import Confidence, evidence
 from translate.inference.device import choose_device, in_precision
 from translate.inference.engines import Precision
-from translate.inference.forcing import TeacherForcing, as_numpy
+from translate.inference.forcing import TeacherForcing, as_numpy, encoded_pairs
 from translate.inference.guard import Guard, warn
 from translate.inference.halves import by_halves
 from translate.inference.lines import Cutter, Line
@@ -28,7 +28,7 @@ from translate.inference.minimum_bayes_risk import Utility, expected_utilities
 from translate.inference.segments import Segment, by_length, has_text
 from translate.inference.translation import AttentionMap, Score, Translation
 from translate.inference.unknown_words import UnknownWords
-from translate.inference.wishes import NO_WISH, Wish, demands, paired
+from translate.inference.wishes import NO_WISH, Wish, demands, never, paired
 from translate.inference.workers import Workers
 from translate.models.seq2seq import Seq2Seq
 from translate.schema import check, nearest
@@ -68,7 +68,7 @@ class Translator:
         split_sentences: translate each sentence of a line by itself, as the model has seen them.
         languages: ISO 639-1 codes of source and target, where they are known.
         unknown_words: what to write for each <unk>, by the attention; None leaves them.
-        workers: processes that translate batches at the same time, each on one thread.
+        workers: 2 or more: processes of one thread each that translate batches at the same time.
         mbr: translations of a text are ranked by minimum Bayes risk under this utility; their score
             is then the utility expected of them. None: by the score of the search.
         guard: what looks for translations that cannot be right; None trusts the search.
@@ -114,7 +114,7 @@ class Translator:
         self.mbr = mbr
         self.guard = guard
         self.confidence = confidence
-        self._banned = tuple(tuple(tokenizers.target.encode(text)) for text in search.rules.banned)
+        self._banned = never(search.rules.banned, tokenizers.target.encode)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
         """The best translation of each sentence."""
@@ -270,15 +270,11 @@ class Translator:
         """How likely each target is as the translation of its source, by teacher forcing.
 
         Raises:
-            UserError: not as many targets as sources.
+            UserError: not as many targets as sources, or a pair longer than the model reads.
         """
-        source_ids = [self.tokenizers.source.encode(text) for text in sources]
-        target_ids = [self.tokenizers.target.encode(text) for text in targets]
-        if len(source_ids) != len(target_ids):
-            raise UserError(
-                f"{len(source_ids)} sources but {len(target_ids)} targets: line n of one must be "
-                "the translation of line n of the other"
-            )
+        source_ids, target_ids = encoded_pairs(
+            self.tokenizers, sources, targets, limit=self.model.max_length
+        )
         scores = [Score(0.0, 0, ())] * len(source_ids)
         longest = [max(map(len, pair)) + 1 for pair in zip(source_ids, target_ids, strict=True)]
         for batch in by_length(longest, self.tokens_per_batch):
