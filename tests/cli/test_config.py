@@ -168,7 +168,7 @@ def test_wrong_names_wrong_values_and_what_is_missing_are_told_at_once(program) 
     assert done.status == 2
     assert done.err.startswith("translate: error: 6 problems\n")
     for line in (
-        "model.d_modle is not a key", "optimizer.beta1 = 2: must be less than or equal to 1",
+        "model.d_modle is not a key", "optimizer.beta1 = 2: must be less than 1",
         "seed = -1: must be greater than or equal to 0", "trainer.savings is not a key",
         "data.source is missing: write data.source=VALUE", "data.target is missing",
     ):  # fmt: skip
