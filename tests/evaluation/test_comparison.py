@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -67,6 +68,12 @@ def test_a_different_search_is_told() -> None:
     assert found.caveats[0] in terminal(found)
     assert found.caveats[0] in comparison_page(found)
     assert judged(system("a", WRONG), system("b", RIGHT)).caveats == []
+
+
+def test_perplexities_of_different_pairs_are_told() -> None:
+    nearsighted = replace(system("b", RIGHT), likelihood=Likelihood(-30.0, 50, 180, left_out=2))
+    (caveat,) = judged(system("a", WRONG), nearsighted).caveats
+    assert caveat.endswith("left out, longer than the model reads: 0 by a, 2 by b.")
 
 
 def test_sentences_are_won_lost_and_tied() -> None:

@@ -102,6 +102,16 @@ def test_translations_are_kept_where_no_pair_can_be_scored(tmp_path: Path) -> No
     assert (tmp_path / "test.hyp").exists()
 
 
+def test_perplexity_says_how_many_pairs_it_is_without(tmp_path: Path) -> None:
+    class NoFirst(Shouter):
+        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
+            if sources[0] == SOURCES[0]:
+                raise TooLongError({0: 9}, 8)
+            return super().score(sources, targets)
+
+    assert "too long pairs left out: 1" in report.summary(run(tmp_path, NoFirst()))
+
+
 def test_progress_counts_sentences(tmp_path: Path) -> None:
     seen: list[int] = []
     run(tmp_path, progress=seen.append)

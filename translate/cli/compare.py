@@ -167,7 +167,9 @@ def _system(
     return System(
         name=str(run),
         hypotheses=stored.hypotheses,
-        likelihood=Likelihood(known["log_prob"], known["tokens"], known["characters"]),
+        likelihood=Likelihood(
+            known["log_prob"], known["tokens"], known["characters"], known.get("left_out", 0)
+        ),
         search=stored.figures["decoding"],
         experiment=_experiment(run),
     )

@@ -280,11 +280,21 @@ def _between(columns: Sequence[Column], first: Experiment, second: Experiment) -
 
 
 def _caveats(systems: Sequence[System]) -> list[str]:
-    """A difference of scores that is due to the search says nothing about the models."""
+    """A difference that is due to the search, or to other pairs, says nothing of the models."""
     keys = dict.fromkeys(key for system in systems for key in system.search)
     values = {key: [str(system.search.get(key)) for system in systems] for key in keys}
     differing = [f"{key} {', '.join(each)}" for key, each in values.items() if len(set(each)) > 1]
-    return [f"The runs searched differently: {'; '.join(differing)}."] if differing else []
+    found = [f"The runs searched differently: {'; '.join(differing)}."] if differing else []
+    left_out = [system.likelihood.left_out for system in systems]
+    if len(set(left_out)) > 1:
+        counts = ", ".join(
+            f"{count:,} by {s.name}" for count, s in zip(left_out, systems, strict=True)
+        )
+        found.append(
+            "The perplexities are of different pairs; left out, longer than the model reads: "
+            f"{counts}."
+        )
+    return found
 
 
 def most_different(

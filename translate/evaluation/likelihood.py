@@ -44,6 +44,7 @@ class Likelihood:
     log_prob: float
     tokens: int  # pieces of the model's own vocabulary, </s> included
     characters: int  # and an end a sentence: the same for every model
+    left_out: int = 0  # pairs that are longer than the model reads
 
     @property
     def perplexity(self) -> float:
@@ -55,14 +56,16 @@ class Likelihood:
         """-log2 P / characters: compares any two models on the same references."""
         return -self.log_prob / math.log(2) / self.characters
 
-    def as_dict(self) -> dict[str, float | int]:
-        """Plain values for JSON."""
+    def as_dict(self) -> dict[str, float | int | None]:
+        """Plain values for JSON, which has no infinity: its place is null."""
+        finite = math.isfinite(self.perplexity)
         return {
             "log_prob": self.log_prob,
             "tokens": self.tokens,
             "characters": self.characters,
-            "perplexity": self.perplexity,
+            "perplexity": self.perplexity if finite else None,
             "bits_per_character": self.bits_per_character,
+            "left_out": self.left_out,
         }
 
 
@@ -74,10 +77,12 @@ def likelihood(
     Pairs that are longer than the model reads are left out with a warning; None where all are.
     """
     first = [item[0] for item in references]
+    left_out = 0
     try:
         scores = translator.score(sources, first)
     except TooLongError as error:
         _tell(error.indices, len(first))
+        left_out = len(error.indices)
         kept = sorted(set(range(len(first))).difference(error.indices))
         if not kept:
             return None
@@ -87,6 +92,7 @@ def likelihood(
         log_prob=math.fsum(score.log_prob for score in scores),
         tokens=sum(score.tokens for score in scores),
         characters=sum(len(text) + 1 for text in first),
+        left_out=left_out,
     )
 
 

@@ -240,6 +240,8 @@ def summary(report: Report) -> str:
             f"perplexity {chances.perplexity:.2f}",
             f"{chances.bits_per_character:.3f} bits a character",
         ]
+        if chances.left_out:
+            parts.append(f"too long pairs left out: {chances.left_out:,}")
     parts += [
         f"{report.seconds:.1f} s",
         f"{report.sentences_per_second:.1f} sentences/s",
