@@ -161,3 +161,13 @@ def test_jobs_of_a_sweep_all_read_a_file(program, run: str) -> None:
     done = program("text", run, "--multirun", "search.beam_size=1,2", "input=s")
     assert done.status == 0, done.err
     assert done.out.count("\n") == 2
+
+
+def test_evaluations_of_a_sweep_have_a_folder_each(program, run: str) -> None:
+    Path("s").write_text("der Hund\n", encoding="utf-8")
+    files = ["input=s", "reference=s", "resamples=2"]
+    done = program("evaluate", run, "--multirun", "search.beam_size=1,2", *files)
+    assert done.status == 0, done.err
+    folders = Path(run.removeprefix("run="), "evaluation").glob("search.beam_size=*")
+    found = [json.loads((folder / "s.json").read_text("utf-8")) for folder in sorted(folders)]
+    assert [one["decoding"]["beam_size"] for one in found] == [1, 2]

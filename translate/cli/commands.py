@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+LONGEST_NAME = 120  # characters; file systems end at 255 bytes
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,15 @@ class Job:
     choices: Mapping[str, str] = field(default_factory=dict)  # group → the option chosen
     overrides: tuple[str, ...] = ()  # this job's
     swept: tuple[str, ...] = ()  # those of them that differ from job to job of a sweep
+
+
+def file_name(overrides: Sequence[str]) -> str:
+    """What a job's own files are told by from those of the other jobs of a sweep."""
+    name = ",".join(overrides).replace("/", "_")
+    if len(name) > LONGEST_NAME:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        name = f"{name[:LONGEST_NAME]}-{digest}"
+    return name
 
 
 COMMANDS = {

@@ -10,7 +10,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from translate import schema
 from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.commands import Command, Job, file_name
 from translate.cli.errors import listed
 from translate.cli.fields import Device, Node
 from translate.inference.engines import Engine, Precision
@@ -40,7 +40,8 @@ Keys:
   data.domain    the same from a column of data=tsv, jsonl or hub; default: as stored
   comet          the folder of a COMET model on this disk (a pickle: one you trust), for its scores
                  too; needs the extra `comet`, is loaded first, and counts in the memory told
-  output         the folder of the files; default: evaluation/ in the run
+  output         the folder of the files; default: evaluation/ in the run; in a sweep (--multirun)
+                 a folder there for each job
   search         how to search; default: as stored in the run
   target         of a multilingual run: the tag of the language to translate into
   mbr            chrf or bleu: of search.n_best translations, the one most like all of them
@@ -135,7 +136,7 @@ def run(
         folder,
         translator,
         test_set,
-        folder=Path(job.verbatim.get("output", folder / "evaluation")),
+        folder=_output(job, folder),
         command=sys.argv[1:],
         decoding={
             **search,
@@ -156,3 +157,10 @@ def run(
         comet=comet,
     )
     Console().print(render(report))
+
+
+def _output(job: Job, run: Path) -> Path:
+    """The jobs of a sweep get a folder each, but splits, whose files have names of their own."""
+    folder = Path(job.verbatim.get("output", run / "evaluation"))
+    changes = [override for override in job.swept if not override.startswith("data.split=")]
+    return folder / file_name(changes) if changes else folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import sys
@@ -17,7 +16,7 @@ from pydantic import NonNegativeInt
 
 from translate import schema
 from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.commands import Command, Job, file_name
 from translate.cli.errors import UsageError
 from translate.cli.fields import Node
 from translate.errors import UserError
@@ -75,7 +74,6 @@ hold.
 # keys of `trainer` that say how long
 LENGTHS = ("max_steps", "max_epochs", "max_minutes", "patience")
 SEARCH = "hydra/sweeper=dev_bleu"  # conf/hydra/sweeper/dev_bleu.yaml
-LONGEST_NAME = 120  # characters of a folder's name; file systems end at 255 bytes
 
 
 def main(command: Command, arguments: Arguments) -> None:
@@ -165,13 +163,7 @@ def folder(job: Job) -> Path:
     elif not name:
         name = f"{chosen.get('data', 'run')}-{chosen.get('model', '')}".strip("-")
     run = Path(job.verbatim.get("run", f"runs/{name}"))
-    if not job.swept:
-        return run
-    suffix = ",".join(job.swept).replace("/", "_")
-    if len(suffix) > LONGEST_NAME:
-        digest = hashlib.sha256(suffix.encode()).hexdigest()[:8]
-        suffix = f"{suffix[:LONGEST_NAME]}-{digest}"
-    return Path(f"{run}-{suffix}")
+    return Path(f"{run}-{file_name(job.swept)}") if job.swept else run
 
 
 def _name_of(init: Path) -> str:
