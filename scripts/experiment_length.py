@@ -33,33 +33,34 @@ from translate.models.transformer import Transformer
 from translate.plots.lengths import bleu_by_length
 from translate.training import provenance
 
-RECIPES = {  # of the toy grammar
-    "rnn_none": "toy_rnn",
-    "rnn_bahdanau": "toy_rnn",
-    "rnn_luong": "toy_rnn",
-    "transformer": "toy",
-    "convolutional": "toy_convolutional",
+RECIPES = {  # model → what experiment= has after the corpus
+    "rnn_none": "_rnn",
+    "rnn_bahdanau": "_rnn",
+    "rnn_luong": "_rnn",
+    "transformer": "",
+    "convolutional": "_convolutional",
 }
 POSITIONS = get_args(get_type_hints(Transformer.__init__)["positions"])
 RECIPE_POSITIONS = "rotary"  # of experiment=toy: this Transformer need not be trained twice
-TOY = (
+CHANGES = {"multi30k": (), "toy": (  # to the recipes of a corpus
     "data.min_words=5", "data.max_words=40", "data.test=2000", "data.tokens_per_batch=1000",
     "trainer.max_steps=1200", "trainer.validate_every=400", "trainer.validation_sentences=200",
     "search=greedy",
-)  # fmt: skip
+)}  # fmt: skip
 EDGES = (10, 15, 20, 25, 30, 35, 40, 50, 60, 70, 80)
 LONGER = (41, 80)  # words of the sentences beyond training
 EPILOG = f"""\
 Without data= or experiment= each model has its recipe for the toy grammar (experiment=toy,
 toy_rnn or toy_convolutional), with sentences of 5 to 40 words:
-  {" ".join(TOY)}
+  {" ".join(CHANGES["toy"])}
+or, with --recipes multi30k, its recipe for Multi30k, English to German (hours).
 
 examples:
   scripts/experiment_length.py                            # all models on toy
   scripts/experiment_length.py --positions {",".join(POSITIONS)}
   scripts/experiment_length.py --models rnn_none,rnn_luong trainer.max_steps=200 --output /tmp/try
-  scripts/experiment_length.py --output runs/length-multi30k \\
-      data=multi30k_en_de data.dir=my/multi30k            # another corpus
+  scripts/experiment_length.py --recipes multi30k --output runs/length-multi30k
+  scripts/experiment_length.py --output runs/length-own data=files data.dir=my/corpus
 
 Written to the output folder: MODEL/ (the runs), length.png .svg .md .json and, with --positions,
 extrapolation.png .svg .md .json; the tables go to standard output too, progress to standard error.
@@ -78,11 +79,10 @@ class Sentences:
 
 def main(argv: Sequence[str] | None = None) -> None:
     given = parse(argv)
-    systems = {name: settings(name, given.overrides) for name in given.models}
+    systems = {name: settings(name, given) for name in given.models}
     schemes = {positions: folder_of(positions) for positions in given.positions}
     systems |= {
-        folder: settings("transformer", given.overrides, positions)
-        for positions, folder in schemes.items()
+        folder: settings("transformer", given, positions) for positions, folder in schemes.items()
     }
     for number, (name, choice) in enumerate(systems.items(), start=1):
         tell(f"[{number}/{len(systems)}] training {name}")
@@ -117,6 +117,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         f"default: {','.join(RECIPES)}",
     )  # fmt: skip
     parser.add_argument(
+        "--recipes", choices=CHANGES, default="toy",
+        help="the corpus, and how each model is trained on it; default: toy",
+    )  # fmt: skip
+    parser.add_argument(
         "--positions", type=names("positions", POSITIONS), default=[], metavar="A,B,…",
         help=f"Transformers to train with these model.positions ({', '.join(POSITIONS)}) and to "
         f"test on sentences of {LONGER[0]} to {LONGER[1]} words; default: none",
@@ -140,11 +144,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     given = parser.parse_intermixed_args(argv)
     if not given.models and not given.positions:
         parser.error("nothing to train: give --models or --positions")
-    if given.positions and chooses_corpus(given.overrides):
+    own = chooses_corpus(given.overrides)
+    if given.positions and (own or given.recipes != "toy"):
         parser.error("--positions needs sentences of any length: the toy grammar, without data=")
     unknown = [model for model in given.models if model not in RECIPES]
-    if unknown and not chooses_corpus(given.overrides):
-        parser.error(f"no recipe of the toy grammar for {', '.join(unknown)}: give data=")
+    if unknown and not own:
+        parser.error(f"no recipe of {given.recipes} for {', '.join(unknown)}: give data=")
     return given
 
 
@@ -174,11 +179,13 @@ def chooses_corpus(overrides: Sequence[str]) -> bool:
     return any(override.split("=")[0] in ("data", "experiment") for override in overrides)
 
 
-def settings(model: str, overrides: Sequence[str], positions: str | None = None) -> list[str]:
-    """What to train a model with; on the toy grammar unless the overrides choose a corpus."""
-    recipe = [] if chooses_corpus(overrides) else [f"experiment={RECIPES[model]}", *TOY]
+def settings(model: str, given: argparse.Namespace, positions: str | None = None) -> list[str]:
+    """What to train a model with: its recipe, unless the overrides choose a corpus."""
+    recipe = []
+    if not chooses_corpus(given.overrides):
+        recipe = [f"experiment={given.recipes}{RECIPES[model]}", *CHANGES[given.recipes]]
     other = [] if positions in (None, RECIPE_POSITIONS) else [f"model.positions={positions}"]
-    return [f"model={model}", *recipe, *other, *overrides]
+    return [f"model={model}", *recipe, *other, *given.overrides]
 
 
 def folder_of(positions: str) -> str:
@@ -276,18 +283,23 @@ def write(
     fewest: int,
     trained_to: int | None = None,
 ) -> None:
-    """The pictures, the table and the figures: path.png, .svg, .md and .json."""
-    lines = {
-        name: [(b.source_words, b.bleu) for b in buckets if b.items >= fewest]
-        for name, buckets in scores.items()
-    }
-    for suffix in (".png", ".svg"):
-        bleu_by_length(lines, path.with_suffix(suffix), trained_to=trained_to)
+    """The table, the figures and the pictures: path.md, .json, .png and .svg."""
     figures = {name: [b.as_dict() for b in buckets] for name, buckets in scores.items()}
     path.with_suffix(".json").write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
     text = table(scores)
     path.with_suffix(".md").write_text(text, "utf-8")
     print(text)
+    lines = {
+        name: [(b.source_words, b.bleu) for b in buckets if b.items >= fewest]
+        for name, buckets in scores.items()
+    }
+    if not any(lines.values()):
+        raise UserError(
+            f"no length has {fewest} sentences, so nothing is drawn (--fewest); the table and the "
+            f"figures are in {path}.md and .json"
+        )
+    for suffix in (".png", ".svg"):
+        bleu_by_length(lines, path.with_suffix(suffix), trained_to=trained_to)
     tell(f"{path}.png, .svg, .md and .json are written")
 
 

@@ -122,6 +122,16 @@ def test_a_table_has_a_row_a_model_and_a_column_a_length(experiment: ModuleType)
     ]
 
 
+def test_nothing_is_lost_where_no_length_has_enough_sentences(
+    experiment: ModuleType, tmp_path: Path
+) -> None:
+    buckets = experiment.by_length(["a b"], ["c"], [["c"]], [10])
+    with pytest.raises(UserError, match=r"no length has 2 sentences, .*length.md and .json"):
+        experiment.write(tmp_path / "length", {"good": buckets}, fewest=2)
+    assert (tmp_path / "length.md").exists()
+    assert json.loads((tmp_path / "length.json").read_text())["good"][0]["items"] == 1
+
+
 def check(settings: list[str]) -> Mapping[str, Any]:
     jobs: list[Job] = []
     launch(COMMANDS["train"], split(COMMANDS["train"], settings), jobs.append)
@@ -129,20 +139,27 @@ def check(settings: list[str]) -> Mapping[str, Any]:
     return jobs[0].config
 
 
-def test_the_toy_settings_suit_every_model(experiment: ModuleType) -> None:
+@pytest.mark.parametrize(
+    ("recipes", "corpus", "longest"), [("toy", "toy", 40), ("multi30k", "hub", None)]
+)
+def test_every_model_has_its_recipe(
+    experiment: ModuleType, recipes: str, corpus: str, longest: int | None
+) -> None:
     for model in experiment.RECIPES:
-        settings = experiment.settings(model, [])
-        assert f"experiment={experiment.RECIPES[model]}" in settings
+        settings = experiment.settings(model, experiment.parse(["--recipes", recipes]))
+        assert f"experiment={recipes}{experiment.RECIPES[model]}" in settings
         config = check(settings)
-        assert config["data"]["max_words"] == 40
-        assert config["schedule"]["kind"] == "linear"  # of the toy recipes, no default
+        assert config["data"]["kind"] == corpus
+        assert config["data"].get("max_words") == longest
+        assert config["schedule"]["kind"] == "linear"  # of the recipes, no default
 
 
 def test_the_transformer_is_not_trained_twice_for_its_own_positions(experiment: ModuleType) -> None:
-    plain = experiment.settings("transformer", [])
+    given = experiment.parse([])
+    plain = experiment.settings("transformer", given)
     assert check(plain)["model"]["positions"] == experiment.RECIPE_POSITIONS
-    assert experiment.settings("transformer", [], experiment.RECIPE_POSITIONS) == plain
+    assert experiment.settings("transformer", given, experiment.RECIPE_POSITIONS) == plain
     assert experiment.folder_of(experiment.RECIPE_POSITIONS) == "transformer"
-    other = check(experiment.settings("transformer", [], "alibi"))
+    other = check(experiment.settings("transformer", given, "alibi"))
     assert other["model"]["positions"] == "alibi"
     assert experiment.folder_of("alibi") == "transformer-alibi"
