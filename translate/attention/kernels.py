@@ -59,6 +59,15 @@ class Call:
     kernel: Kernel
 
 
+def leave_out_cudnn() -> None:
+    """Let this process compute no attention by cuDNN, which plans every new shape anew.
+
+    PyTorch prefers it on NVIDIA's Hopper and later. Batches come in ever new widths, and decoding
+    reads a key more at each step: planning takes longer than the attention.
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)
+
+
 def kernel_of(
     query: Tensor,
     keys: Tensor,
