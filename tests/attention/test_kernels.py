@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.attention.varlen import varlen_attn
 
-from translate.attention.kernels import kernel_of, kernels_that_ran, recorded_calls
+from translate.attention.kernels import Kernel, kernel_of, kernels_that_ran, recorded_calls
 from translate.attention.masks import added_to_scores, over_keys, padding_mask
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import FullAttention
 from translate.attention.scaled_dot_product import fused_attention
+from translate.attention.variable_length import flash
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
     not torch.cuda.is_available(), reason="no CUDA device"))]  # fmt: skip
@@ -115,6 +117,20 @@ def test_calls_are_recorded_with_their_place_and_their_kernel() -> None:
     assert {call.kernel.name for call in calls} == {"flash"}
     model[0].once(x, mask)
     assert len(calls) == 2  # nothing is recorded after the block
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_flash_kernel_of_sentences_end_to_end_is_recorded(causal: bool) -> None:
+    """Its shapes alone: without a GPU there is no kernel, and `meta` computes nothing."""
+    query = torch.empty(6, 4, 8, dtype=torch.bfloat16, device="meta")
+    keys = torch.empty(9, 2, 8, dtype=torch.bfloat16, device="meta")
+    starts = torch.empty(3, dtype=torch.int32, device="meta")
+    with recorded_calls(nn.Module()) as calls:
+        flash(varlen_attn)(query, keys, keys, starts, starts, 4, 5, causal)
+    (call,) = calls
+    assert call.kernel == Kernel("flash, variable length", "")
+    assert (call.query, call.mask, call.causal) == ((6, 4, 8), None, causal)
+    assert call.keys[0] == 9
 
 
 def test_readable_attention_makes_no_fused_call() -> None:

@@ -79,6 +79,27 @@ def test_fused_equals_readable(
         assert (fused[1] == 0).all()
 
 
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("masked", ["causal", "padding", "none"])
+def test_half_precision_at_a_models_sizes(masked: str, groups: int, randn: Randn) -> None:
+    """On CUDA these are flash and efficient kernels; against the formula in float32."""
+    queries = 29 if masked == "causal" else 37
+    shapes = [(3, 4, queries, 64), (3, groups, 29, 64), (3, groups, 29, 64)]
+    inputs = [randn(*shape).bfloat16().requires_grad_() for shape in shapes]
+    wide = [x.detach().float().requires_grad_() for x in inputs]
+    mask = over_keys(padding_mask(torch.tensor([29, 7, 0]), 29)) if masked == "padding" else None
+    fused = fused_attention(*inputs, mask=mask, causal=masked == "causal")
+    readable, _ = readable_attention(*wide, mask=mask, causal=masked == "causal")
+    assert fused.dtype == torch.bfloat16
+    torch.testing.assert_close(fused.float(), readable, rtol=2e-2, atol=2e-2)
+    ours = torch.autograd.grad(fused.float().square().sum(), inputs)
+    theirs = torch.autograd.grad(readable.square().sum(), wide)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one.float(), other, rtol=5e-2, atol=5e-2)
+    if mask is not None:
+        assert (fused[2] == 0).all()
+
+
 def test_a_row_that_may_see_nothing_is_zeros_and_has_finite_gradients(randn: Randn) -> None:
     scores = randn(1, 2, 3).requires_grad_()
     mask = torch.tensor([[[True, True, False], [False, False, False]]])

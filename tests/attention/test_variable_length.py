@@ -129,17 +129,22 @@ def test_the_installed_kernel_has_a_signature_that_the_adapter_knows() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("causal", [False, True])
-def test_on_cuda_the_kernel_equals_its_twin(causal: bool) -> None:
-    lengths = torch.tensor([30, 7, 64], device="cuda")
-    starts, shape = starts_of(lengths), (101, HEADS, 64)
-    inputs = [randn(*shape, seed=i).to("cuda", torch.bfloat16).requires_grad_() for i in range(3)]
+@pytest.mark.parametrize("groups", [1, 2, HEADS])
+@pytest.mark.parametrize("kind", ["cross", "self", "causal"])
+def test_on_cuda_the_kernel_equals_its_twin(kind: str, groups: int) -> None:
+    targets = torch.tensor([30, 7, 64], device="cuda")
+    sources = torch.tensor([12, 70, 5], device="cuda") if kind == "cross" else targets
+    starts, lengths = (starts_of(targets), starts_of(sources)), (targets, sources, sources)
+    inputs = [
+        randn(int(tokens.sum()), heads, 64, seed=i).to("cuda", torch.bfloat16).requires_grad_()
+        for i, (tokens, heads) in enumerate(zip(lengths, (HEADS, groups, groups), strict=True))
+    ]
     actual = packed_attention(
-        *inputs, query_starts=starts, key_starts=starts,
-        longest_query=64, longest_keys=64, causal=causal,
+        *inputs, query_starts=starts[0], key_starts=starts[1],
+        longest_query=int(targets.max()), longest_keys=int(sources.max()), causal=kind == "causal",
     )  # fmt: skip
     wide = [x.detach().float().requires_grad_() for x in inputs]
-    expected = sentence_by_sentence(*wide, starts, starts, causal)
+    expected = sentence_by_sentence(*wide, *starts, kind == "causal")
     torch.testing.assert_close(actual.float(), expected, rtol=2e-2, atol=2e-2)
     ours = torch.autograd.grad(actual.float().square().sum(), inputs)
     theirs = torch.autograd.grad(expected.square().sum(), wide)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from translate.data.pharaoh import from_line
+from translate.inference import bundle
+from translate.models.head import AttentionHead
 
 SOURCES = ["der Hund schläft .", "", "eine  Katze sieht den Hund", "ja"]
 TARGETS = ["the dog sleeps .", "", "a cat sees the dog", ""]
@@ -99,6 +101,29 @@ def test_a_guided_head_is_the_one_that_is_read(
     assert program("align", run, *pairs).out != second
     assert program("align", "run=guided", *pairs).out == second
     assert program("align", "run=guided", *pairs, "head=1").out != second
+
+
+def test_the_head_in_the_bundle_counts_before_what_the_training_asked(
+    program, run: str, trained: Path, pairs, tmp_path: Path
+) -> None:
+    shutil.copytree(trained, tmp_path / "taught")
+    config = tmp_path / "taught" / "config.yaml"
+    config.write_text(
+        config.read_text("utf-8").replace(
+            "weight: 0.0\n    layer: null", "weight: 1.0\n    layer: null"
+        )
+    )
+    folder = tmp_path / "taught" / "bundle"
+    saved = bundle.load(folder)
+    kept = {
+        key: getattr(saved.config, key)
+        for key in ("family", "options", "languages", "search", "extra")
+    }
+    bundle.save(
+        folder, **kept, model=saved.model, tokenizers=saved.tokenizers, taught=AttentionHead(1, 2)
+    )
+    done = program("align", "run=taught", *pairs)
+    assert done.out == program("align", run, *pairs, "head=2").out
 
 
 def test_a_reverse_run_must_translate_the_other_way(

@@ -283,6 +283,14 @@ def test_the_kernels_of_a_sentence_are_explained(program, run: str, trained: Pat
     assert set(trained.rglob("*")) == before
 
 
+def test_where_training_would_pack_packed_calls_are_explained(
+    program, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("translate.training.packing.settle", lambda *_, **__: True)
+    done = program("attend", run, "explain=true", "device=cpu", "der Hund schläft")
+    assert "training, sentences end to end: 1 × decoder_layers.*.cross_attention" in done.out
+
+
 def test_attention_as_data_and_as_a_page(program, run: str, trained: Path, tmp_path: Path) -> None:
     arguments = ["reference=the dog", "head=2", "der Hund </script>"]
     done = program("attend", run, "output=a.json", *arguments)

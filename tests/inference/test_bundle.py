@@ -160,6 +160,7 @@ def test_a_newer_format_is_refused(saved) -> None:
         ({"family": "os"}, "unknown model family"),
         ({"source_vocab_size": "many"}, "source_vocab_size = 'many'"),
         ({"options": {"d_model": 8}}, "num_heads is missing"),
+        ({"taught": {"layer": 0, "head": 1}}, "layer = 0: must be greater than 0"),
     ],
 )
 def test_a_configuration_that_builds_nothing_is_told(saved, change, message) -> None:

@@ -13,7 +13,9 @@ SOURCE, TARGET = "el perro come.", "the dog eats."
 def explained(make_translator):
     def explain(name: str, **options):
         translator = make_translator(name)
-        return attention_calls(translator, SOURCE, TARGET, **{"autocast": None, **options})
+        return attention_calls(
+            translator, SOURCE, TARGET, **{"autocast": None, "packed": False, **options}
+        )
 
     return explain
 
@@ -35,6 +37,19 @@ def test_a_transformers_calls_are_told_apart_by_place_and_phase(explained) -> No
             "decoder_layers.*.cross_attention": 2,
         },
     }
+
+
+def test_where_training_packs_its_calls_have_no_mask(explained) -> None:
+    """On a CPU each sentence by itself; on CUDA the same places call one flash kernel for all."""
+    phases = explained("transformer", packed=True)
+    calls = phases["training, sentences end to end"]
+    assert {call.place: count for call, count in calls.items()} == {
+        "encoder_layers.*.self_attention.pattern": 1,
+        "decoder_layers.*.self_attention.pattern": 2,
+        "decoder_layers.*.cross_attention": 2,
+    }
+    assert {call.mask for call in calls} == {None}
+    assert not any(phase in phases for phase in ("training, encode", "training, decode"))
 
 
 def test_dropout_costs_flash_in_training_alone(explained) -> None:
@@ -81,7 +96,7 @@ def test_the_answer_is_a_few_lines_a_call(explained) -> None:
 def test_the_model_is_left_as_it_was_and_runs_what_was_announced(make_translator) -> None:
     translator = make_translator("transformer")
     translator.model.float()
-    phases = attention_calls(translator, SOURCE, TARGET, autocast=torch.bfloat16)
+    phases = attention_calls(translator, SOURCE, TARGET, autocast=torch.bfloat16, packed=False)
     assert not translator.model.training
     assert not torch.is_autocast_enabled("cpu")
     announced = {

@@ -269,6 +269,16 @@ def test_a_batch_that_memory_cannot_hold_is_searched_by_halves(
         translator.translate(LINES)
 
 
+def test_on_a_gpu_attention_is_not_left_to_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "empty", lambda *_, **__: None)  # as if there were one
+    called = []
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", called.append)
+    choose_device("cpu")
+    assert called == []
+    assert choose_device("cuda").type == "cuda"
+    assert called == [False]
+
+
 def test_a_device_that_is_not_there_is_told() -> None:
     assert choose_device("auto").type in ("cpu", "cuda")
     for device in ("cuda:99", "no_such_device"):

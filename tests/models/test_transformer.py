@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from translate.attention.kernels import recorded_calls
 from translate.models import registry
 from translate.models.transformer import Transformer
 
@@ -73,6 +74,37 @@ def test_matrices_start_within_the_bounds_of_glorot_and_bengio() -> None:
             bound = (6 / sum(layer.weight.shape)) ** 0.5
             assert 0.95 * bound < layer.weight.abs().max() <= bound
             assert not layer.bias.any()
+
+
+def test_attention_dropout_reaches_every_attention_and_those_alone() -> None:
+    words, mask = torch.arange(4, 11)[None], torch.ones(1, 7, dtype=torch.bool)
+    for rate in (0.5, 0.0):
+        model = make(dropout=0.0, attention_dropout=rate, feed_forward_dropout=0.5 - rate).train()
+        with recorded_calls(model) as calls:
+            model.decode(words, mask, model.encode(words, mask))
+        assert [call.dropout for call in calls] == [rate] * 4  # twice encoding, and decoding
+        x = torch.randn(1, 9, 16, dtype=torch.float64)
+        for layer in (*model.encoder_layers, *model.decoder_layers):
+            assert torch.equal(layer.feed_forward(x), layer.feed_forward(x)) == (rate > 0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_norms_stand_before_the_sublayers_or_after_the_sums(norm: str) -> None:
+    """x + f(norm(x)) (Xiong et al. 2020), or norm(x + f(x)) (Vaswani et al. 2017)."""
+    encoder = make(norm=norm).encoder_layers[0]
+    x = torch.randn(1, 5, 16, dtype=torch.float64)
+    mask = torch.ones(1, 1, 1, 5, dtype=torch.bool)
+    expected = x
+    for residual, f in zip(
+        encoder.residuals,
+        (lambda x: encoder.self_attention(x, mask=mask), encoder.feed_forward),
+        strict=True,
+    ):
+        n = residual.norm
+        nn.init.normal_(n.weight)
+        expected = expected + f(n(expected)) if norm == "pre" else n(expected + f(expected))
+    torch.testing.assert_close(encoder(x, mask), expected, rtol=0, atol=1e-12)
 
 
 def test_root_mean_square_norms_have_no_mean_and_no_bias() -> None:

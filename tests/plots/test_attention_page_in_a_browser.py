@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from translate.plots.attention import heatmap
 from translate.plots.attention_page import Attended, Tokens, write_page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome", "chromium-headless-shell")
@@ -62,12 +63,10 @@ HEBREW = attended("runs/c", WEIGHTS, source=["איפה", "הרכבת"], target=[
 
 
 @pytest.fixture
-def act(tmp_path: Path) -> Callable[..., Seen]:
-    """`act(runs, script)`: what the script has put into `seen`."""
+def browse(tmp_path: Path) -> Callable[[Path, str], Seen]:
+    """`browse(page, script)`: what the script has put into `seen`."""
 
-    def call(runs: list[Attended], script: str) -> Seen:
-        page = tmp_path / "page.html"
-        write_page(runs, page)
+    def call(page: Path, script: str) -> Seen:
         script = f"{HELPERS}{script}\ndocument.body.dataset.seen = JSON.stringify(seen);"
         page.write_text(f"{page.read_text('utf-8')}<script>{script}</script>", "utf-8")
         done = subprocess.run(
@@ -82,6 +81,39 @@ def act(tmp_path: Path) -> Callable[..., Seen]:
         return seen
 
     return call
+
+
+@pytest.fixture
+def act(tmp_path: Path, browse: Callable[[Path, str], Seen]) -> Callable[..., Seen]:
+    """`act(runs, script)`: the same on their page."""
+
+    def call(runs: list[Attended], script: str) -> Seen:
+        write_page(runs, tmp_path / "page.html")
+        return browse(tmp_path / "page.html", script)
+
+    return call
+
+
+def test_a_full_stop_stands_where_the_script_ends(
+    tmp_path: Path, browse: Callable[[Path, str], Seen]
+) -> None:
+    """In an SVG, whose text has the viewer's direction."""
+    words = ["הרכבת.", "الشارع.", "train."]
+    heatmap(["a", "b"], words, np.eye(3, 2), tmp_path / "a.svg")
+    page = tmp_path / "page.html"
+    page.write_text(f"<meta charset=utf-8>{(tmp_path / 'a.svg').read_text('utf-8')}", "utf-8")
+    seen = browse(
+        page,
+        """
+        const words = $("text").filter(text => /\\p{L}\\./u.test(text.textContent));
+        seen.right = words.map(text => {
+          const place = piece => text.getExtentOfChar(text.textContent.search(piece)).x;
+          return [text.textContent, place(/\\./) > place(/\\p{L}/u)];
+        });
+        """,
+    )
+    right = {text.strip("\u2068\u2069"): stands for text, stands in seen["right"]}
+    assert right == {"הרכבת.": False, "الشارع.": False, "train.": True}
 
 
 def test_a_word_lights_up_what_it_looks_at(act: Callable[..., Seen]) -> None:

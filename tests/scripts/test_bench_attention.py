@@ -61,8 +61,20 @@ def test_another_kernel_than_flash_is_an_error_where_flash_is_promised(bench: Mo
     query = torch.randn(1, 2, 4, 8, requires_grad=True)
     bench.assert_flash([query, query, query])
     values = torch.randn(1, 2, 4, 16)  # of another size than keys: PyTorch falls back
-    with pytest.raises(bench.UserError, match="ran as math, not as flash: "):
+    with pytest.raises(
+        bench.UserError, match="runs as math, not as flash: Flash attention requires"
+    ):
         bench.assert_flash([query, query, values])
+
+
+def test_flash_is_asked_for_where_pytorch_would_take_another(bench: ModuleType) -> None:
+    """On an H100 it prefers cuDNN; here flash is switched off."""
+    query = torch.randn(1, 2, 4, 8, requires_grad=True)
+    torch.backends.cuda.enable_flash_sdp(False)
+    try:
+        bench.assert_flash([query, query, query])
+    finally:
+        torch.backends.cuda.enable_flash_sdp(True)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,19 @@ def test_without_torch_or_a_folder_it_refuses(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_all_limits_together_are_under_ten_minutes(tmp_path: Path) -> None:
+    scripts = {"python": "exit 0", "timeout": f'echo "$1" >> {tmp_path}/limits'}
+    for name, text in scripts.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = check(PYTHON=str(tmp_path / "python"), OUT=str(tmp_path / "out"), PATH=path)
+    assert done.returncode == 0, done.stderr
+    limits = [int(line) for line in (tmp_path / "limits").read_text().split()]
+    assert len(limits) == 5
+    assert sum(limits) + 60 <= 600  # a minute for what is between them
+
+
 def test_the_report_says_what_passed_failed_and_was_skipped(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text(PYTHON)

@@ -20,6 +20,7 @@ from translate.data.batching import Batch
 from translate.data.corpus import Corpus, prepare
 from translate.data.module import TranslationData
 from translate.errors import UserError
+from translate.inference import bundle
 from translate.models import registry
 from translate.models.head import AttentionHead
 from translate.models.seq2seq import Seq2Seq
@@ -212,6 +213,8 @@ def test_a_guided_run_reports_its_loss_and_resumes_exactly(
     for steps in (2, 4):
         options = config("rnn_bahdanau", *guided, f"trainer.max_steps={steps}")
         train(options, tmp_path / "broken")
+    saved = bundle.load(tmp_path / "broken" / "bundle")
+    assert saved.config.taught == AttentionHead(1, 1)  # layer: null asks for the default
     for column in ("train/loss", "train/guided_loss"):
         whole = losses(tmp_path / "whole", column)
         assert len(whole) == 4

@@ -18,7 +18,8 @@ from translate.models import registry
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.module import TranslationTask
 from translate.training.precision import lightning_name, multiply_in
-from translate.training.run import train
+from translate.training.run import _set_up, train
+from translate.training.settings import Settings
 from translate.training.trainer import quieten_lightning
 
 Config = Callable[..., dict[str, Any]]
@@ -53,6 +54,19 @@ def test_tf32_is_float32_but_for_the_products() -> None:
     assert torch.get_float32_matmul_precision() == "highest"
     assert lightning_name("tf32") == "32-true"
     assert lightning_name("16-mixed") == "16-mixed"
+
+
+@pytest.mark.parametrize(("accelerator", "switched"), [("cpu", []), ("auto", [False])])
+def test_training_on_a_gpu_leaves_no_attention_to_cudnn(
+    config: Config, monkeypatch: pytest.MonkeyPatch, accelerator: str, switched: list[bool]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(L, "seed_everything", lambda *_, **__: None)
+    called: list[bool] = []
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", called.append)
+    options = config(f"trainer.accelerator={accelerator}")["trainer"]
+    _set_up(Settings(**options), seed=1)
+    assert called == switched
 
 
 class Watched(TranslationTask):

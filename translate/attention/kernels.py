@@ -34,6 +34,7 @@ OPERATIONS = {
     "aten::_scaled_dot_product_cudnn_attention": "cudnn",
     "aten::_scaled_dot_product_attention_math": "math",
 }
+VARIABLE_LENGTH = "torch_attn._varlen_attn"  # the operator of variable_length.py on CUDA
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Call:
     """One call of fused attention, and the kernel that computes it."""
 
     place: str  # the submodule that made it, by its name in the model
-    query: tuple[int, ...]  # shapes, (B, H, T, K)
+    query: tuple[int, ...]  # shapes, (B, H, T, K); of sentences end to end (M, H, K)
     keys: tuple[int, ...]
     values: tuple[int, ...]
     mask: tuple[int, ...] | None
@@ -57,6 +58,15 @@ class Call:
     causal: bool
     dropout: float
     kernel: Kernel
+
+
+def leave_out_cudnn() -> None:
+    """Let this process compute no attention by cuDNN, which plans every new shape anew.
+
+    PyTorch prefers it on NVIDIA's Hopper and later. Batches come in ever new widths, and decoding
+    reads a key more at each step: planning takes longer than the attention.
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def kernel_of(
@@ -123,6 +133,8 @@ class _Recorder(TorchFunctionMode):
     ) -> Any:
         if func is F.scaled_dot_product_attention:
             self._record(*args, **(kwargs or {}))
+        elif str(func) == VARIABLE_LENGTH:
+            self._record_packed(*args)
         return func(*args, **(kwargs or {}))
 
     def _record(
@@ -151,6 +163,25 @@ class _Recorder(TorchFunctionMode):
                 causal=is_causal,
                 dropout=dropout_p,
                 kernel=kernel,
+            )
+        )
+
+    def _record_packed(
+        self, query: Tensor, keys: Tensor, values: Tensor,
+        query_starts: Tensor, key_starts: Tensor, longest_query: int, longest_keys: int,
+        causal: bool, *_: object,
+    ) -> None:  # fmt: skip
+        self.calls.append(
+            Call(
+                place=self._place(),
+                query=tuple(query.shape),
+                keys=tuple(keys.shape),
+                values=tuple(values.shape),
+                mask=None,
+                dtype=query.dtype,
+                causal=causal,
+                dropout=0.0,
+                kernel=Kernel("flash, variable length", ""),
             )
         )
 

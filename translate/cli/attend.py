@@ -174,12 +174,19 @@ def _explain(model: Translator, run: Path, sentence: str, reference: str | None)
 
     from translate.cli.stored import training_config
     from translate.inference.explain import attention_calls, described
+    from translate.training import packing
     from translate.training.precision import autocast_dtype, settle
 
     trainer = training_config(run).get("trainer", {})
     precision = settle(trainer.get("precision", "auto"), model.device.type)
+    packed = packing.settle(
+        trainer.get("packing", "auto"), model.model, accelerator=model.device.type,
+        precision=precision, compiled=trainer.get("compile", False),
+        guided=trainer.get("guided_alignment", {}).get("weight", 0) > 0,
+    )  # fmt: skip
     target = model.translate([sentence])[0] if reference is None else reference
-    phases = attention_calls(model, sentence, target, autocast=autocast_dtype(precision))
+    autocast = autocast_dtype(precision)
+    phases = attention_calls(model, sentence, target, autocast=autocast, packed=packed)
     head = f"{model.device}, PyTorch {torch.__version__}, trained in {precision}"
     sys.stdout.write("\n".join([head, *described(phases)]) + "\n")
 

@@ -36,6 +36,7 @@ from translate.inference import atomic_folder
 from translate.inference.model_card import model_card
 from translate.inference.untrusted import parse, read, verified
 from translate.models import registry
+from translate.models.head import AttentionHead
 from translate.models.seq2seq import Seq2Seq
 from translate.schema import check, nearest, problems
 
@@ -66,6 +67,7 @@ class Config(BaseModel):
     search: dict[str, Any]
     tokenizers: dict[str, str]  # SHA-256 of source and target
     tag: str | None = None  # before every source, unless another is chosen; older bundles have none
+    taught: AttentionHead | None = None  # by guided alignment; older bundles do not say
     extra: dict[str, Any]  # about the training: data, scores
 
     @property
@@ -94,12 +96,14 @@ def save(
     languages: tuple[str, str],
     search: Mapping[str, Any],
     extra: Mapping[str, Any],
+    taught: AttentionHead | None = None,
 ) -> None:
     """Write a bundle, in place of the one that may be there.
 
     `family` and `options` are what `registry.build` makes this model from, vocabulary sizes apart;
     `languages` are source and target; `search` holds the keys of conf/search to translate with
-    unless told otherwise; `extra` is anything about the training, for the model card.
+    unless told otherwise; `extra` is anything about the training, for the model card; `taught` is
+    the head that guided alignment taught.
 
     Raises:
         UserError: the folder cannot be written; the old bundle is untouched.
@@ -116,6 +120,7 @@ def save(
         search=dict(search),
         tokenizers={"source": tokenizers.source.sha256, "target": tokenizers.target.sha256},
         tag=tokenizers.source.tag,
+        taught=taught,
         extra=dict(extra),
     )
     weights = {name: tensor.cpu().contiguous() for name, tensor in _weights(model).items()}

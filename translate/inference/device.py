@@ -6,6 +6,7 @@ import copy
 
 import torch
 
+from translate.attention.kernels import leave_out_cudnn
 from translate.errors import UserError
 from translate.inference.engines import Precision
 from translate.models.seq2seq import Seq2Seq
@@ -24,6 +25,8 @@ def choose_device(device: str | torch.device) -> torch.device:
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"device={device} is not to be had here: try device=auto") from error
+    if chosen.type == "cuda":
+        leave_out_cudnn()
     return chosen
 
 

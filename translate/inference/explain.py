@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from translate.attention.kernels import Call, recorded_calls
+from translate.attention.variable_length import Packing
 from translate.inference.translator import Translator
 from translate.models.seq2seq import Seq2Seq
 from translate.vocabulary import BOS, EOS
@@ -20,12 +21,18 @@ Phases = dict[str, Counter[Call]]  # what the model does → its calls, alike on
 
 
 def attention_calls(
-    translator: Translator, source: str, target: str, *, autocast: torch.dtype | None
+    translator: Translator,
+    source: str,
+    target: str,
+    *,
+    autocast: torch.dtype | None,
+    packed: bool,
 ) -> Phases:
     """The fused attention calls for one pair of sentences; none where a model makes none.
 
     Args:
         autocast: what a training step multiplies in, where that is not the model's own dtype.
+        packed: whether training lays sentences end to end.
     """
     device, tokenizers = translator.device, translator.tokenizers
     source_ids = torch.tensor([[*tokenizers.source.encode(source), EOS]], device=device)
@@ -34,7 +41,8 @@ def attention_calls(
     if autocast is not None:
         mixed = torch.autocast(device.type, autocast)
     with _in_training(translator.model) as model, mixed:
-        training = _teacher_forcing(model, source_ids, target_in)
+        teacher_forcing = _end_to_end if packed else _teacher_forcing
+        training = teacher_forcing(model, source_ids, target_in)
     with torch.inference_mode():
         translating = _two_steps(translator.model, source_ids)
     return {
@@ -63,6 +71,16 @@ def _teacher_forcing(model: Seq2Seq, source: Tensor, target_in: Tensor) -> Phase
     with recorded_calls(model) as decoding:
         model.decode(target_in, torch.ones_like(target_in, dtype=torch.bool), memory)
     return {"encode": _counted(encoding), "decode": _counted(decoding)}
+
+
+def _end_to_end(model: Seq2Seq, source: Tensor, target_in: Tensor) -> Phases:
+    packings = [
+        Packing(lengths=side.new_tensor([side.shape[1]]), longest=side.shape[1], total=side.numel())
+        for side in (source, target_in)
+    ]
+    with recorded_calls(model) as reading:
+        model.read_packed(source[0], target_in[0], *packings)
+    return {"sentences end to end": _counted(reading)}
 
 
 def _two_steps(model: Seq2Seq, source: Tensor) -> Phases:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
+from pydantic import PositiveInt
 from torch import Tensor
 
 from translate.errors import UserError
@@ -22,8 +23,8 @@ NO_ATTENTION = (
 class AttentionHead:
     """A layer, and a head of it or the mean of all."""
 
-    layer: int  # from 1
-    head: int | None  # from 1; None: the mean
+    layer: PositiveInt
+    head: PositiveInt | None  # None: the mean
 
     def of(self, alignment: Float[Tensor, "B L H T S"]) -> Float[Tensor, "B T S"]:
         """The weights of this head; whatever was chosen, rows sum to what they did."""

@@ -5,13 +5,14 @@ defaults, so that neither a display nor a personal matplotlibrc changes a pictur
 
 Right-to-left words are ordered and shaped by matplotlib (3.11 or newer, through libraqm), each for
 itself; the axis still runs from left to right, in the order of the tokens. An SVG holds its labels
-as text, so there the viewer's fonts and shaping count.
+as text, so there the viewer's fonts, ordering and shaping count.
 """
 
 from __future__ import annotations
 
 import io
 import logging
+import re
 import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,6 +36,8 @@ MOST_DOTS = 6000  # a side: beyond, a grid of long sentences would need gigabyte
 INK = "#222222"
 BLUE = "#1f5fa8"
 LONGEST_LABEL = 24  # characters
+
+FIRST_STRONG, POP = "\u2068", "\u2069"  # begin and end an isolate
 
 # Metadata that would change from one run to the next, by file type.
 UNDATED: dict[str, dict[str, None]] = {
@@ -119,7 +122,22 @@ def save(figure: Figure, path: Path) -> None:
         pad_inches=0.08,
         metadata=UNDATED[kind],
     )
-    write(path, buffer.getvalue())
+    content = buffer.getvalue()
+    write(path, _each_by_itself(content.decode()).encode() if kind == ".svg" else content)
+
+
+def _each_by_itself(svg: str) -> str:
+    """Right-to-left labels as isolates, whose direction is that of their first letter.
+
+    Viewers take a text to run from left to right, and would put its full stop at the right.
+    """
+
+    def isolated(match: re.Match[str]) -> str:
+        text = match[1]
+        rightwards = not any(unicodedata.bidirectional(c) in ("R", "AL") for c in text)
+        return match[0] if rightwards else f">{FIRST_STRONG}{text}{POP}</text>"
+
+    return re.sub(r">([^<]+)</text>", isolated, svg)
 
 
 def write(path: Path, content: bytes) -> None:

@@ -47,6 +47,7 @@ def average_checkpoints(run: Path, steps: Sequence[int], output: Path) -> None:
         languages=config.languages,
         search=config.search,
         extra=_told(config.extra, run, steps),
+        taught=config.taught,
     )
 
 

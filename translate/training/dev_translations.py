@@ -21,7 +21,6 @@ from translate.errors import UserError
 from translate.evaluation.metrics import bleu
 from translate.inference import bundle
 from translate.inference.translator import Translator
-from translate.models.seq2seq import Seq2Seq
 from translate.plots.attention import heatmap
 from translate.search import Search
 from translate.training.module import TranslationTask
@@ -101,7 +100,7 @@ class DevTranslations(Callback):
             _to_tensorboard(trainer, text, picture)
         if score > self.best:
             self.best = score
-            self._save_bundle(task.model, step)
+            self._save_bundle(task, step)
         task.model.train()
         return score
 
@@ -120,18 +119,19 @@ class DevTranslations(Callback):
         )
         return picture
 
-    def _save_bundle(self, model: Seq2Seq, step: int) -> None:
+    def _save_bundle(self, task: TranslationTask, step: int) -> None:
         family, options = self.config["model"]["family"], dict(self.config["model"])
         del options["family"]
         bundle.save(
             self.run / "bundle",
             family=family,
             options=options,
-            model=model,
+            model=task.model,
             tokenizers=self.corpus.tokenizers,
             languages=(self.corpus.source_language, self.corpus.target_language),
             search=self.config["search"],
             extra={"dev_bleu": round(self.best, 2), "step": step, "corpus": self.config["data"]},
+            taught=None if task.guidance is None else task.guidance.head,
         )
 
 

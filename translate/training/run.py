@@ -17,6 +17,7 @@ import torch
 import yaml
 from lightning.pytorch.callbacks import Callback
 
+from translate.attention.kernels import leave_out_cudnn
 from translate.data.corpus import Corpus, prepare
 from translate.data.module import TranslationData
 from translate.durable import remove_temporaries, replacing
@@ -197,6 +198,8 @@ def _set_up(options: Settings, *, seed: int) -> None:
     quieten_lightning()
     keep_memory()
     precision.multiply_in(options.precision)
+    if on_gpu(options.accelerator):
+        leave_out_cudnn()
     if options.threads:
         torch.set_num_threads(options.threads)
     L.seed_everything(seed, verbose=False)
