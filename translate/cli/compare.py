@@ -34,11 +34,11 @@ translate compare: runs side by side, and whether their difference is real
   translate compare runs/toy-seed=1 runs/toy-seed=2 runs/toy-seed=3
 
 The first run is the baseline. BLEU, chrF, TER and perplexity stand side by side, with paired
-bootstrap resampling and paired approximate randomisation as sacreBLEU does them, sentences won and
-lost, scores by source length, and the sentences that differ most. The last lines say plainly which
-differences are real. Runs that differ in their seed alone are one experiment, with mean and
-standard deviation; a folder of runs stands for all of them. A run that has no evaluation of the
-test set by its present model is evaluated first.
+bootstrap resampling and paired approximate randomisation over sacreBLEU's statistics, sentences
+won and lost, scores by source length, and the sentences that differ most. The last lines say
+plainly which differences are real. Runs that differ in their seed alone are one experiment, with
+mean and standard deviation; a folder of runs stands for all of them. A run that has no evaluation
+of the test set by its present model is evaluated first.
 
 Keys:
   data.split     test or dev; default test
