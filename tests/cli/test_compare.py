@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -63,6 +64,29 @@ def test_files_of_ones_own_with_several_references(program, runs: Path, tmp_path
     assert done.status == 1
     assert "was evaluated on other references than the s of the first run" in done.err
     assert "s.json to have it evaluated on this one" in done.err
+
+
+def test_an_average_and_a_fine_tuned_run_are_no_seeds(
+    program, runs: Path, home: Path, tmp_path: Path
+) -> None:
+    for seed, name in enumerate(("base", "mean", "tuned")):
+        shutil.copytree(runs / "toy-seed=1", tmp_path / name)
+        config = yaml.safe_load((tmp_path / name / "config.yaml").read_text("utf-8"))
+        (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(config | {"seed": seed}))
+    bundle = tmp_path / "mean" / "bundle"
+    card = json.loads((bundle / "config.json").read_text("utf-8"))
+    (bundle / "config.json").write_text(json.dumps(card | {"extra": {"mean of": "base"}}))
+    sums = json.loads((bundle / "checksums.json").read_text("utf-8"))
+    sums["config.json"] = hashlib.sha256((bundle / "config.json").read_bytes()).hexdigest()
+    (bundle / "checksums.json").write_text(json.dumps(sums))
+    (tmp_path / "tuned" / "provenance.json").write_text(
+        json.dumps({"status": "finished", "init": {"bundle": "base/bundle"}}), encoding="utf-8"
+    )
+    done = program("compare", "base", "mean", "tuned", *FAST, f"cache={home}/data")
+    assert done.status == 0, done.err
+    assert "over seeds" not in done.out
+    for name in ("mean", "tuned"):
+        assert f"{name} translates every sentence as base does." in done.out
 
 
 def test_another_model_is_evaluated_again(program, runs: Path, home: Path, tmp_path: Path) -> None:

@@ -37,8 +37,9 @@ The first run is the baseline. BLEU, chrF, TER and perplexity stand side by side
 bootstrap resampling and paired approximate randomisation over sacreBLEU's statistics, sentences
 won and lost, scores by source length, and the sentences that differ most. The last lines say
 plainly which differences are real. Runs that differ in their seed alone are one experiment, with
-mean and standard deviation; a folder of runs stands for all of them. A run that has no evaluation
-of the test set by its present model is evaluated first.
+mean and standard deviation (averages of checkpoints, and what is fine-tuned from another run, stand
+apart); a folder of runs stands for all of them. A run that has no evaluation of the test set by its
+present model is evaluated first.
 
 Keys:
   data.split     test or dev; default test
@@ -146,6 +147,7 @@ def _system(
     seed: int,
 ) -> System:
     """A run's translations of the test set: those it has, or made now."""
+    from translate.cli.stored import training_config
     from translate.evaluation.comparison import System
     from translate.evaluation.likelihood import Likelihood
     from translate.evaluation.report import read
@@ -172,6 +174,7 @@ def _system(
         ),
         search=stored.figures["decoding"],
         experiment=_experiment(run),
+        seed=training_config(run).get("seed"),
     )
 
 
@@ -235,12 +238,16 @@ def _refuse_other_data(stored: Stored, test_set: TestSet, run: Path) -> None:
 
 
 def _experiment(run: Path) -> str:
-    """The run's configuration but for the seed; a run that carries none is alone."""
-    from translate.cli.stored import training_config
+    """All that made the run but the seed; a run that carries no configuration is alone."""
+    from translate.cli.stored import load_bundle, training_config
+    from translate.training import provenance
 
     config = training_config(run)
     shared = {key: value for key, value in config.items() if key not in NOT_THE_EXPERIMENT}
-    return json.dumps(shared, sort_keys=True, default=str) if shared else str(run)
+    record = provenance.read(run) if (run / provenance.FILE).is_file() else {}
+    mean_of = load_bundle(str(run)).config.extra.get("mean of")
+    made = [shared, record.get("init"), mean_of]
+    return json.dumps(made, sort_keys=True, default=str) if shared else str(run)
 
 
 def _write(comparison: Comparison, folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Runs side by side on one test set: what differs, by how much, and whether it is more than chance.
 
-The first run is the baseline of all tests. Runs that differ in nothing but their seed are one
-experiment, with the mean and the deviation of its seeds.
+The first run is the baseline of all tests. Runs that differ in their seed, and in nothing else, are
+one experiment, with the mean and the deviation of its seeds.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class System:
     likelihood: Likelihood
     search: Mapping[str, object]  # how they were found
     experiment: str  # equal for runs that differ in their seed alone
+    seed: object
 
 
 @dataclass(frozen=True)
@@ -209,11 +210,18 @@ def _share(p: float) -> str:
 
 
 def group(columns: Sequence[Column]) -> list[Experiment]:
-    """The experiments of which there are two seeds or more, in order of appearance."""
+    """The experiments of which there are two seeds or more, in order of appearance.
+
+    One seed twice, as in a copy of a run, would make a deviation that is not of seeds.
+    """
     members: dict[str, list[Column]] = {}
     for column in columns:
         members.setdefault(column.system.experiment, []).append(column)
-    return [_experiment(seeds) for seeds in members.values() if len(seeds) > 1]
+    return [
+        _experiment(runs)
+        for runs in members.values()
+        if 1 < len(runs) == len({column.system.seed for column in runs})
+    ]
 
 
 def _experiment(seeds: Sequence[Column]) -> Experiment:
