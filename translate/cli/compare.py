@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import NonNegativeInt, PositiveInt
 
 from translate import schema
 from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.commands import Command, Job, shortened
 from translate.cli.errors import UsageError, listed
 from translate.cli.fields import Device, Node
 from translate.errors import UserError
@@ -57,6 +61,7 @@ Keys:
 A run whose path looks like KEY=VALUE stands after --.
 """
 
+NOT_OF_EVALUATE = ("data.split=", "trials=", "shown=")
 NOT_THE_EXPERIMENT = ("seed", "cache")  # keys in which runs of one experiment may differ
 
 
@@ -105,11 +110,9 @@ def run(
 
     runs = _runs(job.sentences)
     test_set = read_test_set(job, Path(runs[0]), data, tokenizer, Path(cache))
-    text = [f"{key}={value}" for key, values in job.repeated.items() for value in values]
-    text += [f"input={job.verbatim['input']}"] if text else [f"data.split={test_set.split}"]
     systems = [
         _system(
-            Path(name), test_set, command=["evaluate", f"run={name}", *text],
+            Path(name), _as_of(Path(name), Path(runs[0]), test_set, job), command=_again(job, name),
             device=device, tokens_per_batch=tokens_per_batch, resamples=resamples, seed=seed,
         )
         for name in runs
@@ -119,7 +122,8 @@ def run(
         split=test_set.split, resamples=resamples, trials=trials, seed=seed, shown=shown,
     )  # fmt: skip
     Console().print(render(comparison))
-    _write(comparison, Path(job.verbatim.get("output", Path(runs[0]) / "evaluation")))
+    made = [runs, test_set.sources_sha256, test_set.references_sha256, resamples, trials, seed]
+    _write(comparison, Path(job.verbatim.get("output", Path(runs[0]) / "evaluation")), made)
 
 
 def _runs(given: Sequence[str]) -> list[str]:
@@ -134,6 +138,35 @@ def _runs(given: Sequence[str]) -> list[str]:
 
 def _is_run(folder: Path) -> bool:
     return (folder / "bundle").is_dir() or (folder / "config.json").is_file()
+
+
+def _as_of(run: Path, first: Path, test_set: TestSet, job: Job) -> TestSet:
+    """The test set by the name of its evaluation in a run: `test` is kept for the run's own."""
+    if "input" not in job.verbatim:
+        test_set = replace(test_set, own=_same_corpus(run, first, job))
+    return test_set.placed(run / "evaluation")
+
+
+def _same_corpus(run: Path, first: Path, job: Job) -> bool:
+    """Whether the test sentences, which are the first run's, are the run's own as well."""
+    from translate.cli.stored import training_config
+
+    # where it lies, and what of it
+    others = [o for o in job.overrides if re.match(r"data(=|\.(?!dir=|split=))", o)]
+    return not others and training_config(run).get("data") == training_config(first).get("data")
+
+
+def _again(job: Job, run: str) -> list[str]:
+    """What to type for a run's evaluation: evaluate, but for a corpus that is not the run's."""
+    if "input" in job.verbatim:
+        text = [f"reference={path}" for path in job.repeated["reference"]]
+        text.append(f"input={job.verbatim['input']}")
+    elif _same_corpus(Path(run), Path(_runs(job.sentences)[0]), job):
+        text = [f"data.split={job.config['data']['split']}"]
+    else:
+        return sys.argv[1:]
+    kept = [o for o in job.overrides if not o.startswith(NOT_OF_EVALUATE)]
+    return ["evaluate", f"run={run}", *text, *kept]
 
 
 def _system(
@@ -160,7 +193,6 @@ def _system(
         )  # fmt: skip
         stored = read(run / "evaluation", test_set.split)
         assert stored is not None
-    _refuse_other_data(stored, test_set, run)
     if (known := stored.figures["likelihood"]) is None:
         raise UserError(
             f"{run} can read no pair of {test_set.split}, so it has no perplexity to compare: "
@@ -222,21 +254,6 @@ def _evaluate(
     )
 
 
-def _refuse_other_data(stored: Stored, test_set: TestSet, run: Path) -> None:
-    """Scores on different sentences say nothing about each other."""
-    hashes: Mapping[str, Any] = stored.figures["sha256"]
-    for what, found in (
-        ("sources", test_set.sources_sha256),
-        ("references", test_set.references_sha256),
-    ):
-        if hashes[what] != found:
-            raise UserError(
-                f"{run} was evaluated on other {what} than the {test_set.split} of the first run: "
-                f"evaluate both on the same text, with input=FILE reference=FILE, or remove "
-                f"{run / 'evaluation' / test_set.split}.json to have it evaluated on this one"
-            )
-
-
 def _experiment(run: Path) -> str:
     """All that made the run but the seed; a run that carries no configuration is alone."""
     from translate.cli.stored import load_bundle, training_config
@@ -250,14 +267,18 @@ def _experiment(run: Path) -> str:
     return json.dumps(made, sort_keys=True, default=str) if shared else str(run)
 
 
-def _write(comparison: Comparison, folder: Path) -> None:
-    """The page and the figures, named by the test set and the runs."""
+def _write(comparison: Comparison, folder: Path, made: Sequence[object]) -> None:
+    """The page and the figures, named by the test set, the runs, and a digest of how it is `made`.
+
+    Folders of several sweeps may be called alike, and so may files of sentences.
+    """
     from translate.evaluation.comparison_page import comparison_page
     from translate.plots.figure import write
     from translate.plots.page import write_page
 
     others = ",".join(Path(one.name).name for one in comparison.challengers)
-    name = f"{comparison.split}-against-{others}"[:120]  # file systems end at 255 bytes
+    digest = hashlib.sha256(json.dumps(made).encode()).hexdigest()[:6]
+    name = f"{shortened(f'{comparison.split}-against-{others}')}-{digest}"
     write_page(folder / f"{name}.html", comparison_page(comparison))
     described = json.dumps(comparison.as_dict(), ensure_ascii=False, indent=2)
     write(folder / f"{name}.json", f"{described}\n".encode("utf-8", "replace"))

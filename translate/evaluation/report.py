@@ -136,6 +136,22 @@ def write(
         ) from error
 
 
+def name_in(
+    folder: Path, name: str, *, sources_sha256: str, references_sha256: str, own: bool
+) -> str:
+    """What an evaluation of these sentences is called there: `name`, but where others have it.
+
+    Unless the name is their `own`, it is not theirs to take either, but for what has it already.
+    """
+    ours = [sources_sha256, references_sha256]
+    try:
+        hashes = json.loads((folder / f"{name}.json").read_bytes())["sha256"]
+        theirs = [hashes["sources"], hashes["references"]]
+    except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged: nothing to keep
+        theirs = ours if own else []
+    return name if theirs == ours else f"{name}-{digest(''.join(ours).encode())[:6]}"
+
+
 @dataclass(frozen=True)
 class Stored:
     """An evaluation read back: what it vouches for, and the translations."""
