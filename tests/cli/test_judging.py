@@ -91,6 +91,24 @@ def test_other_sentences_of_the_same_name_do_not_take_the_place(
     assert len(list(stored.glob("src*.json"))) == 2
 
 
+def test_the_tokenizer_of_bleu_is_kept_and_verified(
+    program, run: str, trained: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "zh").write_text("der Hund\n", encoding="utf-8")
+    (tmp_path / "r").write_text("狗\n", encoding="utf-8")
+    files = ["input=zh", "reference=r"]
+    done = program("evaluate", run, *files, "tokenize=zh", "resamples=2", "attention=[]")
+    assert done.status == 0, done.err
+    found = figures(trained / "evaluation" / "zh.json")
+    assert found["tokenize"] == "zh"
+    for place in (found["bleu"], found["confidence"]["bleu"]):
+        assert "tok:zh" in place["signature"]
+    assert program("verify", run, *files).status == 0
+    done = program("evaluate", run, *files, "tokenize=hz")
+    assert (done.status, done.err.count("\n")) == (1, 1)
+    assert "BLEU tokenizer 'hz' is unknown" in done.err
+
+
 def test_what_is_chosen_among_one_is_told_first(program, run: str) -> None:
     done = program("evaluate", run, "mbr=chrf")
     assert done.status == 2

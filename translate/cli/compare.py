@@ -57,6 +57,7 @@ Keys:
   resamples      of the paired bootstrap
   trials         of the approximate randomisation
   seed           of both
+  tokenize       BLEU's, as in evaluate; default: by the first run's target language
   shown          so many of the most different sentences
 A run whose path looks like KEY=VALUE stands after --.
 """
@@ -99,30 +100,38 @@ def run(
     resamples: PositiveInt,
     trials: PositiveInt,
     seed: PositiveInt,
+    tokenize: str | None,
     shown: NonNegativeInt,
 ) -> None:
     """Compare the runs and tell."""
     from rich.console import Console
 
     from translate.cli.judging import read_test_set
+    from translate.cli.stored import load_bundle
+    from translate.evaluation.bleu_tokenizer import settle
     from translate.evaluation.comparison import compare
     from translate.evaluation.comparison_tables import render
 
     runs = _runs(job.sentences)
     test_set = read_test_set(job, Path(runs[0]), data, tokenizer, Path(cache))
+    language = load_bundle(runs[0]).config.target_language
+    tokenize = settle(tokenize, language, test_set.references)
     systems = [
         _system(
             Path(name), _as_of(Path(name), Path(runs[0]), test_set, job), command=_again(job, name),
             device=device, tokens_per_batch=tokens_per_batch, resamples=resamples, seed=seed,
+            tokenize=tokenize,
         )
         for name in runs
     ]  # fmt: skip
     comparison = compare(
         systems, test_set.sources, test_set.references,
         split=test_set.split, resamples=resamples, trials=trials, seed=seed, shown=shown,
+        tokenize=tokenize,
     )  # fmt: skip
     Console().print(render(comparison))
     made = [runs, test_set.sources_sha256, test_set.references_sha256, resamples, trials, seed]
+    made.append(tokenize)
     _write(comparison, Path(job.verbatim.get("output", Path(runs[0]) / "evaluation")), made)
 
 
@@ -178,6 +187,7 @@ def _system(
     tokens_per_batch: int,
     resamples: int,
     seed: int,
+    tokenize: str,
 ) -> System:
     """A run's translations of the test set: those it has, or made now."""
     from translate.cli.stored import training_config
@@ -190,6 +200,7 @@ def _system(
         _evaluate(
             run, test_set, command=command,
             device=device, tokens_per_batch=tokens_per_batch, resamples=resamples, seed=seed,
+            tokenize=tokenize,
         )  # fmt: skip
         stored = read(run / "evaluation", test_set.split)
         assert stored is not None
@@ -232,6 +243,7 @@ def _evaluate(
     tokens_per_batch: int,
     resamples: int,
     seed: int,
+    tokenize: str,
 ) -> None:
     """As `translate evaluate` would, with the run's own search."""
     from translate.cli.judging import evaluate_run
@@ -249,6 +261,7 @@ def _evaluate(
         decoding={**search, "engine": "native", "replace_unknown": False, "dictionary": None},
         resamples=resamples,
         seed=seed,
+        tokenize=tokenize,
         shown=0,
         attention=[],
     )

@@ -95,6 +95,7 @@ def evaluate_run(
     decoding: Node,
     resamples: int,
     seed: int,
+    tokenize: str,
     shown: int,
     attention: Sequence[int],
     comet: CometModel | None = None,
@@ -133,6 +134,7 @@ def evaluate_run(
             model_sha256=load_bundle(str(run)).weights_sha256,
             resamples=resamples,
             seed=seed,
+            tokenize=tokenize,
             comet=comet,
             progress=lambda done: advance(1),
             page=partial(

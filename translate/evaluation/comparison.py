@@ -124,6 +124,7 @@ def compare(
     trials: int,
     seed: int,
     shown: int,
+    tokenize: str = "13a",
 ) -> Comparison:
     """Judge two systems or more on one test set; the first is the baseline.
 
@@ -136,19 +137,20 @@ def compare(
         trials: of the approximate randomisation.
         seed: of both.
         shown: how many of the most different sentences are listed.
+        tokenize: BLEU's tokeniser.
     """
     columns = [
         Column(
             system,
-            evaluate(system.hypotheses, references),
-            by_length(sources, system.hypotheses, references),
-            sentences.sentence_scores(system.hypotheses, references),
+            evaluate(system.hypotheses, references, tokenize=tokenize),
+            by_length(sources, system.hypotheses, references, tokenize=tokenize),
+            sentences.sentence_scores(system.hypotheses, references, tokenize=tokenize),
         )
         for system in systems
     ]
     found = differences(
         {system.name: system.hypotheses for system in systems},
-        references, resamples=resamples, trials=trials, seed=seed,
+        references, resamples=resamples, trials=trials, seed=seed, tokenize=tokenize,
     )  # fmt: skip
     first, *others = columns
     challengers = [

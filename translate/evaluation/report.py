@@ -49,6 +49,7 @@ class Report:
     """One split, translated and scored, with what it takes to believe and repeat the figures."""
 
     split: str
+    tokenize: str  # BLEU's tokeniser
     scores: Scores
     confidence: Mapping[str, Interval]  # by metric
     comet: Comet | None  # where a model was given
@@ -82,6 +83,7 @@ class Report:
             "confidence": {name: found.as_dict() for name, found in self.confidence.items()},
             **({} if self.comet is None else {"comet": self.comet.as_dict()}),
             "likelihood": None if self.likelihood is None else self.likelihood.as_dict(),
+            "tokenize": self.tokenize,
             "items": self.items,
             "references": self.references,
             "empty_hypotheses": self.empty_hypotheses,

@@ -127,17 +127,20 @@ def evaluate_split(
     references = test_set.references
     result = Report(
         split=test_set.split,
+        tokenize=tokenize,
         scores=evaluate(hypotheses, references, tokenize=tokenize),
         confidence=intervals(
             hypotheses, references, resamples=resamples, seed=seed, tokenize=tokenize
         ),
         comet=None if comet is None else comet.judge(test_set.sources, hypotheses, references),
         likelihood=likelihood(translator, test_set.sources, references),
-        buckets=by_length(test_set.sources, hypotheses, references, edges),
+        buckets=by_length(test_set.sources, hypotheses, references, edges, tokenize=tokenize),
         rarity=[]
         if test_set.word_counts is None
-        else by_rarest_word(test_set.sources, hypotheses, references, test_set.word_counts),
-        domains=by_label(test_set.domains or (), hypotheses, references),
+        else by_rarest_word(
+            test_set.sources, hypotheses, references, test_set.word_counts, tokenize=tokenize
+        ),
+        domains=by_label(test_set.domains or (), hypotheses, references, tokenize=tokenize),
         sentences=sentence_scores(hypotheses, references, tokenize=tokenize),
         items=len(test_set.sources),
         references=sum(map(len, references)),
