@@ -48,6 +48,10 @@ def test_paths_are_taken_as_they_stand(key: str, value: str) -> None:
 
 def test_a_reference_is_text_too() -> None:
     assert split(ATTEND, ["reference=a=b, ${c}", "x"]).verbatim == {"reference": "a=b, ${c}"}
+    for command, key, kind in [(ATTEND, "reference", "TEXT"), (TEXT, "prefix", "TEXT"),
+                               (ATTEND, "output", "PATH")]:  # fmt: skip
+        with pytest.raises(UsageError, match=f"{key}= has no value: write {key}={kind}"):
+            split(command, [f"{key}=", "x"])
 
 
 @given(st.text())

@@ -260,6 +260,21 @@ def test_attention_is_drawn_in_files_and_characters(program, run: str, trained: 
     assert sorted(done.err.splitlines()) == sorted(f"written: {path}" for path in pictures)
 
 
+def test_another_look_at_a_sentence_does_not_take_the_place_of_the_first(
+    program, run: str, trained: Path
+) -> None:
+    written: list[str] = []
+    for more in ([], ["reference=a dog"], ["layer=1", "head=2"], ["grid=true", "pieces=true"]):
+        done = program("attend", run, *more, "ein Hund schläft")
+        assert done.status == 0, done.err
+        written += done.err.splitlines()
+    endings = [Path(line).suffix for line in set(written)]
+    assert {end: endings.count(end) for end in endings} == {
+        ".png": 4, ".svg": 4, ".html": 4, ".json": 2,
+    }  # fmt: skip
+    assert len(list((trained / "plots").glob("attention-ein-hund-schlaft-*-layer1-head2.png"))) == 1
+
+
 def test_attention_from_a_given_translation(program, run: str, tmp_path: Path) -> None:
     arguments = ["reference=the dog, = sleeps", "layer=1", "head=2", "output=p, =.png"]
     done = program("attend", run, *arguments, "der Hund schläft")

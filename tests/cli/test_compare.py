@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -25,6 +27,12 @@ def runs(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def only(folder: Path, pattern: str) -> dict:
+    """The figures in the one file that matches."""
+    (path,) = folder.glob(pattern)
+    return json.loads(path.read_text("utf-8"))
+
+
 FAST = ("resamples=20", "trials=20")
 
 
@@ -39,11 +47,12 @@ def test_what_is_missing_is_evaluated_and_what_is_there_is_used(
     assert "over 2 seeds (mean and standard deviation)." in " ".join(first.out.split())
     assert "± 0.00" in first.out
     folder = runs / "toy-seed=1" / "evaluation"
-    figures = json.loads((folder / "test-against-toy-seed=2.json").read_text("utf-8"))
+    figures = only(folder, "test-against-toy-seed=2-*.json")
     assert figures["experiments"][0]["runs"] == names
-    assert (folder / "test-against-toy-seed=2.html").is_file()
+    assert len(list(folder.glob("test-against-toy-seed=2-*.html"))) == 1
     command = json.loads((folder / "test.json").read_text("utf-8"))["command"]
-    assert command == f"translate evaluate 'run={names[0]}' data.split=test"
+    ours = "resamples=20 " + shlex.quote(f"cache={home}/data")
+    assert command == f"translate evaluate 'run={names[0]}' data.split=test {ours}"
     again = program("compare", str(runs), *FAST, f"cache={home}/data")
     assert again.status == 0, again.err
     assert "evaluating" not in again.err
@@ -57,12 +66,57 @@ def test_files_of_ones_own_with_several_references(program, runs: Path, tmp_path
     text = ["input=s", "reference=r1", "reference=r2"]
     done = program("compare", str(runs), *text, *FAST, "output=judged")
     assert done.status == 0, done.err
-    figures = json.loads((tmp_path / "judged" / "s-against-toy-seed=2.json").read_text("utf-8"))
+    figures = only(tmp_path / "judged", "s-against-toy-seed=2-*.json")
     assert figures["runs"][0]["bleu"]["signature"].startswith("nrefs:2")
-    done = program("compare", str(runs), *text[:-1], *FAST)
-    assert done.status == 1
-    assert "was evaluated on other references than the s of the first run" in done.err
-    assert "s.json to have it evaluated on this one" in done.err
+    first = (runs / "toy-seed=1" / "evaluation" / "s.json").read_bytes()
+    done = program("compare", str(runs), *text[:-1], *FAST, "output=judged")
+    assert done.status == 0, done.err
+    assert "toy-seed=1 on s-" in done.err
+    assert (runs / "toy-seed=1" / "evaluation" / "s.json").read_bytes() == first
+    assert len(list((tmp_path / "judged").glob("*.json"))) == 2
+
+
+def test_the_test_sentences_of_another_run_do_not_take_the_place_of_its_own(
+    program, runs: Path, home: Path, tmp_path: Path
+) -> None:
+    for number, name in enumerate(("a", "b")):
+        shutil.copytree(runs / "toy-seed=1" / "bundle", tmp_path / name / "bundle")
+        config = yaml.safe_load((runs / "toy-seed=1" / "config.yaml").read_text("utf-8"))
+        config["data"]["seed"] += number
+        (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    arguments = ("compare", "a", "b", *FAST, f"cache={home}/data")
+    for evaluated in ("evaluating b", ""):
+        done = program(*arguments)
+        assert done.status == 0, done.err
+        assert evaluated in done.err
+    assert "evaluating" not in done.err, "what is there is found again"
+    assert (tmp_path / "a" / "evaluation" / "test.json").is_file()
+    assert not (tmp_path / "b" / "evaluation" / "test.json").exists()
+    figures = only(tmp_path / "b" / "evaluation", "test-*.json")
+    assert shlex.split(figures["command"]) == ["translate", *arguments]
+
+
+def test_an_average_and_a_fine_tuned_run_are_no_seeds(
+    program, runs: Path, home: Path, tmp_path: Path
+) -> None:
+    for seed, name in enumerate(("base", "mean", "tuned")):
+        shutil.copytree(runs / "toy-seed=1", tmp_path / name)
+        config = yaml.safe_load((tmp_path / name / "config.yaml").read_text("utf-8"))
+        (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(config | {"seed": seed}))
+    bundle = tmp_path / "mean" / "bundle"
+    card = json.loads((bundle / "config.json").read_text("utf-8"))
+    (bundle / "config.json").write_text(json.dumps(card | {"extra": {"mean of": "base"}}))
+    sums = json.loads((bundle / "checksums.json").read_text("utf-8"))
+    sums["config.json"] = hashlib.sha256((bundle / "config.json").read_bytes()).hexdigest()
+    (bundle / "checksums.json").write_text(json.dumps(sums))
+    (tmp_path / "tuned" / "provenance.json").write_text(
+        json.dumps({"status": "finished", "init": {"bundle": "base/bundle"}}), encoding="utf-8"
+    )
+    done = program("compare", "base", "mean", "tuned", *FAST, f"cache={home}/data")
+    assert done.status == 0, done.err
+    assert "over seeds" not in done.out
+    for name in ("mean", "tuned"):
+        assert f"{name} translates every sentence as base does." in done.out
 
 
 def test_another_model_is_evaluated_again(program, runs: Path, home: Path, tmp_path: Path) -> None:

@@ -68,6 +68,47 @@ def test_an_empty_test_set_is_told_as_that(program, run: str) -> None:
     assert "s has no sentences: there is nothing to score" in done.err
 
 
+def test_other_sentences_of_the_same_name_do_not_take_the_place(
+    program, run: str, trained: Path, tmp_path: Path
+) -> None:
+    """`test` is the name of the run's own, and test sets are often files of one name."""
+    for year, line in (("2014", "the dog"), ("2015", "a house")):
+        (tmp_path / year).mkdir()
+        (tmp_path / year / "test").write_text("der Hund\n", encoding="utf-8")
+        (tmp_path / year / "src.de").write_text("der Hund\n", encoding="utf-8")
+        (tmp_path / year / "ref").write_text(f"{line}\n", encoding="utf-8")
+    stored = trained / "evaluation"
+    for name in ("test", "src.de"):
+        for year in ("2014", "2015"):
+            files = [f"input={year}/{name}", f"reference={year}/ref"]
+            done = program("evaluate", run, *files, "resamples=2", "attention=[]")
+            assert done.status == 0, done.err
+        assert "is kept for other sentences" in done.err
+        assert program("verify", run, *files).status == 0
+    assert not (stored / "test.json").exists()
+    assert len(list(stored.glob("test-*.json"))) == 2
+    assert {path.name[:6] for path in stored.glob("src*.json")} == {"src.de"}
+    assert len(list(stored.glob("src*.json"))) == 2
+
+
+def test_the_tokenizer_of_bleu_is_kept_and_verified(
+    program, run: str, trained: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "zh").write_text("der Hund\n", encoding="utf-8")
+    (tmp_path / "r").write_text("狗\n", encoding="utf-8")
+    files = ["input=zh", "reference=r"]
+    done = program("evaluate", run, *files, "tokenize=zh", "resamples=2", "attention=[]")
+    assert done.status == 0, done.err
+    found = figures(trained / "evaluation" / "zh.json")
+    assert found["tokenize"] == "zh"
+    for place in (found["bleu"], found["confidence"]["bleu"]):
+        assert "tok:zh" in place["signature"]
+    assert program("verify", run, *files).status == 0
+    done = program("evaluate", run, *files, "tokenize=hz")
+    assert (done.status, done.err.count("\n")) == (1, 1)
+    assert "BLEU tokenizer 'hz' is unknown" in done.err
+
+
 def test_what_is_chosen_among_one_is_told_first(program, run: str) -> None:
     done = program("evaluate", run, "mbr=chrf")
     assert done.status == 2

@@ -53,6 +53,18 @@ def test_too_few_of_a_kind_are_told(hits: int) -> None:
         learn([-1.0] * 100, [True] * hits + [False] * (100 - hits))
 
 
+@pytest.mark.parametrize(
+    ("evidence", "message"),
+    [
+        ([-0.3] * 40, "equally probable"),
+        ([-1e3, *[0.0] * 39], "less probable translations are better"),
+    ],
+)
+def test_evidence_that_tells_nothing_is_told(evidence: list[float], message: str) -> None:
+    with pytest.raises(UserError, match=f"{message}.*choose another chrF"):
+        learn(evidence, [True] * 20 + [False] * 20)
+
+
 def test_figures_of_a_small_set() -> None:
     chrf = [90.0, 80.0, 30.0, 70.0, 10.0, 60.0, 20.0, 55.0, 40.0, 51.0]
     found = judge([0.9, 0.9, 0.1, 0.9, 0.1, 0.9, 0.1, 0.9, 0.1, 0.9], chrf, good=50)

@@ -29,7 +29,10 @@ def system(
     name: str, hypotheses: Sequence[str], experiment: str | None = None, beam: int = 5
 ) -> System:
     search = {"kind": "beam", "beam_size": beam}
-    return System(name, hypotheses, Likelihood(-40.0, 60, 200), search, experiment or name)
+    _, _, seed = name.partition("-seed=")
+    return System(
+        name, hypotheses, Likelihood(-40.0, 60, 200), search, experiment or name, int(seed or 1)
+    )
 
 
 def judged(*systems: System, shown: int = 3) -> Comparison:
@@ -101,6 +104,18 @@ def test_seeds_of_one_experiment_have_a_mean_and_a_deviation() -> None:
     assert found.verdicts == [
         f"x has {experiment.means['bleu']:.2f} ± {experiment.deviations['bleu']:.2f} BLEU over "
         "2 seeds (mean and standard deviation)."
+    ]
+
+
+def test_the_same_seed_twice_is_no_experiment() -> None:
+    """A copy, or a run that was trained again, tells nothing of how far seeds are apart."""
+    names = ["x-seed=1", "y-seed=1", "z-seed=2"]
+    texts = [WRONG, RIGHT, NEARLY]
+    found = judged(*(system(name, text, "x") for name, text in zip(names, texts, strict=True)))
+    assert found.experiments == []
+    assert [said.partition(" than ")[0] for said in found.verdicts] == [
+        "y-seed=1 is better",
+        "z-seed=2 is better",
     ]
 
 

@@ -13,7 +13,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from translate.errors import UserError
-from translate.evaluation.metrics import bleu, chrf, evaluate, reference_streams, words
+from translate.evaluation.metrics import bleu, chrf, evaluate, reference_streams
 
 HYPOTHESES = [
     "The cat sits on the red mat .",
@@ -115,10 +115,6 @@ def test_tokenizers() -> None:
     assert "tok:char" in evaluate(["ab"], [["ab"]], tokenize="char").bleu.signature
     with pytest.raises(UserError, match="'14a' is unknown: choose one of 13a, char"):
         evaluate(["a"], [["a"]], tokenize="14a")
-
-
-def test_words() -> None:
-    assert list(map(words, ["", "  ", "one", " two  words\t"])) == [0, 0, 1, 2]
 
 
 def test_importing_the_metrics_does_not_load_sacrebleu() -> None:

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from translate.errors import UserError
-from translate.evaluation.metrics import chrf
+from translate.evaluation.metrics import chrf, evaluate
 from translate.evaluation.significance import _beyond, differences, intervals, welch
 
 ANIMALS = ("dog", "cat")
@@ -30,23 +30,58 @@ def test_a_clear_difference_is_real_and_none_is_not() -> None:
         assert not found["c"][metric].real
 
 
-def test_randomisation_agrees_with_all_swaps_of_the_two_systems() -> None:
-    """The exact p-value: the share of all 2^n swaps of hypotheses that differ by more."""
-    references = REFERENCES[:7]
-    one = [RIGHT[0], RIGHT[1], WRONG[2], RIGHT[3], WRONG[4], RIGHT[5], WRONG[6]]
-    other = [WRONG[0], WRONG[1], RIGHT[2], WRONG[3], WRONG[4], WRONG[5], RIGHT[6]]
+def apart(one: list[str], other: list[str], references: list[list[str]], metric: str) -> float:
+    left, right = (evaluate(text, references).by_name()[metric].score for text in (one, other))
+    return right - left
 
-    def apart(swap: tuple[bool, ...]) -> float:
-        left = [b if s else a for a, b, s in zip(one, other, swap, strict=True)]
-        right = [a if s else b for a, b, s in zip(one, other, swap, strict=True)]
-        return abs(chrf(left, references) - chrf(right, references))
 
-    observed = apart((False,) * 7)
-    swaps = [apart(swap) for swap in product((False, True), repeat=7)]
-    exact = sum(value > observed + 1e-9 for value in swaps) / len(swaps)
-    found = differences({"a": one, "b": other}, references, resamples=10, trials=4000, seed=1)
+def share(values: list[float], observed: float) -> float:
+    return sum(abs(value) >= abs(observed) - 1e-9 for value in values) / len(values)
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])
+@pytest.mark.parametrize("better", [1, 3])
+def test_randomisation_agrees_with_all_swaps_of_the_two_systems(better: int, metric: str) -> None:
+    """Slow twin: of all 2^n swaps of hypotheses, the share that differ by as much, or more."""
+    references, one = REFERENCES[:6], WRONG[:6]
+    other = [*RIGHT[:better], *WRONG[better:6]]
+    observed = apart(one, other, references, metric)
+    swaps = []
+    for swap in product((False, True), repeat=better):  # the others are equal
+        left = [b if s else a for a, b, s in zip(one, other, swap, strict=False)] + one[better:]
+        right = [a if s else b for a, b, s in zip(one, other, swap, strict=False)] + one[better:]
+        swaps.append(apart(left, right, references, metric))
+    exact = share(swaps, observed)
+    assert exact >= 2 * 0.5**better
+    found = differences({"a": one, "b": other}, references, resamples=1, trials=1500, seed=1)
+    assert found["b"][metric].randomisation == pytest.approx(exact, abs=0.04)
+
+
+def test_the_bootstrap_agrees_with_all_resamples() -> None:
+    """Slow twin: of all n^n resamples, the share that move the difference by as much as it is."""
+    one, other, references = WRONG[:4], [*RIGHT[:2], *WRONG[2:4]], REFERENCES[:4]
+
+    def gain(items: tuple[int, ...]) -> float:
+        chosen = [references[i] for i in items]
+        return chrf([other[i] for i in items], chosen) - chrf([one[i] for i in items], chosen)
+
+    observed = gain((0, 1, 2, 3))
+    exact = share([gain(drawn) - observed for drawn in product(range(4), repeat=4)], observed)
+    found = differences({"a": one, "b": other}, references, resamples=1500, trials=1, seed=1)
     assert 0.05 < exact < 0.9
-    assert found["b"]["chrf"].randomisation == pytest.approx(exact, abs=0.04)
+    assert found["b"]["chrf"].bootstrap == pytest.approx(exact, abs=0.04)
+
+
+def test_few_sentences_that_differ_are_no_real_difference() -> None:
+    """Three of 200 differ: a quarter of the shuffles differ by as much, none by more."""
+    references = REFERENCES * 12 + REFERENCES[:8]
+    one = WRONG * 12 + WRONG[:8]
+    found = differences({"a": one, "b": [*RIGHT[:3], *one[3:]]}, references, **HOW)["b"]
+    for metric in ("bleu", "chrf", "ter"):
+        assert found[metric].randomisation == pytest.approx(0.25, abs=0.07)
+        assert not found[metric].real
+    single = differences({"a": WRONG[:1], "b": RIGHT[:1]}, REFERENCES[:1], **HOW)["b"]
+    assert [each.randomisation for each in single.values()] == [1, 1, 1]
 
 
 def test_the_seed_decides_and_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,6 +164,15 @@ def test_heads_and_units_can_be_switched(act: Callable[..., Seen]) -> None:
     assert pieces["checked"] == ["layer: 1, head: 2"]
 
 
+def test_a_long_sentence_is_shown(act: Callable[..., Seen]) -> None:
+    """More weights than a function can take as arguments."""
+    words = [f"w{i}" for i in range(400)]
+    long = Tokens(words, words, np.eye(400)[None, None])
+    run = Attended("runs/a", "transformer", ("es", "en"), "", "", False, long, long)
+    seen = act([run], "fire(token(0, 'target', 3), 'pointerover'); seen.one = see();")
+    assert seen["one"][0]["lit"] == {"w3": 100}
+
+
 def test_two_runs_light_up_together_where_their_lines_are_equal(act: Callable[..., Seen]) -> None:
     seen = act(
         [ONE, OTHER],

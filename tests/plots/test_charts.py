@@ -62,6 +62,18 @@ def test_a_heatmap_names_every_weight() -> None:
     assert cells == pytest.approx([1 / 3, 1, 0, 2 / 3], abs=1e-3)
 
 
+def test_wide_letters_have_room_beside_a_heatmap() -> None:
+    def room(word: str) -> tuple[float, float]:
+        drawn = parsed(charts.heatmap("t", ["der", word], [word], np.ones((1, 2))))
+        (cell, *_), (svg,) = drawn.iter("rect"), drawn.iter("svg")
+        beyond = float(svg.get("width", "")) - float(cell.get("x", ""))
+        assert float(cell.get("y", "")) > float(cell.get("x", "")) / 2
+        return float(cell.get("x", "")), beyond
+
+    assert room("国際連合") == room("anything")
+    assert room("国際連合安全保障理事会")[0] > 11 * 11
+
+
 def test_a_page_escapes_what_it_is_given_and_loads_nothing() -> None:
     document = page(
         ODD,

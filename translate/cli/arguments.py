@@ -78,7 +78,8 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
             break
         if equals and name in command.verbatim:
             if not value:
-                raise UsageError(f"{name}= has no value: write {name}=PATH")
+                kind = "TEXT" if name in command.texts else "PATH"
+                raise UsageError(f"{name}= has no value: write {name}={kind}")
             if name in verbatim and name not in command.repeatable:
                 raise UsageError(
                     f"{name}= is given twice, {verbatim[name]!r} and {value!r}: keep one of the two"

@@ -140,7 +140,9 @@ def run(
             console.print(f"\n{each.run}", markup=False, highlight=False, soft_wrap=True)
         shown = tokens(each, pieces=pieces)
         console.print(TerminalHeatmap(shown.source, shown.target, mean))
-    for path in files(folders, sentence, job.verbatim.get("output")):
+    view = [f"layer{layer}"] * (layer is not None) + [f"head{head}"] * (head is not None)
+    view += ["grid"] * grid + ["pieces"] * pieces
+    for path in files(runs, job.verbatim.get("output"), view):
         write(path, runs, means, layer=layer, head=head, grid=grid, pieces=pieces)
         log.info("written: %s", path)
 
@@ -233,15 +235,22 @@ def write(
         attention.heatmap(shown.source, shown.target, means[0], path)
 
 
-def files(runs: Sequence[str], sentence: str, output: str | None) -> list[Path]:
-    """The files to write: `output`, else one of each kind in the run, named after the sentence."""
+def files(runs: Sequence[Attended], output: str | None, view: Sequence[str] = ()) -> list[Path]:
+    """The files to write: `output`, else one of each kind in the run, named after the sentence.
+
+    What is seen in another translation, by other runs or in another view has a name of its own;
+    the JSON holds all views.
+    """
     if output is not None:
         return [Path(output)]
+    sentence = runs[0].source
     plain = unicodedata.normalize("NFKD", sentence).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:40].strip("-")
-    # two runs do not take the place of the first alone
-    named = "\n".join([sentence, *runs[1:]]).encode("utf-8", "replace")
-    digest = hashlib.sha256(named).hexdigest()[:6]
+    texts = [text for each in runs for text in (each.target, str(each.target_given))]
+    named = "\n".join([sentence, *texts, *(each.run for each in runs[1:])])
+    digest = hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()[:6]
     name = "-".join(filter(None, ["attention", words, digest]))
+    seen = "-".join([name, *view])
     kinds = FOR_SEVERAL if len(runs) > 1 else (".png", ".svg", *FOR_SEVERAL)
-    return [Path(runs[0]) / "plots" / f"{name}{kind}" for kind in kinds]
+    plots = Path(runs[0].run) / "plots"
+    return [plots / f"{name if kind == '.json' else seen}{kind}" for kind in kinds]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-LONGEST_NAME = 120  # characters; file systems end at 255 bytes
+LONGEST_NAME = 120  # bytes; file systems end at 255
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,7 @@ class Command:
     name: str
     summary: str
     verbatim: tuple[str, ...] = ()  # keys whose value never goes through Hydra's grammar
+    texts: tuple[str, ...] = ()  # those of them that are no paths
     repeatable: tuple[str, ...] = ()  # those of them that may be given several times
     sentences: bool = False  # whether bare arguments are sentences (or runs to compare)
     pipe: bool = False  # whether it reads standard input where it is told nothing else
@@ -39,10 +40,17 @@ class Job:
 def file_name(overrides: Sequence[str]) -> str:
     """What a job's own files are told by from those of the other jobs of a sweep."""
     name = ",".join(overrides).replace("/", "_")
-    if len(name) > LONGEST_NAME:
-        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-        name = f"{name[:LONGEST_NAME]}-{digest}"
+    if (short := shortened(name)) != name:
+        name = f"{short}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return name
+
+
+def shortened(name: str) -> str:
+    """As much of a name as leaves room for a digest and an ending."""
+    content = name.encode("utf-8", "surrogateescape")
+    return (
+        name if len(content) <= LONGEST_NAME else content[:LONGEST_NAME].decode("utf-8", "ignore")
+    )
 
 
 COMMANDS = {
@@ -71,6 +79,7 @@ COMMANDS = {
                 "export",
                 "shortlist",
             ),
+            texts=("prefix",),
             sentences=True,
             pipe=True,
             stored=True,
@@ -124,6 +133,7 @@ COMMANDS = {
             "attend",
             "draw what the model attends to in a sentence",
             verbatim=("run", "beside", "reference", "output"),
+            texts=("reference",),
             sentences=True,
             stored=True,
         ),

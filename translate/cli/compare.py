@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import NonNegativeInt, PositiveInt
 
 from translate import schema
 from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.commands import Command, Job, shortened
 from translate.cli.errors import UsageError, listed
 from translate.cli.fields import Device, Node
 from translate.errors import UserError
@@ -34,11 +38,12 @@ translate compare: runs side by side, and whether their difference is real
   translate compare runs/toy-seed=1 runs/toy-seed=2 runs/toy-seed=3
 
 The first run is the baseline. BLEU, chrF, TER and perplexity stand side by side, with paired
-bootstrap resampling and paired approximate randomisation as sacreBLEU does them, sentences won and
-lost, scores by source length, and the sentences that differ most. The last lines say plainly which
-differences are real. Runs that differ in their seed alone are one experiment, with mean and
-standard deviation; a folder of runs stands for all of them. A run that has no evaluation of the
-test set by its present model is evaluated first.
+bootstrap resampling and paired approximate randomisation over sacreBLEU's statistics, sentences
+won and lost, scores by source length, and the sentences that differ most. The last lines say
+plainly which differences are real. Runs that differ in their seed alone are one experiment, with
+mean and standard deviation (averages of checkpoints, and what is fine-tuned from another run, stand
+apart); a folder of runs stands for all of them. A run that has no evaluation of the test set by its
+present model is evaluated first.
 
 Keys:
   data.split     test or dev; default test
@@ -52,10 +57,12 @@ Keys:
   resamples      of the paired bootstrap
   trials         of the approximate randomisation
   seed           of both
+  tokenize       BLEU's, as in evaluate; default: by the first run's target language
   shown          so many of the most different sentences
 A run whose path looks like KEY=VALUE stands after --.
 """
 
+NOT_OF_EVALUATE = ("data.split=", "trials=", "shown=")
 NOT_THE_EXPERIMENT = ("seed", "cache")  # keys in which runs of one experiment may differ
 
 
@@ -93,32 +100,39 @@ def run(
     resamples: PositiveInt,
     trials: PositiveInt,
     seed: PositiveInt,
+    tokenize: str | None,
     shown: NonNegativeInt,
 ) -> None:
     """Compare the runs and tell."""
     from rich.console import Console
 
     from translate.cli.judging import read_test_set
+    from translate.cli.stored import load_bundle
+    from translate.evaluation.bleu_tokenizer import settle
     from translate.evaluation.comparison import compare
     from translate.evaluation.comparison_tables import render
 
     runs = _runs(job.sentences)
     test_set = read_test_set(job, Path(runs[0]), data, tokenizer, Path(cache))
-    text = [f"{key}={value}" for key, values in job.repeated.items() for value in values]
-    text += [f"input={job.verbatim['input']}"] if text else [f"data.split={test_set.split}"]
+    language = load_bundle(runs[0]).config.target_language
+    tokenize = settle(tokenize, language, test_set.references)
     systems = [
         _system(
-            Path(name), test_set, command=["evaluate", f"run={name}", *text],
+            Path(name), _as_of(Path(name), Path(runs[0]), test_set, job), command=_again(job, name),
             device=device, tokens_per_batch=tokens_per_batch, resamples=resamples, seed=seed,
+            tokenize=tokenize,
         )
         for name in runs
     ]  # fmt: skip
     comparison = compare(
         systems, test_set.sources, test_set.references,
         split=test_set.split, resamples=resamples, trials=trials, seed=seed, shown=shown,
+        tokenize=tokenize,
     )  # fmt: skip
     Console().print(render(comparison))
-    _write(comparison, Path(job.verbatim.get("output", Path(runs[0]) / "evaluation")))
+    made = [runs, test_set.sources_sha256, test_set.references_sha256, resamples, trials, seed]
+    made.append(tokenize)
+    _write(comparison, Path(job.verbatim.get("output", Path(runs[0]) / "evaluation")), made)
 
 
 def _runs(given: Sequence[str]) -> list[str]:
@@ -135,6 +149,35 @@ def _is_run(folder: Path) -> bool:
     return (folder / "bundle").is_dir() or (folder / "config.json").is_file()
 
 
+def _as_of(run: Path, first: Path, test_set: TestSet, job: Job) -> TestSet:
+    """The test set by the name of its evaluation in a run: `test` is kept for the run's own."""
+    if "input" not in job.verbatim:
+        test_set = replace(test_set, own=_same_corpus(run, first, job))
+    return test_set.placed(run / "evaluation")
+
+
+def _same_corpus(run: Path, first: Path, job: Job) -> bool:
+    """Whether the test sentences, which are the first run's, are the run's own as well."""
+    from translate.cli.stored import training_config
+
+    # where it lies, and what of it
+    others = [o for o in job.overrides if re.match(r"data(=|\.(?!dir=|split=))", o)]
+    return not others and training_config(run).get("data") == training_config(first).get("data")
+
+
+def _again(job: Job, run: str) -> list[str]:
+    """What to type for a run's evaluation: evaluate, but for a corpus that is not the run's."""
+    if "input" in job.verbatim:
+        text = [f"reference={path}" for path in job.repeated["reference"]]
+        text.append(f"input={job.verbatim['input']}")
+    elif _same_corpus(Path(run), Path(_runs(job.sentences)[0]), job):
+        text = [f"data.split={job.config['data']['split']}"]
+    else:
+        return sys.argv[1:]
+    kept = [o for o in job.overrides if not o.startswith(NOT_OF_EVALUATE)]
+    return ["evaluate", f"run={run}", *text, *kept]
+
+
 def _system(
     run: Path,
     test_set: TestSet,
@@ -144,8 +187,10 @@ def _system(
     tokens_per_batch: int,
     resamples: int,
     seed: int,
+    tokenize: str,
 ) -> System:
     """A run's translations of the test set: those it has, or made now."""
+    from translate.cli.stored import training_config
     from translate.evaluation.comparison import System
     from translate.evaluation.likelihood import Likelihood
     from translate.evaluation.report import read
@@ -155,10 +200,10 @@ def _system(
         _evaluate(
             run, test_set, command=command,
             device=device, tokens_per_batch=tokens_per_batch, resamples=resamples, seed=seed,
+            tokenize=tokenize,
         )  # fmt: skip
         stored = read(run / "evaluation", test_set.split)
         assert stored is not None
-    _refuse_other_data(stored, test_set, run)
     if (known := stored.figures["likelihood"]) is None:
         raise UserError(
             f"{run} can read no pair of {test_set.split}, so it has no perplexity to compare: "
@@ -172,6 +217,7 @@ def _system(
         ),
         search=stored.figures["decoding"],
         experiment=_experiment(run),
+        seed=training_config(run).get("seed"),
     )
 
 
@@ -197,6 +243,7 @@ def _evaluate(
     tokens_per_batch: int,
     resamples: int,
     seed: int,
+    tokenize: str,
 ) -> None:
     """As `translate evaluate` would, with the run's own search."""
     from translate.cli.judging import evaluate_run
@@ -214,43 +261,37 @@ def _evaluate(
         decoding={**search, "engine": "native", "replace_unknown": False, "dictionary": None},
         resamples=resamples,
         seed=seed,
+        tokenize=tokenize,
         shown=0,
         attention=[],
     )
 
 
-def _refuse_other_data(stored: Stored, test_set: TestSet, run: Path) -> None:
-    """Scores on different sentences say nothing about each other."""
-    hashes: Mapping[str, Any] = stored.figures["sha256"]
-    for what, found in (
-        ("sources", test_set.sources_sha256),
-        ("references", test_set.references_sha256),
-    ):
-        if hashes[what] != found:
-            raise UserError(
-                f"{run} was evaluated on other {what} than the {test_set.split} of the first run: "
-                f"evaluate both on the same text, with input=FILE reference=FILE, or remove "
-                f"{run / 'evaluation' / test_set.split}.json to have it evaluated on this one"
-            )
-
-
 def _experiment(run: Path) -> str:
-    """The run's configuration but for the seed; a run that carries none is alone."""
-    from translate.cli.stored import training_config
+    """All that made the run but the seed; a run that carries no configuration is alone."""
+    from translate.cli.stored import load_bundle, training_config
+    from translate.training import provenance
 
     config = training_config(run)
     shared = {key: value for key, value in config.items() if key not in NOT_THE_EXPERIMENT}
-    return json.dumps(shared, sort_keys=True, default=str) if shared else str(run)
+    record = provenance.read(run) if (run / provenance.FILE).is_file() else {}
+    mean_of = load_bundle(str(run)).config.extra.get("mean of")
+    made = [shared, record.get("init"), mean_of]
+    return json.dumps(made, sort_keys=True, default=str) if shared else str(run)
 
 
-def _write(comparison: Comparison, folder: Path) -> None:
-    """The page and the figures, named by the test set and the runs."""
+def _write(comparison: Comparison, folder: Path, made: Sequence[object]) -> None:
+    """The page and the figures, named by the test set, the runs, and a digest of how it is `made`.
+
+    Folders of several sweeps may be called alike, and so may files of sentences.
+    """
     from translate.evaluation.comparison_page import comparison_page
     from translate.plots.figure import write
     from translate.plots.page import write_page
 
     others = ",".join(Path(one.name).name for one in comparison.challengers)
-    name = f"{comparison.split}-against-{others}"[:120]  # file systems end at 255 bytes
+    digest = hashlib.sha256(json.dumps(made).encode()).hexdigest()[:6]
+    name = f"{shortened(f'{comparison.split}-against-{others}')}-{digest}"
     write_page(folder / f"{name}.html", comparison_page(comparison))
     described = json.dumps(comparison.as_dict(), ensure_ascii=False, indent=2)
     write(folder / f"{name}.json", f"{described}\n".encode("utf-8", "replace"))

@@ -24,11 +24,12 @@ translate evaluate: BLEU, chrF and TER on a split or on files
 
 Scores are sacreBLEU's, on detokenised text with every reference, each with the signature that
 repeats it and the half width of its 95 % bootstrap interval; tables by source length, by the
-rarest source word's count in training and by domain follow, then the perplexity of the first
-references, speed and memory. In evaluation/ of the run are kept <split>.hyp, the translations;
-<split>.sentences.jsonl, each sentence with its scores; <split>.json, the figures; and
-<split>.html, a page with curves, worst and best sentences and attention. translate compare sets
-several runs side by side.
+rarest source word's count in training (in scripts without spaces each letter counts as a word) and
+by domain follow, then the perplexity of the first references, speed and memory. In evaluation/ of
+the run are kept <split>.hyp, the translations; <split>.sentences.jsonl, each sentence with its
+scores; <split>.json, the figures; and <split>.html, a page with curves, worst and best sentences
+and attention. Files of sentences take their own name for <split>, with digits at its end where
+other sentences have that name. translate compare sets several runs side by side.
 
 Keys:
   run            the folder of the run (required)
@@ -60,6 +61,8 @@ Keys:
   tokens_per_batch  source tokens, padding included, that are translated at once
   resamples      of the test set, for the intervals
   seed           of the resampling
+  tokenize       BLEU's: 13a, zh, ja-mecab, ko-mecab, char, intl, flores200 …; default: by the
+                 target language, as sacreBLEU chooses
   shown          so many of the worst and of the best sentences are on the page
   attention      the lines whose attention is on the page, such as [1,5]
 """
@@ -104,6 +107,7 @@ def run(
     mbr: Literal["chrf", "bleu"] | None,
     resamples: PositiveInt,
     seed: PositiveInt,
+    tokenize: str | None,
     shown: NonNegativeInt,
     attention: list[PositiveInt],
 ) -> None:
@@ -114,6 +118,7 @@ def run(
     from translate.cli.errors import UsageError
     from translate.cli.judging import evaluate_run, read_test_set
     from translate.cli.stored import load_bundle
+    from translate.evaluation.bleu_tokenizer import settle
     from translate.evaluation.comet import CometModel
     from translate.evaluation.report import render
     from translate.inference.device import choose_device
@@ -152,6 +157,11 @@ def run(
         },
         resamples=resamples,
         seed=seed,
+        tokenize=settle(
+            tokenize,
+            target or load_bundle(str(folder)).config.target_language,
+            test_set.references,
+        ),
         shown=shown,
         attention=attention,
         comet=comet,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from translate.evaluation.run import TestSet
     from translate.inference.translator import Translator
 
+log = logging.getLogger(__name__)
+
 
 def read_test_set(job: Job, run: Path, data: Node, tokenizer: Node, cache: Path) -> TestSet:
     """The files `input=`, `reference=` and `domains=`, else the split `data.split` of the run.
@@ -37,6 +40,7 @@ def read_test_set(job: Job, run: Path, data: Node, tokenizer: Node, cache: Path)
 
 
 def _own_files(source: str | None, references: Sequence[str]) -> TestSet:
+    from translate.cli.stored import SPLITS
     from translate.cli.streams import line_pairs
     from translate.evaluation.run import TestSet
 
@@ -46,10 +50,12 @@ def _own_files(source: str | None, references: Sequence[str]) -> TestSet:
     if source == "-" and len(references) > 1:
         raise UsageError("input=- can be read only once: give a file beside several reference=")
     streams = [line_pairs(source, reference) for reference in references]
+    name = Path(source).name.removesuffix(".gz")
     return TestSet(
-        Path(source).name.removesuffix(".gz"),
+        name,
         streams[0][0],
         list(zip(*(lines for _, lines in streams), strict=True)),
+        own=name not in SPLITS,
     )
 
 
@@ -89,6 +95,7 @@ def evaluate_run(
     decoding: Node,
     resamples: int,
     seed: int,
+    tokenize: str,
     shown: int,
     attention: Sequence[int],
     comet: CometModel | None = None,
@@ -111,16 +118,23 @@ def evaluate_run(
             f"attention = {beyond[0]} is no line of {test_set.split}: it has "
             f"{len(test_set.sources):,}"
         )
+    placed = test_set.placed(folder)
+    if placed.split != test_set.split:
+        log.warning(
+            "%s.json is kept for other sentences: this evaluation is %s",
+            folder / test_set.split, placed.split,
+        )  # fmt: skip
     with progress(f"translating with {run.name}", total=len(test_set.sources)) as advance:
         return evaluate_split(
             translator,
-            test_set,
+            placed,
             folder=folder,
             command=shlex.join(["translate", *command]),
             decoding=decoding,
             model_sha256=load_bundle(str(run)).weights_sha256,
             resamples=resamples,
             seed=seed,
+            tokenize=tokenize,
             comet=comet,
             progress=lambda done: advance(1),
             page=partial(

@@ -81,7 +81,11 @@ def run(
     folder = Path(job.verbatim["run"])
     sha256 = load_bundle(str(folder)).weights_sha256
     test_set = read_test_set(job, folder, data, tokenizer, Path(cache))
-    stored = read_stored(folder / "evaluation", test_set.split)
+    evaluations = folder / "evaluation"
+    placed = test_set.placed(evaluations)
+    if (evaluations / f"{placed.split}.json").is_file():  # else tell what changed
+        test_set = placed
+    stored = read_stored(evaluations, test_set.split)
     search = dict(stored["decoding"])
     files = {
         key: search.pop(key, None) for key in ("dictionary", "ensemble", "export", "shortlist")

@@ -15,23 +15,12 @@ import numpy as np
 from jaxtyping import Float
 
 from translate.errors import UserError
+from translate.evaluation.words import unspaced
 
 Link = tuple[int, int]
 
 WORD_START = "▁"  # SentencePiece's mark for a space before a piece
 END = "</s>"
-# Scripts without spaces between words, by what the Unicode names of their letters begin with.
-UNSPACED = (
-    "CJK ",
-    "HIRAGANA",
-    "KATAKANA",
-    "BOPOMOFO",
-    "THAI",
-    "LAO",
-    "KHMER",
-    "MYANMAR",
-    "TIBETAN",
-)
 
 
 @dataclass(frozen=True)
@@ -161,12 +150,7 @@ def _parts(before: str, piece: str) -> bool:
     first, last = piece[:1], before[-1:]
     if before == WORD_START or unicodedata.category(first or " ") == "Lm":
         return False  # a space alone belongs to the word after it, 々 and ー to what they prolong
-    return _unspaced(first) or (first.isalnum() and _unspaced(last))
-
-
-def _unspaced(character: str) -> bool:
-    """Whether a character, if any, is a letter of a script without spaces."""
-    return character.isalpha() and unicodedata.name(character, "").startswith(UNSPACED)
+    return unspaced(first) or (first.isalnum() and unspaced(last))
 
 
 def join(pieces: Iterable[str]) -> str:

@@ -14,7 +14,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from translate.errors import UserError
-from translate.evaluation.metrics import bleu, chrf, words
+from translate.evaluation.metrics import bleu, chrf
+from translate.evaluation.words import words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,6 +48,11 @@ class Bucket:
         return asdict(self)
 
 
+def length(text: str) -> int:
+    """Of a sentence in words: see `words`."""
+    return len(words(text))
+
+
 def assign(lengths: Sequence[int], edges: Sequence[int] = EDGES) -> list[int]:
     """The bucket of each length: k where edges[k-1] < length <= edges[k], the last one open.
 
@@ -63,6 +69,8 @@ def by_length(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     edges: Sequence[int] = EDGES,
+    *,
+    tokenize: str = "13a",
 ) -> list[Bucket]:
     """Score the items of each source-length bucket apart, shortest first, without empty ones.
 
@@ -75,7 +83,7 @@ def by_length(
             f"{len(references)} items: the three counts must be equal"
         )
     members: dict[int, list[int]] = {}
-    for item, bucket in enumerate(assign([words(source) for source in sources], edges)):
+    for item, bucket in enumerate(assign(list(map(length, sources)), edges)):
         members.setdefault(bucket, []).append(item)
     return [
         _bucket(
@@ -84,6 +92,7 @@ def by_length(
             sources=[sources[item] for item in items],
             hypotheses=[hypotheses[item] for item in items],
             references=[references[item] for item in items],
+            tokenize=tokenize,
         )
         for bucket, items in sorted(members.items())
     ]
@@ -96,15 +105,16 @@ def _bucket(
     sources: Sequence[str],
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
+    tokenize: str,
 ) -> Bucket:
     return Bucket(
         shortest=shortest,
         longest=longest,
         items=len(sources),
-        source_words=fmean(map(words, sources)),
-        hypothesis_words=fmean(map(words, hypotheses)),
-        reference_words=fmean(words(text) for item in references for text in item),
-        bleu=bleu(hypotheses, references),
+        source_words=fmean(map(length, sources)),
+        hypothesis_words=fmean(map(length, hypotheses)),
+        reference_words=fmean(length(text) for item in references for text in item),
+        bleu=bleu(hypotheses, references, tokenize=tokenize),
         chrf=chrf(hypotheses, references),
     )
 

@@ -12,6 +12,10 @@ from translate.errors import UserError
 
 LEAST = 10  # sentences, of good ones and of others: two numbers are learnt from them
 BINS = 10
+NOTHING_TOLD = (
+    "probability does not tell good translations from others, so no confidence can be learnt from "
+    "it; choose another chrF (good=…), another search, or more sentences"
+)
 ROUNDS = 100  # Newton's method needs about ten
 
 
@@ -49,7 +53,7 @@ def learn(evidence: Sequence[float], good: Sequence[bool]) -> tuple[float, float
     0, so that the curve stays finite where the two can be told apart without fail.
 
     Raises:
-        UserError: too few sentences of a kind.
+        UserError: too few sentences of a kind, or the evidence does not tell good from bad.
     """
     hits, misses = sum(good), len(good) - sum(good)
     if min(hits, misses) < LEAST:
@@ -58,7 +62,9 @@ def learn(evidence: Sequence[float], good: Sequence[bool]) -> tuple[float, float
             f"{LEAST} good ones and {LEAST} others; choose another chrF (good=…) or more sentences"
         )
     given = np.array(evidence)
-    centre, spread = given.mean(), given.std() or 1.0  # steps are bounded: units must not count
+    if np.ptp(given) == 0:
+        raise UserError(f"all translations are equally probable ({given[0]:.4g}): {NOTHING_TOLD}")
+    centre, spread = given.mean(), given.std()  # steps are bounded: units must not count
     x = np.stack([(given - centre) / spread, np.ones(len(given))], axis=1)  # (N, 2)
     target = np.where(good, (hits + 1) / (hits + 2), 1 / (misses + 2))
     weights = np.zeros(2)
@@ -69,6 +75,10 @@ def learn(evidence: Sequence[float], good: Sequence[bool]) -> tuple[float, float
         if np.abs(step).max() < 1e-10:
             break
     slope = float(weights[0] / spread)
+    if slope < 0:
+        raise UserError(
+            f"less probable translations are better (slope {slope:.3g}): {NOTHING_TOLD}"
+        )
     return slope, float(weights[1] - slope * centre)
 
 

@@ -1,7 +1,7 @@
 """Runs side by side on one test set: what differs, by how much, and whether it is more than chance.
 
-The first run is the baseline of all tests. Runs that differ in nothing but their seed are one
-experiment, with the mean and the deviation of its seeds.
+The first run is the baseline of all tests. Runs that differ in their seed, and in nothing else, are
+one experiment, with the mean and the deviation of its seeds.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class System:
     likelihood: Likelihood
     search: Mapping[str, object]  # how they were found
     experiment: str  # equal for runs that differ in their seed alone
+    seed: object
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,7 @@ def compare(
     trials: int,
     seed: int,
     shown: int,
+    tokenize: str = "13a",
 ) -> Comparison:
     """Judge two systems or more on one test set; the first is the baseline.
 
@@ -135,19 +137,20 @@ def compare(
         trials: of the approximate randomisation.
         seed: of both.
         shown: how many of the most different sentences are listed.
+        tokenize: BLEU's tokeniser.
     """
     columns = [
         Column(
             system,
-            evaluate(system.hypotheses, references),
-            by_length(sources, system.hypotheses, references),
-            sentences.sentence_scores(system.hypotheses, references),
+            evaluate(system.hypotheses, references, tokenize=tokenize),
+            by_length(sources, system.hypotheses, references, tokenize=tokenize),
+            sentences.sentence_scores(system.hypotheses, references, tokenize=tokenize),
         )
         for system in systems
     ]
     found = differences(
         {system.name: system.hypotheses for system in systems},
-        references, resamples=resamples, trials=trials, seed=seed,
+        references, resamples=resamples, trials=trials, seed=seed, tokenize=tokenize,
     )  # fmt: skip
     first, *others = columns
     challengers = [
@@ -209,11 +212,18 @@ def _share(p: float) -> str:
 
 
 def group(columns: Sequence[Column]) -> list[Experiment]:
-    """The experiments of which there are two seeds or more, in order of appearance."""
+    """The experiments of which there are two seeds or more, in order of appearance.
+
+    One seed twice, as in a copy of a run, would make a deviation that is not of seeds.
+    """
     members: dict[str, list[Column]] = {}
     for column in columns:
         members.setdefault(column.system.experiment, []).append(column)
-    return [_experiment(seeds) for seeds in members.values() if len(seeds) > 1]
+    return [
+        _experiment(runs)
+        for runs in members.values()
+        if 1 < len(runs) == len({column.system.seed for column in runs})
+    ]
 
 
 def _experiment(seeds: Sequence[Column]) -> Experiment:

@@ -25,10 +25,10 @@ from translate.plots.page import (
 
 HOW = (
     "Differences are called real where paired bootstrap resampling and approximate randomisation, "
-    "both sacreBLEU's, find a probability below 5 % that two equally good systems differ by so "
-    "much. A gain is positive where the run is better. Sentences are won and lost by chrF. "
-    "Perplexity is that of the references and compares runs with the same target vocabulary "
-    "only; bits a character compare all."
+    "over sacreBLEU's statistics, find a probability below 5 % that two equally good systems "
+    "differ by so much or more. A gain is positive where the run is better. Sentences are won and "
+    "lost by chrF. Perplexity is that of the references and compares runs with the same target "
+    "vocabulary only; bits a character compare all."
 )
 
 

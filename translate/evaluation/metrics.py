@@ -125,11 +125,6 @@ def reference_streams(
     return [list(stream) for stream in zip_longest(*references)]
 
 
-def words(text: str) -> int:
-    """Words between white space: the length that buckets and tables speak of."""
-    return len(text.split())
-
-
 def _score(
     metric: Metric, hypotheses: Sequence[str], streams: Sequence[Sequence[str | None]]
 ) -> Score:
@@ -148,6 +143,6 @@ def _bleu(tokenize: str) -> Metric:
         )
     try:
         return BLEU(tokenize=tokenize, force=True)  # no guess, in a log, at what was tokenised
-    except (ImportError, RuntimeError) as error:  # some tokenisers need a package of their own
+    except (ImportError, RuntimeError, OSError) as error:  # some need a package, or a download
         reason = " ".join(str(error).split())
         raise UserError(f"BLEU tokenizer {tokenize!r} cannot be used here: {reason}") from error

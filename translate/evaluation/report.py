@@ -49,6 +49,7 @@ class Report:
     """One split, translated and scored, with what it takes to believe and repeat the figures."""
 
     split: str
+    tokenize: str  # BLEU's tokeniser
     scores: Scores
     confidence: Mapping[str, Interval]  # by metric
     comet: Comet | None  # where a model was given
@@ -82,6 +83,7 @@ class Report:
             "confidence": {name: found.as_dict() for name, found in self.confidence.items()},
             **({} if self.comet is None else {"comet": self.comet.as_dict()}),
             "likelihood": None if self.likelihood is None else self.likelihood.as_dict(),
+            "tokenize": self.tokenize,
             "items": self.items,
             "references": self.references,
             "empty_hypotheses": self.empty_hypotheses,
@@ -134,6 +136,22 @@ def write(
             f"cannot write the evaluation to {folder}: {error.strerror or error}; "
             "free space or choose a folder that may be written to"
         ) from error
+
+
+def name_in(
+    folder: Path, name: str, *, sources_sha256: str, references_sha256: str, own: bool
+) -> str:
+    """What an evaluation of these sentences is called there: `name`, but where others have it.
+
+    Unless the name is their `own`, it is not theirs to take either, but for what has it already.
+    """
+    ours = [sources_sha256, references_sha256]
+    try:
+        hashes = json.loads((folder / f"{name}.json").read_bytes())["sha256"]
+        theirs = [hashes["sources"], hashes["references"]]
+    except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged: nothing to keep
+        theirs = ours if own else []
+    return name if theirs == ours else f"{name}-{digest(''.join(ours).encode())[:6]}"
 
 
 @dataclass(frozen=True)

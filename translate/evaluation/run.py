@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -53,6 +53,7 @@ class TestSet:
     references: Sequence[Sequence[str]]
     domains: Sequence[str] | None = None  # of each item, where they are known
     word_counts: Mapping[str, int] | None = None  # of the training text, where it is known
+    own: bool = True  # whether the name is its own: the `test` of another run is not
 
     def check(self) -> None:
         """Raise a UserError where counts differ or nothing is there to score."""
@@ -64,6 +65,14 @@ class TestSet:
                 f"{len(self.domains):,} domains for {len(self.sources):,} sentences: line n of "
                 "domains= must name the domain of sentence n"
             )
+
+    def placed(self, folder: Path) -> TestSet:
+        """Under the name of its evaluation there, which is never that of other sentences."""
+        name = report.name_in(
+            folder, self.split, own=self.own,
+            sources_sha256=self.sources_sha256, references_sha256=self.references_sha256,
+        )  # fmt: skip
+        return replace(self, split=name, own=True)
 
     @property
     def sources_sha256(self) -> str:
@@ -118,17 +127,20 @@ def evaluate_split(
     references = test_set.references
     result = Report(
         split=test_set.split,
+        tokenize=tokenize,
         scores=evaluate(hypotheses, references, tokenize=tokenize),
         confidence=intervals(
             hypotheses, references, resamples=resamples, seed=seed, tokenize=tokenize
         ),
         comet=None if comet is None else comet.judge(test_set.sources, hypotheses, references),
         likelihood=likelihood(translator, test_set.sources, references),
-        buckets=by_length(test_set.sources, hypotheses, references, edges),
+        buckets=by_length(test_set.sources, hypotheses, references, edges, tokenize=tokenize),
         rarity=[]
         if test_set.word_counts is None
-        else by_rarest_word(test_set.sources, hypotheses, references, test_set.word_counts),
-        domains=by_label(test_set.domains or (), hypotheses, references),
+        else by_rarest_word(
+            test_set.sources, hypotheses, references, test_set.word_counts, tokenize=tokenize
+        ),
+        domains=by_label(test_set.domains or (), hypotheses, references, tokenize=tokenize),
         sentences=sentence_scores(hypotheses, references, tokenize=tokenize),
         items=len(test_set.sources),
         references=sum(map(len, references)),

@@ -1,27 +1,29 @@
-"""How sure a score is, and how sure a difference between two: sacreBLEU's own resampling.
+"""How sure a score is, and how sure a difference between two, from sacreBLEU's statistics.
 
 Bootstrap: Koehn 2004. Approximate randomisation: Riezler & Maxwell 2005. Both tests are paired
-and two-sided, and ask how often two systems that are equally good would differ by so much.
+and two-sided, and ask how often two systems that are equally good would differ by so much or more.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from statistics import fmean, variance
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Float
 
 from translate.evaluation.metrics import METRICS, build_metrics, reference_streams
 
 if TYPE_CHECKING:
-    from sacrebleu.significance import PairedTest
+    from sacrebleu.metrics.base import Metric
 
 SURE = 0.05  # a p-value below is called a real difference
+EQUAL = 1e-9  # in percent: the rounding in sums of statistics, which must not part what is tied
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,18 @@ def intervals(
     tokenize: str = "13a",
 ) -> dict[str, Interval]:
     """The confidence interval of each metric, by name. Raises as `metrics.evaluate`."""
-    paired = _paired({"": hypotheses}, references, "bs", resamples, seed, tokenize)
-    signatures, results = paired()
+    from sacrebleu.significance import PairedTest
+
+    streams = reference_streams(hypotheses, references)
+    with _seeded(seed):  # read when the test is made
+        paired = PairedTest(
+            [("", list(hypotheses))],
+            build_metrics(tokenize),
+            streams,  # type: ignore[arg-type]
+            test_type="bs",
+            n_samples=resamples,
+        )
+    signatures, results = paired()  # under names of its own (chrF2), in our order
     found: dict[str, Interval] = {}
     for name, theirs in zip(METRICS, paired.metrics, strict=True):
         (alone,) = results[theirs]
@@ -91,65 +103,71 @@ def differences(
         references: of each item.
         resamples: of the paired bootstrap.
         trials: of the approximate randomisation.
-        seed: of both, from 1: sacreBLEU takes 0 for none.
+        seed: of both.
         tokenize: BLEU's tokeniser.
     """
-    found: dict[str, dict[str, list[Any]]] = {}
-    for test, samples in (("bs", resamples), ("ar", trials)):
-        paired = _paired(systems, references, test, samples, seed, tokenize)
-        _, results = paired()
-        found[test] = {
-            metric: results[theirs] for metric, theirs in zip(METRICS, paired.metrics, strict=True)
+    baseline, *others = systems
+    found: dict[str, dict[str, Difference]] = {system: {} for system in others}
+    for name, metric in build_metrics(tokenize).items():
+        statistics = {
+            system: _statistics(metric, hypotheses, references)
+            for system, hypotheses in systems.items()
         }
-    return {
-        system: {
-            metric: _difference(
-                METRICS[metric].sign,
-                baseline=found["bs"][metric][0].score,
-                score=found["bs"][metric][number].score,
-                bootstrap=found["bs"][metric][number].p_value,
-                randomisation=found["ar"][metric][number].p_value,
-            )
-            for metric in METRICS
-        }
-        for number, system in enumerate(systems)
-        if number
-    }
+        for system in others:
+            found[system][name] = _difference(
+                metric, METRICS[name].sign, statistics[baseline], statistics[system],
+                resamples=resamples, trials=trials, seed=seed,
+            )  # fmt: skip
+    return found
 
 
-def _paired(
-    systems: Mapping[str, Sequence[str]],
-    references: Sequence[Sequence[str]],
-    test: str,
-    samples: int,
-    seed: int,
-    tokenize: str,
-) -> PairedTest:
-    """sacreBLEU's test, which reads its seed from the environment when it is made.
-
-    Its `metrics` are under names of its own (chrF2), in our order.
-    """
-    from sacrebleu.significance import PairedTest
-
-    for hypotheses in systems.values():
-        streams = reference_streams(hypotheses, references)
-    with _seeded(seed):
-        return PairedTest(
-            [(name, list(hypotheses)) for name, hypotheses in systems.items()],
-            build_metrics(tokenize),
-            streams,  # type: ignore[arg-type]
-            test_type=test,
-            n_samples=samples,
-        )
+def _statistics(
+    metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> Float[np.ndarray, "N K"]:
+    """What sacreBLEU counts in each item; the score is that of the sum."""
+    streams = reference_streams(hypotheses, references)
+    return np.array(metric._extract_corpus_statistics(hypotheses, streams), dtype=float)  # type: ignore[arg-type]
 
 
 def _difference(
-    sign: int, *, baseline: float, score: float, bootstrap: float, randomisation: float
+    metric: Metric,
+    sign: int,
+    baseline: Float[np.ndarray, "N K"],
+    system: Float[np.ndarray, "N K"],
+    *,
+    resamples: int,
+    trials: int,
+    seed: int,
 ) -> Difference:
-    """Equal scores are no difference; sacreBLEU counts larger ones, and would find p near 0."""
-    if score == baseline:
-        return Difference(baseline, score, 0.0, 1.0, 1.0)
-    return Difference(baseline, score, sign * (score - baseline), bootstrap, randomisation)
+    """Both tests; the same seed draws the same items for every metric and system."""
+    items = len(baseline)
+
+    def score(total: Float[np.ndarray, "K"]) -> float:
+        return float(metric._compute_score_from_stats(total.tolist()).score)
+
+    def apart(first: Float[np.ndarray, "K"], second: Float[np.ndarray, "K"]) -> float:
+        return score(second) - score(first)
+
+    sums, change = (baseline.sum(0), system.sum(0)), system - baseline
+    observed = apart(*sums)
+    rng = np.random.default_rng(seed)
+    draws = (rng.multinomial(items, np.full(items, 1 / items)) for _ in range(resamples))
+    resampled = (apart(draw @ baseline, draw @ system) - observed for draw in draws)
+    swaps = (rng.integers(2, size=items) @ change for _ in range(trials))
+    shuffled = (apart(sums[0] + moved, sums[1] - moved) for moved in swaps)
+    return Difference(
+        baseline=score(sums[0]),
+        score=score(sums[1]),
+        gain=sign * observed,
+        bootstrap=_p_value(resampled, observed),
+        randomisation=_p_value(shuffled, observed),
+    )
+
+
+def _p_value(samples: Iterable[float], observed: float) -> float:
+    """How many are as far from 0 as `observed`, or farther; what was observed counts as one."""
+    far = [abs(sample) >= abs(observed) - EQUAL for sample in samples]
+    return (sum(far) + 1) / (len(far) + 1)
 
 
 @contextmanager

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from translate.evaluation.metrics import bleu, chrf
+from translate.evaluation.words import bare_words
 
-WORD = re.compile(r"\w+")
 SEEN = (1, 10, 100, 1000)  # the fewest occurrences in training of each class but the first
 SEEN_LABELS = ("never", "1–9", "10–99", "100–999", "1,000 or more")
 
@@ -34,6 +33,8 @@ def by_label(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     order: Sequence[str] = (),
+    *,
+    tokenize: str = "13a",
 ) -> list[Slice]:
     """Score the items of each label apart: in the given order, or as labels appear."""
     members: dict[str, list[int]] = {label: [] for label in order}
@@ -43,16 +44,22 @@ def by_label(
         Slice(
             label,
             len(chosen),
-            bleu([hypotheses[i] for i in chosen], [references[i] for i in chosen]),
-            chrf([hypotheses[i] for i in chosen], [references[i] for i in chosen]),
+            bleu(*_chosen(chosen, hypotheses, references), tokenize=tokenize),
+            chrf(*_chosen(chosen, hypotheses, references)),
         )
         for label, chosen in members.items()
         if chosen
     ]
 
 
+def _chosen(
+    items: Sequence[int], hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> tuple[list[str], list[Sequence[str]]]:
+    return [hypotheses[item] for item in items], [references[item] for item in items]
+
+
 def word_counts(sentences: Iterable[str]) -> Counter[str]:
-    """How often each word occurs, case apart."""
+    """How often each word occurs, case apart; a letter is a word in scripts without spaces."""
     return Counter(word for sentence in sentences for word in _words(sentence))
 
 
@@ -61,13 +68,15 @@ def by_rarest_word(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     counts: Mapping[str, int],
+    *,
+    tokenize: str = "13a",
 ) -> list[Slice]:
     """Score items by how often the rarest word of their source occurs in training."""
     labels = [
         SEEN_LABELS[bisect_right(SEEN, min((counts.get(w, 0) for w in _words(source)), default=0))]
         for source in sources
     ]
-    return by_label(labels, hypotheses, references, SEEN_LABELS)
+    return by_label(labels, hypotheses, references, SEEN_LABELS, tokenize=tokenize)
 
 
 def slice_rows(slices: Sequence[Slice]) -> tuple[list[str], list[list[str]]]:
@@ -77,4 +86,4 @@ def slice_rows(slices: Sequence[Slice]) -> tuple[list[str], list[list[str]]]:
 
 
 def _words(sentence: str) -> list[str]:
-    return WORD.findall(sentence.casefold())
+    return bare_words(sentence.casefold())

@@ -67,7 +67,8 @@ def differences(
     hypotheses = [best.text for best, *_ in translator.stream(sources)]
     if report.digest(report.as_lines(hypotheses)) != stored["sha256"].get("hypotheses"):
         changed.append("translations changed")
-    for name, found in evaluate(hypotheses, references).as_dict().items():
+    tokenize = stored.get("tokenize", "13a")  # older evaluations do not say, and had no other
+    for name, found in evaluate(hypotheses, references, tokenize=tokenize).as_dict().items():
         for key, value in found.items():
             if value != (expected := stored.get(name, {}).get(key)):
                 changed.append(f"{name} {key} is {value}, stored is {expected}")

@@ -88,9 +88,11 @@ def heatmap(
     title: str, source: Sequence[str], target: Sequence[str], weights: Float[np.ndarray, "T S"]
 ) -> Html:
     """Row by row the target's tokens, column by column the source's: the darker, the more."""
+    from rich.cells import cell_len  # Chinese, Japanese and Korean letters are two wide
+
     rows, columns = list(map(label, target)), list(map(label, source))
-    left, top = 8 + 6.2 * max(map(len, rows)), 14 + 4.8 * max(map(len, columns))
-    right = 5 * len(columns[-1])  # the last label leans over the edge
+    left, top = 8 + 6.2 * max(map(cell_len, rows)), 14 + 4.8 * max(map(cell_len, columns))
+    right = 5 * cell_len(columns[-1])  # the last label leans over the edge
     width, height = left + CELL * len(columns) + right, top + CELL * len(rows) + 4
     strongest = float(weights.max()) or 1.0
     drawn = [

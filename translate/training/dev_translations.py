@@ -18,6 +18,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from translate.data.corpus import Corpus
 from translate.errors import UserError
+from translate.evaluation import bleu_tokenizer
 from translate.evaluation.metrics import bleu
 from translate.inference import bundle
 from translate.inference.translator import Translator
@@ -51,6 +52,7 @@ class DevTranslations(Callback):
     ) -> None:
         rows = corpus.dev[:sentences]
         self.sources, self.references = rows["source"], rows["references"]
+        self.tokenize = bleu_tokenizer.settle(None, corpus.target_language, self.references)
         self.corpus, self.search, self.config, self.run = corpus, search, config, run
         self.samples, self.tokens_per_batch = samples, tokens_per_batch
         self.best = -1.0
@@ -87,7 +89,7 @@ class DevTranslations(Callback):
             device=task.device,
         )
         hypotheses = translator.translate(self.sources)
-        score = bleu(hypotheses, self.references)
+        score = bleu(hypotheses, self.references, tokenize=self.tokenize)
         seconds = time.monotonic() - started
         log.info(
             "step %d: dev BLEU %.2f on %d sentences (%.0f s)", step, score, len(hypotheses), seconds
