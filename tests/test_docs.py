@@ -28,6 +28,7 @@ SCALE, CORPORA, GRAPHS = (
     for name in ("scale.md", "corpora.md", "graphs.md")
 )
 NAMED_TESTS = re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", TEXT + SCALE + CORPORA + GRAPHS)
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (\d+) \|.*$", TEXT, re.MULTILINE)
 
 
@@ -43,12 +44,50 @@ def include_code() -> ModuleType:
     return module
 
 
-def test_code_in_the_document_is_the_code_of_the_source(include_code: ModuleType) -> None:
-    assert len(include_code.BLOCK.findall(TEXT)) > 20
-    differing = include_code.differing(TEXT)
+@pytest.mark.parametrize("name", ["attention", "configuration"])
+def test_what_a_document_shows_is_the_source_of_today(include_code: ModuleType, name: str) -> None:
+    document = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    assert len(include_code.BLOCK.findall(document)) > 20
+    differing = include_code.differing(document)
     assert not differing, (
-        f"docs/attention.md differs from the source in {differing}: run scripts/include_code.py"
+        f"docs/{name}.md differs from the source in {differing}: run scripts/include_code.py"
     )
+
+
+def test_every_key_is_in_the_configuration_document_and_explained(
+    include_code: ModuleType,
+) -> None:
+    shown = set(re.findall(r"^\| `([\w.]+)` \|", CONFIGURATION, re.MULTILINE))
+    files = (ROOT / "conf").rglob("*.yaml")
+    rows = "".join(include_code.table_of(f) for f in files if f.parent.name != "experiment")
+    keys = set(re.findall(r"^\| `([\w.]+)` \|", rows, re.MULTILINE))
+    assert {key for key in keys - shown if not key.startswith("data.columns.")} == set()
+    assert re.findall(r"^\|.*\|  \|$", CONFIGURATION, re.MULTILINE) == []
+
+
+def test_a_table_has_full_names_defaults_and_comments(
+    include_code: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(include_code, "ROOT", tmp_path)
+    file = tmp_path / "conf" / "data" / "odd.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "# An odd corpus\ndefaults: [base]\nkind: odd\n"
+        "files:           # where they are,\n                 # all of them\n"
+        "  train: a#b.txt # or c | d\n"
+        "none: null       # <bt>\n",
+        encoding="utf-8",
+    )
+    assert include_code.table_of(file).splitlines()[2:] == [
+        "| `data.files` |  | where they are, all of them |",
+        r"| `data.files.train` | `a#b.txt` | or c \| d |",
+        r"| `data.none` | `null` | \<bt> |",
+    ]
+    stale = "<!-- conf/data/odd.yaml -->\n\n| old |\n\nafter\n"
+    assert include_code.differing(stale) == ["conf/data/odd.yaml"]
+    mended = include_code.with_code(stale)
+    assert mended.endswith("\\<bt> |\n\nafter\n")
+    assert include_code.differing(mended) == []
 
 
 def test_a_block_that_differs_is_found_and_mended(include_code: ModuleType) -> None:
