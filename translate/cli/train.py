@@ -20,6 +20,7 @@ from translate.cli.commands import Command, Job, file_name
 from translate.cli.errors import UsageError
 from translate.cli.fields import Node
 from translate.errors import UserError
+from translate.wording import install
 
 log = logging.getLogger(__name__)
 
@@ -216,7 +217,7 @@ def _refuse_sweeper(arguments: Arguments) -> None:
         return
     plugin = find_spec("hydra_plugins") and find_spec("hydra_plugins.hydra_optuna_sweeper")
     if find_spec("optuna") is None or plugin is None:
-        raise UsageError(f"{SEARCH} needs Optuna: pip install 'attention-translate[optuna]'")
+        raise UsageError(f"{SEARCH} needs Optuna: {install('optuna')}")
     if not (arguments.multirun or arguments.inspects):
         raise UsageError(f"{SEARCH} trains several runs: add --multirun")
 
