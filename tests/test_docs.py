@@ -22,6 +22,8 @@ from translate.data.corpus import check_data
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "attention.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMAND_EXAMPLES = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 CHOICES = re.findall(r"^Config: `(.+?)`", TEXT, re.MULTILINE)
 SCALE, CORPORA, GRAPHS = (
     (ROOT / "docs" / name).read_text(encoding="utf-8")
@@ -134,9 +136,7 @@ def train_lines(text: str) -> list[str]:
     return sorted(set(filter(None, kept)))
 
 
-@pytest.mark.parametrize(
-    "choice", train_lines((ROOT / "README.md").read_text(encoding="utf-8") + HELP + SCALE)
-)
+@pytest.mark.parametrize("choice", train_lines(README + HELP + SCALE + COMMAND_EXAMPLES))
 def test_every_training_of_the_documents_and_the_help_is_valid(choice: str) -> None:
     jobs: list[Job] = []
     launch(COMMANDS["train"], split(COMMANDS["train"], choice.split()), jobs.append)
