@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Copies code from the source into the documents, so that what is read is what runs.
+"""Copies code and configuration into the documents, so that what is read is what runs.
 
     scripts/include_code.py            # rewrites the blocks of docs/*.md
     scripts/include_code.py --check    # changes nothing; tells which blocks differ, status 1
@@ -8,7 +8,10 @@ A block follows a marker that names a file and, in it, functions or classes:
 
     <!-- translate/attention/masks.py: causal_mask, both -->
 
-The fenced block after the marker is replaced, or made if there is none.
+The fenced block after the marker is replaced, or made if there is none. A marker that names a file
+of the configuration is followed by a table of its keys, their defaults and their comments:
+
+    <!-- conf/optimizer/adamw.yaml -->
 """
 
 from __future__ import annotations
@@ -18,13 +21,18 @@ import ast
 import re
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
+
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(
-    r"^<!-- (?P<path>\S+\.py): (?P<names>[\w., ]+) -->\n(?:\n*```python\n.*?^```\n)?",
+    r"^<!-- (?P<path>\S+\.py): (?P<names>[\w., ]+) -->\n(?:\n*```python\n.*?^```\n)?"
+    r"|^<!-- (?P<conf>conf/\S+\.yaml) -->\n(?:\n*(?:^\|[^\n]*\n)+)?",
     re.MULTILINE | re.DOTALL,
 )
+CHOSEN = {"defaults", "kind", "family"}  # not by a key: GROUP=OPTION chooses them
 
 
 def source_of(path: Path, name: str) -> str:
@@ -44,23 +52,67 @@ def source_of(path: Path, name: str) -> str:
     return textwrap.dedent("\n".join(text.splitlines()[first - 1 : found[0].end_lineno]))
 
 
+def table_of(path: Path) -> str:
+    """A row for each key of a YAML file: its full name, its default, and the comment beside it."""
+    text = path.read_text(encoding="utf-8")
+    node = yaml.compose(text)
+    assert isinstance(node, yaml.MappingNode)
+    groups = path.relative_to(ROOT / "conf").parent.parts
+    rows = [
+        (f"`{'.'.join([*groups, name])}`", default and f"`{default}`", _as_cell(meaning))
+        for name, default, meaning in _keys(node, text.splitlines())
+    ]
+    head = [("key", "default", "what it does"), ("---", "---", "---")]
+    return "".join(f"| {' | '.join(row)} |\n" for row in [*head, *rows])
+
+
+def _keys(
+    node: yaml.MappingNode, lines: list[str], prefix: str = ""
+) -> Iterator[tuple[str, str, str]]:
+    for key, value in node.value:
+        if not prefix and key.value in CHOSEN:
+            continue
+        name, number = prefix + key.value, key.start_mark.line
+        nested = isinstance(value, yaml.MappingNode) and not value.flow_style
+        end = key.end_mark.column + 1 if nested else value.end_mark.column
+        default = "" if nested else lines[number][key.end_mark.column + 1 : end].strip()
+        comment = [lines[number][end:]]
+        for line in lines[number + 1 :]:
+            if not line.lstrip().startswith("#"):
+                break
+            comment.append(line)
+        meaning = " ".join(line.strip().removeprefix("#").strip() for line in comment).strip()
+        if meaning or not nested:
+            yield name, default, meaning
+        if nested:
+            yield from _keys(value, lines, f"{name}.")
+
+
+def _as_cell(text: str) -> str:
+    """What Markdown would take for marks of its own stands for itself."""
+    return re.sub(r"[\\|<*]", r"\\\g<0>", text)
+
+
+def _block(marker: re.Match[str]) -> str:
+    """A marker with what belongs after it."""
+    if marker["conf"]:
+        return f"<!-- {marker['conf']} -->\n\n{table_of(ROOT / marker['conf'])}"
+    path, names = marker["path"], marker["names"]
+    code = "\n\n".join(source_of(ROOT / path, name.strip()) for name in names.split(","))
+    return f"<!-- {path}: {names} -->\n```python\n# {path}\n{code}\n```\n"
+
+
 def with_code(document: str) -> str:
     """The document with every block as the source has it today."""
-
-    def block(marker: re.Match[str]) -> str:
-        path, names = marker["path"], marker["names"]
-        code = "\n\n".join(source_of(ROOT / path, name.strip()) for name in names.split(","))
-        return f"<!-- {path}: {names} -->\n```python\n# {path}\n{code}\n```\n"
-
-    return BLOCK.sub(block, document)
+    return BLOCK.sub(_block, document)
 
 
 def differing(document: str) -> list[str]:
     """The markers whose block is not what the source says."""
     return [
-        f"{block['path']}: {block['names']}"
+        block["conf"] or f"{block['path']}: {block['names']}"
         for block in BLOCK.finditer(document)
-        if with_code(block[0]) != block[0]
+        if _block(block) != block[0]
     ]
 
 

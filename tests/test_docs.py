@@ -22,12 +22,16 @@ from translate.data.corpus import check_data
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "attention.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMAND_EXAMPLES = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 CHOICES = re.findall(r"^Config: `(.+?)`", TEXT, re.MULTILINE)
 SCALE, CORPORA, GRAPHS = (
     (ROOT / "docs" / name).read_text(encoding="utf-8")
     for name in ("scale.md", "corpora.md", "graphs.md")
 )
 NAMED_TESTS = re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", TEXT + SCALE + CORPORA + GRAPHS)
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 ROWS = re.findall(r"^\| (\d+) \|.*$", TEXT, re.MULTILINE)
 
 
@@ -43,12 +47,50 @@ def include_code() -> ModuleType:
     return module
 
 
-def test_code_in_the_document_is_the_code_of_the_source(include_code: ModuleType) -> None:
-    assert len(include_code.BLOCK.findall(TEXT)) > 20
-    differing = include_code.differing(TEXT)
+@pytest.mark.parametrize("name", ["attention", "configuration"])
+def test_what_a_document_shows_is_the_source_of_today(include_code: ModuleType, name: str) -> None:
+    document = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    assert len(include_code.BLOCK.findall(document)) > 20
+    differing = include_code.differing(document)
     assert not differing, (
-        f"docs/attention.md differs from the source in {differing}: run scripts/include_code.py"
+        f"docs/{name}.md differs from the source in {differing}: run scripts/include_code.py"
     )
+
+
+def test_every_key_is_in_the_configuration_document_and_explained(
+    include_code: ModuleType,
+) -> None:
+    shown = set(re.findall(r"^\| `([\w.]+)` \|", CONFIGURATION, re.MULTILINE))
+    files = (ROOT / "conf").rglob("*.yaml")
+    rows = "".join(include_code.table_of(f) for f in files if f.parent.name != "experiment")
+    keys = set(re.findall(r"^\| `([\w.]+)` \|", rows, re.MULTILINE))
+    assert {key for key in keys - shown if not key.startswith("data.columns.")} == set()
+    assert re.findall(r"^\|.*\|  \|$", CONFIGURATION, re.MULTILINE) == []
+
+
+def test_a_table_has_full_names_defaults_and_comments(
+    include_code: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(include_code, "ROOT", tmp_path)
+    file = tmp_path / "conf" / "data" / "odd.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "# An odd corpus\ndefaults: [base]\nkind: odd\n"
+        "files:           # where they are,\n                 # all of them\n"
+        "  train: a#b.txt # or c | d\n"
+        "none: null       # <bt>\n",
+        encoding="utf-8",
+    )
+    assert include_code.table_of(file).splitlines()[2:] == [
+        "| `data.files` |  | where they are, all of them |",
+        r"| `data.files.train` | `a#b.txt` | or c \| d |",
+        r"| `data.none` | `null` | \<bt> |",
+    ]
+    stale = "<!-- conf/data/odd.yaml -->\n\n| old |\n\nafter\n"
+    assert include_code.differing(stale) == ["conf/data/odd.yaml"]
+    mended = include_code.with_code(stale)
+    assert mended.endswith("\\<bt> |\n\nafter\n")
+    assert include_code.differing(mended) == []
 
 
 def test_a_block_that_differs_is_found_and_mended(include_code: ModuleType) -> None:
@@ -94,9 +136,7 @@ def train_lines(text: str) -> list[str]:
     return sorted(set(filter(None, kept)))
 
 
-@pytest.mark.parametrize(
-    "choice", train_lines((ROOT / "README.md").read_text(encoding="utf-8") + HELP + SCALE)
-)
+@pytest.mark.parametrize("choice", train_lines(README + HELP + SCALE + COMMAND_EXAMPLES))
 def test_every_training_of_the_documents_and_the_help_is_valid(choice: str) -> None:
     jobs: list[Job] = []
     launch(COMMANDS["train"], split(COMMANDS["train"], choice.split()), jobs.append)
@@ -124,11 +164,18 @@ def test_every_named_test_exists(name: str, path: str) -> None:
     assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def test_every_link_leads_somewhere() -> None:
-    links = [
-        link
-        for link in re.findall(r"\]\(([^)#]+)", TEXT + SCALE + CORPORA + GRAPHS)
-        if "://" not in link
-    ]
-    assert links
-    assert not [link for link in links if not (DOCUMENT.parent / link).exists()]
+def anchors(path: Path) -> set[str]:
+    """What the headings of a document are called in links, as GitHub makes it."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(path: Path) -> None:
+    lost = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        name, _, anchor = link.partition("#")
+        there = path.parent / name if name else path
+        if "://" not in link and not (there.exists() and (not anchor or anchor in anchors(there))):
+            lost.append(link)
+    assert lost == []

@@ -24,3 +24,8 @@ def listing(problems: Iterable[str]) -> str:
     if len(lines) == 1:
         return lines[0]
     return "\n  ".join([f"{len(lines)} problems", *lines])
+
+
+def install(extra: str) -> str:
+    """What installs an extra of this package, which no index has yet."""
+    return f".venv/bin/pip install -e '.[{extra}]' in the clone"

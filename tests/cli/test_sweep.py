@@ -113,7 +113,7 @@ def test_a_search_asks_for_what_it_needs(program, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("translate.cli.train.find_spec", lambda name: None)
     done = program(*search, "--multirun")
     assert (done.status, done.err.count("\n")) == (2, 1)
-    assert "needs Optuna: pip install 'attention-translate[optuna]'" in done.err
+    assert "needs Optuna: .venv/bin/pip install -e '.[optuna]'" in done.err
 
 
 def test_a_sweep_does_not_train_again_what_is_finished(program, tmp_path: Path) -> None:

@@ -102,8 +102,14 @@ def test_more_than_there_is_names_key_and_count():
 def test_where_no_smaller_number_helps_other_text_is_advised(pairs):
     with pytest.raises(UserError, match=r"give dev and test of your own \(data.dev, data.test\)"):
         take_components(table(pairs), {"dev": 2, "test": 1}, 0)
-    with pytest.raises(UserError, match=r"; lower data.hold_out.dev and data.hold_out.test"):
-        take_components(table(grid(10)), {"dev": 10}, 0)
+
+
+def test_a_small_corpus_is_told_how_many_to_hold_out():
+    pairs = table(grid(100))
+    with pytest.raises(UserError, match=r"; try data.hold_out.dev=5 data.hold_out.test=5$"):
+        take_components(pairs, {"dev": 40, "test": 40}, 0)
+    left, taken = take_components(pairs, {"dev": 5, "test": 5}, 0)
+    assert (len(left), len(taken["dev"]), len(taken["test"])) == (90, 5, 5)
 
 
 def test_groups_are_taken_whole_and_by_name():

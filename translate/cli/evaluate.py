@@ -46,7 +46,8 @@ Keys:
   search         how to search; default: as stored in the run
   target         of a multilingual run: the tag of the language to translate into
   mbr            chrf or bleu: of search.n_best translations, the one most like all of them
-  replace_unknown  true: in place of each <unk>, the source word it attends to most
+  replace_unknown  true: in place of each <unk>, the source word it attends to most; only a model
+                 writes <unk> whose vocabulary leaves words of the training text out
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
   shortlist      a file of translate shortlist: each sentence with its likely words alone, faster
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)

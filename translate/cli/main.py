@@ -27,12 +27,14 @@ A model from nothing, and what it can do:
   translate attend run=runs/demo "¿Dónde está el tren?"
 
 translate COMMAND --help tells what a command does and which keys it has.
-translate models lists what can be chosen: models, corpora, searches, ready experiments.
+translate models lists what can be chosen: models, corpora, searches, ready experiments;
+docs/configuration.md explains every key, with its default.
 """
 
 COMMON_HELP = """\
 All commands:
   -c job         print the configuration and stop; every key in it can be given as KEY=VALUE
+                 (docs/configuration.md explains them)
   --multirun     KEY=A,B,C runs the command once for each value
   debug=true     show the traceback of an error
   --             all that follows are sentences, whatever they look like

@@ -68,7 +68,9 @@ Keys:
                  probabilities are then those among these words
   split          sentences: each by itself; none: only a line longer than the model reads is split
   guard          default, with its limits (guard.protect=[url,email], …), or none: all as it comes
-  replace_unknown  true: in place of each <unk>, the source word it attends to most
+  replace_unknown  true: in place of each <unk>, the source word it attends to most; only a model
+                 writes <unk> whose vocabulary leaves words of the training text out, as with
+                 tokenizer=word tokenizer.vocab_size=1500
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
   engine         native, or ctranslate2: serves what translate export has written
   export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run

@@ -20,6 +20,7 @@ from translate.cli.commands import Command, Job, file_name
 from translate.cli.errors import UsageError
 from translate.cli.fields import Node
 from translate.errors import UserError
+from translate.wording import install
 
 log = logging.getLogger(__name__)
 
@@ -61,10 +62,11 @@ Keys:
                  the settings that vary are appended to it
   init           a run or bundle to begin from; the default of run then ends in its name
   experiment     a recipe that sets several of the following
-  data           the corpus                     tokenizer      how sentences are cut into pieces
-  model          the network                    search         how dev sentences are translated
+  data           the corpus, and the size of batches (data.tokens_per_batch)
+  tokenizer      how sentences are cut into pieces
+  model          the network                    search         of translate text and evaluate
   optimizer      and its learning rate          schedule       of the learning rate
-  trainer        batch size, length of training, validation, precision, devices
+  trainer        length of training, validation, precision, devices
   seed           of everything random
   cache          the folder of downloads and prepared corpora; also by the variable TRANSLATE_CACHE
 translate models lists the options of each; translate train model=rnn_luong -c job shows what they
@@ -215,7 +217,7 @@ def _refuse_sweeper(arguments: Arguments) -> None:
         return
     plugin = find_spec("hydra_plugins") and find_spec("hydra_plugins.hydra_optuna_sweeper")
     if find_spec("optuna") is None or plugin is None:
-        raise UsageError(f"{SEARCH} needs Optuna: pip install 'attention-translate[optuna]'")
+        raise UsageError(f"{SEARCH} needs Optuna: {install('optuna')}")
     if not (arguments.multirun or arguments.inspects):
         raise UsageError(f"{SEARCH} trains several runs: add --multirun")
 

@@ -74,12 +74,13 @@ def take_components(
         if missing or 2 * len(split_of) > len(pairs):
             total = len({pair.source for pair in pairs})
             lower = split_of and groups.sizes.max() < NEARLY_ALL * len(pairs)
+            fewer = max(1, min(counts[name] // 2, total // 20))
             raise UserError(
                 f"data.hold_out.{name} = {counts[name]} items cannot be held out of {total} source "
                 f"sentences in {len(groups)} groups of shared translations with half of the pairs "
                 "left to train on; "
                 + (
-                    "lower data.hold_out.dev and data.hold_out.test"
+                    f"try {' '.join(f'data.hold_out.{split}={fewer}' for split in counts)}"
                     if lower
                     else "give dev and test of your own (data.dev, data.test)"
                 )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from translate.data.sources.base import file_hash
 from translate.errors import UserError
+from translate.wording import install
 
 if TYPE_CHECKING:
     import torch
@@ -77,9 +78,7 @@ class CometModel:
 
     def __init__(self, path: Path, *, device: torch.device) -> None:
         if find_spec("comet") is None:
-            raise UserError(
-                f"comet = {path}: COMET is not installed: pip install 'attention-translate[comet]'"
-            )
+            raise UserError(f"comet = {path}: COMET is not installed: {install('comet')}")
         checkpoint = path / CHECKPOINT if path.is_dir() else path
         folder = checkpoint.absolute().parent.parent
         for needed in (checkpoint, folder / "hparams.yaml"):

@@ -20,12 +20,13 @@ from translate.errors import UserError
 from translate.inference.engines import Quantization
 from translate.models.transformer import Transformer
 from translate.models.transformer_layers import FeedForward
+from translate.wording import install
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
 POSITIONS = 4096  # rows of the table that stands for a formula: no translation gets so long
-INSTALL = "pip install 'attention-translate[ctranslate2]'"
+INSTALL = install("ctranslate2")
 
 
 def imported() -> Any:

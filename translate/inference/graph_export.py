@@ -31,11 +31,12 @@ from translate.models.seq2seq import Seq2Seq
 from translate.search import Hypothesis, build
 from translate.search.demand import length_limits
 from translate.vocabulary import BOS, EOS, PAD, UNK
+from translate.wording import install
 
 INTERFACE, DECODER = "graphs.json", "decoder.py"
 IDS = {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS}
 ONNX_LARGEST = 2**31 - 1  # bytes of a file in Protocol Buffers
-INSTALL = "pip install 'attention-translate[onnx]'"
+INSTALL = install("onnx")
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.metrics import MetricsFile
 from translate.training.precision import lightning_name, settle
 from translate.training.settings import Settings
+from translate.wording import install
 
 
 def build_trainer(
@@ -100,8 +101,7 @@ def _loggers(options: Settings, run: Path) -> list[Logger]:
             loggers.append(MLFlowLogger("translate", run_name=run.name, tracking_uri=server))
     except ModuleNotFoundError as error:
         raise UserError(
-            f"{error}: install the extra that this logger needs, "
-            "as in pip install 'attention-translate[tensorboard]'"
+            f"{error}: install the extra that this logger needs, as in {install('tensorboard')}"
         ) from error
     return loggers
 

@@ -13,6 +13,7 @@ from statistics import median
 from translate.data.doctor.finding import Finding, lines_of
 from translate.data.pair import Pair
 from translate.data.text import normalise
+from translate.wording import install
 
 log = logging.getLogger(__name__)
 
@@ -98,9 +99,7 @@ class OtherLanguages:
         try:
             from py3langid.langid import MODEL_FILE, LanguageIdentifier
         except ModuleNotFoundError:
-            log.info(
-                "third languages are not looked for: pip install 'attention-translate[doctor]'"
-            )
+            log.info("third languages are not looked for: %s", install("doctor"))
             return
         identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
         if unknown := {self.source, self.target} - set(identifier.labels):
