@@ -38,11 +38,13 @@ def test_banned_words_stay_away(make_translator) -> None:
         make_translator().tokenizers.target.pieces(translator.tokenizers.target.encode(w))
         for w in words
     ]
-    for n_best in make_translator(search=search).stream(LINES):
-        for translation in n_best:
-            for piece in pieces:
-                runs = zip(*(translation.tokens[i:] for i in range(len(piece))), strict=False)
-                assert tuple(piece) not in runs
+    banning = make_translator(search=search)
+    found = [one.tokens for n_best in banning.stream(LINES) for one in n_best]
+    found += [banning.align(line).target_pieces for line in LINES if line]
+    for tokens in found:
+        for piece in pieces:
+            runs = zip(*(tokens[i:] for i in range(len(piece))), strict=False)
+            assert tuple(piece) not in runs
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,9 @@ class Translator:
             raise UserError("the sentence to align is empty: give one with words")
         source_ids = self.tokenizers.source.encode(source)
         if target is None:
-            ((best, *_),) = self.search(self.model, *self.forcing.padded([[*source_ids, EOS]]))
+            source_and_mask = self.forcing.padded([[*source_ids, EOS]])
+            asked = list(self._demands(NO_WISH, 1, 1))
+            ((best, *_),) = self.search(self.model, *source_and_mask, demands=asked)
             target_ids = list(best.tokens)
             target_pieces = self.tokenizers.target.pieces(target_ids)
             target = self.tokenizers.target.decode(target_ids)
