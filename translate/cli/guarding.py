@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from translate import schema
@@ -62,7 +62,9 @@ def guard(
 
 def _both(rules: Node, others: Node) -> Node:
     """Rules that keep those of two searches; what is banned goes with each sentence."""
-    stricter = {"min_length": max, "repetition_penalty": max, "no_repeat_ngram_size": _smaller}
+    stricter: dict[str, Callable[[Any, Any], Any]] = {
+        "min_length": max, "repetition_penalty": max, "no_repeat_ngram_size": _smaller,
+    }  # fmt: skip
     return {**rules, **{key: of(rules[key], others.get(key, 0)) for key, of in stricter.items()}}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from translate.inference.minimum_bayes_risk import Utility, expected_utilities
 from translate.inference.segments import Segment, by_length, has_text
 from translate.inference.translation import AttentionMap, Score, Translation
 from translate.inference.unknown_words import UnknownWords
-from translate.inference.wishes import NO_WISH, Wish, demands, never, paired
+from translate.inference.wishes import NO_WISH, Demander, Wish, paired
 from translate.inference.workers import Workers
 from translate.models.seq2seq import Seq2Seq
 from translate.schema import check, nearest
@@ -114,7 +114,7 @@ class Translator:
         self.mbr = mbr
         self.guard = guard
         self.confidence = confidence
-        self._banned = never(search.rules.banned, tokenizers.target.encode)
+        self._demands = Demander(tokenizers.target, search.rules.banned)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
         """The best translation of each sentence."""
@@ -197,10 +197,6 @@ class Translator:
         utilities = expected_utilities([translation.text for translation in found], self.mbr)
         scored = [replace(t, score=u) for t, u in zip(found, utilities, strict=True)]
         return sorted(scored, key=lambda translation: translation.score, reverse=True)
-
-    def _demands(self, wish: Wish, count: int, number: int) -> Iterator[Demand]:
-        encode = self.tokenizers.target.encode
-        return demands(wish, count, line=number, banned=self._banned, encode=encode)
 
     def _segments(self, line: Line, asked: Iterable[Demand]) -> list[Segment]:
         """What the model reads of a line, with what is demanded of it."""

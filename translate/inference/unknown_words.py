@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import itertools
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
-from translate.data.text import read_lines
+from translate.data.text import read_lines, spells_a_word
 from translate.data.tokenizer import UNKNOWN, WORD_START, Tokenizer
 from translate.errors import UserError
 from translate.models.head import NO_ATTENTION
@@ -136,8 +135,4 @@ def _one_word(left: str, right: str) -> bool:
 def _is_spelling(piece: str) -> bool:
     """Whether a piece spells part of a word, in a script that puts spaces between words."""
     letters = piece.removeprefix(WORD_START)
-    return letters == UNKNOWN or all(
-        unicodedata.category(letter)[0] in "LMN"
-        and unicodedata.east_asian_width(letter) not in "FW"
-        for letter in letters
-    )
+    return letters == UNKNOWN or all(map(spells_a_word, letters))

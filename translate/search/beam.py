@@ -142,8 +142,9 @@ class BeamSearch:
         )  # fmt: skip
         # without a penalty none are counted, and coverage is a tensor of no columns
         words = _words(source_mask) if self._beta else source_mask[:, :0]
-        beam = self._begin(torch.tensor(limits, device=source.device), words)
-        asked, shortest = self._asked(demands, beam.limits), min(limits)
+        most_tokens = torch.tensor(limits, device=source.device)
+        beam = self._begin(most_tokens, words)
+        asked, shortest = self._asked(demands, most_tokens), min(limits)
         need_attention = need_alignment or self._beta > 0
         state = model.start(model.encode(source, source_mask))
         if self._groups > 1:
@@ -175,10 +176,10 @@ class BeamSearch:
         return self._divisor(length, self._alpha)
 
     def _asked(self, demands: Demands, limits: Int[Tensor, "B"]) -> Asked:
-        rules = self.rules.active(demands, limits.device)
+        rules = self.rules.active(demands, limits)
         if not demands or not any(demand.phrases for demand in demands):
             return Asked(rules, None)
-        phrases = Phrases([d.phrases for d in demands], [d.prefix for d in demands], limits)
+        phrases = Phrases(demands, limits)
         return Asked((phrases.unfinished, *rules), phrases)
 
     def _begin(self, limits: Int[Tensor, "B"], words: Bool[Tensor, "B S"]) -> Beam:

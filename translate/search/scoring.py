@@ -79,12 +79,18 @@ def best_next(
     at_end = best[:, 0] == -math.inf
     if ending is not None:
         at_end = at_end | ending
-    only = torch.full_like(best, -math.inf)
+    return only_end(Candidates(tokens, best, best), log_probs, at_end)
+
+
+def only_end(
+    found: Candidates, log_probs: Float[Tensor, "N V"], at_end: Bool[Tensor, "N"]
+) -> Candidates:
+    """The candidates, but </s> alone in the rows that are `at_end`."""
+    only = torch.full_like(found.ranks, -math.inf)
     only[:, 0] = log_probs[:, EOS]
-    best = torch.where(at_end[:, None], only, best)
-    tokens = torch.where(at_end[:, None], EOS, tokens)
-    own = best if ranks is log_probs else log_probs.gather(1, tokens)
-    return Candidates(tokens, own, best)
+    ranks = torch.where(at_end[:, None], only, found.ranks)
+    tokens = torch.where(at_end[:, None], EOS, found.tokens)
+    return Candidates(tokens, log_probs.gather(1, tokens), ranks)
 
 
 def top_k(

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from translate.models.seq2seq import Decoded, DecoderState, Memory, Projection, Seq2Seq, Step
-from translate.search.demand import Demand, Demands, Tokens
+from translate.search.demand import Demand, Demands, Joints, Tokens
 from translate.search.hypothesis import Hypothesis, Search
 from translate.vocabulary import BOS, EOS, PAD, UNK
 
@@ -69,13 +70,17 @@ class ShortlistSearch:
         # what is banned is nobody's candidate thereby, but has to have a number
         wanted[[piece for one in demands or () for tokens in one.banned for piece in tokens]] = True
         pieces = wanted.nonzero()[:, 0]
-        numbers = {piece: number for number, piece in enumerate(pieces.tolist())}
-        small = [_renumbered(one, numbers) for one in demands] if demands else None
+        ids = pieces.tolist()
+        numbers = {piece: number for number, piece in enumerate(ids)}
+        own = allowed[:, pieces].cpu().numpy()
+        small = demands and [
+            replace(_renumbered(one, numbers), joints=_among(ids, there, one.joints))
+            for one, there in zip(demands, own, strict=True)
+        ]
         found = self.search(
             Shortlisted(model, pieces, ~allowed[:, pieces]), source, source_mask, demands=small,
             need_alignment=need_alignment,
         )  # fmt: skip
-        ids = pieces.tolist()
         return [
             [replace(one, tokens=tuple(ids[token] for token in one.tokens)) for one in n_best]
             for n_best in found
@@ -157,3 +162,13 @@ def _renumbered(demand: Demand, numbers: dict[int, int]) -> Demand:
 
     (prefix,) = each([demand.prefix])
     return Demand(prefix, each(demand.phrases), each(demand.banned))
+
+
+def _among(
+    pieces: Sequence[int], own: Bool[np.ndarray, "C"], joints: Joints | None
+) -> Joints | None:
+    """The joints of these pieces; none for a sentence whose own leave nothing to go on with."""
+    if joints is None:
+        return None
+    small = Joints(*(side[pieces] for side in joints))
+    return small if (small.onward & own).any() else None
