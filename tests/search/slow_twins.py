@@ -43,7 +43,7 @@ def batch(*sentences: list[int]) -> tuple[Tensor, Tensor]:
     """Sentences with their </s>, padded with ids that would change the answer if they were read."""
     lengths = torch.tensor([len(ids) + 1 for ids in sentences])
     mask = padding_mask(lengths, int(lengths.max()))
-    source = torch.full(mask.shape, 3)
+    source = torch.full(mask.shape, 4)
     source[mask] = torch.tensor([i for ids in sentences for i in [*ids, EOS]])
     return source, mask
 

@@ -121,7 +121,7 @@ def test_a_banned_word_may_go_on_where_a_candidate_of_the_sentence_goes_on(table
     likeliest[6] = WORDS - 1  # goes on, and no other does
     search = ShortlistSearch(SEARCHES["beam"], Shortlist(torch.tensor([5, 7]), likeliest))
     demand = Demand(banned=((5,),), joints=joints(WORDS))
-    model, both = table_model(WORDS, 3), [[4], [6]]
+    model, both = table_model(WORDS, 8), [[4], [6]]
     together = search(model, *batch(*both), demands=[demand] * 2)
     for source, n_best in zip(both, together, strict=True):
         assert_equal(n_best, search(model, *batch(source), demands=[demand])[0], 1e-10)

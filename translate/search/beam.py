@@ -26,6 +26,7 @@ from translate.search.phrases import Phrases, in_turns
 from translate.search.rules import NO_RULES, Position, Rule, Rules, apply
 from translate.search.scoring import (
     PENALTIES,
+    Alpha,
     LengthPenalty,
     best_next,
     coverage_penalty,
@@ -103,7 +104,7 @@ class BeamSearch:
         *,
         beam_size: PositiveInt,
         length_penalty: LengthPenalty,
-        alpha: NonNegativeFloat,
+        alpha: Alpha,
         coverage_penalty: NonNegativeFloat,
         n_best: PositiveInt,
         max_length_ratio: NonNegativeFloat,

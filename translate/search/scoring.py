@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
+from pydantic import Field
 from torch import Tensor
 
 from translate.vocabulary import BOS, EOS, PAD
@@ -16,6 +17,7 @@ FEW = 4  # rows that are sorted whole sooner than cut into blocks
 BLOCK = 64  # columns whose maximum stands for them; the fastest of 32 … 128 for 8,000 pieces
 
 LengthPenalty = Literal["none", "average", "gnmt"]
+Alpha = Annotated[float, Field(ge=0, le=10)]  # 400 is beyond the largest float
 
 PENALTIES: Mapping[LengthPenalty, Callable[[float, float], float]] = {
     "none": lambda length, alpha: 1.0,

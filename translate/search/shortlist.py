@@ -30,7 +30,11 @@ class Shortlist:
     likeliest: Int[Tensor, "V K2"]  # of each source piece; <pad> where there are fewer
 
     def candidates(
-        self, source: Int[Tensor, "B S"], demands: Demands, size: int
+        self,
+        source: Int[Tensor, "B S"],
+        source_mask: Bool[Tensor, "B S"],
+        demands: Demands,
+        size: int,
     ) -> Bool[Tensor, "B V"]:
         """What may occur in the translation of each sentence, of `size` target pieces.
 
@@ -39,7 +43,8 @@ class Shortlist:
         allowed = torch.zeros(len(source), size, dtype=torch.bool, device=source.device)
         allowed[:, [PAD, UNK, BOS, EOS]] = True
         allowed[:, self.frequent.to(source.device)] = True
-        likeliest = self.likeliest.to(source.device)[source].flatten(1)
+        likeliest = self.likeliest.to(source.device)[source]
+        likeliest = likeliest.where(source_mask[:, :, None], PAD).flatten(1)
         allowed.scatter_(1, likeliest, torch.ones_like(likeliest, dtype=torch.bool))
         for row, demand in zip(allowed, demands or (), strict=False):
             row[[piece for tokens in (demand.prefix, *demand.phrases) for piece in tokens]] = True
@@ -65,7 +70,7 @@ class ShortlistSearch:
         demands: Demands = None,
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
-        allowed = self.shortlist.candidates(source, demands, model.target_vocab_size)
+        allowed = self.shortlist.candidates(source, source_mask, demands, model.target_vocab_size)
         wanted = allowed.any(0)
         # what is banned is nobody's candidate thereby, but has to have a number
         wanted[[piece for one in demands or () for tokens in one.banned for piece in tokens]] = True
