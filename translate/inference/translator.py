@@ -31,7 +31,6 @@ from translate.inference.unknown_words import UnknownWords
 from translate.inference.wishes import NO_WISH, Demander, Wish, paired
 from translate.inference.workers import Workers
 from translate.models.seq2seq import Seq2Seq
-from translate.schema import check, nearest
 from translate.search import Demand, Hypothesis, Search
 from translate.vocabulary import EOS
 
@@ -248,7 +247,8 @@ class Translator:
         if self.unknown_words is None:
             text = target.decode(tokens)
         else:
-            text = self.unknown_words.replace(segment.pieces, tokens, alignment, target)
+            front = self.tokenizers.source.front
+            text = self.unknown_words.replace(segment.pieces, tokens, alignment, target, front)
         return Translation(
             text,
             hypothesis.score,
@@ -321,14 +321,18 @@ def load(
 ) -> Translator:
     """The translator in the folder of a run or of a bundle; `search` in place of its own.
 
+    A mapping of the same kind, or of none, changes those keys of it alone.
+
     Raises:
         UserError: nothing to load there, or files that are damaged or do not belong together.
     """
     device = choose_device(device)  # a wrong one is told before the work
     loaded = bundle.load(bundle.find(run))
-    search = loaded.config.search if search is None else search
+    own, search = loaded.config.search, {} if search is None else search
     if isinstance(search, Mapping):
-        check([] if "kind" in search else [f"search.kind is missing{nearest('', searches.KINDS)}"])
+        if search.get("kind", own["kind"]) == own["kind"]:
+            rules = {**own.get("rules", {}), **search.get("rules", {})}
+            search = {**own, **search, **({"rules": rules} if rules else {})}
         search = searches.build(**search)
     return Translator(
         in_precision(loaded.model, precision),
