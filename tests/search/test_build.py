@@ -33,7 +33,9 @@ def test_every_config_builds_its_search(kind: str) -> None:
 
 
 def test_a_length_penalty_beyond_all_numbers_is_refused() -> None:
-    with pytest.raises(UserError, match=r"search\.alpha = 400\.0: must be less than or equal to 10"):
+    with pytest.raises(
+        UserError, match=r"search\.alpha = 400\.0: must be less than or equal to 10"
+    ):
         search.build(**node("beam") | {"alpha": 400.0})
 
 

@@ -179,10 +179,10 @@ class Translator:
         """The n best of each, protected items copied and what is between them translated."""
         lines, parts = [], []
         for text, _, _, demand in segments:
-            line = self._cut.around(guard.protection.around(text))
+            line = self._cut.between(guard.protection.parts(text))
             late = not line.texts or has_text(line.gaps[0])  # for a prefix
             if demand.phrases or (demand.prefix and late):  # phrases may belong anywhere
-                line = self._cut.around([text])
+                line = self._cut.between([text])
             rest = itertools.repeat(replace(demand, prefix=()))
             lines.append(line)
             parts += self._segments(line, itertools.chain([demand], rest))

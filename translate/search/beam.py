@@ -295,7 +295,7 @@ class BeamSearch:
         kept = torch.cat([beam.kept, scores], dim=1).topk(self.n_best).values
         hopeless = totals / beam.longest_penalty[:, None] <= kept[:, -1:]
         alive = totals.masked_fill(ended | hopeless, DEAD)
-        counts = (alive > DEAD).sum(1).tolist()  # the one read from the device a step
+        counts = (alive > DEAD).sum(1).tolist()  # a read from the device; groups have others
         if not any(counts):
             return None
         totals, order = alive.topk(max(counts))
