@@ -32,7 +32,8 @@ def load(
     Args:
         run: the folder of a run, or of a bundle.
         device: `auto` takes a GPU if there is one; else `cpu`, `cuda`, `cuda:1`, `mps`.
-        search: in place of the run's own; a mapping holds the keys of conf/search.
+        search: in place of the run's own; a mapping holds keys of conf/search, all of
+            them unless it is of the same kind.
         split_sentences: translate each sentence of a line by itself, as `translate text` does; its
             guard and its confidence are of the command alone.
 

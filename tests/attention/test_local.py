@@ -151,6 +151,15 @@ def test_the_place_to_look_at_is_learned() -> None:
     assert align.centres(query, mask).item() == pytest.approx(3, abs=0.5)
 
 
+def test_the_place_to_look_at_is_exact_in_bf16() -> None:
+    align = PredictiveAlignment(query_size=QUERY, window=4).bfloat16()
+    query, mask = randn(1, 20, QUERY).bfloat16(), torch.ones(1, 500, dtype=torch.bool)
+    found = align.centres(query, mask)
+    torch.testing.assert_close(found, align.float().centres(query.float(), mask))
+    weights = align.bfloat16()(torch.zeros(1, 20, 500).bfloat16(), mask, query, torch.arange(20))
+    assert weights.dtype == torch.bfloat16
+
+
 @pytest.mark.parametrize("name", LOCAL)
 def test_weights_depend_on_the_position_given_not_on_the_row(name: str) -> None:
     """A step at t = 5 alone is row 5 of the whole target."""

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 
 import pytest
+import torch
+import yaml
+
+from translate.cli.config_dir import config_dir
+from translate.cli.guarding import guard
+from translate.search import DiverseBeamSearch, Search
+from translate.search.rules import NO_RULES
+from translate.search.shortlist import Shortlist, ShortlistSearch
 
 TEXT = "der Hund schläft .\n\n  https://a.de/b?c  ein Haus {x} .\n"
 
@@ -87,13 +96,69 @@ def test_confidence_is_learnt_once_and_told_from_then_on(
     assert "learnt from 8 sentences of dev; good is chrF" in done.out
     assert "of 8 sentences of test" in done.out
     try:
-        told = program("text", run, "format=json", "der Hund").out
+        told = program("text", run, "guard=none", "format=json", "der Hund").out
         assert 0 <= json.loads(told)["translations"][0]["confidence"] <= 1
         for other in (["search.beam_size=3"], ["search.n_best=2", "mbr=chrf"]):
             told = program("text", run, *other, "format=json", "der Hund").out
             assert "confidence" not in json.loads(told)["translations"][0]
     finally:
         (trained / "confidence.json").unlink()
+
+
+LONG = "Ein Mann in einem blauen Hemd steht auf einer Leiter ."
+
+
+def test_the_second_search_keeps_the_length_limit_of_the_first(program, run: str) -> None:
+    """A translation that meets its limit is unfinished, and so is searched again."""
+    keys = ["search.max_length_ratio=0.0", "search.max_length_offset=4", "format=json"]
+    done = program("text", run, *keys, LONG)
+    assert "unfinished" in done.err
+    assert len(json.loads(done.out)["translations"][0]["pieces"]) <= 4
+
+
+def second(search: dict, shortlist: Shortlist | None = None, **rules) -> Search:
+    """The second search beside `search`, in three groups of two and with these rules."""
+    again = {
+        "kind": "diverse", "beam_size": 6, "groups": 3, "diversity_strength": 0.5, "n_best": 3,
+        "length_penalty": "gnmt", "alpha": 1.0, "coverage_penalty": 0.0, "max_length_ratio": 1.0,
+        "max_length_offset": 5, "rules": NO_RULES.model_dump() | rules,
+    }  # fmt: skip
+    node = yaml.safe_load((config_dir() / "guard" / "default.yaml").read_text("utf-8"))
+    del node["defaults"]
+    node["again"] = again
+    before = copy.deepcopy(node)
+    watching = guard(node, search, ("de", "en"), shortlist)
+    assert node == before
+    return watching.again
+
+
+def test_the_second_search_has_the_shortlist_of_the_first() -> None:
+    shortlist = Shortlist(torch.tensor([4]), torch.zeros(9, 1, dtype=torch.long))
+    again = second({}, shortlist)
+    assert isinstance(again, ShortlistSearch)
+    assert again.shortlist is shortlist
+
+
+def test_the_second_search_gives_as_many_whatever_its_groups() -> None:
+    again = second({"n_best": 7})
+    assert isinstance(again, DiverseBeamSearch)
+    assert again.groups * again.beam_size == 9
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "both"),
+    [
+        ({"min_length": 3}, {"min_length": 1}, {"min_length": 3}),
+        ({"no_repeat_ngram_size": 1}, {"no_repeat_ngram_size": 3}, {"no_repeat_ngram_size": 1}),
+        ({}, {"no_repeat_ngram_size": 3}, {"no_repeat_ngram_size": 3}),
+        ({"no_repeat_ngram_size": 4}, {}, {"no_repeat_ngram_size": 4}),
+        ({"repetition_penalty": 1.5}, {}, {"repetition_penalty": 1.5}),
+    ],
+)
+def test_the_second_search_keeps_the_rules_of_both(first, again, both) -> None:
+    asked = NO_RULES.model_dump() | first
+    assert second({"rules": asked}, **again).rules == NO_RULES.model_copy(update=both)
+    assert second({}, **again).rules == NO_RULES.model_copy(update=again)  # of an old bundle
 
 
 def test_a_second_search_that_cannot_make_phrases_is_told_first(program, run, tmp_path) -> None:

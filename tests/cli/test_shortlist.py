@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 LINES = ["der Hund schläft .", "", "ein Haus"]
-GREEDY = ["search=greedy", "guard=none"]  # which would search again, among all words
+GREEDY = ["search=greedy", "guard=none"]
 
 
 def test_a_shortlist_is_learnt_and_used(program, run: str, home: Path) -> None:

@@ -113,6 +113,15 @@ def test_a_run_translates_after_loading(saved, make_model) -> None:
     assert len(next(beam.stream(["el perro"]))) == 2
 
 
+def test_keys_of_a_search_are_laid_over_the_run_s_own(saved) -> None:
+    own = translate.load(saved).search
+    other = translate.load(saved, search={"max_length_offset": own.max_length_offset + 1}).search
+    assert other.max_length_offset == own.max_length_offset + 1
+    assert other.max_length_ratio == own.max_length_ratio
+    with pytest.raises(UserError, match=r"search\.beam_size is missing"):
+        translate.load(saved, search={"kind": "beam"})
+
+
 @pytest.mark.parametrize("name", [*CHECKED, "checksums.json"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "half", "flipped"])
 def test_a_damaged_file_is_named(saved, name, damage) -> None:

@@ -160,6 +160,29 @@ def test_a_beam_is_scored_and_ranked_as_ours(exported, length_penalty) -> None:
             assert hypothesis.score == pytest.approx(sum(log_probs) / divisor, abs=1e-4)
 
 
+@pytest.mark.parametrize("search", [GREEDY, BEAM], ids=["greedy", "beam"])
+def test_a_translation_that_meets_its_limit_is_what_it_is_alone(exported, search) -> None:
+    """The engine knows one limit a batch, the longest of its sentences."""
+    bundle, folder = exported
+    with torch.no_grad():
+        bundle.model.output.weight[EOS] = 0  # hardly any translation ends
+    sentences = random_sentences(3, vocab_size=len(bundle.tokenizers.source))
+    list(export_ctranslate2(bundle, folder, quantization="float32", sentences=sentences))
+    engine = CTranslate2Search(
+        folder, bundle.tokenizers, search | {"max_length_ratio": 1.0, "max_length_offset": 2},
+        tokens_per_batch=1000, workers=1, device="cpu",
+    )  # fmt: skip
+    padded = Translator(bundle.model, bundle.tokenizers, build(**GREEDY)).forcing.padded
+    rows = [[*ids, EOS] for ids in ([5], [5, 6, 7, 8], [9, 10], list(range(5, 17)))]
+    together = engine(bundle.model, *padded(rows))
+    for row, n_best in zip(rows, together, strict=True):
+        (alone,) = engine(bundle.model, *padded([row]))
+        assert [one.tokens for one in n_best] == [one.tokens for one in alone]
+        assert any(len(one.tokens) == len(row) + 1 for one in n_best)  # the limit
+        for one, other in zip(n_best, alone, strict=True):
+            assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+
+
 def test_what_it_has_no_option_for_is_told() -> None:
     assert search_problems(BEAM) == search_problems(GREEDY) == []
     assert search_problems(BEAM | {"coverage_penalty": 0.2}) == [

@@ -90,10 +90,10 @@ def test_white_space_around_sentences_is_kept(cutter) -> None:
 
 
 def test_punctuation_beside_what_stays_stays_too(cutter) -> None:
-    line = cutter().around(["el perro (", "{x}", "), la casa\u0301", "{y}", "."])
+    line = cutter().between(["el perro (", "{x}", "), la casa\u0301", "{y}", "."])
     assert line.gaps == ("", " ({x}), ", "{y}.")
     assert line.texts == ("el perro", "la casa\u0301")
-    assert cutter().around(["", "{x}", ""]).joined([])[0].text == "{x}"
+    assert cutter().between(["", "{x}", ""]).joined([])[0].text == "{x}"
 
 
 def test_what_ends_a_line_anywhere_is_a_space_in_a_gap(cutter) -> None:

@@ -30,7 +30,7 @@ def test_what_stays_as_it_is(text: str, items: list[str]) -> None:
 
 @given(st.text(st.sampled_from("a@.<>/{}%s &;:htps1,")))
 def test_parts_around_items_are_all_of_the_text(text: str) -> None:
-    parts = ALL.around(text)
+    parts = ALL.parts(text)
     assert "".join(parts) == text
     assert parts[1::2] == ALL.items(text)
 
@@ -73,7 +73,7 @@ def test_what_is_not_protected_is_not_looked_for() -> None:
     assert Protection(["url"]).items("a@b.org http://x.de") == ["http://x.de"]
     nothing = Protection([])
     assert (nothing.damage("{x} 1999", ""), nothing.numbers("1999", "")) == ([], [])
-    assert nothing.around("{x}") == ["{x}"]
+    assert nothing.parts("{x}") == ["{x}"]
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,19 @@ def test_weights_are_the_mean_of_layers_and_heads(tokenizers) -> None:
     assert pieces == ["▁uno▁dos"]  # neighbours without a piece are one word to SentencePiece
 
 
+def test_a_tag_is_no_word(tokenizers) -> None:
+    weights = np.array([[[[0.9, 0.1, 0.0], [0.0, 0.0, 1.0]]]])
+    found = UnknownWords({}).replace(["<fr>", "▁Zxqv"], [UNK], weights, tokenizers["word"], front=1)
+    assert found == "Zxqv"
+
+
+def test_an_unknown_word_that_looks_nowhere_stays(tokenizers) -> None:
+    weights = np.array([[[[0.0, 0.0, 0.0], [0.0, 0.0, 1.0]]]])
+    tokenizer = tokenizers["word"]
+    found = UnknownWords({}).replace(["▁alpha", "▁beta"], [UNK], weights, tokenizer)
+    assert found == tokenizer.decode([UNK])
+
+
 def test_a_dictionary_translates_what_would_be_copied(tokenizers) -> None:
     for kind in ("word", "char"):
         tokenizer = tokenizers[kind]

@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
+from functools import cache
 
 import pytest
 
+from translate.data.tokenizer import Tokenizer
+from translate.data.vocabulary_learning import train_tokenizer
 from translate.errors import UserError
-from translate.inference.wishes import NO_WISH, Wish, paired
+from translate.inference.wishes import NO_WISH, Demander, Wish, paired
 from translate.search import build
+from translate.vocabulary import EOS
 
 LINES = ["el perro come.", "la casa azul", "", "gato"]
 RULES = {"min_length": 0, "no_repeat_ngram_size": 0, "repetition_penalty": 1.0, "banned": []}
@@ -31,18 +36,16 @@ def test_each_line_has_wishes_of_its_own(make_translator) -> None:
 
 def test_banned_words_stay_away(make_translator) -> None:
     translator = make_translator()
-    words = {w for text in translator.translate(LINES) for w in text.split() if w.isalpha()}
+    encode = translator.tokenizers.target.encode
+    words = {w for text in translator.translate(LINES) for w in re.findall(r"\w+", text)}
+    words = {word for word in words if len(encode(word)) == 1}  # spelled in one way
     assert words
-    search = {"rules": RULES | {"banned": sorted(words)}}
-    pieces = [
-        make_translator().tokenizers.target.pieces(translator.tokenizers.target.encode(w))
-        for w in words
-    ]
-    for n_best in make_translator(search=search).stream(LINES):
-        for translation in n_best:
-            for piece in pieces:
-                runs = zip(*(translation.tokens[i:] for i in range(len(piece))), strict=False)
-                assert tuple(piece) not in runs
+    banning = make_translator(search={"rules": RULES | {"banned": sorted(words)}})
+    found = [one.text for n_best in banning.stream(LINES) for one in n_best]
+    found += [banning.align(line).target for line in LINES if line]
+    assert "".join(found)
+    for text in found:
+        assert words.isdisjoint(re.findall(r"\w+", text))
 
 
 @pytest.mark.parametrize(
@@ -52,6 +55,76 @@ def test_banned_words_stay_away(make_translator) -> None:
 def test_counts_that_differ_are_told(lines: int, wishes: int, words: str) -> None:
     with pytest.raises(UserError, match=words):
         list(paired(["x"] * lines, [NO_WISH] * wishes))
+
+
+TEXTS = [
+    "in einem Haus.",
+    "eine Frau, so eine",
+    "Wein",
+    "我有红的书",
+    "红的 房子",
+    "집에서",
+    "집",
+    "红。",
+]
+
+
+@pytest.fixture(scope="module")
+def make_target():
+    """`make_target(kind)`: tokenizers that cut these texts each in its own way."""
+
+    @cache
+    def make(kind: str) -> Tokenizer:
+        return train_tokenizer(
+            TEXTS * 3, kind="unigram" if kind == "bytes" else kind, byte_fallback=kind == "bytes",
+            vocab_size=300, hard_vocab_limit=False, character_coverage=1.0,
+            normalization="nmt_nfkc", train_sentences=10_000, seed=1,
+        )  # fmt: skip
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("kinds", "phrase", "text", "there"),
+    [
+        ("unigram bpe char word bytes", "eine", "so eine", True),
+        ("unigram bpe char word bytes", "eine", "eine Frau", True),
+        ("unigram bpe char word bytes", "eine", "in einem Haus.", False),
+        ("unigram bpe char bytes", "ein", "eine", False),
+        ("unigram bpe char bytes", "ein", "Wein", False),
+        ("unigram bpe char bytes", "Haus", "Haus.", True),
+        ("unigram bpe char bytes", "Frau,", "Frau,so", True),  # a word ends before the comma
+        ("unigram bpe char bytes", "eine Frau", "so eine Frauen", False),
+        ("char", "红", "我有红的书", True),
+        ("bpe char", "红", "红的书", True),
+        ("unigram char", "집", "집에서", True),
+        ("unigram char", "집", "我집", False),  # Korean words begin with a space
+        ("bytes", "ein", "einł", False),
+        ("bytes", "ein", "ein…", True),
+    ],
+)
+def test_a_phrase_is_whole_words_or_a_run_of_characters(
+    make_target, kinds, phrase, text, there
+) -> None:
+    for kind in kinds.split():
+        target = make_target(kind)
+        (demand,) = Demander(target, [phrase])(NO_WISH, 1, 1)
+        written = (*target.encode(text), EOS)
+        found = [
+            (tokens[-1], written[end])
+            for tokens in demand.banned
+            for end in range(len(written))
+            if written[:end][-len(tokens) :] == tokens
+        ]
+        joints = demand.joints  # none where every piece is a word
+        whole = [not (joints and joints.open[a] and joints.onward[b]) for a, b in found]
+        assert any(whole) == there, (kind, target.pieces(written))
+
+
+def test_a_wish_in_a_script_without_spaces_asks_for_none(make_target) -> None:
+    target = make_target("char")
+    (demand,) = Demander(target, [])(Wish(phrases=("红的", "집")), 1, 1)
+    assert [target.pieces(tokens) for tokens in demand.phrases] == [["红", "的"], ["▁", "집"]]
 
 
 def test_no_more_lines_are_read_than_asked_for() -> None:

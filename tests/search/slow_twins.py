@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from translate.attention.masks import padding_mask
 from translate.models.seq2seq import Seq2Seq
+from translate.search.demand import Joints
 from translate.vocabulary import BOS, EOS, PAD
 
 Tokens = tuple[int, ...]
@@ -20,11 +22,28 @@ PENALTIES = {
 }
 
 
+def joints(size: int) -> Joints:
+    """Of a vocabulary whose last token goes on with a word; every odd one ends with a letter."""
+    tokens = np.arange(size)
+    return Joints(tokens % 2 == 1, tokens == size - 1)
+
+
+def goes_on(phrase: Tokens, after: Tokens, where: Joints | None) -> bool:
+    """Whether `after` makes a longer word of the end of a phrase."""
+    return bool(where and after and where.open[phrase[-1]] and where.onward[after[0]])
+
+
+def contains(tokens: Tokens, phrase: Tokens, where: Joints | None = None) -> bool:
+    places = range(len(tokens) - len(phrase) + 1)
+    ends = [i + len(phrase) for i in places if tokens[i : i + len(phrase)] == phrase]
+    return any(not goes_on(phrase, tokens[end:], where) for end in ends)
+
+
 def batch(*sentences: list[int]) -> tuple[Tensor, Tensor]:
     """Sentences with their </s>, padded with ids that would change the answer if they were read."""
     lengths = torch.tensor([len(ids) + 1 for ids in sentences])
     mask = padding_mask(lengths, int(lengths.max()))
-    source = torch.full(mask.shape, 3)
+    source = torch.full(mask.shape, 4)
     source[mask] = torch.tensor([i for ids in sentences for i in [*ids, EOS]])
     return source, mask
 

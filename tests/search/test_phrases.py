@@ -6,10 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_twins import batch, limit, rescored
+from slow_twins import batch, contains, joints, limit, rescored
 
 from translate.models.seq2seq import Seq2Seq
 from translate.search import BeamSearch, Demand, Rules
+from translate.search.demand import Joints
 from translate.search.phrases import Phrases, in_turns
 from translate.search.rules import NO_RULES
 
@@ -24,11 +25,10 @@ def beam(size: int, *, n_best: int = 1, offset: int = 8, rules: Rules = NO_RULES
     )  # fmt: skip
 
 
-def contains(tokens: Tokens, phrase: Tokens) -> bool:
-    return any(tokens[i : i + len(phrase)] == phrase for i in range(len(tokens) + 1))
-
-
-phrase = st.lists(st.integers(4, 9), min_size=1, max_size=4).map(tuple)
+# token 9 may go on with a word, so that no phrase begins with it
+phrase = st.tuples(st.integers(4, 8), st.lists(st.integers(4, 9), max_size=3)).map(
+    lambda parts: (parts[0], *parts[1])
+)
 asked = st.tuples(  # prefix, phrases and banned phrases
     st.lists(st.integers(4, 9), max_size=3),
     st.lists(phrase, max_size=3),
@@ -38,6 +38,7 @@ asked = st.tuples(  # prefix, phrases and banned phrases
 
 @settings(max_examples=40, deadline=None)
 @given(
+    st.sampled_from([None, joints(10)]),
     st.lists(asked, min_size=2, max_size=2),
     st.integers(0, 10**6),
     st.integers(1, 5),
@@ -45,10 +46,10 @@ asked = st.tuples(  # prefix, phrases and banned phrases
     st.booleans(),
 )
 def test_every_translation_has_its_phrases(
-    table_model: Models, wanted, seed, size, offset, strict
+    table_model: Models, where, wanted, seed, size, offset, strict
 ) -> None:
     """For any beam, limit and rules: phrases, prefix and the length limit that they allow."""
-    demanded = [Demand(tuple(y), tuple(some), tuple(never)) for y, some, never in wanted]
+    demanded = [Demand(tuple(y), tuple(some), tuple(never), where) for y, some, never in wanted]
     rules = NO_RULES
     if strict:
         rules = Rules(min_length=3, no_repeat_ngram_size=2, repetition_penalty=1.5, banned=())
@@ -60,7 +61,7 @@ def test_every_translation_has_its_phrases(
         needed = sum(map(len, (demand.prefix, *set(demand.phrases))))
         assert len({h.tokens for h in hypotheses}) == len(hypotheses)
         for hypothesis in hypotheses:
-            assert all(contains(hypothesis.tokens, p) for p in demand.phrases)
+            assert all(contains(hypothesis.tokens, p, where) for p in demand.phrases)
             assert hypothesis.tokens[: len(demand.prefix)] == demand.prefix
             assert len(hypothesis.tokens) <= max(limit(sentence, offset), needed)
             own = rescored(model, sentence, hypothesis.tokens)
@@ -68,21 +69,24 @@ def test_every_translation_has_its_phrases(
 
 
 @pytest.mark.parametrize(
-    "phrases", [((5,),), ((4, 5),), ((4, 4, 5),), ((6, 5), (4,)), ((4,), (5,), (6,)), ((5, 5),)],
+    "phrases", [((5,),), ((4, 5),), ((4, 4, 5),), ((5, 6), (5,)), ((4,), (5,), (4, 5)), ((5, 5),)],
     ids=str,
 )  # fmt: skip
-@pytest.mark.parametrize("seed", range(4))
-def test_a_wide_beam_finds_the_best_that_has_them(table_model: Models, phrases, seed: int) -> None:
+@pytest.mark.parametrize("where", [None, joints(7)], ids=["anywhere", "words"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_wide_beam_finds_the_best_that_has_them(
+    table_model: Models, phrases, where, seed: int
+) -> None:
     """Of all strings of four words: a plain wide beam lists them, proven in test_beam.py."""
     model, source = table_model(7, seed, end=1.0), [4, 6]
     wide = beam(5000, n_best=5000, offset=4)
     (everything,) = wide(model, *batch(source))
     assert len(everything) == sum(4**n for n in range(6))
-    fitting = [h for h in everything if all(contains(h.tokens, p) for p in phrases)]
-    (found,) = wide(model, *batch(source), demands=[Demand(phrases=phrases)])
+    fitting = [h for h in everything if all(contains(h.tokens, p, where) for p in phrases)]
+    (found,) = wide(model, *batch(source), demands=[Demand(phrases=phrases, joints=where)])
     assert [h.tokens for h in found[:3]] == [h.tokens for h in fitting[:3]]
     assert found[0].score == pytest.approx(fitting[0].score, abs=1e-10)
-    if len(phrases) == 1:  # several might overlap just below the length limit
+    if len(phrases) == 1 and not where:  # several might overlap just below the length limit
         assert {h.tokens for h in found} == {h.tokens for h in fitting}
 
 
@@ -97,22 +101,33 @@ def test_nothing_demanded_is_plain_beam_search(table_model: Models) -> None:
         assert [h.tokens for h in found[2]] == [h.tokens for h in plain[2]]
 
 
-def slow_begun(history: Tokens, phrase: Tokens) -> int:
-    if contains(history, phrase):
-        return len(phrase)
-    sizes = range(len(phrase) - 1, 0, -1)
-    return next((n for n in sizes if history[-n:] == phrase[:n]), 0)
+def slow_begun(history: Tokens, phrases: list[Tokens], where: Joints | None) -> list[int]:
+    whole = [p for p in phrases if contains(history, p, where)]
+    longer = (*history, 9)
+    lost = [p for p in whole if not contains(longer, p, where)]
+    found = []
+    for p in phrases:
+        sizes = range(len(p) - 1, 0, -1)
+        begun = next((n for n in sizes if history[-n:] == p[:n]), 0)
+        lose = sum(map(len, lost)) if where and where.onward[p[begun]] and p not in whole else 0
+        found.append(len(p) if p in whole else begun if begun > lose else 0)
+    return found
 
 
+few = st.sampled_from([4, 5, 9])
+
+
+@pytest.mark.parametrize("where", [None, joints(10)], ids=["anywhere", "words"])
 @given(
-    st.lists(st.lists(st.integers(4, 5), min_size=1, max_size=4).map(tuple), max_size=3),
-    st.lists(st.integers(4, 5), max_size=7).map(tuple),
+    st.lists(st.tuples(st.integers(4, 5), st.lists(few, max_size=3)), max_size=3),
+    st.lists(few, max_size=7).map(tuple),
 )
-def test_progress_equals_its_slow_twin(phrases, history) -> None:
-    state = Phrases([phrases], [()], torch.tensor([9]))
-    begun = state._begun(torch.tensor([history], dtype=torch.long).view(1, -1), torch.tensor([0]))
-    unique = list(dict.fromkeys(phrases))
-    assert begun[0, : len(unique)].tolist() == [slow_begun(history, p) for p in unique]
+def test_progress_equals_its_slow_twin(where, parts, history) -> None:
+    phrases = list(dict.fromkeys((first, *rest) for first, rest in parts))
+    state = Phrases([Demand(phrases=tuple(phrases), joints=where)], torch.tensor([9]))
+    table = torch.tensor([history], dtype=torch.long).view(1, -1)
+    begun, _ = state._begun(table, torch.tensor([0]))
+    assert begun[0, : len(phrases)].tolist() == slow_begun(history, phrases, where)
 
 
 def test_banks_take_turns_and_leave_what_they_cannot_fill() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_twins import batch, next_log_probs, rescored, slow_beam
+from slow_twins import batch, joints, limit, next_log_probs, rescored, slow_beam
 
 from translate.models.seq2seq import Seq2Seq
 from translate.search import BeamSearch, Demand, Rules, SampleSearch, build
@@ -24,8 +24,9 @@ def rules(**changes: Any) -> dict[str, Any]:
     return NO_RULES.model_dump() | changes
 
 
-def slow_rule(changes: dict[str, Any], demand: Demand):
+def slow_rule(changes: dict[str, Any], demand: Demand, most: int):
     """Every rule, spelled out for one prefix; what is forbidden has rank -inf."""
+    most = max(most, len(demand.prefix))
 
     def ranks(prefix: Tokens, log_probs: list[float]) -> list[float]:
         if len(prefix) < len(demand.prefix):
@@ -45,8 +46,14 @@ def slow_rule(changes: dict[str, Any], demand: Demand):
                 and text[-n:] in [prefix[i : i + n] for i in range(len(prefix) - n + 1)]
             ):
                 rank = -math.inf
-            if any(text[-len(phrase) :] == phrase for phrase in demand.banned):
-                rank = -math.inf
+            for phrase in demand.banned:
+                # a longer word may begin with it, if there is room for a longer word
+                beginning = demand.joints is not None and demand.joints.open[phrase[-1]]
+                written = prefix[-len(phrase) :] == phrase and len(prefix) > len(demand.prefix)
+                if beginning and written and not demand.joints.onward[token]:
+                    rank = -math.inf
+                if text[-len(phrase) :] == phrase and not (beginning and len(text) < most):
+                    rank = -math.inf
             found.append(rank)
         return found
 
@@ -60,24 +67,29 @@ CHANGES = [
     {"repetition_penalty": 1.7},
     {"min_length": 3, "no_repeat_ngram_size": 3, "repetition_penalty": 1.2},
 ]
-tokens = st.integers(4, 7)
+tokens = st.integers(4, 7)  # of which 7 may go on with a word, and 5 and 7 end with a letter
 phrases = st.lists(st.lists(tokens, min_size=1, max_size=3).map(tuple), max_size=3)
 asked = st.tuples(st.lists(tokens, max_size=4), phrases)  # prefix and banned phrases
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.lists(asked, min_size=3, max_size=3), st.integers(0, 10**6), st.integers(1, 4))
+@given(
+    st.sampled_from([None, joints(8)]),
+    st.lists(asked, min_size=3, max_size=3),
+    st.integers(0, 10**6),
+    st.integers(1, 4),
+)
 @pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: "-".join(changes))
 def test_a_beam_under_rules_equals_the_slow_twin(
-    table_model: Models, changes, wanted, seed, size
+    table_model: Models, changes, where, wanted, seed, size
 ) -> None:
-    demanded = [Demand(prefix=tuple(y), banned=tuple(never)) for y, never in wanted]
+    demanded = [Demand(prefix=tuple(y), banned=tuple(never), joints=where) for y, never in wanted]
     model, ids = table_model(8, seed, sharpness=2.0, end=0.5), [[4, 5], [], [6, 7, 4]]
     node = {"beam_size": size, "n_best": size, **BEAM, **LIMITS}
     search = BeamSearch(**node, rules=Rules(**rules(**changes)))
     found = search(model, *batch(*ids), demands=demanded)
     for sentence, demand, hypotheses in zip(ids, demanded, found, strict=True):
-        rule = slow_rule(changes, demand)
+        rule = slow_rule(changes, demand, limit(sentence, 6))
         expected, _ = slow_beam(model, sentence, size, "gnmt", size, 6, rule=rule)
         assert [h.tokens for h in hypotheses] == [tokens for tokens, _ in expected]
         scores = [h.score for h in hypotheses]
@@ -98,20 +110,22 @@ NODES = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("where", [None, joints(12)], ids=["anywhere", "words"])
 @pytest.mark.parametrize("kind", NODES)
 @pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: "-".join(changes))
-def test_every_search_keeps_the_rules(table_model: Models, kind: str, changes) -> None:
-    demand = Demand(prefix=(5,), banned=((6,), (4, 7)))
+def test_every_search_keeps_the_rules(table_model: Models, kind: str, changes, where) -> None:
+    demand = Demand(prefix=(5,), banned=((6,), (4, 7), (9,)), joints=where)
     search = build(kind, **NODES[kind], **LIMITS, rules=rules(**changes))
     for seed in range(5):
         model = table_model(12, seed, end=0.5)
         (found,) = search(model, *batch([4, 5]), demands=[demand])
         for hypothesis in found:
-            rule = slow_rule(changes, demand)
+            rule = slow_rule(changes, demand, limit([4, 5], 6))
             for t, token in enumerate((*hypothesis.tokens, EOS)):
                 prefix = hypothesis.tokens[:t]
                 ranks = rule(prefix, next_log_probs(model, [4, 5], prefix))
-                assert ranks[token] > -math.inf or not hypothesis.finished
+                stuck = max(ranks) == -math.inf  # by no rule with a vocabulary of thousands
+                assert ranks[token] > -math.inf or stuck or not hypothesis.finished
 
 
 @pytest.mark.parametrize("kind", NODES)

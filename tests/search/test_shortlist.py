@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_twins import batch
+from slow_twins import batch, joints
 from torch import Tensor
 
 from translate.models.seq2seq import Seq2Seq
@@ -113,6 +113,23 @@ def test_what_is_demanded_may_be_written_and_what_is_banned_may_not(table_model)
     assert all(set(one.tokens) <= {UNK} for one in banned)
     assert all(set(one.tokens) <= {UNK, 7} for one in free)
     assert any(7 in one.tokens for one in free)
+
+
+def test_a_banned_word_may_go_on_where_a_candidate_of_the_sentence_goes_on(table_model) -> None:
+    """Whatever the candidates of the sentences beside it."""
+    likeliest = torch.zeros(WORDS, 1, dtype=torch.long)
+    likeliest[6] = WORDS - 1  # goes on, and no other does
+    search = ShortlistSearch(SEARCHES["beam"], Shortlist(torch.tensor([5, 7]), likeliest))
+    demand = Demand(banned=((5,),), joints=joints(WORDS))
+    model, both = table_model(WORDS, 8), [[4], [6]]
+    together = search(model, *batch(*both), demands=[demand] * 2)
+    for source, n_best in zip(both, together, strict=True):
+        assert_equal(n_best, search(model, *batch(source), demands=[demand])[0], 1e-10)
+    assert not any(5 in one.tokens for one in together[0])
+    assert any(5 in one.tokens for one in together[1])
+    for one in together[1]:
+        after = zip(one.tokens, (*one.tokens[1:], EOS), strict=True)
+        assert {b for a, b in after if a == 5} <= {WORDS - 1}
 
 
 def test_steps_select_and_keep_equal_the_whole_target(table_model) -> None:

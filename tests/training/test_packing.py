@@ -124,6 +124,9 @@ def test_auto_takes_it_where_flash_attention_is(
     assert not chosen("auto", network(config(model="rnn")))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
     assert not chosen("auto", model, precision="16-mixed")
+    with pytest.raises(UserError, match=r"trainer\.packing = on, but flash attention needs a GPU"):
+        chosen("on", model, precision="16-mixed")
+    assert chosen("on", model, precision="32-true")  # sentence by sentence
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert not chosen("auto", model)
     assert chosen("on", model)

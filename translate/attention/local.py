@@ -9,6 +9,7 @@ gathering windows.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -56,9 +57,11 @@ class PredictiveAlignment(Alignment):
         self, query: Float[Tensor, "B T Q"], mask: Bool[Tensor, "B S"]
     ) -> Float[Tensor, "B T"]:
         """p_t, from 0 to S."""
-        # float32: bf16 cannot tell neighbours apart from position 256 on
+        # float32 at least: bf16 cannot tell neighbours apart from position 256 on
+        wide = torch.promote_types(query.dtype, torch.float32)
         with torch.autocast(query.device.type, enabled=False):
-            where = torch.sigmoid(self.v_p(torch.tanh(self.W_p(query)))).squeeze(-1)
+            seen = torch.tanh(F.linear(query.to(wide), self.W_p.weight.to(wide)))
+            where = torch.sigmoid(F.linear(seen, self.v_p.weight.to(wide))).squeeze(-1)
             return mask.sum(1, keepdim=True) * where
 
     def forward(
@@ -72,7 +75,7 @@ class PredictiveAlignment(Alignment):
         window = window_around(centres, scores.shape[-1], self.window)
         distance = torch.arange(scores.shape[-1], device=scores.device) - centres[..., None]
         gaussian = torch.exp(-(distance**2) / (2 * (self.window / 2) ** 2))
-        return softmax_where(scores, mask[:, None] & window) * gaussian
+        return softmax_where(scores, mask[:, None] & window) * gaussian.to(scores.dtype)
 
 
 LOCAL: dict[str, type[MonotonicAlignment | PredictiveAlignment]] = {

@@ -53,13 +53,17 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
     Without the keys `split` and `guard` lines are translated as they are.
 
     Raises:
-        UserError: no model, no dictionary, or the engine has nothing of this model to serve.
+        UserError: no model, dictionary or shortlist, or the engine has nothing of this model.
     """
     from translate.cli.guarding import guard
+    from translate.inference.lexical_shortlist import read
 
     run = verbatim["run"]
     bundle = stored.load_runs(verbatim, config["target"])
-    watching = guard(config.get("guard", {}), config["search"], bundle.config.languages)
+    shortlist = None
+    if "shortlist" in verbatim:
+        shortlist = read(Path(verbatim["shortlist"]), bundle.tokenizers)
+    watching = guard(config.get("guard", {}), config["search"], bundle.config.languages, shortlist)
     split_sentences = config.get("split") == "sentences"
     replacing = stored.unknown_words(config["replace_unknown"], verbatim.get("dictionary"))
     if config["engine"] == "native":
@@ -69,7 +73,7 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
             unknown_words=replacing, mbr=config["mbr"], guard=watching,
             confidence=_confidence(config, verbatim, bundle),
             workers=config["workers"] or 1, precision=config["precision"],
-            shortlist=verbatim.get("shortlist"),
+            shortlist=shortlist,
         )  # fmt: skip
     from translate.inference.ctranslate2_engine import CTranslate2Search, check_origin
     from translate.inference.device import choose_device

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from translate.inference.minimum_bayes_risk import Utility
     from translate.inference.translator import Translator
     from translate.inference.unknown_words import UnknownWords
+    from translate.search import Search
+    from translate.search.shortlist import Shortlist
 
 KEYS = ("data", "tokenizer", "model", "optimizer", "schedule", "trainer", "search", "seed", "cache")
 LARGEST, DEEPEST = 1 << 18, 16  # characters and levels of a config.yaml
@@ -99,29 +101,19 @@ def translator(
     precision: Precision | None = None,
     guard: Guard | None = None,
     confidence: Confidence | None = None,
-    shortlist: str | None = None,
+    shortlist: Shortlist | None = None,
     **options: int,
 ) -> Translator:
-    """A translator that searches as the composed configuration says.
-
-    Raises:
-        UserError: the file `shortlist` cannot be read, or is of other tokenizers.
-    """
-    from translate import search as searches
+    """A translator that searches as the composed configuration says."""
     from translate.inference.allocator import keep_memory
     from translate.inference.device import in_precision
-    from translate.inference.lexical_shortlist import read
     from translate.inference.translator import Translator
-    from translate.search.shortlist import ShortlistSearch
 
     keep_memory()
-    found = searches.build(**search)
-    if shortlist is not None:
-        found = ShortlistSearch(found, read(Path(shortlist), bundle.tokenizers))
     return Translator(
         in_precision(bundle.model, precision),
         bundle.tokenizers,
-        found,
+        built(search, shortlist),
         device=device,
         split_sentences=split_sentences,
         languages=bundle.config.languages,
@@ -131,6 +123,15 @@ def translator(
         confidence=confidence,
         **options,
     )
+
+
+def built(search: Mapping[str, Any], shortlist: Shortlist | None) -> Search:
+    """The search that a node describes, among the words of the shortlist alone if there is one."""
+    from translate import search as searches
+    from translate.search.shortlist import ShortlistSearch
+
+    found = searches.build(**search)
+    return found if shortlist is None else ShortlistSearch(found, shortlist)
 
 
 def unknown_words(replace_unknown: bool, dictionary: str | None) -> UnknownWords | None:

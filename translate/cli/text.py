@@ -62,7 +62,8 @@ Keys:
   target         of a multilingual run: the tag of the language to translate into
   prefix         how every translation begins; prefixes=FILE: a line for each line
   constraints    a file with a line for each line: phrases that its translation must contain,
-                 separated by tabs (search=beam)
+                 separated by tabs (search=beam); like those of search.rules.banned they are whole
+                 words, in scripts without spaces (Chinese, Thai) characters in a row
   mbr            chrf or bleu: of search.n_best translations, the one most like all of them
   shortlist      a file of translate shortlist: each sentence with its likely words alone, faster;
                  probabilities are then those among these words

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import logging
 import re
+import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -25,6 +26,7 @@ WARNINGS = 5  # lines named one by one; after that only their number is told
 LINE_BREAKS = re.compile(
     "[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]+"
 )  # whatever any reader takes for a line's end
+UNSPACED = ("THAI ", "LAO ", "KHMER ", "MYANMAR ", "TIBETAN ")  # beside all that is wide but Hangul
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -51,6 +53,22 @@ def one_line(text: str) -> str:
 def without_surrogates(text: str) -> str:
     """`text` with lone surrogates, which no UTF-8 can hold, as U+FFFD."""
     return SURROGATES.sub("\ufffd", text)
+
+
+def unspaced(character: str) -> bool:
+    """Whether it is of a script that puts no spaces between words."""
+    name = unicodedata.name(character, "")
+    wide = unicodedata.east_asian_width(character) in "FW"
+    return name.startswith(UNSPACED) or (wide and not name.startswith("HANGUL"))
+
+
+def spells_a_word(character: str) -> bool:
+    """Whether it is part of a word that ends where such characters end: letter, mark or digit.
+
+    Not so in scripts without spaces, nor in Korean, where particles follow a word without one.
+    """
+    wide = unicodedata.east_asian_width(character) in "FW"
+    return unicodedata.category(character)[0] in "LMN" and not wide and not unspaced(character)
 
 
 def normalise(text: str) -> str:

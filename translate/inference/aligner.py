@@ -21,7 +21,7 @@ from translate.models.seq2seq import Seq2Seq
 log = logging.getLogger(__name__)
 
 WINDOW = 2048  # pairs sorted by length together
-MAX_LENGTH = 512  # pieces of one side: a matrix of weights grows with the square
+MAX_LENGTH = 512  # pieces of one side, </s> among them: a matrix of weights grows with the square
 
 
 class Aligner:
@@ -54,7 +54,8 @@ class Aligner:
     ) -> Iterator[Float[np.ndarray, "T S"]]:
         """The weights of each pair, in order: a row a target word, a column a source word.
 
-        A pair of more than 512 pieces, or of more than the model reads, gets zeros and a warning.
+        A pair of more than 511 pieces (the 512th is </s>), or of more than the model reads, gets
+        zeros and a warning.
         """
         for start in range(0, len(sources), WINDOW):
             window = slice(start, start + WINDOW)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -122,21 +123,33 @@ class CTranslate2Search:
             lengths, settings.max_length_ratio, settings.max_length_offset,
             readable=model.max_length,
         )  # fmt: skip
-        pending: dict[int, Any] = {}
-        for batch in by_length(lengths, self._tokens_per_batch):
+        found = self._translated(rows, limits, range(len(rows)))
+        # the longest limit of a batch holds: what exceeds its own is translated beside its like
+        beyond = [i for i, one in found.items() if max(map(len, one.hypotheses)) > limits[i]]
+        for _, alike in groupby(sorted(beyond, key=limits.__getitem__), limits.__getitem__):
+            found |= self._translated(rows, limits, list(alike))
+        return [self._best(found[i], limits[i]) for i in range(len(rows))]
+
+    def _translated(
+        self, rows: list[list[int]], limits: list[int], chosen: Sequence[int]
+    ) -> dict[int, Any]:
+        """What the engine finds for the chosen rows, up to the longest limit of each batch."""
+        settings, pending = self._settings, dict[int, Any]()
+        for batch in by_length([len(rows[i]) + 1 for i in chosen], self._tokens_per_batch):
+            some = [chosen[place] for place in batch]
             found = self._translator.translate_batch(
-                [[self._source[token] for token in rows[i]] for i in batch],
+                [[self._source[token] for token in rows[i]] for i in some],
                 beam_size=settings.beam_size,
                 # all that the beam finishes, for their ranks may change
                 num_hypotheses=settings.beam_size,
                 length_penalty=self._exponent(),
                 min_decoding_length=0,
-                max_decoding_length=max(limits[i] for i in batch),
+                max_decoding_length=max(limits[i] for i in some),
                 return_scores=True,
                 asynchronous=True,
             )
-            pending.update(zip(batch, found, strict=True))
-        return [self._best(pending[i].result(), limits[i]) for i in range(len(rows))]
+            pending.update(zip(some, found, strict=True))
+        return {i: one.result() for i, one in pending.items()}
 
     def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
         """Of every token of given translations, </s> included; both sides come without it."""
@@ -165,7 +178,7 @@ class CTranslate2Search:
         length = len(pieces) + 1  # </s>
         log_prob = score * length ** self._exponent()
         return Hypothesis(
-            tokens=tuple(self._target[piece] for piece in pieces[:limit]),
+            tokens=tuple(self._target[piece] for piece in pieces),
             score=log_prob / self._penalty(length, self._settings.alpha),
             log_prob=log_prob,
             token_log_probs=(),

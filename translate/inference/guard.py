@@ -145,7 +145,7 @@ class Guard:
     def _copies(self, source: str, translation: str) -> bool:
         """Whether most of the translation are words of the source, protected items apart."""
         share, least = self._copy
-        free = " ".join(self.protection.around(source)[::2])
+        free = " ".join(self.protection.parts(source)[::2])
         known, words = set(free.split()), translation.split()
         copied = sum(map(len, filter(known.__contains__, words)))
         return copied >= max(share * sum(map(len, words)), least)

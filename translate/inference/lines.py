@@ -98,7 +98,7 @@ class Cutter:
         texts = sentences(line, self._language) if split else [line]
         ids = [self._tokenizer.encode(text) for text in texts]
         if max(map(len, ids)) <= self._limit:
-            return around(texts, ids)
+            return trimmed(texts, ids)
         found = sentences(line, self._language)
         texts = list(within(found, self._limit - self._tokenizer.front, self._lengths))
         log.warning(
@@ -106,9 +106,9 @@ class Cutter:
             number, sum(map(len, ids)), self._limit, len(texts),
             ", some of them parts of a sentence" if len(texts) > len(found) else "",
         )  # fmt: skip
-        return around(texts, [self._tokenizer.encode(text) for text in texts])
+        return trimmed(texts, [self._tokenizer.encode(text) for text in texts])
 
-    def around(self, parts: Sequence[str]) -> Line:
+    def between(self, parts: Sequence[str]) -> Line:
         """Every second part stays as it is, and the punctuation beside it, which belongs to it.
 
         Of the others the rest is to be translated, where there are words in it.
@@ -121,7 +121,7 @@ class Cutter:
             end = 0 if kept else len(part) if i == len(parts) - 1 else words[-1] + 1
             texts += part[:start], part[start:end], part[end:]  # every third from the second on
         ids = [self._tokenizer.encode(text) if i % 3 == 1 else [] for i, text in enumerate(texts)]
-        return around(texts, ids)
+        return trimmed(texts, ids)
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
         """Without the tag, which each would count again."""
@@ -181,7 +181,7 @@ def _clauses(text: str, limit: int, lengths: Lengths) -> Iterator[str]:
     yield "".join(word for word, _ in part)
 
 
-def around(texts: Sequence[str], ids: Sequence[list[int]]) -> Line:
+def trimmed(texts: Sequence[str], ids: Sequence[list[int]]) -> Line:
     """The texts without the white space around them, which becomes the gaps.
 
     A text without ids goes to the gaps too, and invisible characters go nowhere.

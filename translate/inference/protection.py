@@ -38,7 +38,7 @@ class Protection:
         """What must stay verbatim, in order."""
         return self._verbatim.findall(text) if self._verbatim and TRACE.search(text) else []
 
-    def around(self, text: str) -> list[str]:
+    def parts(self, text: str) -> list[str]:
         """The text in parts, every second of which is one of the `items`."""
         return self._verbatim.split(text) if self._verbatim and TRACE.search(text) else [text]
 

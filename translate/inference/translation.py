@@ -66,7 +66,7 @@ class AttentionMap:
         source_pieces, target_pieces: as the text spells them, the unknown ones too; `<unk>` is one
             that the model wrote.
         weights: by decoder layer, head, target piece and source piece; a row sums to 1 unless the
-            attention is defined otherwise (Luong's local-p).
+            attention is defined otherwise (Luong's local-p, and local-m beyond the source's end).
     """
 
     source: str

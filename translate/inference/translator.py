@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,10 +28,9 @@ from translate.inference.minimum_bayes_risk import Utility, expected_utilities
 from translate.inference.segments import Segment, by_length, has_text
 from translate.inference.translation import AttentionMap, Score, Translation
 from translate.inference.unknown_words import UnknownWords
-from translate.inference.wishes import NO_WISH, Wish, demands, never, paired
+from translate.inference.wishes import NO_WISH, Demander, Wish, paired
 from translate.inference.workers import Workers
 from translate.models.seq2seq import Seq2Seq
-from translate.schema import check, nearest
 from translate.search import Demand, Hypothesis, Search
 from translate.vocabulary import EOS
 
@@ -114,7 +113,7 @@ class Translator:
         self.mbr = mbr
         self.guard = guard
         self.confidence = confidence
-        self._banned = never(search.rules.banned, tokenizers.target.encode)
+        self._demands = Demander(tokenizers.target, search.rules.banned)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
         """The best translation of each sentence."""
@@ -180,10 +179,10 @@ class Translator:
         """The n best of each, protected items copied and what is between them translated."""
         lines, parts = [], []
         for text, _, _, demand in segments:
-            line = self._cut.around(guard.protection.around(text))
+            line = self._cut.between(guard.protection.parts(text))
             late = not line.texts or has_text(line.gaps[0])  # for a prefix
             if demand.phrases or (demand.prefix and late):  # phrases may belong anywhere
-                line = self._cut.around([text])
+                line = self._cut.between([text])
             rest = itertools.repeat(replace(demand, prefix=()))
             lines.append(line)
             parts += self._segments(line, itertools.chain([demand], rest))
@@ -197,10 +196,6 @@ class Translator:
         utilities = expected_utilities([translation.text for translation in found], self.mbr)
         scored = [replace(t, score=u) for t, u in zip(found, utilities, strict=True)]
         return sorted(scored, key=lambda translation: translation.score, reverse=True)
-
-    def _demands(self, wish: Wish, count: int, number: int) -> Iterator[Demand]:
-        encode = self.tokenizers.target.encode
-        return demands(wish, count, line=number, banned=self._banned, encode=encode)
 
     def _segments(self, line: Line, asked: Iterable[Demand]) -> list[Segment]:
         """What the model reads of a line, with what is demanded of it."""
@@ -252,7 +247,8 @@ class Translator:
         if self.unknown_words is None:
             text = target.decode(tokens)
         else:
-            text = self.unknown_words.replace(segment.pieces, tokens, alignment, target)
+            front = self.tokenizers.source.front
+            text = self.unknown_words.replace(segment.pieces, tokens, alignment, target, front)
         return Translation(
             text,
             hypothesis.score,
@@ -294,7 +290,9 @@ class Translator:
             raise UserError("the sentence to align is empty: give one with words")
         source_ids = self.tokenizers.source.encode(source)
         if target is None:
-            ((best, *_),) = self.search(self.model, *self.forcing.padded([[*source_ids, EOS]]))
+            source_and_mask = self.forcing.padded([[*source_ids, EOS]])
+            asked = list(self._demands(NO_WISH, 1, 1))
+            ((best, *_),) = self.search(self.model, *source_and_mask, demands=asked)
             target_ids = list(best.tokens)
             target_pieces = self.tokenizers.target.pieces(target_ids)
             target = self.tokenizers.target.decode(target_ids)
@@ -323,14 +321,18 @@ def load(
 ) -> Translator:
     """The translator in the folder of a run or of a bundle; `search` in place of its own.
 
+    A mapping of the same kind, or of none, changes those keys of it alone.
+
     Raises:
         UserError: nothing to load there, or files that are damaged or do not belong together.
     """
     device = choose_device(device)  # a wrong one is told before the work
     loaded = bundle.load(bundle.find(run))
-    search = loaded.config.search if search is None else search
+    own, search = loaded.config.search, {} if search is None else search
     if isinstance(search, Mapping):
-        check([] if "kind" in search else [f"search.kind is missing{nearest('', searches.KINDS)}"])
+        if search.get("kind", own["kind"]) == own["kind"]:
+            rules = {**own.get("rules", {}), **search.get("rules", {})}
+            search = {**own, **search, **({"rules": rules} if rules else {})}
         search = searches.build(**search)
     return Translator(
         in_precision(loaded.model, precision),

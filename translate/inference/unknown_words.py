@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import itertools
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
-from translate.data.text import read_lines
+from translate.data.text import read_lines, spells_a_word
 from translate.data.tokenizer import UNKNOWN, WORD_START, Tokenizer
 from translate.errors import UserError
 from translate.models.head import NO_ATTENTION
@@ -67,8 +66,11 @@ class UnknownWords:
         tokens: Sequence[int],
         alignment: Float[np.ndarray, "L H T S"] | None,
         tokenizer: Tokenizer,
+        front: int = 0,
     ) -> str:
         """The text of `tokens`, with a source word in place of each word that holds an <unk>.
+
+        An <unk> without any attention (local-m beyond the source's end) stays.
 
         Args:
             source: the source pieces as the sentence spells them, the unknown ones too.
@@ -76,6 +78,7 @@ class UnknownWords:
             alignment: the attention to follow, mean of all layers and heads; </s> comes last on
                 both sides and does not count.
             tokenizer: of the target.
+            front: so many source pieces, a tag, are no words either.
 
         Raises:
             UserError: the model has no attention.
@@ -85,14 +88,15 @@ class UnknownWords:
                 "replace_unknown=true follows the decoder's attention from <unk> to the source: "
                 f"leave it out ({NO_ATTENTION})"
             )
-        weights, source_words = alignment.mean((0, 1)), word_spans(source)
+        weights = alignment.mean((0, 1))
+        source_words = [(first, last) for first, last in word_spans(source) if first >= front]
         target = tokenizer.pieces(tokens)
         parts: list[tuple[int, str]] = []  # each with its first piece
         end = 0
         for start, stop in word_spans(target):
             rows = [row for row in range(start, stop) if tokens[row] == UNK]
-            if rows:
-                given = [weights[rows, first:last].sum() for first, last in source_words]
+            given = [weights[rows, first:last].sum() for first, last in source_words]
+            if any(given):  # where there is an <unk>
                 first, last = source_words[int(np.argmax(given))]
                 words = "".join(source[first:last]).split(WORD_START)
                 parts.append((end, tokenizer.decode(tokens[end:start])))
@@ -136,8 +140,4 @@ def _one_word(left: str, right: str) -> bool:
 def _is_spelling(piece: str) -> bool:
     """Whether a piece spells part of a word, in a script that puts spaces between words."""
     letters = piece.removeprefix(WORD_START)
-    return letters == UNKNOWN or all(
-        unicodedata.category(letter)[0] in "LMN"
-        and unicodedata.east_asian_width(letter) not in "FW"
-        for letter in letters
-    )
+    return letters == UNKNOWN or all(map(spells_a_word, letters))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
+from functools import cached_property
 
+import numpy as np
+
+from translate.data.text import spells_a_word, unspaced
+from translate.data.tokenizer import BYTES, Tokenizer
 from translate.errors import UserError
 from translate.inference.segments import each
 from translate.search import Demand
+from translate.search.demand import Joints, Tokens
 from translate.vocabulary import UNK
 
 log = logging.getLogger(__name__)
 
-Encode = Callable[[str], list[int]]
-Tokens = tuple[int, ...]
+STOP = "。"  # a text before another with no space between them
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ def paired(lines: Iterable[str], wishes: Wish | Iterable[Wish]) -> Iterator[tupl
     if isinstance(wishes, Wish):
         yield from ((line, wishes) for line in lines)
         return
-    for number, (line, wish) in enumerate(zip_longest(lines, wishes), start=1):
+    for number, (line, wish) in enumerate(itertools.zip_longest(lines, wishes), start=1):
         if line is None or wish is None:
             more, less = ("lines", "wishes") if wish is None else ("wishes", "lines")
             raise UserError(
@@ -54,46 +59,76 @@ def paired(lines: Iterable[str], wishes: Wish | Iterable[Wish]) -> Iterator[tupl
         yield line, wish
 
 
-def demands(
-    wish: Wish, segments: int, *, line: int, banned: tuple[Tokens, ...], encode: Encode
-) -> Iterator[Demand]:
-    """What is demanded of each segment of a line: the first begins with the prefix.
+class Demander:
+    """Spells what is wished, and what is banned, as a target tokenizer does.
 
-    Raises:
-        UserError: phrases for a line in several segments, of which none is theirs; a word that the
-            model cannot write.
+    A phrase is whole words: "eine" is not in "einem", and does not ban it. In a script without
+    spaces between words (Chinese, Thai) it is a run of characters, wherever it begins and ends; in
+    Korean it may go on with particles. Spelled in other pieces than the best a banned phrase is
+    not noticed.
+
+    Args:
+        banned: texts that no translation may hold; those it could not write anyway are told.
     """
-    if wish.phrases and segments > 1:
-        raise UserError(
-            f"line {line} is too long to be translated in one piece, so there is no telling where "
-            f"{wish.phrases[0]!r} belongs: split the line, or leave its constraints empty"
-        )
-    prefix = _written(wish.prefix, line, encode)
-    phrases = tuple(_written(text, line, encode) for text in wish.phrases)
-    for segment in range(segments):
-        yield Demand(prefix if segment == 0 else (), phrases, banned)
 
+    def __init__(self, target: Tokenizer, banned: Iterable[str]) -> None:
+        self._target = target
+        self._banned = tuple(itertools.chain.from_iterable(map(self._never, banned)))
 
-def never(texts: Iterable[str], encode: Encode) -> tuple[Tokens, ...]:
-    """The tokens of phrases that are banned; those it could not write anyway are told."""
-    found = []
-    for text in texts:
-        if unknown := _unknown(text, encode):  # to ban <unk> would ban every such word
+    def __call__(self, wish: Wish, segments: int, line: int) -> Iterator[Demand]:
+        """What is demanded of each segment of a line: the first begins with the prefix.
+
+        Raises:
+            UserError: phrases for a line in several segments, of which none is theirs; a word that
+                the model cannot write.
+        """
+        if wish.phrases and segments > 1:
+            raise UserError(
+                f"line {line} is too long to be translated in one piece, so there is no telling "
+                f"where {wish.phrases[0]!r} belongs: split the line, or leave its constraints empty"
+            )
+        for text in (wish.prefix, *wish.phrases):
+            if unknown := self._unknown(text):
+                raise UserError(
+                    f"line {line}: {unknown!r} is no word of this model, so no translation can be "
+                    f"asked to contain {text!r}: choose other words"
+                )
+        prefix = tuple(self._target.encode(wish.prefix))
+        phrases = tuple(map(self._inside, wish.phrases))
+        joints = self._joints if phrases or self._banned else None
+        for segment in range(segments):
+            yield Demand(prefix if segment == 0 else (), phrases, self._banned, joints)
+
+    def _never(self, text: str) -> tuple[Tokens, ...]:
+        """How a banned text is spelled at the beginning of a translation, and inside it."""
+        if unknown := self._unknown(text):  # to ban <unk> would ban every such word
             log.warning("%r is no word of this model, which never writes %r", unknown, text)
-        else:
-            found.append(tuple(encode(text)))
-    return tuple(found)
+            return ()
+        return tuple({tuple(self._target.encode(text)), self._inside(text)})
+
+    def _unknown(self, text: str) -> str | None:
+        """The first word that the model has no pieces for, if there is any."""
+        return next((word for word in text.split() if UNK in self._target.encode(word)), None)
+
+    def _inside(self, text: str) -> Tokens:
+        """The tokens of a text inside another, where no space comes before some scripts."""
+        if not any(map(unspaced, text.strip()[:1])):
+            return tuple(self._target.encode(text))
+        before, both = (self._target.encode(STOP + after) for after in ("", text.strip()))
+        apart = both[: len(before)] == before
+        return tuple(both[len(before) :] if apart else self._target.encode(text))
+
+    @cached_property
+    def _joints(self) -> Joints | None:
+        pieces = self._target.pieces(range(len(self._target)))
+        is_open = [piece in BYTES or spells_a_word(piece[-1]) for piece in pieces]
+        onward = list(map(_goes_on, pieces))
+        return Joints(np.array(is_open), np.array(onward)) if any(onward) else None
 
 
-def _written(text: str, line: int, encode: Encode) -> Tokens:
-    if unknown := _unknown(text, encode):
-        raise UserError(
-            f"line {line}: {unknown!r} is no word of this model, so no translation can be asked to "
-            f"contain {text!r}: choose other words"
-        )
-    return tuple(encode(text))
-
-
-def _unknown(text: str, encode: Encode) -> str | None:
-    """The first word that the model has no pieces for, if there is any."""
-    return next((word for word in text.split() if UNK in encode(word)), None)
+def _goes_on(piece: str) -> bool:
+    """Whether a piece goes on with a word; of bytes, those that nearly all begin letters do."""
+    if piece not in BYTES:
+        return spells_a_word(piece[0])
+    byte = BYTES.index(piece)
+    return chr(byte).isalnum() if byte < 0x80 else 0xC3 <= byte < 0xE2

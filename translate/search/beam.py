@@ -26,6 +26,7 @@ from translate.search.phrases import Phrases, in_turns
 from translate.search.rules import NO_RULES, Position, Rule, Rules, apply
 from translate.search.scoring import (
     PENALTIES,
+    Alpha,
     LengthPenalty,
     best_next,
     coverage_penalty,
@@ -103,7 +104,7 @@ class BeamSearch:
         *,
         beam_size: PositiveInt,
         length_penalty: LengthPenalty,
-        alpha: NonNegativeFloat,
+        alpha: Alpha,
         coverage_penalty: NonNegativeFloat,
         n_best: PositiveInt,
         max_length_ratio: NonNegativeFloat,
@@ -142,8 +143,9 @@ class BeamSearch:
         )  # fmt: skip
         # without a penalty none are counted, and coverage is a tensor of no columns
         words = _words(source_mask) if self._beta else source_mask[:, :0]
-        beam = self._begin(torch.tensor(limits, device=source.device), words)
-        asked, shortest = self._asked(demands, beam.limits), min(limits)
+        most_tokens = torch.tensor(limits, device=source.device)
+        beam = self._begin(most_tokens, words)
+        asked, shortest = self._asked(demands, most_tokens), min(limits)
         need_attention = need_alignment or self._beta > 0
         state = model.start(model.encode(source, source_mask))
         if self._groups > 1:
@@ -175,10 +177,10 @@ class BeamSearch:
         return self._divisor(length, self._alpha)
 
     def _asked(self, demands: Demands, limits: Int[Tensor, "B"]) -> Asked:
-        rules = self.rules.active(demands, limits.device)
+        rules = self.rules.active(demands, limits)
         if not demands or not any(demand.phrases for demand in demands):
             return Asked(rules, None)
-        phrases = Phrases([d.phrases for d in demands], [d.prefix for d in demands], limits)
+        phrases = Phrases(demands, limits)
         return Asked((phrases.unfinished, *rules), phrases)
 
     def _begin(self, limits: Int[Tensor, "B"], words: Bool[Tensor, "B S"]) -> Beam:
@@ -293,7 +295,7 @@ class BeamSearch:
         kept = torch.cat([beam.kept, scores], dim=1).topk(self.n_best).values
         hopeless = totals / beam.longest_penalty[:, None] <= kept[:, -1:]
         alive = totals.masked_fill(ended | hopeless, DEAD)
-        counts = (alive > DEAD).sum(1).tolist()  # the one read from the device a step
+        counts = (alive > DEAD).sum(1).tolist()  # a read from the device; groups have others
         if not any(counts):
             return None
         totals, order = alive.topk(max(counts))

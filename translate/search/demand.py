@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from translate.errors import UserError
@@ -16,19 +18,29 @@ Tokens = tuple[int, ...]
 FILL = -1  # in tensors of phrases of unlike length; no token
 
 
+class Joints(NamedTuple):
+    """Where a word goes on from one token to the next: from an `open` one to an `onward` one."""
+
+    open: Bool[np.ndarray, "V"]  # ends with a letter
+    onward: Bool[np.ndarray, "V"]  # begins with one, and with no space before it; never </s>
+
+
 @dataclass(frozen=True)
 class Demand:
     """Asked of one translation; it outranks the rules and the length limit of a search.
 
     Attributes:
         prefix: its first tokens.
-        phrases: token sequences it must contain somewhere, without a gap.
+        phrases: token sequences it must contain somewhere, without a gap; each begins a word.
         banned: token sequences it may not contain after the prefix.
+        joints: where a phrase, wished or banned, is only the beginning of a longer word, which is
+            another; None: nowhere. The same for all of a batch that have any.
     """
 
     prefix: Tokens = ()
     phrases: tuple[Tokens, ...] = ()
     banned: tuple[Tokens, ...] = ()
+    joints: Joints | None = field(default=None, compare=False, repr=False)
 
 
 Demands = Sequence[Demand] | None  # one a sentence of the batch; None: nothing is demanded
@@ -64,6 +76,21 @@ def length_limits(
             f"{most}: shorten the prefix and the phrases"
         )
     return [int(max(limit, count)) for limit, count in zip(limits, needed, strict=True)]
+
+
+def joined(
+    demands: Sequence[Demand], last: Int[Tensor, "B P"]
+) -> tuple[Bool[Tensor, "B P"], Bool[Tensor, "V"]]:
+    """Which phrases, known by their last tokens, may begin a longer word; what makes it longer.
+
+    V is 1 where no demand has joints.
+    """
+    given = [demand.joints for demand in demands]
+    joints = next(filter(None, given), Joints(np.zeros(1, bool), np.zeros(1, bool)))
+    is_open, onward = (torch.from_numpy(side).to(last.device) for side in joints)
+    there = torch.tensor([one is not None for one in given], device=last.device)
+    inside = last.clamp(0, len(onward) - 1)
+    return is_open[inside] & (last == inside) & there[:, None], onward
 
 
 def refuse_phrases(demands: Demands, kind: str) -> None:

@@ -13,7 +13,7 @@ from translate.search.beam import Beam, BeamSearch
 from translate.search.demand import Demands, refuse_phrases
 from translate.search.hypothesis import Hypothesis
 from translate.search.rules import NO_RULES, Rules
-from translate.search.scoring import LengthPenalty
+from translate.search.scoring import Alpha, LengthPenalty
 
 NONE = -1  # no token
 
@@ -25,7 +25,8 @@ class DiverseBeamSearch(BeamSearch):
     `diversity_strength` for each hypothesis of the groups before it that chose the same token at
     this step (their Hamming diversity). That sways a choice alone: totals, scores and probabilities
     are those of beam search, and so is everything with one group. Each group has the `n_best` and
-    the early stopping of a beam of its own; the best of all groups come out.
+    the early stopping of a beam of its own; the best of all groups come out, and what two groups
+    found counts once, so that they may be fewer than `n_best`.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class DiverseBeamSearch(BeamSearch):
         groups: PositiveInt,
         diversity_strength: NonNegativeFloat,
         length_penalty: LengthPenalty,
-        alpha: NonNegativeFloat,
+        alpha: Alpha,
         coverage_penalty: NonNegativeFloat,
         n_best: PositiveInt,
         max_length_ratio: NonNegativeFloat,

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from translate.search.demand import FILL, Tokens, padded
+from translate.search.demand import FILL, Demand, joined, padded
 from translate.search.rules import Position, forbid
-from translate.search.scoring import Candidates
+from translate.search.scoring import Candidates, only_end
 from translate.vocabulary import EOS, PAD
 
 NO_TOKEN = -2  # beside the history
@@ -25,16 +25,13 @@ NO_TOKEN = -2  # beside the history
 class Phrases:
     """What each sentence's translation must contain, and how far a hypothesis has come."""
 
-    def __init__(
-        self,
-        phrases: Sequence[Sequence[Tokens]],
-        prefixes: Sequence[Tokens],
-        limits: Int[Tensor, "B"],
-    ) -> None:
-        wanted = [list(dict.fromkeys(filter(None, some))) for some in phrases]
+    def __init__(self, demands: Sequence[Demand], limits: Int[Tensor, "B"]) -> None:
+        wanted = [list(dict.fromkeys(filter(None, demand.phrases))) for demand in demands]
         self.tokens = padded(wanted, limits.device)  # (B, P, L)
         self.lengths = (self.tokens != FILL).sum(2)  # (B, P)
-        self.given = torch.tensor(list(map(len, prefixes)), device=limits.device)
+        last = padded([[phrase[-1:] for phrase in some] for some in wanted], limits.device)
+        self.beginnings, self.onward = joined(demands, last[:, :, 0])  # (B, P), (V,)
+        self.given = torch.tensor([len(d.prefix) for d in demands], device=limits.device)
         self.limits = limits
 
     def candidates(self, found: Candidates, at: Position) -> tuple[Candidates, Int[Tensor, "N K"]]:
@@ -43,9 +40,9 @@ class Phrases:
         No hypothesis ends with a phrase missing, and none goes on so that the tokens which are
         missing would no longer fit under its length limit. How many are, comes second: the bank.
         """
-        begun = self._begun(at.history, at.sentences)  # (N, P)
-        tokens, missing = self.tokens[at.sentences], begun < self.lengths[at.sentences]
-        following = tokens.gather(2, begun.clamp(max=tokens.shape[2] - 1)[:, :, None])[:, :, 0]
+        begun, _ = self._begun(at.history, at.sentences)  # (N, P)
+        missing = begun < self.lengths[at.sentences]
+        following = self._following(begun, at.sentences)
         in_prefix = at.history.shape[1] < self.given[at.sentences]
         following = following.where(missing & ~in_prefix[:, None], PAD)
         first = following[:, :, None] == following[:, None]  # (N, P, P): two may go on alike
@@ -53,19 +50,23 @@ class Phrases:
         # what is among the phrases' tokens is no candidate a second time
         twice = (found.tokens[:, :, None] == following[:, None]).any(2)
         own = at.log_probs.gather(1, following)
-        joined = Candidates(
+        together = Candidates(
             torch.cat([found.tokens, following], dim=1),
             torch.cat([found.log_probs, own], dim=1),
             torch.cat([found.ranks.masked_fill(twice, -math.inf), own], dim=1),
         )
-        missing_then = self._missing(joined.tokens, at)
-        fits = missing_then <= self._room(joined.tokens, at)
-        ranks = joined.ranks.masked_fill(~fits, -math.inf)
-        return joined._replace(ranks=ranks), missing_then
+        missing_then = self._missing(together.tokens, at)
+        fits = missing_then <= self._room(together.tokens, at)
+        ranks = together.ranks.masked_fill(~fits, -math.inf)
+        # nothing is missing, but there would be no room to write a last word anew that went on
+        ends = ranks.isneginf().all(1)
+        together = only_end(together._replace(ranks=ranks), at.log_probs, ends)
+        return together, missing_then.masked_fill(ends[:, None], 0)
 
     def unfinished(self, ranks: Float[Tensor, "N V"], at: Position) -> Float[Tensor, "N V"]:
         """The rule: no </s> while a phrase is missing."""
-        missing = (self._begun(at.history, at.sentences) < self.lengths[at.sentences]).any(1)
+        begun, _ = self._begun(at.history, at.sentences)
+        missing = (begun < self.lengths[at.sentences]).any(1)
         return forbid(ranks, torch.where(missing, EOS, PAD)[:, None])
 
     def _missing(self, tokens: Int[Tensor, "N K"], at: Position) -> Int[Tensor, "N K"]:
@@ -74,31 +75,66 @@ class Phrases:
         history = at.history.repeat_interleave(count, dim=0)
         history = torch.cat([history, tokens.reshape(-1, 1)], dim=1)
         sentences = at.sentences.repeat_interleave(count)
-        begun, lengths = self._begun(history, sentences), self.lengths[sentences]
+        (begun, gained), lengths = self._begun(history, sentences), self.lengths[sentences]
         lacking = lengths.where(begun < lengths, 0).sum(1)
-        under_way = begun.where(begun < lengths, 0).amax(1)
-        return (lacking - under_way).view_as(tokens)
+        return (lacking - gained.amax(1)).view_as(tokens)
 
     def _room(self, tokens: Int[Tensor, "N K"], at: Position) -> Int[Tensor, "N K"]:
         """How many tokens may follow each."""
         room = self.limits[at.sentences] - at.history.shape[1] - 1
         return torch.where(tokens == EOS, 0, room[:, None])
 
+    def _following(
+        self, begun: Int[Tensor, "N P"], sentences: Int[Tensor, "N"]
+    ) -> Int[Tensor, "N P"]:
+        """The token after the first `begun` of each phrase; any where there is none."""
+        tokens = self.tokens[sentences]
+        return tokens.gather(2, begun.clamp(max=tokens.shape[2] - 1)[:, :, None])[:, :, 0]
+
     def _begun(
         self, history: Int[Tensor, "N T"], sentences: Int[Tensor, "N"]
-    ) -> Int[Tensor, "N P"]:
-        """How much of each phrase there is: all, if it occurs; else what the history ends with."""
+    ) -> tuple[Int[Tensor, "N P"], Int[Tensor, "N P"]]:
+        """How much of each phrase there is: all, if it occurs; else what the history ends with.
+
+        A phrase at the end is there as long as its last word does not go on. Where to go on with
+        another phrase makes it go on, so much is lost, and where that is more than there is of the
+        other, nothing of the other counts. What going on gains comes second; 0 of whole phrases.
+        """
         tokens, lengths = self.tokens[sentences], self.lengths[sentences]
+        whole, at_end = self._occurring(history, sentences)
+        begun = torch.where(whole | at_end, lengths, 0)
         longest = tokens.shape[2]
-        around = F.pad(history, (longest, longest), value=NO_TOKEN)
-        windows = around.unfold(1, longest, 1)[:, None]  # (N, 1, W, L)
-        equal = (windows == tokens[:, :, None]) | (tokens[:, :, None] == FILL)
-        begun = torch.where(equal.all(3).any(2), lengths, 0)
+        before = F.pad(history, (longest, 0), value=NO_TOKEN)
         for size in range(1, longest):
-            tail = around[:, None, -longest - size : -longest]  # (N, 1, size)
+            tail = before[:, None, -size:]  # (N, 1, size)
             partly = (tail == tokens[:, :, :size]).all(2) & (size < lengths)
             begun = torch.where(partly & (begun < lengths), size, begun)
-        return begun
+        missing = begun < lengths
+        at_risk = lengths.where(at_end & ~whole & self.beginnings[sentences], 0).sum(1)
+        goes_on = self._onward(self._following(begun, sentences))
+        gained = (begun - at_risk[:, None] * goes_on).where(missing, 0)
+        return begun.where(~missing | (gained > 0), 0), gained.clamp(min=0)
+
+    def _occurring(
+        self, history: Int[Tensor, "N T"], sentences: Int[Tensor, "N"]
+    ) -> tuple[Bool[Tensor, "N P"], Bool[Tensor, "N P"]]:
+        """Which phrases occur before the end, where their last words do not go on; and at it."""
+        tokens, lengths = self.tokens[sentences], self.lengths[sentences]
+        longest = tokens.shape[2]
+        beside = F.pad(history, (longest, longest + 1), value=NO_TOKEN)
+        windows = beside.unfold(1, longest + 1, 1)  # (N, W, L + 1)
+        equal = (windows[:, None, :, :-1] == tokens[:, :, None]) | (tokens[:, :, None] == FILL)
+        there = equal.all(3)  # (N, P, W)
+        places = lengths[:, None].expand(-1, windows.shape[1], -1)
+        after = windows.gather(2, places).mT  # (N, P, W): the token behind the phrase
+        longer = self.beginnings[sentences][:, :, None] & self._onward(after)
+        at_end = after == NO_TOKEN
+        return (there & ~at_end & ~longer).any(2), (there & at_end).any(2)
+
+    def _onward(self, tokens: Int[Tensor, "..."]) -> Bool[Tensor, "..."]:
+        """Which tokens go on with a word; none of those that are no tokens does."""
+        inside = tokens.clamp(0, len(self.onward) - 1)
+        return self.onward[inside] & (tokens == inside)
 
 
 def in_turns(

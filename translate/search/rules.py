@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Annotated, NamedTuple, Protocol
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from translate.search.demand import FILL, Demands, Tokens, padded
+from translate.search.demand import FILL, Demand, Demands, Tokens, joined, padded
 from translate.vocabulary import EOS, PAD
 
 
@@ -42,8 +42,8 @@ class Rules(BaseModel, frozen=True, extra="forbid"):
     repetition_penalty: Annotated[float, Field(ge=1)]
     banned: tuple[str, ...]  # text, which the translator turns into each sentence's `Demand`
 
-    def active(self, demands: Demands, device: torch.device) -> tuple[Rule, ...]:
-        """Those that do something, the strictest last."""
+    def active(self, demands: Demands, limits: Int[Tensor, "B"]) -> tuple[Rule, ...]:
+        """Those that do something under these length limits, the strictest last."""
         rules: list[Rule] = []
         if self.repetition_penalty > 1:
             rules.append(RepetitionPenalty(self.repetition_penalty))
@@ -52,9 +52,9 @@ class Rules(BaseModel, frozen=True, extra="forbid"):
         if self.min_length:
             rules.append(MinLength(self.min_length))
         if demands and any(demand.banned for demand in demands):
-            rules.append(Banned([demand.banned for demand in demands], device))
+            rules.append(Banned(demands, limits))
         if demands and any(demand.prefix for demand in demands):
-            rules.append(Prefix([demand.prefix for demand in demands], device))
+            rules.append(Prefix([demand.prefix for demand in demands], limits.device))
         return tuple(rules)
 
 
@@ -118,21 +118,36 @@ class RepetitionPenalty:
 
 
 class Banned:
-    """Never the last token of a banned phrase after the tokens before it."""
+    """Never the last token of a banned phrase after the tokens before it.
 
-    def __init__(self, phrases: Sequence[Sequence[Tokens]], device: torch.device) -> None:
-        heads = [[phrase[:-1][::-1] for phrase in some] for some in phrases]
-        tails = [[phrase[-1:] for phrase in some] for some in phrases]
-        self.heads = padded(heads, device)  # (B, P, L), the nearest token first
-        self.last = padded(tails, device)[:, :, 0]  # (B, P)
+    Where a longer word may begin with the phrase, never the end of that word right after the
+    phrase; the last token alone is forbidden where the length limit leaves no room to go on. (It
+    ends all the same where other rules leave nothing to go on with.)
+    """
+
+    def __init__(self, demands: Sequence[Demand], limits: Int[Tensor, "B"]) -> None:
+        backwards = [[phrase[::-1] for phrase in demand.banned] for demand in demands]
+        self.phrases = padded(backwards, limits.device)  # (B, P, L), the last token first
+        self.beginnings, self.onward = joined(demands, self.phrases[:, :, 0])  # (B, P), (V,)
+        given = [len(demand.prefix) for demand in demands]
+        self.given, self.limits = torch.tensor(given, device=limits.device), limits
 
     def __call__(self, ranks: Float[Tensor, "N V"], at: Position) -> Float[Tensor, "N V"]:
-        heads, last = self.heads[at.sentences], self.last[at.sentences]
-        before = at.history.flip(1)[:, None, : heads.shape[2]]
-        there = heads[:, :, : before.shape[2]]
-        begun = ((there == before) | (there == FILL)).all(2)
-        begun &= (heads[:, :, before.shape[2] :] == FILL).all(2)  # longer than the history
-        return forbid(ranks, last.where(begun & (last != FILL), PAD))
+        phrases, beginnings = self.phrases[at.sentences], self.beginnings[at.sentences]
+        length, last = at.history.shape[1], phrases[:, :, 0]
+        room = (length + 1 < self.limits[at.sentences])[:, None]
+        ending = _ends_with(at.history, phrases[:, :, 1:]) & (last != FILL)
+        ranks = forbid(ranks, last.where(ending & ~(beginnings & room), PAD))
+        written = _ends_with(at.history, phrases) & beginnings
+        written &= (length > self.given[at.sentences])[:, None]
+        return ranks.masked_fill(written.any(1, keepdim=True) & ~self.onward, -math.inf)
+
+
+def _ends_with(history: Int[Tensor, "N T"], phrases: Int[Tensor, "N P L"]) -> Bool[Tensor, "N P"]:
+    """Which phrases, spelled backwards, each history ends with."""
+    before = history.flip(1)[:, None, : phrases.shape[2]]
+    there, beyond = phrases[:, :, : before.shape[2]], phrases[:, :, before.shape[2] :]
+    return ((there == before) | (there == FILL)).all(2) & (beyond == FILL).all(2)
 
 
 class Prefix:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
+from pydantic import Field
 from torch import Tensor
 
 from translate.vocabulary import BOS, EOS, PAD
@@ -16,6 +17,7 @@ FEW = 4  # rows that are sorted whole sooner than cut into blocks
 BLOCK = 64  # columns whose maximum stands for them; the fastest of 32 … 128 for 8,000 pieces
 
 LengthPenalty = Literal["none", "average", "gnmt"]
+Alpha = Annotated[float, Field(ge=0, le=10)]  # 400 is beyond the largest float
 
 PENALTIES: Mapping[LengthPenalty, Callable[[float, float], float]] = {
     "none": lambda length, alpha: 1.0,
@@ -79,12 +81,18 @@ def best_next(
     at_end = best[:, 0] == -math.inf
     if ending is not None:
         at_end = at_end | ending
-    only = torch.full_like(best, -math.inf)
+    return only_end(Candidates(tokens, best, best), log_probs, at_end)
+
+
+def only_end(
+    found: Candidates, log_probs: Float[Tensor, "N V"], at_end: Bool[Tensor, "N"]
+) -> Candidates:
+    """The candidates, but </s> alone in the rows that are `at_end`."""
+    only = torch.full_like(found.ranks, -math.inf)
     only[:, 0] = log_probs[:, EOS]
-    best = torch.where(at_end[:, None], only, best)
-    tokens = torch.where(at_end[:, None], EOS, tokens)
-    own = best if ranks is log_probs else log_probs.gather(1, tokens)
-    return Candidates(tokens, own, best)
+    ranks = torch.where(at_end[:, None], only, found.ranks)
+    tokens = torch.where(at_end[:, None], EOS, found.tokens)
+    return Candidates(tokens, log_probs.gather(1, tokens), ranks)
 
 
 def top_k(

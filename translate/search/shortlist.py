@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from translate.models.seq2seq import Decoded, DecoderState, Memory, Projection, Seq2Seq, Step
-from translate.search.demand import Demand, Demands, Tokens
+from translate.search.demand import Demand, Demands, Joints, Tokens
 from translate.search.hypothesis import Hypothesis, Search
 from translate.vocabulary import BOS, EOS, PAD, UNK
 
@@ -29,7 +30,11 @@ class Shortlist:
     likeliest: Int[Tensor, "V K2"]  # of each source piece; <pad> where there are fewer
 
     def candidates(
-        self, source: Int[Tensor, "B S"], demands: Demands, size: int
+        self,
+        source: Int[Tensor, "B S"],
+        source_mask: Bool[Tensor, "B S"],
+        demands: Demands,
+        size: int,
     ) -> Bool[Tensor, "B V"]:
         """What may occur in the translation of each sentence, of `size` target pieces.
 
@@ -38,7 +43,8 @@ class Shortlist:
         allowed = torch.zeros(len(source), size, dtype=torch.bool, device=source.device)
         allowed[:, [PAD, UNK, BOS, EOS]] = True
         allowed[:, self.frequent.to(source.device)] = True
-        likeliest = self.likeliest.to(source.device)[source].flatten(1)
+        likeliest = self.likeliest.to(source.device)[source]
+        likeliest = likeliest.where(source_mask[:, :, None], PAD).flatten(1)
         allowed.scatter_(1, likeliest, torch.ones_like(likeliest, dtype=torch.bool))
         for row, demand in zip(allowed, demands or (), strict=False):
             row[[piece for tokens in (demand.prefix, *demand.phrases) for piece in tokens]] = True
@@ -64,18 +70,22 @@ class ShortlistSearch:
         demands: Demands = None,
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
-        allowed = self.shortlist.candidates(source, demands, model.target_vocab_size)
+        allowed = self.shortlist.candidates(source, source_mask, demands, model.target_vocab_size)
         wanted = allowed.any(0)
         # what is banned is nobody's candidate thereby, but has to have a number
         wanted[[piece for one in demands or () for tokens in one.banned for piece in tokens]] = True
         pieces = wanted.nonzero()[:, 0]
-        numbers = {piece: number for number, piece in enumerate(pieces.tolist())}
-        small = [_renumbered(one, numbers) for one in demands] if demands else None
+        ids = pieces.tolist()
+        numbers = {piece: number for number, piece in enumerate(ids)}
+        own = allowed[:, pieces].cpu().numpy()
+        small = demands and [
+            replace(_renumbered(one, numbers), joints=_among(ids, there, one.joints))
+            for one, there in zip(demands, own, strict=True)
+        ]
         found = self.search(
             Shortlisted(model, pieces, ~allowed[:, pieces]), source, source_mask, demands=small,
             need_alignment=need_alignment,
         )  # fmt: skip
-        ids = pieces.tolist()
         return [
             [replace(one, tokens=tuple(ids[token] for token in one.tokens)) for one in n_best]
             for n_best in found
@@ -157,3 +167,13 @@ def _renumbered(demand: Demand, numbers: dict[int, int]) -> Demand:
 
     (prefix,) = each([demand.prefix])
     return Demand(prefix, each(demand.phrases), each(demand.banned))
+
+
+def _among(
+    pieces: Sequence[int], own: Bool[np.ndarray, "C"], joints: Joints | None
+) -> Joints | None:
+    """The joints of these pieces; none for a sentence whose own leave nothing to go on with."""
+    if joints is None:
+        return None
+    small = Joints(*(side[pieces] for side in joints))
+    return small if (small.onward & own).any() else None

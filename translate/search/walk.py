@@ -58,8 +58,8 @@ def walk(
 
     Walkers b·copies … b·copies + copies - 1 are those of sentence b.
     """
-    active = rules.active(demands, source.device)
     most_tokens = torch.tensor(limits, device=source.device)
+    active = rules.active(demands, most_tokens)
     walkers = torch.arange(len(source) * copies, device=source.device)  # those in the batch
     sentences = walkers // copies
     going = torch.ones_like(walkers, dtype=torch.bool)  # not finished yet

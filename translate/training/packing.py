@@ -40,15 +40,21 @@ def settle(
         why_not = "trainer.guided_alignment looks at attention's weights, which flash never forms"
     if compiled:
         why_not = "trainer.compile makes programs of padded batches"
+    half = precision in HALF
+    if (
+        why_not is None
+        and half
+        and on_gpu(accelerator)
+        and torch.cuda.get_device_capability() < AMPERE
+    ):
+        why_not = "flash attention needs a GPU of NVIDIA's Ampere generation or later"
     if choice == "on" and why_not:
         raise UserError(f"trainer.packing = on, but {why_not}: choose auto or off")
     if choice != "auto":
         return choice == "on"
     if not on_gpu(accelerator):
         return False
-    if why_not is None and precision not in HALF:
+    if why_not is None and not half:
         why_not = f"trainer.precision={precision}, and flash attention computes in 16 bits"
-    if why_not is None and torch.cuda.get_device_capability() < AMPERE:
-        why_not = "flash attention needs a GPU of NVIDIA's Ampere generation or later"
     log.info("sentences are %s", f"padded: {why_not}" if why_not else "packed, without padding")
     return why_not is None
