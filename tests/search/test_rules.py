@@ -24,7 +24,7 @@ def rules(**changes: Any) -> dict[str, Any]:
     return NO_RULES.model_dump() | changes
 
 
-def slow_rule(changes: dict[str, Any], demand: Demand, most: int):
+def slow_rule(changes: dict[str, Any], demand: Demand, most: int, *, alone: bool):
     """Every rule, spelled out for one prefix; what is forbidden has rank -inf."""
     most = max(most, len(demand.prefix))
 
@@ -47,10 +47,11 @@ def slow_rule(changes: dict[str, Any], demand: Demand, most: int):
             ):
                 rank = -math.inf
             for phrase in demand.banned:
-                # a longer word may begin with it, if there is room for a longer word
-                beginning = demand.joints is not None and demand.joints.open[phrase[-1]]
+                # a longer word may begin with it, if there is room for one and another way to go
+                where = None if alone else demand.joints
+                beginning = where is not None and where.open[phrase[-1]]
                 written = prefix[-len(phrase) :] == phrase and len(prefix) > len(demand.prefix)
-                if beginning and written and not demand.joints.onward[token]:
+                if beginning and written and not where.onward[token]:
                     rank = -math.inf
                 if text[-len(phrase) :] == phrase and not (beginning and len(text) < most):
                     rank = -math.inf
@@ -89,7 +90,7 @@ def test_a_beam_under_rules_equals_the_slow_twin(
     search = BeamSearch(**node, rules=Rules(**rules(**changes)))
     found = search(model, *batch(*ids), demands=demanded)
     for sentence, demand, hypotheses in zip(ids, demanded, found, strict=True):
-        rule = slow_rule(changes, demand, limit(sentence, 6))
+        rule = slow_rule(changes, demand, limit(sentence, 6), alone=size == 1)
         expected, _ = slow_beam(model, sentence, size, "gnmt", size, 6, rule=rule)
         assert [h.tokens for h in hypotheses] == [tokens for tokens, _ in expected]
         scores = [h.score for h in hypotheses]
@@ -120,12 +121,23 @@ def test_every_search_keeps_the_rules(table_model: Models, kind: str, changes, w
         model = table_model(12, seed, end=0.5)
         (found,) = search(model, *batch([4, 5]), demands=[demand])
         for hypothesis in found:
-            rule = slow_rule(changes, demand, limit([4, 5], 6))
+            rule = slow_rule(changes, demand, limit([4, 5], 6), alone=kind in ("greedy", "sample"))
             for t, token in enumerate((*hypothesis.tokens, EOS)):
                 prefix = hypothesis.tokens[:t]
                 ranks = rule(prefix, next_log_probs(model, [4, 5], prefix))
                 stuck = max(ranks) == -math.inf  # by no rule with a vocabulary of thousands
                 assert ranks[token] > -math.inf or stuck or not hypothesis.finished
+
+
+@pytest.mark.parametrize("kind", ["greedy", "sample"])
+def test_a_hypothesis_alone_begins_no_word_with_a_banned_one(table_model: Models, kind) -> None:
+    """It would have to go on with it, however unlikely the longer word is."""
+    demand = Demand(banned=((9,),), joints=joints(12))
+    search = build(kind, **NODES[kind], **LIMITS, rules=rules())
+    found = [search(table_model(12, s, end=0.5), *batch([4]), demands=[demand]) for s in range(5)]
+    assert not any(9 in one.tokens for (n_best,) in found for one in n_best)
+    free = [search(table_model(12, s, end=0.5), *batch([4])) for s in range(5)]
+    assert any(9 in one.tokens for (n_best,) in free for one in n_best)
 
 
 @pytest.mark.parametrize("kind", NODES)

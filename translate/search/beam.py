@@ -177,7 +177,7 @@ class BeamSearch:
         return self._divisor(length, self._alpha)
 
     def _asked(self, demands: Demands, limits: Int[Tensor, "B"]) -> Asked:
-        rules = self.rules.active(demands, limits)
+        rules = self.rules.active(demands, limits, alone=self.beam_size == 1)
         if not demands or not any(demand.phrases for demand in demands):
             return Asked(rules, None)
         phrases = Phrases(demands, limits)

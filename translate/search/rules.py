@@ -42,8 +42,14 @@ class Rules(BaseModel, frozen=True, extra="forbid"):
     repetition_penalty: Annotated[float, Field(ge=1)]
     banned: tuple[str, ...]  # text, which the translator turns into each sentence's `Demand`
 
-    def active(self, demands: Demands, limits: Int[Tensor, "B"]) -> tuple[Rule, ...]:
-        """Those that do something under these length limits, the strictest last."""
+    def active(
+        self, demands: Demands, limits: Int[Tensor, "B"], *, alone: bool
+    ) -> tuple[Rule, ...]:
+        """Those that do something under these length limits, the strictest last.
+
+        Args:
+            alone: a hypothesis has no other beside it that could take its place.
+        """
         rules: list[Rule] = []
         if self.repetition_penalty > 1:
             rules.append(RepetitionPenalty(self.repetition_penalty))
@@ -52,7 +58,7 @@ class Rules(BaseModel, frozen=True, extra="forbid"):
         if self.min_length:
             rules.append(MinLength(self.min_length))
         if demands and any(demand.banned for demand in demands):
-            rules.append(Banned(demands, limits))
+            rules.append(Banned(demands, limits, alone=alone))
         if demands and any(demand.prefix for demand in demands):
             rules.append(Prefix([demand.prefix for demand in demands], limits.device))
         return tuple(rules)
@@ -122,13 +128,15 @@ class Banned:
 
     Where a longer word may begin with the phrase, never the end of that word right after the
     phrase; the last token alone is forbidden where the length limit leaves no room to go on. (It
-    ends all the same where other rules leave nothing to go on with.)
+    ends all the same where other rules leave nothing to go on with.) A hypothesis `alone` would
+    have to make some longer word of it, likely or not, and never begins one.
     """
 
-    def __init__(self, demands: Sequence[Demand], limits: Int[Tensor, "B"]) -> None:
+    def __init__(self, demands: Sequence[Demand], limits: Int[Tensor, "B"], *, alone: bool) -> None:
         backwards = [[phrase[::-1] for phrase in demand.banned] for demand in demands]
         self.phrases = padded(backwards, limits.device)  # (B, P, L), the last token first
         self.beginnings, self.onward = joined(demands, self.phrases[:, :, 0])  # (B, P), (V,)
+        self.beginnings &= not alone
         given = [len(demand.prefix) for demand in demands]
         self.given, self.limits = torch.tensor(given, device=limits.device), limits
 

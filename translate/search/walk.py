@@ -59,7 +59,7 @@ def walk(
     Walkers b·copies … b·copies + copies - 1 are those of sentence b.
     """
     most_tokens = torch.tensor(limits, device=source.device)
-    active = rules.active(demands, most_tokens)
+    active = rules.active(demands, most_tokens, alone=True)
     walkers = torch.arange(len(source) * copies, device=source.device)  # those in the batch
     sentences = walkers // copies
     going = torch.ones_like(walkers, dtype=torch.bool)  # not finished yet
