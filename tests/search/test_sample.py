@@ -15,6 +15,7 @@ from slow_twins import batch, next_log_probs
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Demand, GreedySearch, SampleSearch
+from translate.search.filters import min_p, top_k, top_p
 from translate.search.sample import drawn_from
 from translate.vocabulary import EOS
 
@@ -64,6 +65,22 @@ filtering = st.fixed_dictionaries(
         "typical_p": st.sampled_from([0.3, 0.7, 1.0]),
     }
 )
+
+
+@pytest.mark.parametrize(
+    ("kept", "tokens"),
+    [
+        (lambda p: top_p(p, 0.5), [0]),
+        (lambda p: top_p(p, 0.75), [0, 1]),
+        (lambda p: top_p(p, 0.8), [0, 1, 2]),  # of two alike the first
+        (lambda p: min_p(p, 1.0), [0]),
+        (lambda p: min_p(p, 0.5), [0, 1]),
+        (lambda p: top_k(p, 3), [0, 1, 2, 3]),
+    ],
+)
+def test_filters_keep_what_just_reaches_their_bound(kept, tokens: list[int]) -> None:
+    log_probs = torch.tensor([[0.5, 0.25, 0.125, 0.125]], dtype=torch.float64).log()
+    assert kept(log_probs).isfinite().nonzero()[:, 1].tolist() == tokens
 
 
 @settings(max_examples=60, deadline=None)
