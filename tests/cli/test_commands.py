@@ -357,8 +357,8 @@ def test_two_runs_side_by_side(program, run: str, trained: Path, tmp_path: Path)
         (["layer=2", "x"], "has layers 1 to 1"),
         (["head=0", "x"], "head = 0: must be greater than 0"),
         (["grid=true", "head=1", "x"], "leave layer and head out"),
-        (["x", "y"], "one sentence at a time, not 2"),
-        ([], "one sentence at a time, not 0"),
+        (["x", "y"], "one sentence at a time, not 2: write it in quotes"),
+        ([], "one sentence at a time, not 0: write it in quotes"),
         (
             ["output=p.jpeg", "x"],
             "output = 'p.jpeg': end the name in .png, .svg, .pdf, .html, .json",

@@ -152,36 +152,36 @@ class _Recorder(TorchFunctionMode):
             query, key, value,
             mask=attn_mask, causal=is_causal, dropout=dropout_p, grouped=enable_gqa,
         )  # fmt: skip
-        self.calls.append(
-            Call(
-                place=self._place(),
-                query=tuple(query.shape),
-                keys=tuple(key.shape),
-                values=tuple(value.shape),
-                mask=None if attn_mask is None else tuple(attn_mask.shape),
-                dtype=_as_autocast_will(query).dtype,
-                causal=is_causal,
-                dropout=dropout_p,
-                kernel=kernel,
-            )
-        )
+        inputs = (_as_autocast_will(query), key, value)
+        self._add(inputs, attn_mask, is_causal, dropout_p, kernel)
 
     def _record_packed(
         self, query: Tensor, keys: Tensor, values: Tensor,
         query_starts: Tensor, key_starts: Tensor, longest_query: int, longest_keys: int,
         causal: bool, *_: object,
     ) -> None:  # fmt: skip
+        self._add((query, keys, values), None, causal, 0.0, Kernel("flash, variable length", ""))
+
+    def _add(
+        self,
+        inputs: tuple[Tensor, Tensor, Tensor],
+        mask: Tensor | None,
+        causal: bool,
+        dropout: float,
+        kernel: Kernel,
+    ) -> None:
+        query, keys, values = inputs
         self.calls.append(
             Call(
                 place=self._place(),
                 query=tuple(query.shape),
                 keys=tuple(keys.shape),
                 values=tuple(values.shape),
-                mask=None,
+                mask=None if mask is None else tuple(mask.shape),
                 dtype=query.dtype,
                 causal=causal,
-                dropout=0.0,
-                kernel=Kernel("flash, variable length", ""),
+                dropout=dropout,
+                kernel=kernel,
             )
         )
 

@@ -72,7 +72,8 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.stored import search_node
 
     if not arguments.inspects and len(arguments.sentences) != 1:
-        raise UsageError(f"attend draws one sentence at a time, not {len(arguments.sentences)}")
+        given = len(arguments.sentences)
+        raise UsageError(f"attend draws one sentence at a time, not {given}: write it in quotes")
     launch(command, arguments, job, nodes={"search": search_node(arguments)})
 
 

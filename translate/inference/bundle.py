@@ -266,7 +266,7 @@ def _config(content: bytes, path: Path) -> Config:
     if isinstance(written, int) and written > FORMAT:
         raise UserError(
             f"{path}: format {written} comes from a newer version ({values.get('version')}); this "
-            f"is {__version__}, which reads format {FORMAT}: pip install -U attention-translate"
+            f"is {__version__}, which reads format {FORMAT}: bring this program up to date"
         )
     check(problems(Config, values, str(path)))
     config = Config.model_validate(values)

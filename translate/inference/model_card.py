@@ -35,8 +35,9 @@ pipeline_tag: translation
 
 ## Use
 
+With attention-translate {config["version"]} installed from its source:
+
 ```
-pip install attention-translate=={config["version"]}
 translate text run=PATH_OF_THIS_FOLDER "…"
 ```
 

@@ -60,7 +60,7 @@ class Phrases:
         ranks = together.ranks.masked_fill(~fits, -math.inf)
         # nothing is missing, but there would be no room to write a last word anew that went on
         ends = ranks.isneginf().all(1)
-        together = only_end(together._replace(ranks=ranks), at.log_probs, ends)
+        together = only_end(together.tokens, ranks, at.log_probs, ends)
         return together, missing_then.masked_fill(ends[:, None], 0)
 
     def unfinished(self, ranks: Float[Tensor, "N V"], at: Position) -> Float[Tensor, "N V"]:

@@ -81,17 +81,20 @@ def best_next(
     at_end = best[:, 0] == -math.inf
     if ending is not None:
         at_end = at_end | ending
-    return only_end(Candidates(tokens, best, best), log_probs, at_end)
+    return only_end(tokens, best, log_probs, at_end)
 
 
 def only_end(
-    found: Candidates, log_probs: Float[Tensor, "N V"], at_end: Bool[Tensor, "N"]
+    tokens: Int[Tensor, "N K"],
+    ranks: Float[Tensor, "N K"],
+    log_probs: Float[Tensor, "N V"],
+    at_end: Bool[Tensor, "N"],
 ) -> Candidates:
-    """The candidates, but </s> alone in the rows that are `at_end`."""
-    only = torch.full_like(found.ranks, -math.inf)
+    """These tokens as candidates, but </s> alone in the rows that are `at_end`."""
+    only = torch.full_like(ranks, -math.inf)
     only[:, 0] = log_probs[:, EOS]
-    ranks = torch.where(at_end[:, None], only, found.ranks)
-    tokens = torch.where(at_end[:, None], EOS, found.tokens)
+    ranks = torch.where(at_end[:, None], only, ranks)
+    tokens = torch.where(at_end[:, None], EOS, tokens)
     return Candidates(tokens, log_probs.gather(1, tokens), ranks)
 
 
