@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ from torch import Tensor
 from translate.data.batching import collate
 from translate.errors import UserError
 from translate.models import registry
+from translate.training import precision, provenance
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.module import TranslationTask
-from translate.training.precision import lightning_name, multiply_in
+from translate.training.precision import lightning_name, multiply_in, settled
 from translate.training.run import _set_up, train
 from translate.training.settings import Settings
 from translate.training.trainer import quieten_lightning
@@ -54,6 +56,42 @@ def test_tf32_is_float32_but_for_the_products() -> None:
     assert torch.get_float32_matmul_precision() == "highest"
     assert lightning_name("tf32") == "32-true"
     assert lightning_name("16-mixed") == "16-mixed"
+
+
+@pytest.mark.parametrize(
+    ("has_bf16", "ratio", "chosen"),
+    [(True, 2.5, "bf16-mixed"), (True, 0.6, "32-true"), (False, 2.5, "32-true")],
+)
+def test_a_cpu_trains_in_bf16_where_it_multiplies_it_faster(
+    monkeypatch: pytest.MonkeyPatch, has_bf16: bool, ratio: float, chosen: str
+) -> None:
+    monkeypatch.setattr(precision, "_cpu_has_bf16", lambda: has_bf16)
+    monkeypatch.setattr(precision, "products_in_bf16", lambda: ratio)
+    assert settled("auto", "cpu") == chosen
+    assert settled("64-true", "cpu") == "64-true"
+    assert settled("auto", "cpu", noted="bf16-mixed") == "bf16-mixed"
+
+
+def test_the_trial_of_products_draws_no_random_number() -> None:
+    before = torch.get_rng_state()
+    assert 0 < precision.products_in_bf16() < math.inf
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_run_goes_on_in_the_numbers_it_began_with(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another machine, or after a trial that came out otherwise."""
+    monkeypatch.setattr(precision, "_cpu_has_bf16", lambda: True)
+    monkeypatch.setattr(precision, "products_in_bf16", lambda: 2.5)
+    train(config("trainer.precision=auto", "trainer.max_steps=2"), tmp_path / "run")
+    assert provenance.read(tmp_path / "run")["precision"] == "bf16-mixed"
+    monkeypatch.setattr(precision, "products_in_bf16", lambda: 0.6)
+    train(config("trainer.precision=auto", "trainer.max_steps=4"), tmp_path / "run")
+    assert provenance.read(tmp_path / "run")["precision"] == "bf16-mixed"
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert log.count("bf16-mixed") == 2
+    assert "32-true" not in log
 
 
 @pytest.mark.parametrize(("accelerator", "switched"), [("cpu", []), ("auto", [False])])

@@ -178,10 +178,13 @@ def _explain(model: Translator, run: Path, sentence: str, reference: str | None)
     from translate.cli.stored import training_config
     from translate.inference.explain import attention_calls, described
     from translate.training import packing
-    from translate.training.precision import autocast_dtype, settle
+    from translate.training.precision import autocast_dtype, settled
+    from translate.training.provenance import noted
 
     trainer = training_config(run).get("trainer", {})
-    precision = settle(trainer.get("precision", "auto"), model.device.type)
+    precision = settled(
+        trainer.get("precision", "auto"), model.device.type, noted=noted(run, "precision")
+    )
     packed = packing.settle(
         trainer.get("packing", "auto"), model.model, accelerator=model.device.type,
         precision=precision, compiled=trainer.get("compile", False),

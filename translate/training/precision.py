@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import partial
+from timeit import repeat
+from typing import Literal, cast, get_args
 
 import torch
+import torch.nn.functional as F
 
 from translate.errors import UserError
 from translate.training.accelerator import on_gpu
 
 Precision = Literal["32-true", "tf32", "bf16-mixed", "16-mixed", "64-true"]
+PAYS = 1.5  # times as fast: a step has other work beside products, and casts its numbers
 ON_GPUS = ("tf32", "16-mixed")  # CPUs have no such products, or none that is faster
 
 
-def settle(precision: Precision | Literal["auto"], accelerator: str) -> Precision:
-    """Lightning's name of a precision; `auto` takes bf16 where the machine multiplies it natively.
+def settled(
+    asked: Precision | Literal["auto"], accelerator: str, *, noted: object = None
+) -> Precision:
+    """What a run multiplies in; `auto` is what this machine trains faster in, bf16 or float32.
 
-    On CPUs with AVX512-BF16 or AMX a step of the default Transformer is about 1.6 times as fast in
-    bf16 as in float32 (docs/benchmarks/training.md); recurrences stay in float32 by themselves.
+    Args:
+        noted: what the run, or its first process, has found before: part of the run, as its batches
+            are, so that it goes on in the same numbers on whatever machine.
     """
-    if precision != "auto":
-        return precision
+    if asked != "auto":
+        return asked
+    if noted in get_args(Precision):
+        return cast(Precision, noted)
     if on_gpu(accelerator):
-        native = torch.cuda.is_bf16_supported(including_emulation=False)
+        fast = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        native = _cpu_multiplies_bf16()
-    return "bf16-mixed" if native else "32-true"
+        fast = _cpu_has_bf16() and products_in_bf16() >= PAYS
+    return "bf16-mixed" if fast else "32-true"
 
 
 def check_precision(precision: Precision | Literal["auto"], accelerator: str) -> None:
@@ -53,7 +62,20 @@ def autocast_dtype(precision: Precision) -> torch.dtype | None:
     return {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(precision)
 
 
-def _cpu_multiplies_bf16() -> bool:
-    capabilities = torch.backends.cpu.get_cpu_capability
+def _cpu_has_bf16() -> bool:
+    capability = torch.backends.cpu.get_cpu_capability
     native = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
-    return "AVX512" in capabilities() and bool(native())
+    return "AVX512" in capability() and bool(native())
+
+
+def products_in_bf16() -> float:
+    """How many times as fast as in float32 this CPU multiplies in bf16: measured, some 50 ms.
+
+    No flag tells: with AVX512-BF16 and no AMX, an AMD EPYC (Zen 4) multiplies 2.5 times as fast and
+    an Intel Xeon (Sapphire Rapids) 0.6 times (docs/benchmarks/training.md).
+    """
+    seconds = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        rows, weight = (torch.ones(1024, 256, dtype=dtype) for _ in range(2))
+        seconds[dtype] = min(repeat(partial(F.linear, rows, weight), number=1, repeat=6))
+    return seconds[torch.float32] / seconds[torch.bfloat16]

@@ -42,6 +42,11 @@ def read(run: Path) -> dict[str, Any]:
     return record
 
 
+def noted(run: Path, fact: str) -> Any:
+    """What the record says of it; None without a record, or where it says nothing."""
+    return read(run).get(fact) if (run / FILE).exists() else None
+
+
 def write(run: Path, **facts: Any) -> None:
     """Add facts to the record, creating it with the machine and the versions."""
     path = run / FILE

@@ -106,6 +106,9 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
             check_compiler(options.accelerator)
         _open_folder(config, run, origin)
     _set_up(options, seed=config["seed"])
+    numbers = precision.settled(
+        options.precision, options.accelerator, noted=provenance.noted(run, "precision")
+    )
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
     if resuming:
         refuse_other_corpus(corpus, run)
@@ -115,10 +118,9 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     if _is_main_process():
         averaged = options.averaging.kind != "none"
         check_room(run, model, averaged=averaged, keep=options.keep)
-        provenance.write(run, corpus=identity(corpus))
+        provenance.write(run, corpus=identity(corpus), precision=numbers)
     packed = packing.settle(
-        options.packing, model, accelerator=options.accelerator,
-        precision=precision.settle(options.precision, options.accelerator),
+        options.packing, model, accelerator=options.accelerator, precision=numbers,
         guided=options.guided_alignment.weight > 0, compiled=options.compile,
     )  # fmt: skip
     new_task = partial(
@@ -128,7 +130,7 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     refuse_longer_than_readable(model, data)
     data.tokens_per_batch = tokens = token_budget.settled(
         config["data"]["tokens_per_batch"], run, options, data.longest,
-        new_task(total_steps=1, compiler=None),
+        new_task(total_steps=1, compiler=None), precision=numbers,
         noted=resuming or not _is_main_process(),
     )  # fmt: skip
     steps = _total_steps(options, data, last)
@@ -143,11 +145,11 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     )
     dev = _dev_translations(config, corpus, run, tokens)
     finite = StopWhenNotFinite(run, every=options.log_every)
-    trainer = build_trainer(options, run, steps, [finite, dev, *_averaging(options, steps)], stop)
+    callbacks = [finite, dev, *_averaging(options, steps)]
+    trainer = build_trainer(options, run, steps, callbacks, stop, precision=numbers)
     told = plan(
         run, model, data, options,
-        steps=steps, processes=trainer.world_size, resuming=resuming,
-        precision=precision.settle(options.precision, options.accelerator),
+        steps=steps, processes=trainer.world_size, resuming=resuming, precision=numbers,
     )  # fmt: skip
     log.info("%s", told)
     for logger in trainer.loggers:

@@ -24,7 +24,7 @@ from translate.training import provenance
 from translate.training.accelerator import on_gpu
 from translate.training.disk import MOMENTS, bytes_of
 from translate.training.module import TranslationTask
-from translate.training.precision import autocast_dtype, settle
+from translate.training.precision import Precision, autocast_dtype
 from translate.training.settings import Settings
 from translate.training.trainer import processes
 from translate.vocabulary import UNK
@@ -44,6 +44,7 @@ def settled(
     longest: int,
     task: TranslationTask,
     *,
+    precision: Precision,
     noted: bool,
 ) -> int:
     """The tokens of one side of a batch.
@@ -62,13 +63,13 @@ def settled(
         return asked
     if noted:
         return tokens_noted(run)
-    tokens = _found(options, max(1, longest), task)
+    tokens = _found(options, max(1, longest), task, precision)
     log.info("data.%s: %d, on each side", KEY, tokens)
     provenance.write(run, **{KEY: tokens})
     return tokens
 
 
-def _found(options: Settings, longest: int, task: TranslationTask) -> int:
+def _found(options: Settings, longest: int, task: TranslationTask, precision: Precision) -> int:
     together = max(int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "SLURM_NTASKS"))
     if options.num_nodes > 1 or together > 1:
         raise UserError(
@@ -79,7 +80,7 @@ def _found(options: Settings, longest: int, task: TranslationTask) -> int:
     if not on_gpu(options.accelerator):
         return min(most, TOKENS_ON_CPU)
     averages = options.averaging.kind != "none"
-    dtype = autocast_dtype(settle(options.precision, options.accelerator))
+    dtype = autocast_dtype(precision)
     return min(most, longest * _rows_on_gpu(task, longest, dtype, averages=averages))
 
 

@@ -21,13 +21,19 @@ from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.checkpoint_average import KEPT
 from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.metrics import MetricsFile
-from translate.training.precision import lightning_name, settle
+from translate.training.precision import Precision, lightning_name
 from translate.training.settings import Settings
 from translate.wording import install
 
 
 def build_trainer(
-    options: Settings, run: Path, steps: int, callbacks: list[Callback], last: LastCheckpoint
+    options: Settings,
+    run: Path,
+    steps: int,
+    callbacks: list[Callback],
+    last: LastCheckpoint,
+    *,
+    precision: Precision,
 ) -> L.Trainer:
     """Lightning's trainer for `steps` optimizer steps; `callbacks` come before its own.
 
@@ -59,7 +65,7 @@ def build_trainer(
     return L.Trainer(
         accelerator=options.accelerator, devices=options.devices,
         num_nodes=options.num_nodes, strategy=options.strategy,
-        precision=lightning_name(settle(options.precision, options.accelerator)),
+        precision=lightning_name(precision),
         max_epochs=1, max_steps=steps,
         accumulate_grad_batches=options.accumulate,
         gradient_clip_val=options.gradient_clip or None,
