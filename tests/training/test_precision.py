@@ -72,6 +72,26 @@ def test_a_cpu_trains_in_bf16_where_it_multiplies_it_faster(
     assert settled("auto", "cpu", noted="bf16-mixed") == "bf16-mixed"
 
 
+def test_processes_started_at_once_agree_without_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "_cpu_has_bf16", lambda: True)
+    monkeypatch.setattr(precision, "products_in_bf16", lambda: 2.5)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert settled("auto", "cpu") == "32-true"
+
+
+def test_an_attempt_that_failed_decides_nothing(config: Config, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    provenance.write(run, precision="64-true")
+    train(config("trainer.precision=32-true", "trainer.max_steps=1"), run)
+    assert provenance.read(run)["precision"] == "32-true"
+    other = tmp_path / "other"
+    other.mkdir()
+    provenance.write(other, precision="64-true")
+    train(config("trainer.precision=auto", "trainer.max_steps=1"), other)
+    assert provenance.read(other)["precision"] != "64-true"
+
+
 def test_the_trial_of_products_draws_no_random_number() -> None:
     before = torch.get_rng_state()
     assert 0 < precision.products_in_bf16() < math.inf

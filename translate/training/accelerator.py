@@ -1,6 +1,8 @@
-"""Whether a run computes on a GPU."""
+"""What a run computes on, and with how many processes beside it."""
 
 from __future__ import annotations
+
+import os
 
 import torch
 
@@ -18,3 +20,8 @@ def check_accelerator(accelerator: str) -> None:
         raise UserError(
             "trainer.accelerator = gpu, but PyTorch finds no NVIDIA GPU here: choose auto or cpu"
         )
+
+
+def started_together() -> int:
+    """How many processes torchrun or SLURM started at once; 1: none but this."""
+    return max(int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "SLURM_NTASKS"))

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from translate.errors import UserError
-from translate.training.accelerator import on_gpu
+from translate.training.accelerator import on_gpu, started_together
 
 Precision = Literal["32-true", "tf32", "bf16-mixed", "16-mixed", "64-true"]
 PAYS = 1.5  # times as fast: a step has other work beside products, and casts its numbers
@@ -25,6 +25,8 @@ def settled(
     Args:
         noted: what the run, or its first process, has found before: part of the run, as its batches
             are, so that it goes on in the same numbers on whatever machine.
+
+    Processes that were started at once have no first one to ask: on CPUs they take float32.
     """
     if asked != "auto":
         return asked
@@ -33,7 +35,7 @@ def settled(
     if on_gpu(accelerator):
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        fast = _cpu_has_bf16() and products_in_bf16() >= PAYS
+        fast = started_together() == 1 and _cpu_has_bf16() and products_in_bf16() >= PAYS
     return "bf16-mixed" if fast else "32-true"
 
 

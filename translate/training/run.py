@@ -107,8 +107,9 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
         _open_folder(config, run, origin)
     _set_up(options, seed=config["seed"])
     numbers = precision.settled(
-        options.precision, options.accelerator, noted=provenance.noted(run, "precision")
-    )
+        options.precision, options.accelerator,
+        noted=provenance.noted(run, "precision") if resuming or not _is_main_process() else None,
+    )  # fmt: skip
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
     if resuming:
         refuse_other_corpus(corpus, run)

@@ -11,7 +11,6 @@ The number is a part of the run, as the batches are: a run that goes on takes th
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -21,7 +20,7 @@ import torch
 from translate.data.batching import TOKENS_ON_CPU, Batch
 from translate.errors import UserError
 from translate.training import provenance
-from translate.training.accelerator import on_gpu
+from translate.training.accelerator import on_gpu, started_together
 from translate.training.disk import MOMENTS, bytes_of
 from translate.training.module import TranslationTask
 from translate.training.precision import Precision, autocast_dtype
@@ -70,8 +69,7 @@ def settled(
 
 
 def _found(options: Settings, longest: int, task: TranslationTask, precision: Precision) -> int:
-    together = max(int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "SLURM_NTASKS"))
-    if options.num_nodes > 1 or together > 1:
+    if options.num_nodes > 1 or started_together() > 1:
         raise UserError(
             f"data.{KEY} = auto is found by one process before it starts the others, and here all "
             "are started at once: train a step on one device first, and give the number it logs"
