@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.font_manager import fontManager
 
 from translate.errors import UserError
 from translate.plots import figure
@@ -148,6 +150,27 @@ def test_han_characters_are_drawn_as_the_language_does(monkeypatch: pytest.Monke
     assert families("火") == (fonts[0], fonts[3])
     assert families("火は") == (fonts[0], fonts[1])
     assert families("火한") == (fonts[0], fonts[2])
+    figure._families.cache_clear()
+
+
+def test_a_font_that_was_installed_after_matplotlib_wrote_its_list_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The remedy that the warning names."""
+    fonts = Path(matplotlib.get_data_path(), "fonts", "ttf")
+    installed = shutil.copy(fonts / "DejaVuSerif.ttf", tmp_path)
+    (tmp_path / "broken.ttf").write_bytes(b"no font")
+    known = [entry for entry in fontManager.ttflist if entry.name == "DejaVu Sans"]
+    monkeypatch.setattr(fontManager, "ttflist", known)
+    monkeypatch.setattr(
+        "matplotlib.font_manager.findSystemFonts",
+        lambda: [str(tmp_path / "broken.ttf"), str(installed)],
+    )
+    monkeypatch.setattr(
+        figure, "_coverage", lambda family: frozenset("火" if family == "DejaVu Serif" else "")
+    )
+    figure._families.cache_clear()
+    assert families("火") == ("DejaVu Sans", "DejaVu Serif")
     figure._families.cache_clear()
 
 

@@ -16,7 +16,7 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -195,15 +195,9 @@ def families(text: str) -> tuple[str, ...]:
 
 @cache
 def _families(characters: frozenset[str]) -> tuple[str, ...]:
-    chosen = [FAMILIES[0]]
-    missing = {c for c in characters if unicodedata.category(c) not in ("Cf", "Mn", "Cc")}
-    missing -= _coverage(FAMILIES[0])
-    for family in _candidates(characters):
-        if not missing:
-            break
-        if found := missing & _coverage(family):
-            chosen.append(family)
-            missing -= found
+    chosen, missing = _covering(characters)
+    if missing and _newly_installed():
+        chosen, missing = _covering(characters)
     if missing:
         shown = ", ".join(f"{c} (U+{ord(c):04X})" for c in sorted(missing)[:20])
         log.warning(
@@ -213,6 +207,31 @@ def _families(characters: frozenset[str]) -> tuple[str, ...]:
             shown + (", …" if len(missing) > 20 else ""),
         )
     return tuple(chosen)
+
+
+def _covering(characters: frozenset[str]) -> tuple[list[str], set[str]]:
+    """Families that cover the characters together, and the characters that none has."""
+    chosen = [FAMILIES[0]]
+    missing = {c for c in characters if unicodedata.category(c) not in ("Cf", "Mn", "Cc")}
+    missing -= _coverage(FAMILIES[0])
+    for family in _candidates(characters):
+        if not missing:
+            break
+        if found := missing & _coverage(family):
+            chosen.append(family)
+            missing -= found
+    return chosen, missing
+
+
+def _newly_installed() -> bool:
+    """Tell matplotlib of the fonts that came after it wrote its list; whether there were any."""
+    from matplotlib.font_manager import findSystemFonts, fontManager
+
+    before = len(fontManager.ttflist)
+    for path in sorted({*findSystemFonts()}.difference(font.fname for font in fontManager.ttflist)):
+        with suppress(OSError, RuntimeError, ValueError):  # what is no font, or a damaged one
+            fontManager.addfont(path)
+    return len(fontManager.ttflist) > before
 
 
 def _candidates(characters: frozenset[str]) -> Sequence[str]:
