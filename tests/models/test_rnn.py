@@ -133,6 +133,20 @@ def test_coverage_of_a_step_is_what_all_steps_before_it_looked_at() -> None:
         state = model.decode_step(target[:, t], state).state
 
 
+@torch.no_grad()
+def test_coverage_adds_up_in_float32_under_half_precision() -> None:
+    model = make(query="previous", coverage="linguistic").bfloat16()
+    source, source_mask, _, _ = batch()
+    state = model.start(model.encode(source, source_mask))
+    covered = torch.zeros(2, 6)
+    for t in range(150):
+        words = torch.tensor([4 + t % 7, 10 - t % 7])
+        step = model.decode_step(words, state, need_alignment=True)
+        state = step.state
+        covered += step.alignment[:, 0, 0]
+    torch.testing.assert_close(state.attended, covered)
+
+
 def test_projected_attention_projects_each_word_once() -> None:
     """M + N: five queries one after another, two sentences of six keys."""
     model = make(attention="projected", query="previous")

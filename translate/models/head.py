@@ -48,7 +48,7 @@ def choose_head(
     """
     layers, heads = _shape(model)
     for name, number, count in (("layer", layer, layers), ("head", head, heads)):
-        if number is not None and number > count:
+        if number is not None and not 1 <= number <= count:
             raise UserError(f"{where}{name} = {number}: this model has {name}s 1 to {count}")
     return AttentionHead(default_layer(layers) if layer is None else layer, head)
 

@@ -191,8 +191,7 @@ class RNN(Seq2Seq):
                 nn.init.xavier_uniform_(parameter)
         for layer in self.modules():
             if isinstance(layer, nn.LSTM):
-                for forward_or_backward in layer.all_weights:
-                    bias = forward_or_backward[3]
+                for *_, bias in layer.all_weights:
                     nn.init.ones_(bias.data.chunk(4)[1])  # PyTorch's gates: input, forget, …
 
     def _embed(
@@ -220,7 +219,11 @@ class RNN(Seq2Seq):
         nothing = None
         if self.input_feeding:
             nothing = hidden.new_zeros(hidden.shape[1], self.W_c.out_features)
-        unseen = None if self.coverage is None else hidden.new_zeros(memory.mask.shape)
+        unseen = None
+        if self.coverage is not None:
+            # float32 at least: bf16 sums drift
+            wide = torch.promote_types(hidden.dtype, torch.float32)
+            unseen = hidden.new_zeros(memory.mask.shape, dtype=wide)
         return RNNState(memory, 0, (hidden, *others), nothing, unseen)
 
     def decode(
@@ -234,12 +237,12 @@ class RNN(Seq2Seq):
         embedded = self._embed(self.target_embedding, target_in)
         state = self.start(memory)
         at_once = embedded.shape[1] if self._whole_target_at_once else 1
-        found, weights = [], []
+        found, rows = [], []
         for tokens in torch.split(embedded, at_once, dim=1):
-            step, state, attention = self._advance(tokens, state)
+            step, state, weights = self._advance(tokens, state)
             found.append(step)
-            weights += [] if attention is None else [attention]
-        alignment = torch.cat(weights, dim=1)[:, None, None] if need_alignment and weights else None
+            rows += [] if weights is None else [weights]
+        alignment = torch.cat(rows, dim=1)[:, None, None] if need_alignment and rows else None
         return Decoded(self._readout(torch.cat(found, dim=1)), alignment)
 
     def decode_step(
@@ -282,7 +285,7 @@ class RNN(Seq2Seq):
             context, weights = self._attend(s, state)
         found = torch.cat((context, s), dim=-1)
         if self.input_feeding:
-            found = self._attentional(found)
+            found = self._attentional(context, s)
         attended = state.attended
         if attended is not None and weights is not None:
             attended = attended + weights.sum(1)
@@ -295,16 +298,16 @@ class RNN(Seq2Seq):
         )
         return found, after, weights
 
-    def _attentional(self, found: Float[Tensor, "N T C"]) -> Float[Tensor, "N T E"]:
+    def _attentional(
+        self, context: Float[Tensor, "N T D"], s: Float[Tensor, "N T D"]
+    ) -> Float[Tensor, "N T E"]:
         """Luong et al. 2015, eq. 5:  h̃_t = tanh(W_c [c_t ; s_t])"""
-        if self.training:  # s_t alone, and here: without input feeding once for all words
-            context, s = found.chunk(2, dim=-1)
-            found = torch.cat((context, self.dropout(s)), dim=-1)
-        return self.dropout(torch.tanh(self.W_c(found)))  # type: ignore[no-any-return]
+        both = torch.cat((context, self.dropout(s)), dim=-1)
+        return self.dropout(torch.tanh(self.W_c(both)))  # type: ignore[no-any-return]
 
     def _readout(self, found: Float[Tensor, "N T F"]) -> Float[Tensor, "N T E"]:
         """h̃_t, which input feeding needed already, and other decoders for all words at once."""
-        return found if self.input_feeding else self._attentional(found)
+        return found if self.input_feeding else self._attentional(*found.chunk(2, dim=-1))
 
     def _attend(
         self, query: Float[Tensor, "N T Q"], state: RNNState
