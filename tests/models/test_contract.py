@@ -183,7 +183,7 @@ def test_the_order_of_the_source_matters(request: pytest.FixtureRequest, model: 
 
 
 @given(data=st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @pytest.mark.parametrize("name", MODELS)
 def test_select_continues_the_hypotheses_it_names(name: str, data: st.DataObject) -> None:
     """Expanding to a beam, reordering it and dropping sentences equals decoding each prefix."""
@@ -192,7 +192,7 @@ def test_select_continues_the_hypotheses_it_names(name: str, data: st.DataObject
     prefixes = torch.full((3, 1, 0), 0)
     state = model.start(model.encode(source, source_mask))
     alive = torch.arange(3)
-    for _ in range(4):
+    for _ in range(8):  # a ring of five wraps, and a cache of 16 columns grows
         count, beam = prefixes.shape[:2]
         rows = data.draw(st.integers(1, 3), label="beam")
         picks = torch.tensor(
@@ -279,7 +279,9 @@ def test_every_parameter_learns_and_dropout_is_off_at_inference(model: Seq2Seq) 
 
     assert not torch.equal(hidden(), hidden())
     model.project(hidden()).logsumexp(-1).sum().backward()
-    untouched = [name for name, p in model.named_parameters() if p.grad is None]
+    untouched = [
+        name for name, p in model.named_parameters() if p.grad is None or p.grad.abs().max() < 1e-9
+    ]
     assert untouched == []
     model.eval()
     assert torch.equal(hidden(), hidden())
