@@ -37,8 +37,10 @@ __all__ = ["Node", "check", "keys", "nearest", "problems"]
 Schema = Callable[..., Any] | type[BaseModel]
 
 
-class Node(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+class Node(BaseModel):
     """A node that is read into a model: what it refuses is what a signature refuses."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def problems(
