@@ -23,7 +23,7 @@ class Looking(Seq2Seq):
         assert not self.training  # dropout would disturb the random numbers of training
         return Memory(torch.zeros(*source.shape, 2), source_mask)
 
-    def decode(self, target_in, target_mask, memory, *, need_alignment=False):
+    def decode(self, target_in, memory, *, need_alignment=False):
         rows, length = target_in.shape
         weights = torch.rand(rows, self.layers, 2, length, memory.mask.shape[1])
         return Decoded(torch.zeros(rows, length, 2), weights if self.attends else None)

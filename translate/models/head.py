@@ -70,7 +70,7 @@ def _shape(model: Seq2Seq) -> tuple[int, int]:
     mask, training = torch.ones_like(source, dtype=torch.bool), model.training
     model.eval()  # dropout would take random numbers from whatever comes next
     memory = model.encode(source, mask)
-    alignment = model.decode(target, mask, memory, need_alignment=True).alignment
+    alignment = model.decode(target, memory, need_alignment=True).alignment
     model.train(training)
     if alignment is None:
         raise UserError(NO_ATTENTION)

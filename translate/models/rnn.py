@@ -209,7 +209,10 @@ class RNN(Seq2Seq):
         return RNNMemory(states, source_mask, keys, fertility, torch.stack(summaries))
 
     def start(self, memory: RNNMemory) -> RNNState:  # type: ignore[override]  # its own memory
-        """s_0 = tanh(W_s h_T) (Bahdanau et al. 2015, A.2.2), or h_T itself without a bridge."""
+        """s_0 = tanh(W_s h_T), or h_T itself without a bridge.
+
+        As in Bahdanau et al. 2015, A.2.2, but of both directions' ends, not the backward one's.
+        """
         hidden = memory.summary[-len(self.decoder.layers) :]
         if self.bridge:
             pairs = zip(self.bridge, hidden, strict=True)
@@ -229,7 +232,6 @@ class RNN(Seq2Seq):
     def decode(
         self,
         target_in: Int[Tensor, "B T"],
-        target_mask: Bool[Tensor, "B T"],
         memory: RNNMemory,  # type: ignore[override]
         *,
         need_alignment: bool = False,
@@ -335,7 +337,7 @@ class RNN(Seq2Seq):
     def _fixed_context(
         embedded: Float[Tensor, "N T E"], memory: RNNMemory
     ) -> Float[Tensor, "N T D"]:
-        """c = h_T at every step (Cho et al. 2014, eq. 5)."""
+        """c = h_T at every step (Cho et al. 2014, section 2.2)."""
         c = memory.summary[-1].to(embedded.dtype)
         rows, length, _ = embedded.shape
         return c.repeat_interleave(rows // c.shape[0], dim=0)[:, None].expand(-1, length, -1)
