@@ -32,9 +32,15 @@ from typing_extensions import TypedDict
 from translate.errors import UserError
 from translate.wording import listing, nearest
 
-__all__ = ["check", "keys", "nearest", "problems"]
+__all__ = ["Node", "check", "keys", "nearest", "problems"]
 
 Schema = Callable[..., Any] | type[BaseModel]
+
+
+class Node(BaseModel):
+    """A node that is read into a model: what it refuses is what a signature refuses."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def problems(

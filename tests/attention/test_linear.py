@@ -101,7 +101,7 @@ def test_sums_are_float32_at_least(randn: Randn) -> None:
     torch.testing.assert_close(output[0, 0, -1].float(), torch.full((2,), 500.0))
 
 
-def test_features_sum_to_one_even_where_they_vanish(randn: Randn) -> None:
+def test_features_sum_to_one_or_are_zeros_where_they_vanish(randn: Randn) -> None:
     torch.testing.assert_close(sum_normalised(randn(5, 3)).sum(-1), torch.ones(5).double())
     vanished = torch.full((3,), -100.0, requires_grad=True)  # φ is 0 in float32
     assert (sum_normalised(vanished) == 0).all()

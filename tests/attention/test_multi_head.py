@@ -102,6 +102,19 @@ def test_cross_attention_equals_pytorchs_with_data_of_its_own_size(size: int, ra
         )
 
 
+def test_a_sentence_of_padding_alone_gives_nothing_with_weights_or_without(randn: Randn) -> None:
+    attention = cross_attention()
+    x, memory = randn(2, 3, 8), randn(2, 5, 8)
+    mask = over_keys(padding_mask(torch.tensor([5, 0]), 5))
+    padding = added_to_scores(mask, x.dtype)
+    for need_weights in (False, True):
+        y, weights = attention(
+            x, attention.keys_values(memory), padding=padding, need_weights=need_weights
+        )
+        torch.testing.assert_close(y[1], attention.output.bias.expand_as(y[1]), **EXACT)
+        assert weights is None or (weights[1] == 0).all()
+
+
 def test_keys_and_values_from_data_of_two_sizes(randn: Randn) -> None:
     """PyTorch's kdim ≠ vdim: our memory is both side by side, each projection blind to one."""
     ours = cross_attention(memory_size=3 + 5)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.attention.masks import both, causal_mask, over_keys, padding_mask
+from translate.attention.masks import causal_mask, over_keys, padding_mask
 from translate.attention.scaled_dot_product import (
     fused_attention,
     readable_attention,
@@ -114,13 +114,3 @@ def test_causal_weights_are_lower_triangular(randn: Randn) -> None:
     x = randn(1, 2, 5, 4)
     _, weights = readable_attention(x, x, x, causal=True)
     assert torch.equal(weights != 0, causal_mask(5).expand_as(weights))
-
-
-def test_both_masks_count() -> None:
-    one, other = torch.tensor([True, True, False]), torch.tensor([[True, False, True]])
-    assert both(None, None) is None
-    assert both(one, None) is one
-    assert both(None, other) is other
-    combined = both(one, other)
-    assert combined is not None
-    assert combined.tolist() == [[True, False, False]]

@@ -105,9 +105,9 @@ def sentences(*lengths: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 def test_decoding_step_by_step_equals_decoding_the_whole_target(model: Seq2Seq) -> None:
     source, source_mask = sentences(7, 4, 2)
-    target, target_mask = sentences(20, 20, 20, seed=1)  # past the caches' first sixteen
+    target, _ = sentences(20, 20, 20, seed=1)  # past the caches' first sixteen
     memory = model.encode(source, source_mask)
-    whole = model.decode(target, target_mask, memory, need_alignment=True)
+    whole = model.decode(target, memory, need_alignment=True)
     state = model.start(memory)
     for t in range(target.shape[1]):
         step = model.decode_step(target[:, t], state, need_alignment=True)
@@ -123,9 +123,9 @@ def test_a_memory_may_be_taken_at_some_sentences_and_more_than_once(model: Seq2S
     source, source_mask = sentences(5, 2, 4)
     target, target_mask = sentences(4, 6, 3, 6, seed=1)
     rows = torch.tensor([2, 0, 0, 1])
-    expected = model.decode(target, target_mask, model.encode(source[rows], source_mask[rows]))
+    expected = model.decode(target, model.encode(source[rows], source_mask[rows]))
     memory = model.encode(source, source_mask).at(rows)
-    actual = model.decode(target, target_mask, memory).hidden
+    actual = model.decode(target, memory).hidden
     torch.testing.assert_close(actual[target_mask], expected.hidden[target_mask], **EXACT)
 
 
@@ -142,32 +142,32 @@ def test_projecting_to_some_pieces_is_projecting_to_all(model: Seq2Seq) -> None:
 
 def test_source_padding_changes_nothing(model: Seq2Seq) -> None:
     source, source_mask = sentences(5, 3)
-    target, target_mask = sentences(4, 4, seed=1)
+    target, _ = sentences(4, 4, seed=1)
     wider = F.pad(source, (0, 6), value=7)  # padding of any content
     wider[1, 3:] = 9
     wider_mask = padding_mask(torch.tensor([5, 3]), 11)
-    expected = model.decode(target, target_mask, model.encode(source, source_mask)).hidden
-    actual = model.decode(target, target_mask, model.encode(wider, wider_mask)).hidden
+    expected = model.decode(target, model.encode(source, source_mask)).hidden
+    actual = model.decode(target, model.encode(wider, wider_mask)).hidden
     torch.testing.assert_close(actual, expected, **EXACT)
 
 
 def test_a_sentence_alone_equals_the_sentence_in_a_batch(model: Seq2Seq) -> None:
     source, source_mask = sentences(6, 2, 4)
-    target, target_mask = sentences(5, 3, 4, seed=1)
-    together = model.decode(target, target_mask, model.encode(source, source_mask)).hidden
+    target, _ = sentences(5, 3, 4, seed=1)
+    together = model.decode(target, model.encode(source, source_mask)).hidden
     for b, (s, t) in enumerate([(6, 5), (2, 3), (4, 4)]):
         memory = model.encode(source[b : b + 1, :s], source_mask[b : b + 1, :s])
-        alone = model.decode(target[b : b + 1, :t], target_mask[b : b + 1, :t], memory).hidden
+        alone = model.decode(target[b : b + 1, :t], memory).hidden
         torch.testing.assert_close(together[b : b + 1, :t], alone, **EXACT)
 
 
 def test_the_future_of_the_target_is_not_seen(model: Seq2Seq) -> None:
     memory = model.encode(*sentences(5))
-    target, target_mask = sentences(6, seed=1)
+    target, _ = sentences(6, seed=1)
     changed = target.clone()
     changed[0, 4] = target[0, 4] % (WORDS - 1) + 1
-    before = model.decode(target, target_mask, memory).hidden
-    after = model.decode(changed, target_mask, memory).hidden
+    before = model.decode(target, memory).hidden
+    after = model.decode(changed, memory).hidden
     torch.testing.assert_close(after[:, :4], before[:, :4], **EXACT)
     assert not torch.allclose(after[:, 4], before[:, 4])
 
@@ -175,15 +175,15 @@ def test_the_future_of_the_target_is_not_seen(model: Seq2Seq) -> None:
 def test_the_order_of_the_source_matters(request: pytest.FixtureRequest, model: Seq2Seq) -> None:
     source, mask = sentences(6)
     turned = source.roll(1, dims=1)  # not mirrored: symmetric distances alone would not tell that
-    target = sentences(3, seed=1)
-    one = model.decode(*target, model.encode(source, mask)).hidden
-    other = model.decode(*target, model.encode(turned, mask)).hidden
+    target, _ = sentences(3, seed=1)
+    one = model.decode(target, model.encode(source, mask)).hidden
+    other = model.decode(target, model.encode(turned, mask)).hidden
     unordered = "unordered" in request.node.name  # attention without positions sees a set of words
     assert torch.allclose(one, other, rtol=0, atol=1e-10) == unordered
 
 
 @given(data=st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @pytest.mark.parametrize("name", MODELS)
 def test_select_continues_the_hypotheses_it_names(name: str, data: st.DataObject) -> None:
     """Expanding to a beam, reordering it and dropping sentences equals decoding each prefix."""
@@ -192,7 +192,7 @@ def test_select_continues_the_hypotheses_it_names(name: str, data: st.DataObject
     prefixes = torch.full((3, 1, 0), 0)
     state = model.start(model.encode(source, source_mask))
     alive = torch.arange(3)
-    for _ in range(4):
+    for _ in range(8):  # a ring of five wraps, and a cache of 16 columns grows
         count, beam = prefixes.shape[:2]
         rows = data.draw(st.integers(1, 3), label="beam")
         picks = torch.tensor(
@@ -213,7 +213,7 @@ def test_select_continues_the_hypotheses_it_names(name: str, data: st.DataObject
             source[alive].repeat_interleave(rows, 0), source_mask[alive].repeat_interleave(rows, 0)
         )
         whole = prefixes.flatten(0, 1)
-        expected = model.decode(whole, torch.ones_like(whole, dtype=torch.bool), memory).hidden
+        expected = model.decode(whole, memory).hidden
         torch.testing.assert_close(step.hidden, expected[:, -1], **EXACT)
         stay = data.draw(st.lists(st.booleans(), min_size=count, max_size=count), label="stay")
         if any(stay):
@@ -223,11 +223,11 @@ def test_select_continues_the_hypotheses_it_names(name: str, data: st.DataObject
 
 def test_a_sentence_kept_twice_goes_on_twice(model: Seq2Seq) -> None:
     source, source_mask = sentences(5, 3)
-    target, target_mask = sentences(3, 3, 3, seed=1)
+    target, _ = sentences(3, 3, 3, seed=1)
     twice = torch.tensor([1, 0, 1])
     state = model.start(model.encode(source, source_mask)).keep(twice)
     memory = model.encode(source[twice], source_mask[twice])
-    expected = model.decode(target, target_mask, memory).hidden
+    expected = model.decode(target, memory).hidden
     for t in range(3):
         step = model.decode_step(target[:, t], state)
         state = step.state
@@ -255,9 +255,9 @@ def test_alignment_rows_sum_to_one_and_padding_gets_nothing(
     request: pytest.FixtureRequest, model: Seq2Seq
 ) -> None:
     source, source_mask = sentences(5, 2)
-    target, target_mask = sentences(3, 3, seed=1)
+    target, _ = sentences(3, 3, seed=1)
     memory = model.encode(source, source_mask)
-    alignment = model.decode(target, target_mask, memory, need_alignment=True).alignment
+    alignment = model.decode(target, memory, need_alignment=True).alignment
     if alignment is None:
         assert getattr(model, "score", 0) is None  # only the fixed vector has none
         return
@@ -271,15 +271,17 @@ def test_alignment_rows_sum_to_one_and_padding_gets_nothing(
 
 def test_every_parameter_learns_and_dropout_is_off_at_inference(model: Seq2Seq) -> None:
     source, source_mask = sentences(5, 4)
-    target, target_mask = sentences(6, 6, seed=1)
+    target, _ = sentences(6, 6, seed=1)
     model.train()
 
     def hidden() -> Tensor:
-        return model.decode(target, target_mask, model.encode(source, source_mask)).hidden
+        return model.decode(target, model.encode(source, source_mask)).hidden
 
     assert not torch.equal(hidden(), hidden())
     model.project(hidden()).logsumexp(-1).sum().backward()
-    untouched = [name for name, p in model.named_parameters() if p.grad is None]
+    untouched = [
+        name for name, p in model.named_parameters() if p.grad is None or p.grad.abs().max() < 1e-9
+    ]
     assert untouched == []
     model.eval()
     assert torch.equal(hidden(), hidden())
@@ -298,12 +300,12 @@ def test_a_model_that_begins_from_another_reads_and_writes_the_same_pieces(
     assert fits(model, new)
     transfer(model, new, source=rows, target=rows)
     source, source_mask = sentences(5, 3)
-    target, target_mask = sentences(4, 4, seed=1)
+    target, _ = sentences(4, 4, seed=1)
     memory = model.encode(source, source_mask)
-    expected = model.project(model.decode(target, target_mask, memory).hidden)
+    expected = model.project(model.decode(target, memory).hidden)
     place = torch.stack([(rows == piece).nonzero()[0, 0] for piece in range(WORDS)])
     memory = new.encode(place[source], source_mask)
-    actual = new.project(new.decode(place[target], target_mask, memory).hidden)
+    actual = new.project(new.decode(place[target], memory).hidden)
     torch.testing.assert_close(actual[..., place], expected, **EXACT)
 
 
@@ -311,7 +313,7 @@ def test_a_model_that_begins_from_another_reads_and_writes_the_same_pieces(
 def test_recomputed_activations_give_the_same_gradients_and_are_not_kept(name: str) -> None:
     """Dropout is on: what is computed again must draw again what was drawn."""
     source, source_mask = sentences(5, 4)
-    target, target_mask = sentences(6, 6, seed=1)
+    target, _ = sentences(6, 6, seed=1)
     gradients: list[list[Tensor | None]] = []
     kept: list[int] = []
     for recompute in (False, True):
@@ -325,7 +327,7 @@ def test_recomputed_activations_give_the_same_gradients_and_are_not_kept(name: s
 
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             torch.manual_seed(5)
-            hidden = model.decode(target, target_mask, model.encode(source, source_mask)).hidden
+            hidden = model.decode(target, model.encode(source, source_mask)).hidden
             loss = model.project(hidden).logsumexp(-1).sum()
         loss.backward()
         gradients.append([p.grad for p in model.parameters()])

@@ -85,7 +85,7 @@ def test_the_model_is_the_papers_formulas(model: Convolutional) -> None:
     source = torch.tensor([s + [0] * (5 - len(s)) for s, _ in sentences])
     target = torch.tensor([t for _, t in sentences])
     memory = model.encode(source, source != 0)
-    hidden, alignment = model.decode(target, target != 0, memory, need_alignment=True)
+    hidden, alignment = model.decode(target, memory, need_alignment=True)
     assert alignment is not None
     assert alignment.shape == (2, 3, 1, 6, 5)
     for b, (words, target_in) in enumerate(sentences):
@@ -136,7 +136,7 @@ def test_sentences_beyond_the_learned_positions_are_refused(model: Convolutional
     message = r"13 pieces is longer than the 12 learned positions .*model\.max_positions"
     for read in (
         lambda: model.encode(tokens, mask),
-        lambda: model.decode(tokens, mask, memory),
+        lambda: model.decode(tokens, memory),
         lambda: model.decode_step(tokens[:, 0], state),
     ):
         with pytest.raises(UserError, match=message):

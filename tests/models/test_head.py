@@ -23,7 +23,7 @@ class Looking(Seq2Seq):
         assert not self.training  # dropout would disturb the random numbers of training
         return Memory(torch.zeros(*source.shape, 2), source_mask)
 
-    def decode(self, target_in, target_mask, memory, *, need_alignment=False):
+    def decode(self, target_in, memory, *, need_alignment=False):
         rows, length = target_in.shape
         weights = torch.rand(rows, self.layers, 2, length, memory.mask.shape[1])
         return Decoded(torch.zeros(rows, length, 2), weights if self.attends else None)
@@ -54,9 +54,10 @@ def test_the_weights_are_those_of_the_head_or_the_mean() -> None:
     torch.testing.assert_close(AttentionHead(1, None).of(alignment), mean)
 
 
-def test_a_number_too_high_and_no_attention_are_told() -> None:
-    with pytest.raises(UserError, match=r"^layer = 4: this model has layers 1 to 3$"):
-        choose_head(Looking(), layer=4, head=None)
+def test_a_number_out_of_range_and_no_attention_are_told() -> None:
+    for layer in (-1, 0, 4):
+        with pytest.raises(UserError, match=rf"^layer = {layer}: this model has layers 1 to 3$"):
+            choose_head(Looking(), layer=layer, head=None)
     with pytest.raises(UserError, match=r"^trainer\.x\.head = 3: this model has heads 1 to 2$"):
         choose_head(Looking(), layer=1, head=3, where="trainer.x.")
     with pytest.raises(UserError, match=r"no attention over the source.*translate models"):

@@ -28,20 +28,20 @@ def make(**options: Any) -> RNN:
     return RNN(**OPTIONS | options).double()
 
 
-def batch() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Source, its mask, target_in, its mask."""
+def batch() -> tuple[Tensor, Tensor, Tensor]:
+    """Source, its mask, target_in."""
     generator = torch.Generator().manual_seed(0)
     source = torch.randint(4, 11, (2, 6), generator=generator)
     target = torch.randint(4, 11, (2, 5), generator=generator)
-    return source, padding_mask(torch.tensor([6, 3]), 6), target, torch.ones_like(target).bool()
+    return source, padding_mask(torch.tensor([6, 3]), 6), target
 
 
 def decoder_runs(model: RNN) -> int:
     """How often the recurrence is called for one target of five words."""
-    source, source_mask, *target = batch()
+    source, source_mask, target = batch()
     calls = []
     model.decoder.register_forward_hook(lambda *_: calls.append(1))
-    model.decode(*target, model.encode(source, source_mask))
+    model.decode(target, model.encode(source, source_mask))
     return len(calls)
 
 
@@ -79,8 +79,8 @@ def test_coverage_trains_with_every_score_that_takes_it(attention: str) -> None:
 
 def learns(model: RNN) -> bool:
     """Every parameter is moved by the loss, none by NaN."""
-    source, source_mask, *target = batch()
-    hidden = model.decode(*target, model.encode(source, source_mask)).hidden
+    source, source_mask, target = batch()
+    hidden = model.decode(target, model.encode(source, source_mask)).hidden
     model.project(hidden).logsumexp(-1).sin().sum().backward()
     gradients = {name: p.grad for name, p in model.named_parameters()}
     for name, gradient in gradients.items():
@@ -102,7 +102,7 @@ def test_coverage_is_refused_by_scores_without_a_place_for_it(score: str) -> Non
 
 def test_local_m_looks_around_the_target_position_at_each_step() -> None:
     model = make(attention="local_m", input_feeding=True, window=1)
-    source, source_mask, target, _ = batch()
+    source, source_mask, target = batch()
     state = model.start(model.encode(source, source_mask))
     for t in range(5):
         step = model.decode_step(target[:, t], state, need_alignment=True)
@@ -114,9 +114,9 @@ def test_local_m_looks_around_the_target_position_at_each_step() -> None:
 def test_coverage_of_a_step_is_what_all_steps_before_it_looked_at() -> None:
     """Bahdanau's decoder written out: the additive score with C_ti = (1/Φ_i) Σ_{k<t} α_ki."""
     model = make(query="previous", coverage="linguistic")
-    source, source_mask, target, target_mask = batch()
+    source, source_mask, target = batch()
     memory = model.encode(source, source_mask)
-    alignment = model.decode(target, target_mask, memory, need_alignment=True).alignment[:, 0, 0]
+    alignment = model.decode(target, memory, need_alignment=True).alignment[:, 0, 0]
     state = model.start(memory)
     W_Q, W_K, v = model.score.W_Q.weight, model.score.W_K.weight, model.score.v.weight[0]
     covered = torch.zeros(6, dtype=torch.float64)  # Σ_{k<t} α_k of the first sentence
@@ -133,6 +133,20 @@ def test_coverage_of_a_step_is_what_all_steps_before_it_looked_at() -> None:
         state = model.decode_step(target[:, t], state).state
 
 
+@torch.no_grad()
+def test_coverage_adds_up_in_float32_under_half_precision() -> None:
+    model = make(query="previous", coverage="linguistic").bfloat16()
+    source, source_mask, _ = batch()
+    state = model.start(model.encode(source, source_mask))
+    covered = torch.zeros(2, 6)
+    for t in range(150):
+        words = torch.tensor([4 + t % 7, 10 - t % 7])
+        step = model.decode_step(words, state, need_alignment=True)
+        state = step.state
+        covered += step.alignment[:, 0, 0]
+    torch.testing.assert_close(state.attended, covered)
+
+
 def test_projected_attention_projects_each_word_once() -> None:
     """M + N: five queries one after another, two sentences of six keys."""
     model = make(attention="projected", query="previous")
@@ -146,6 +160,6 @@ def test_projected_attention_projects_each_word_once() -> None:
 
     count("W_Q")
     count("W_K")
-    source, source_mask, *target = batch()
-    model.decode(*target, model.encode(source, source_mask))
+    source, source_mask, target = batch()
+    model.decode(target, model.encode(source, source_mask))
     assert rows == {"W_Q": 2 * 5, "W_K": 2 * 6}

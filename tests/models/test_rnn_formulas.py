@@ -1,7 +1,8 @@
 """Recurrent models against loops written from the papers' formulas, in float64, a word at a time.
 
 GRU: Cho et al. 2014, with r_t outside the product with U as PyTorch has it. LSTM: Hochreiter &
-Schmidhuber 1997, with the forget gate of Gers et al. 2000.
+Schmidhuber 1997, with the forget gate of Gers et al. 2000. Every model ends in Luong's h̃_t, where
+Cho and Bahdanau have a maxout, and begins from the ends of both directions.
 """
 
 from __future__ import annotations
@@ -95,13 +96,13 @@ def decoded(model: RNN, source: list[int], target: list[int]) -> tuple[Tensor, l
     h, ends = encoded(model, source)
     layers = list(model.decoder.layers)
     first = ends[-len(layers) :]
-    if model.bridge:  # s_0 = tanh(W_s h_T)  (Bahdanau, A.2.2)
+    if model.bridge:  # s_0 = tanh(W_s h_T)  (Bahdanau, A.2.2, of the backward end alone)
         pairs = zip(model.bridge, first, strict=True)
         first = [torch.tanh(W_s.weight @ h_T + W_s.bias) for W_s, h_T in pairs]
     states = [empty(layer, s_0) for layer, s_0 in zip(layers, first, strict=True)]
     fed = torch.zeros(model.W_c.out_features, dtype=torch.float64)  # h̃_0
     found, alignment = [], []
-    c, alpha = ends[-1], None  # c = h_T  (Cho, eq. 5)
+    c, alpha = ends[-1], None  # c = h_T  (Cho, section 2.2)
     for y in embedded(model.target_embedding, target):
         inputs = [y]  # y_{t-1}
         if model.query == "previous":  # s_t = f(s_{t-1}, y_{t-1}, c_t)  (Bahdanau, A.2.2)
@@ -138,7 +139,7 @@ def test_the_model_is_the_papers_formulas(
     source = torch.tensor([words + [0] * (5 - len(words)) for words, _ in SENTENCES])
     target = torch.tensor([words for _, words in SENTENCES])
     memory = model.encode(source, source != 0)
-    hidden, alignment = model.decode(target, target != 0, memory, need_alignment=True)
+    hidden, alignment = model.decode(target, memory, need_alignment=True)
     for b, (words, target_in) in enumerate(SENTENCES):
         expected, weights = decoded(model, words, target_in)
         torch.testing.assert_close(hidden[b], expected, rtol=0, atol=1e-12)

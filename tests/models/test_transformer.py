@@ -81,7 +81,7 @@ def test_attention_dropout_reaches_every_attention_and_those_alone() -> None:
     for rate in (0.5, 0.0):
         model = make(dropout=0.0, attention_dropout=rate, feed_forward_dropout=0.5 - rate).train()
         with recorded_calls(model) as calls:
-            model.decode(words, mask, model.encode(words, mask))
+            model.decode(words, model.encode(words, mask))
         assert [call.dropout for call in calls] == [rate] * 4  # twice encoding, and decoding
         x = torch.randn(1, 9, 16, dtype=torch.float64)
         for layer in (*model.encoder_layers, *model.decoder_layers):

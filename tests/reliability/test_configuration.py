@@ -77,10 +77,10 @@ def wrong(value: Any) -> list[Any]:
     if isinstance(value, bool):
         return [*found, 1, "yes", "true", None]
     if isinstance(value, int | float):
-        return [*found, True, "8", math.nan, -math.inf, -1]
+        return [*found, True, "8", math.nan, math.inf, -math.inf, -1]
     if isinstance(value, str):
         return [*found, 7, ""]
-    return [*found, math.nan]
+    return [*found, math.nan, math.inf]
 
 
 @pytest.mark.parametrize(

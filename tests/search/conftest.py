@@ -49,7 +49,6 @@ class TableModel(Seq2Seq):
     def decode(
         self,
         target_in: Tensor,
-        target_mask: Tensor,
         memory: Memory,
         *,
         need_alignment: bool = False,

@@ -56,7 +56,7 @@ def next_log_probs(model: Seq2Seq, source: list[int], prefix: tuple[int, ...]) -
     """The distribution after a prefix, by teacher forcing from the start."""
     target = torch.tensor([[BOS, *prefix]])
     memory = model.encode(*batch(source))
-    hidden = model.decode(target, torch.ones_like(target, dtype=torch.bool), memory).hidden
+    hidden = model.decode(target, memory).hidden
     return model.project(hidden[0, -1]).log_softmax(-1).tolist()
 
 
@@ -69,8 +69,8 @@ def rescored(model: Seq2Seq, source: list[int], tokens: tuple[int, ...]) -> list
 def uncovered(model: Seq2Seq, source: list[int], tokens: tuple[int, ...]) -> float:
     """Σ_i log(min(Σ_j p_ij, 1)) over the source words, from the weights of teacher forcing."""
     target = torch.tensor([[BOS, *tokens]])
-    memory, mask = model.encode(*batch(source)), torch.ones_like(target, dtype=torch.bool)
-    alignment = model.decode(target, mask, memory, need_alignment=True).alignment
+    memory = model.encode(*batch(source))
+    alignment = model.decode(target, memory, need_alignment=True).alignment
     assert alignment is not None
     _, layers, heads, length, _ = alignment.shape
     total = 0.0

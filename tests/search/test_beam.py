@@ -176,8 +176,7 @@ def test_alignments_follow_their_hypothesis(table_model: Models, search) -> None
         for hypothesis in hypotheses:
             target = torch.tensor([[BOS, *hypothesis.tokens]])
             memory = model.encode(*batch(sentence))
-            mask = torch.ones_like(target, dtype=torch.bool)
-            forced = model.decode(target, mask, memory, need_alignment=True).alignment
+            forced = model.decode(target, memory, need_alignment=True).alignment
             torch.testing.assert_close(hypothesis.alignment, forced[0])
     assert search(model, *batch(*ids))[0][0].alignment is None
 

@@ -26,12 +26,15 @@ def diverse(beam_size: int, groups: int, strength: float, n_best: int) -> Divers
     )
 
 
-def slow_diverse(model: Seq2Seq, source: list[int], size: int, groups: int, strength: float) -> Any:
+def slow_diverse(
+    model: Seq2Seq, source: list[int], size: int, groups: int, strength: float, n_best: int
+) -> Any:
     """Algorithm 1 of the paper: group after group at each step, each as `slow_beam` goes on.
 
     A group drops what cannot enter its best any more, so that no later group need avoid it.
     """
     width, most, penalty = size // groups, limit(source, 6), PENALTIES["gnmt"]
+    kept = min(n_best, width)
     open_ones: list[list[Any]] = [[((), 0.0)] for _ in range(groups)]
     finished: list[list[Any]] = [[] for _ in range(groups)]
     for length in range(most + 1):
@@ -55,10 +58,10 @@ def slow_diverse(model: Seq2Seq, source: list[int], size: int, groups: int, stre
             open_ones[group] = [
                 one
                 for one in open_ones[group]
-                if not settled([one], finished[group][:width], penalty(most + 1), width)
+                if not settled([one], finished[group][:kept], penalty(most + 1), kept)
             ]
     best = sorted((one for some in finished for one in some), key=lambda found: -found[1])
-    return list(dict(best).items())[:size]
+    return list(dict(best).items())[:n_best]
 
 
 @settings(max_examples=25, deadline=None)
@@ -68,12 +71,14 @@ def slow_diverse(model: Seq2Seq, source: list[int], size: int, groups: int, stre
     st.sampled_from([(2, 2), (4, 2), (6, 3), (3, 1)]),
     st.sampled_from([0.0, 0.5, 2.0]),
     st.sampled_from([-1.0, 1.0, 3.0]),
+    st.data(),
 )
-def test_equals_the_slow_twin(table_model: Models, ids, seed, shape, strength, end) -> None:
+def test_equals_the_slow_twin(table_model: Models, ids, seed, shape, strength, end, data) -> None:
     model = table_model(10, seed, end=end)
-    found = diverse(*shape, strength, shape[0])(model, *batch(*ids))
+    n_best = data.draw(st.integers(1, shape[0]), label="n_best")
+    found = diverse(*shape, strength, n_best)(model, *batch(*ids))
     for sentence, hypotheses in zip(ids, found, strict=True):
-        expected = slow_diverse(model, sentence, *shape, strength)
+        expected = slow_diverse(model, sentence, *shape, strength, n_best)
         assert [h.tokens for h in hypotheses] == [tokens for tokens, _ in expected]
         scores = [h.score for h in hypotheses]
         assert scores == pytest.approx([score for _, score in expected], abs=1e-10)

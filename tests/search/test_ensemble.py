@@ -44,46 +44,46 @@ def sentences(*lengths: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]
 
 
 def test_probabilities_are_the_mean_of_the_models(models: list[Seq2Seq]) -> None:
-    source, target = sentences(5, 3), sentences(6, 6, seed=1)
+    source, (target, _) = sentences(5, 3), sentences(6, 6, seed=1)
     ensemble = Ensemble(models)
-    found = ensemble.project(ensemble.decode(*target, ensemble.encode(*source)).hidden)
-    each = [m.project(m.decode(*target, m.encode(*source)).hidden).softmax(-1) for m in models]
+    found = ensemble.project(ensemble.decode(target, ensemble.encode(*source)).hidden)
+    each = [m.project(m.decode(target, m.encode(*source)).hidden).softmax(-1) for m in models]
     torch.testing.assert_close(found.exp(), sum(each) / len(each), **EXACT)
     torch.testing.assert_close(found.log_softmax(-1), found, **EXACT)
 
 
 def test_a_memory_at_some_sentences_is_that_of_each_model(models: list[Seq2Seq]) -> None:
     ensemble, rows = Ensemble(models), torch.tensor([1, 0, 1])
-    (source, mask), target = sentences(5, 3), sentences(4, 6, 3, seed=1)
-    expected = ensemble.decode(*target, ensemble.encode(source[rows], mask[rows])).hidden
-    actual = ensemble.decode(*target, ensemble.encode(source, mask).at(rows)).hidden
-    torch.testing.assert_close(actual[target[1]], expected[target[1]], **EXACT)
+    (source, mask), (target, real) = sentences(5, 3), sentences(4, 6, 3, seed=1)
+    expected = ensemble.decode(target, ensemble.encode(source[rows], mask[rows])).hidden
+    actual = ensemble.decode(target, ensemble.encode(source, mask).at(rows)).hidden
+    torch.testing.assert_close(actual[real], expected[real], **EXACT)
 
 
 def test_steps_select_and_keep_equal_the_whole_target(models: list[Seq2Seq]) -> None:
     ensemble = Ensemble(models)
-    source, target = sentences(5, 3, 4), sentences(4, 4, 4, seed=1)
+    source, (target, _) = sentences(5, 3, 4), sentences(4, 4, 4, seed=1)
     memory = ensemble.encode(*source)
-    whole = ensemble.decode(*target, memory, need_alignment=True)
+    whole = ensemble.decode(target, memory, need_alignment=True)
     state = ensemble.start(memory)
-    step = ensemble.decode_step(target[0][:, 0], state, need_alignment=True)
+    step = ensemble.decode_step(target[:, 0], state, need_alignment=True)
     torch.testing.assert_close(step.hidden, whole.hidden[:, 0], **EXACT)
     torch.testing.assert_close(step.alignment, whole.alignment[:, :, :, 0], **EXACT)
     state = step.state.select(torch.arange(3).repeat_interleave(2)).keep(torch.tensor([2, 0]))
-    step = ensemble.decode_step(target[0][[2, 2, 0, 0], 1], state)
+    step = ensemble.decode_step(target[[2, 2, 0, 0], 1], state)
     torch.testing.assert_close(step.hidden, whole.hidden[[2, 2, 0, 0], 1], **EXACT)
 
 
 def test_the_alignment_is_the_mean_over_those_that_have_one(models: list[Seq2Seq]) -> None:
-    source, target = sentences(5, 3), sentences(4, 4, seed=1)
+    source, (target, _) = sentences(5, 3), sentences(4, 4, seed=1)
     ensemble = Ensemble(models)
-    found = ensemble.decode(*target, ensemble.encode(*source), need_alignment=True).alignment
-    each = [m.decode(*target, m.encode(*source), need_alignment=True).alignment for m in models]
+    found = ensemble.decode(target, ensemble.encode(*source), need_alignment=True).alignment
+    each = [m.decode(target, m.encode(*source), need_alignment=True).alignment for m in models]
     expected = sum(a.mean((1, 2)) for a in each if a is not None) / 3
     assert each[3] is None
     torch.testing.assert_close(found[:, 0, 0], expected, **EXACT)
     none = Ensemble(models[3:])
-    assert none.decode(*target, none.encode(*source), need_alignment=True).alignment is None
+    assert none.decode(target, none.encode(*source), need_alignment=True).alignment is None
 
 
 def test_beam_search_scores_are_the_ensemble_s(models: list[Seq2Seq]) -> None:
@@ -98,17 +98,16 @@ def test_beam_search_scores_are_the_ensemble_s(models: list[Seq2Seq]) -> None:
         for hypothesis in hypotheses:
             target = torch.tensor([[2, *hypothesis.tokens]])
             answers = torch.tensor([*hypothesis.tokens, 3])
-            seen = torch.ones_like(target, dtype=torch.bool)
             memory = ensemble.encode(alone, torch.ones_like(alone, dtype=torch.bool))
-            logits = ensemble.project(ensemble.decode(target, seen, memory).hidden[0])
+            logits = ensemble.project(ensemble.decode(target, memory).hidden[0])
             own = logits.log_softmax(-1).gather(1, answers[:, None])[:, 0].tolist()
             assert hypothesis.token_log_probs == pytest.approx(own, abs=1e-10)
             assert hypothesis.log_prob == pytest.approx(math.fsum(own), abs=1e-10)
 
 
 def test_one_model_twice_is_that_model(models: list[Seq2Seq]) -> None:
-    source, target = sentences(5), sentences(4, seed=1)
+    source, (target, _) = sentences(5), sentences(4, seed=1)
     model, twice = models[1], Ensemble([models[1], models[1]])
-    one = model.project(model.decode(*target, model.encode(*source)).hidden).log_softmax(-1)
-    other = twice.project(twice.decode(*target, twice.encode(*source)).hidden)
+    one = model.project(model.decode(target, model.encode(*source)).hidden).log_softmax(-1)
+    other = twice.project(twice.decode(target, twice.encode(*source)).hidden)
     torch.testing.assert_close(one, other, **EXACT)

@@ -139,7 +139,7 @@ def test_steps_select_and_keep_equal_the_whole_target(table_model) -> None:
     small = Shortlisted(model, pieces, barred)
     source, target = batch([5], [6, 8]), torch.tensor([[BOS, 4, 5], [BOS, 5, 1]])
     memory = small.encode(*source)
-    whole = small.decode(target, torch.ones_like(target, dtype=torch.bool), memory).hidden
+    whole = small.decode(target, memory).hidden
     assert whole[1, :, 4].isneginf().all()
     state = small.start(memory).keep(torch.tensor([1, 0])).select(torch.tensor([0, 0, 1, 1]))
     for t in range(3):

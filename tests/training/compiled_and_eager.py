@@ -44,7 +44,7 @@ def losses(model: Seq2Seq, read: Callable[..., Any], of: Batch) -> list[Tensor]:
     target_mask = padding_mask(of.target_lengths, of.target_in.shape[1])
     decoded = read(
         of.source, padding_mask(of.source_lengths, of.source.shape[1]),
-        of.target_in, target_mask, need_alignment=False,
+        of.target_in, need_alignment=False,
     )  # fmt: skip
     loss = F.cross_entropy(
         model.project(decoded.hidden[target_mask]), of.target_out[target_mask], reduction="sum"

@@ -152,9 +152,8 @@ def mass(model: Seq2Seq, head: AttentionHead, batch: Batch) -> float:
     assert batch.gold is not None
     with torch.no_grad():
         mask = padding_mask(batch.source_lengths, batch.source.shape[1])
-        target_mask = padding_mask(batch.target_lengths, batch.target_in.shape[1])
         memory = model.encode(batch.source, mask)
-        decoded = model.decode(batch.target_in, target_mask, memory, need_alignment=True)
+        decoded = model.decode(batch.target_in, memory, need_alignment=True)
     assert decoded.alignment is not None
     weights: Tensor = head.of(decoded.alignment)
     linked = batch.gold.sum(-1) > 0

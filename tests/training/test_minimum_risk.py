@@ -89,7 +89,7 @@ def log_prob(model: Seq2Seq, source: list[int], tokens: Tokens) -> Tensor:
     total = torch.zeros((), dtype=torch.float64)
     for t, token in enumerate((*tokens, EOS)):
         prefix = torch.tensor([[BOS, *tokens[:t]]])
-        hidden = model.decode(prefix, torch.ones_like(prefix, dtype=torch.bool), memory).hidden
+        hidden = model.decode(prefix, memory).hidden
         total = total + model.project(hidden[0, -1]).log_softmax(-1)[token]
     return total
 

@@ -54,7 +54,7 @@ class AdditiveAttention(AlignmentScore):
 
 
 class DotAttention(AlignmentScore):
-    """Luong et al. 2015, eq. 8 (dot):  e_ti = s_tᵀ h_i"""
+    """Luong et al. 2015, section 3.1 (dot):  e_ti = s_tᵀ h_i"""
 
     def __init__(self, *, query_size: int, memory_size: int, attention_size: int) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class ScaledDotAttention(DotAttention):
 
 
 class GeneralAttention(AlignmentScore):
-    """Luong et al. 2015, eq. 8 (general):  e_ti = s_tᵀ W_a h_i,  where W_a = W / √d
+    """Luong et al. 2015, section 3.1 (general):  e_ti = s_tᵀ W_a h_i,  where W_a = W / √d
 
     What is learnt is W. Adam moves each of its d² entries by the learning rate, all of which add up
     in one score: without the root a step throws the weights from one word to another.
@@ -98,7 +98,7 @@ class GeneralAttention(AlignmentScore):
 
 
 class ConcatAttention(AdditiveAttention):
-    """Luong et al. 2015, eq. 8 (concat):  e_ti = vᵀ tanh(W_a [s_t ; h_i])
+    """Luong et al. 2015, section 3.1 (concat):  e_ti = vᵀ tanh(W_a [s_t ; h_i])
 
     W_a [s ; h] = W_Q s + W_K h, so it is the additive score; only the query differs (s_t).
     """

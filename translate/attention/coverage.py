@@ -34,5 +34,5 @@ class LinguisticCoverage(nn.Module):
         """W_K h_i + V C_ti: each hypothesis's own keys, for a score that adds keys to its query."""
         sentences, length = fertility.shape
         coverage = attended.reshape(sentences, -1, length) / fertility[:, None]  # (B, n, S)
-        told: Tensor = self.V(coverage[..., None])  # (B, n, S, A)
+        told: Tensor = self.V(coverage[..., None].to(keys.dtype))  # (B, n, S, A)
         return (keys[:, None] + told).flatten(0, 1)

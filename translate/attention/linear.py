@@ -30,7 +30,7 @@ def feature_map(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 
 
 def sum_normalised(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """φ(x) / Σ_i φ(x)_i (Schlag et al. 2021, section 4.2): features that sum to one.
+    """φ(x) / Σ_i φ(x)_i (Schlag et al. 2021, section 4.2): they sum to one, or are zeros.
 
     Without the division by the sum over keys, sums of φ itself are some hundred values large, and
     a model learns nothing from them.

@@ -42,14 +42,13 @@ class SelfAttention(nn.Module):
         pattern: Pattern,
         dropout: float,
         rotary: bool,
-        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.d_k = d_model // num_heads
         self.pattern, self.dropout, self.rotary = pattern, dropout, rotary
-        self.qkv = Linear(d_model, (num_heads + 2 * num_kv_heads) * self.d_k, bias=bias)
-        self.output = Linear(d_model, d_model, bias=bias)
+        self.qkv = Linear(d_model, (num_heads + 2 * num_kv_heads) * self.d_k)
+        self.output = Linear(d_model, d_model)
 
     def project(
         self,
@@ -118,15 +117,14 @@ class CrossAttention(nn.Module):
         num_kv_heads: int,
         d_v: int,
         dropout: float,
-        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.dropout = dropout
         self.sizes = [num_kv_heads * (d_model // num_heads), num_kv_heads * d_v]
-        self.query = Linear(d_model, d_model, bias=bias)
-        self.key_value = Linear(memory_size, sum(self.sizes), bias=bias)
-        self.output = Linear(num_heads * d_v, d_model, bias=bias)
+        self.query = Linear(d_model, d_model)
+        self.key_value = Linear(memory_size, sum(self.sizes))
+        self.output = Linear(num_heads * d_v, d_model)
 
     def keys_values(self, memory: Float[Tensor, "B S M"]) -> KeysValues:
         """[K, V] = M [W_K, W_V], cut into heads."""

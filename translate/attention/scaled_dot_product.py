@@ -2,7 +2,8 @@
 
 Vaswani et al. 2017, eq. 1:  Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V
 
-A `bias` is added to the scores before the softmax: what positions are worth (positions.py).
+A `bias` is added to the scores before the softmax: what positions are worth (positions.py), or a
+mask that was made once for many calls (`added_to_scores`), -inf where attention may not look.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def readable_attention(
     scores = query @ keys.transpose(-2, -1) / math.sqrt(query.shape[-1])
     if bias is not None:
         scores = scores + bias
+        mask = both(mask, bias > -math.inf)
     weights = softmax_where(scores, mask)
     return F.dropout(weights, dropout, training=dropout > 0) @ values, weights
 

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
 from translate.data.pair import Pair
 from translate.data.pair_table import PairTable, Places, digests, write_pairs
 from translate.data.text import normalise
+from translate.schema import Node
 
 RULES = ("empty", "too_long", "length_ratio", "identical", "duplicate", "overlap")
 
 
-class Cleaning(BaseModel):
+class Cleaning(Node):
     """The node `data.cleaning`, explained in conf/data/base.yaml; null switches a rule off."""
 
-    model_config = ConfigDict(extra="forbid")
     replace: list[tuple[str, str]]
     max_characters: PositiveInt | None
     length_ratio: Annotated[float, Field(ge=1)] | None

@@ -16,7 +16,9 @@ from math import exp, log
 from random import Random
 from typing import Annotated, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from translate.schema import Node
 
 SPACE = "▁"  # SentencePiece's mark of a space, which begins a word
 WORD = re.compile(f"{SPACE}[^{SPACE}]*|[^{SPACE}]+")
@@ -24,13 +26,12 @@ UNKNOWN_PENALTY = 10.0  # nats below the rarest piece, as in SentencePiece
 REMEMBERED = 1 << 16  # words whose segmentations are kept
 
 
-class Sampling(BaseModel):
+class Sampling(Node):
     """The node `tokenizer.sampling`: strength of subword regularisation, 0 being off.
 
     `alpha` is for unigram (the smaller, the wilder), `dropout` for bpe.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     alpha: Annotated[float, Field(ge=0, le=1)]
     dropout: Annotated[float, Field(ge=0, lt=1)]
 

@@ -13,21 +13,21 @@ from itertools import chain
 
 import numpy as np
 from jaxtyping import UInt64
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from translate.data.pair import Pair
 from translate.data.pair_table import PairTable, Places, digests
 from translate.data.text import normalise
 from translate.errors import UserError
+from translate.schema import Node
 
 Groups = list[str | int]
 NEARLY_ALL = 0.9  # of the pairs in one group: no smaller number makes good splits of the rest
 
 
-class HoldOut(BaseModel):
+class HoldOut(Node):
     """The node `data.hold_out`: how many items to hold out, or which groups (books) by name."""
 
-    model_config = ConfigDict(extra="forbid")
     dev: PositiveInt | Groups
     test: NonNegativeInt | Groups
 

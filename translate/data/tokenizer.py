@@ -12,7 +12,7 @@ from random import Random
 from typing import Annotated, Any, Literal
 
 import sentencepiece
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt
 
 from translate import schema
 from translate.data.sampling import WORD, Sampling, sampler
@@ -44,10 +44,9 @@ def _names_a_tag(name: str) -> str:
 Tag = Annotated[str, AfterValidator(_names_a_tag)]  # `bt` is the piece <bt>
 
 
-class TokenizerConfig(BaseModel):
+class TokenizerConfig(schema.Node):
     """The node `tokenizer`; conf/tokenizer/base.yaml says what each key means."""
 
-    model_config = ConfigDict(extra="forbid")
     kind: Kind
     joint: bool
     vocab_size: Annotated[int, Field(gt=4)]

@@ -95,10 +95,9 @@ class Aligner:
         ]
         batch = collate(list(range(len(sources))), *flat)
         source_mask = padding_mask(batch.source_lengths, batch.source.shape[1]).to(self.device)
-        target_mask = padding_mask(batch.target_lengths, batch.target_in.shape[1]).to(self.device)
         memory = self.model.encode(batch.source.to(self.device), source_mask)
         target_in = batch.target_in.to(self.device)
-        decoded = self.model.decode(target_in, target_mask, memory, need_alignment=True)
+        decoded = self.model.decode(target_in, memory, need_alignment=True)
         assert decoded.alignment is not None  # `choose_head` has seen to it
         weights: Float[np.ndarray, "B T S"] = self.head.of(decoded.alignment).float().cpu().numpy()
         return weights

@@ -69,7 +69,7 @@ def _teacher_forcing(model: Seq2Seq, source: Tensor, target_in: Tensor) -> Phase
     with recorded_calls(model) as encoding:
         memory = model.encode(source, torch.ones_like(source, dtype=torch.bool))
     with recorded_calls(model) as decoding:
-        model.decode(target_in, torch.ones_like(target_in, dtype=torch.bool), memory)
+        model.decode(target_in, memory)
     return {"encode": _counted(encoding), "decode": _counted(decoding)}
 
 

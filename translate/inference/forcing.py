@@ -72,7 +72,7 @@ class TeacherForcing:
         memory = self.model.encode(*self.padded([[*ids, EOS] for ids in sources]))
         target_in, mask = self.padded([[BOS, *ids] for ids in targets])
         target_out, _ = self.padded([[*ids, EOS] for ids in targets])
-        hidden = self.model.decode(target_in, mask, memory).hidden
+        hidden = self.model.decode(target_in, memory).hidden
         flat = iter(log_probs_of(self.model, hidden[mask], target_out[mask]).tolist())
         return [list(itertools.islice(flat, len(ids) + 1)) for ids in targets]
 
@@ -84,8 +84,8 @@ class TeacherForcing:
             UserError: the model has no attention over the source.
         """
         memory = self.model.encode(*self.padded([[*source, EOS]]))
-        tokens, mask = self.padded([[BOS, *target]])
-        alignment = self.model.decode(tokens, mask, memory, need_alignment=True).alignment
+        tokens, _ = self.padded([[BOS, *target]])
+        alignment = self.model.decode(tokens, memory, need_alignment=True).alignment
         if alignment is None:
             raise UserError(NO_ATTENTION)
         return as_numpy(alignment[0])

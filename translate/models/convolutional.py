@@ -237,7 +237,6 @@ class Convolutional(Seq2Seq):
     def decode(
         self,
         target_in: Int[Tensor, "B T"],
-        target_mask: Bool[Tensor, "B T"],
         memory: ConvolutionalMemory,  # type: ignore[override]
         *,
         need_alignment: bool = False,

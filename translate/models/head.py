@@ -48,7 +48,7 @@ def choose_head(
     """
     layers, heads = _shape(model)
     for name, number, count in (("layer", layer, layers), ("head", head, heads)):
-        if number is not None and number > count:
+        if number is not None and not 1 <= number <= count:
             raise UserError(f"{where}{name} = {number}: this model has {name}s 1 to {count}")
     return AttentionHead(default_layer(layers) if layer is None else layer, head)
 
@@ -70,7 +70,7 @@ def _shape(model: Seq2Seq) -> tuple[int, int]:
     mask, training = torch.ones_like(source, dtype=torch.bool), model.training
     model.eval()  # dropout would take random numbers from whatever comes next
     memory = model.encode(source, mask)
-    alignment = model.decode(target, mask, memory, need_alignment=True).alignment
+    alignment = model.decode(target, memory, need_alignment=True).alignment
     model.train(training)
     if alignment is None:
         raise UserError(NO_ATTENTION)

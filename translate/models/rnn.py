@@ -191,8 +191,7 @@ class RNN(Seq2Seq):
                 nn.init.xavier_uniform_(parameter)
         for layer in self.modules():
             if isinstance(layer, nn.LSTM):
-                for forward_or_backward in layer.all_weights:
-                    bias = forward_or_backward[3]
+                for *_, bias in layer.all_weights:
                     nn.init.ones_(bias.data.chunk(4)[1])  # PyTorch's gates: input, forget, …
 
     def _embed(
@@ -210,7 +209,10 @@ class RNN(Seq2Seq):
         return RNNMemory(states, source_mask, keys, fertility, torch.stack(summaries))
 
     def start(self, memory: RNNMemory) -> RNNState:  # type: ignore[override]  # its own memory
-        """s_0 = tanh(W_s h_T) (Bahdanau et al. 2015, A.2.2), or h_T itself without a bridge."""
+        """s_0 = tanh(W_s h_T), or h_T itself without a bridge.
+
+        As in Bahdanau et al. 2015, A.2.2, but of both directions' ends, not the backward one's.
+        """
         hidden = memory.summary[-len(self.decoder.layers) :]
         if self.bridge:
             pairs = zip(self.bridge, hidden, strict=True)
@@ -220,13 +222,16 @@ class RNN(Seq2Seq):
         nothing = None
         if self.input_feeding:
             nothing = hidden.new_zeros(hidden.shape[1], self.W_c.out_features)
-        unseen = None if self.coverage is None else hidden.new_zeros(memory.mask.shape)
+        unseen = None
+        if self.coverage is not None:
+            # float32 at least: bf16 sums drift
+            wide = torch.promote_types(hidden.dtype, torch.float32)
+            unseen = hidden.new_zeros(memory.mask.shape, dtype=wide)
         return RNNState(memory, 0, (hidden, *others), nothing, unseen)
 
     def decode(
         self,
         target_in: Int[Tensor, "B T"],
-        target_mask: Bool[Tensor, "B T"],
         memory: RNNMemory,  # type: ignore[override]
         *,
         need_alignment: bool = False,
@@ -234,12 +239,12 @@ class RNN(Seq2Seq):
         embedded = self._embed(self.target_embedding, target_in)
         state = self.start(memory)
         at_once = embedded.shape[1] if self._whole_target_at_once else 1
-        found, weights = [], []
+        found, rows = [], []
         for tokens in torch.split(embedded, at_once, dim=1):
-            step, state, attention = self._advance(tokens, state)
+            step, state, weights = self._advance(tokens, state)
             found.append(step)
-            weights += [] if attention is None else [attention]
-        alignment = torch.cat(weights, dim=1)[:, None, None] if need_alignment and weights else None
+            rows += [] if weights is None else [weights]
+        alignment = torch.cat(rows, dim=1)[:, None, None] if need_alignment and rows else None
         return Decoded(self._readout(torch.cat(found, dim=1)), alignment)
 
     def decode_step(
@@ -282,7 +287,7 @@ class RNN(Seq2Seq):
             context, weights = self._attend(s, state)
         found = torch.cat((context, s), dim=-1)
         if self.input_feeding:
-            found = self._attentional(found)
+            found = self._attentional(context, s)
         attended = state.attended
         if attended is not None and weights is not None:
             attended = attended + weights.sum(1)
@@ -295,16 +300,16 @@ class RNN(Seq2Seq):
         )
         return found, after, weights
 
-    def _attentional(self, found: Float[Tensor, "N T C"]) -> Float[Tensor, "N T E"]:
+    def _attentional(
+        self, context: Float[Tensor, "N T D"], s: Float[Tensor, "N T D"]
+    ) -> Float[Tensor, "N T E"]:
         """Luong et al. 2015, eq. 5:  h̃_t = tanh(W_c [c_t ; s_t])"""
-        if self.training:  # s_t alone, and here: without input feeding once for all words
-            context, s = found.chunk(2, dim=-1)
-            found = torch.cat((context, self.dropout(s)), dim=-1)
-        return self.dropout(torch.tanh(self.W_c(found)))  # type: ignore[no-any-return]
+        both = torch.cat((context, self.dropout(s)), dim=-1)
+        return self.dropout(torch.tanh(self.W_c(both)))  # type: ignore[no-any-return]
 
     def _readout(self, found: Float[Tensor, "N T F"]) -> Float[Tensor, "N T E"]:
         """h̃_t, which input feeding needed already, and other decoders for all words at once."""
-        return found if self.input_feeding else self._attentional(found)
+        return found if self.input_feeding else self._attentional(*found.chunk(2, dim=-1))
 
     def _attend(
         self, query: Float[Tensor, "N T Q"], state: RNNState
@@ -332,7 +337,7 @@ class RNN(Seq2Seq):
     def _fixed_context(
         embedded: Float[Tensor, "N T E"], memory: RNNMemory
     ) -> Float[Tensor, "N T D"]:
-        """c = h_T at every step (Cho et al. 2014, eq. 5)."""
+        """c = h_T at every step (Cho et al. 2014, section 2.2)."""
         c = memory.summary[-1].to(embedded.dtype)
         rows, length, _ = embedded.shape
         return c.repeat_interleave(rows // c.shape[0], dim=0)[:, None].expand(-1, length, -1)

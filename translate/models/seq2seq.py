@@ -117,25 +117,27 @@ class Seq2Seq(nn.Module, ABC):
     def decode(
         self,
         target_in: Int[Tensor, "B T"],
-        target_mask: Bool[Tensor, "B T"],
         memory: Memory,
         *,
         need_alignment: bool = False,
     ) -> Decoded:
-        """Teacher forcing: `hidden[:, t]` predicts the token after `target_in[:, t]`."""
+        """Teacher forcing: `hidden[:, t]` predicts the token after `target_in[:, t]`.
+
+        Padding comes last, behind all that a real token may see: no mask is needed, and the hidden
+        vectors there mean nothing.
+        """
 
     def read(
         self,
         source: Int[Tensor, "B S"],
         source_mask: Bool[Tensor, "B S"],
         target_in: Int[Tensor, "B T"],
-        target_mask: Bool[Tensor, "B T"],
         *,
         need_alignment: bool = False,
     ) -> Decoded:
         """Teacher forcing from the words: `encode` and `decode` in one, which can be compiled."""
         memory = self.encode(source, source_mask)
-        return self.decode(target_in, target_mask, memory, need_alignment=need_alignment)
+        return self.decode(target_in, memory, need_alignment=need_alignment)
 
     @abstractmethod
     def start(self, memory: Memory) -> DecoderState:

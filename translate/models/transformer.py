@@ -223,7 +223,6 @@ class Transformer(Seq2Seq):
     def decode(
         self,
         target_in: Int[Tensor, "B T"],
-        target_mask: Bool[Tensor, "B T"],
         memory: Memory,
         *,
         need_alignment: bool = False,

@@ -120,9 +120,9 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"] | SameSentence
     ) -> Float[Tensor, "B S D"]:
-        attention, feed_forward = self.residuals
-        x = attention.leave(x, self.self_attention(attention.enter(x), mask=mask))
-        return feed_forward.leave(x, self.feed_forward(feed_forward.enter(x)))
+        first, second = self.residuals
+        x = first.leave(x, self.self_attention(first.enter(x), mask=mask))
+        return second.leave(x, self.feed_forward(second.enter(x)))
 
 
 class DecoderLayer(nn.Module):
@@ -171,9 +171,9 @@ class DecoderLayer(nn.Module):
         padding: Float[Tensor, "B 1 1 S"] | SameSentence | None,
         need_weights: bool,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
-        _, cross, feed_forward = self.residuals
-        attended, weights = self.cross_attention(
-            cross.enter(x), memory, padding=padding, need_weights=need_weights
+        _, second, third = self.residuals
+        context, weights = self.cross_attention(
+            second.enter(x), memory, padding=padding, need_weights=need_weights
         )
-        x = cross.leave(x, attended)
-        return feed_forward.leave(x, self.feed_forward(feed_forward.enter(x))), weights
+        x = second.leave(x, context)
+        return third.leave(x, self.feed_forward(third.enter(x))), weights

@@ -94,9 +94,9 @@ class BeamSearch:
 
     where lp is `none` 1, `average` the length |Y| with </s>, `gnmt` ((5 + |Y|) / 6)^alpha (alpha
     counts for `gnmt` alone), β is `coverage_penalty`, and p_ij is the attention of target piece j
-    (</s> is one) to source piece i (</s> is none): the mean of all layers and heads. Open
-    hypotheses are ranked by log P. Under a repetition penalty repeated tokens count more in both.
-    Phrases that are demanded get their places by dynamic beam allocation.
+    (</s> is one) to source piece i (</s> is none, a tag in front is one): the mean of all layers
+    and heads. Open hypotheses are ranked by log P. Under a repetition penalty repeated tokens count
+    more in both. Phrases that are demanded get their places by dynamic beam allocation.
     """
 
     def __init__(

@@ -67,13 +67,12 @@ class Ensemble(Seq2Seq):
     def decode(
         self,
         target_in: Int[Tensor, "B T"],
-        target_mask: Bool[Tensor, "B T"],
         memory: EnsembleMemory,  # type: ignore[override]  # its own memory
         *,
         need_alignment: bool = False,
     ) -> Decoded:
         decoded = [
-            model.decode(target_in, target_mask, own, need_alignment=need_alignment)
+            model.decode(target_in, own, need_alignment=need_alignment)
             for model, own in zip(self.members, memory.memories, strict=True)
         ]
         hidden = torch.cat([one.hidden for one in decoded], dim=-1)

@@ -23,7 +23,8 @@ class Hypothesis:
             plus its coverage penalty. Under `rules.repetition_penalty` repeated tokens count more
             than `log_prob` says.
         log_prob: natural logarithm of P(tokens, </s> | source), the model's own: no rule, filter or
-            temperature of a search changes it.
+            temperature of a search changes it. With a shortlist it is normalised over the
+            sentence's candidates alone.
         token_log_probs: the T summands of `log_prob`, </s> last.
         alignment: the decoder's attention, when asked for and when the model has any.
         finished: False where the length limit was reached, so that </s> was the only choice left;

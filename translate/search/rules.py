@@ -12,9 +12,10 @@ from typing import Annotated, NamedTuple, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
+from translate.schema import Node
 from translate.search.demand import FILL, Demand, Demands, Tokens, joined, padded
 from translate.vocabulary import EOS, PAD
 
@@ -34,7 +35,7 @@ class Rule(Protocol):
         """The ranks under this rule; none is above what it was, but for tokens of a prefix."""
 
 
-class Rules(BaseModel, frozen=True, extra="forbid"):
+class Rules(Node):
     """The node `search.rules`."""
 
     min_length: NonNegativeInt

@@ -129,14 +129,11 @@ class Shortlisted(Seq2Seq):
     def decode(
         self,
         target_in: Int[Tensor, "B T"],
-        target_mask: Bool[Tensor, "B T"],
         memory: Memory,
         *,
         need_alignment: bool = False,
     ) -> Decoded:
-        decoded = self.model.decode(
-            self.pieces[target_in], target_mask, memory, need_alignment=need_alignment
-        )
+        decoded = self.model.decode(self.pieces[target_in], memory, need_alignment=need_alignment)
         rows = self.logits(decoded.hidden.flatten(0, 1), self.barred)
         return decoded._replace(hidden=rows.view(*target_in.shape, -1))
 

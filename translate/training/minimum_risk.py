@@ -176,7 +176,7 @@ def log_probabilities(
     target_out, _ = _padded([np.concatenate((row, [EOS])) for row in rows], device)
     mask = padding_mask(lengths, target_in.shape[1])
     memory = model.encode(source, source_mask).at(there.nonzero()[:, 0])  # of each candidate
-    hidden, tokens = model.decode(target_in, mask, memory).hidden[mask], target_out[mask]
+    hidden, tokens = model.decode(target_in, memory).hidden[mask], target_out[mask]
     of_tokens = [
         # the logits of a few rows at a time, computed again in the backward pass
         checkpoint(log_probs_of, model, hidden[some], tokens[some], use_reentrant=False)

@@ -94,9 +94,8 @@ class TranslationTask(L.LightningModule):
     ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "B L H T S"] | None]:
         read = self.compiled if self.training else self.model.read
         decoded = read(
-            batch.source, source_mask, batch.target_in, target_mask,
-            need_alignment=batch.gold is not None,
-        )  # fmt: skip
+            batch.source, source_mask, batch.target_in, need_alignment=batch.gold is not None
+        )
         return decoded.hidden[target_mask], decoded.alignment
 
     def _read_packed(

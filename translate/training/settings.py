@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     NonNegativeInt,
     PositiveFloat,
@@ -15,13 +13,12 @@ from pydantic import (
 )
 
 from translate.inference.minimum_bayes_risk import Utility
+from translate.schema import Node
 from translate.training.precision import Precision
 
 
-class Averaging(BaseModel):
+class Averaging(Node):
     """Which average of the weights is validated and shipped (`translate.training.averaging`)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["none", "ema", "last"]
     decay: Annotated[float, Field(gt=0, lt=1)]
@@ -29,20 +26,16 @@ class Averaging(BaseModel):
     every: PositiveInt
 
 
-class GuidedAlignment(BaseModel):
+class GuidedAlignment(Node):
     """Which attention learns to follow given alignments (`translate.training.guidance`)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     weight: Annotated[float, Field(ge=0)]
     layer: PositiveInt | None
     head: PositiveInt
 
 
-class MinimumRisk(BaseModel):
+class MinimumRisk(Node):
     """How much the risk of sampled translations counts (`translate.training.minimum_risk`)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     weight: Annotated[float, Field(ge=0, le=1)]
     candidates: Annotated[int, Field(ge=2)]
@@ -52,10 +45,8 @@ class MinimumRisk(BaseModel):
     include_reference: bool
 
 
-class Settings(BaseModel):
+class Settings(Node):
     """Each key is explained where its default stands, in conf/trainer/default.yaml."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_steps: PositiveInt | None
     max_epochs: PositiveInt | None

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     NonNegativeInt,
     PositiveFloat,
@@ -26,6 +24,7 @@ from translate.data.splits import HoldOut
 from translate.data.text import read_lines
 from translate.data.tokenizer import Tag
 from translate.errors import UserError
+from translate.schema import Node
 
 SPLITS = ("train", "dev", "test")
 Columns = dict[str, str | int]
@@ -33,10 +32,9 @@ Text = Annotated[str, Field(min_length=1)]  # a name or a path; an empty one nam
 MAIN = "main"  # the corpus of `data` itself, beside those of `data.extra`
 
 
-class Splits(BaseModel):
+class Splits(Node):
     """A name for each split in the source; null where the source has no such split."""
 
-    model_config = ConfigDict(extra="forbid")
     train: Text
     dev: Text | None
     test: Text | None
@@ -59,16 +57,15 @@ class Places(NamedTuple):
         return both if self.domain is None else [*both, (self.domain, "data.domain")]
 
 
-class Extra(BaseModel):
+class Extra(Node):
     """An entry of the node `data.extra`: two files, line n of one the translation of the other's.
 
     conf/data/base.yaml explains the keys; it can hold no defaults for names it does not know.
     """
 
-    model_config = ConfigDict(extra="forbid")
     source: Text
     target: Text
-    weight: Annotated[PositiveFloat, Field(allow_inf_nan=False)] | None = None
+    weight: PositiveFloat | None = None
     tag: Tag | None = None
 
     def fingerprint(self) -> tuple[str, str, str | None]:
@@ -86,13 +83,12 @@ class Extra(BaseModel):
         return Path(self.source).expanduser(), Path(self.target).expanduser()
 
 
-class Source(BaseModel, ABC):
+class Source(Node, ABC):
     """The node `data`: what all kinds share; a subclass a kind adds where its text is.
 
     conf/data/base.yaml says what each key means.
     """
 
-    model_config = ConfigDict(extra="forbid")
     source: Text
     target: Text
     attribution: str | None
@@ -102,7 +98,7 @@ class Source(BaseModel, ABC):
     allow_overlap: bool
     tag: Tag | None = None  # configurations of older runs have no key of these three
     extra: dict[str, Extra] | None = None
-    temperature: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+    temperature: Annotated[float, Field(ge=1)] = 1.0
     max_length: PositiveInt
     tokens_per_batch: PositiveInt | Literal["auto"]
     pool_batches: PositiveInt
