@@ -82,7 +82,7 @@ class DevTranslations(Callback):
         step = trainer.global_step
         started = time.monotonic()
         translator = Translator(
-            task.model,
+            task.evaluated,
             self.corpus.tokenizers,
             self.search,
             tokens_per_batch=self.tokens_per_batch,
@@ -128,7 +128,7 @@ class DevTranslations(Callback):
             self.run / "bundle",
             family=family,
             options=options,
-            model=task.model,
+            model=task.evaluated,
             tokenizers=self.corpus.tokenizers,
             languages=(self.corpus.source_language, self.corpus.target_language),
             search=self.config["search"],

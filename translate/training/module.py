@@ -71,16 +71,22 @@ class TranslationTask(L.LightningModule):
         self.total_steps = total_steps
         self.step_tokens = torch.zeros(())  # real target tokens since the last optimizer step
 
+    @property
+    def evaluated(self) -> Seq2Seq:
+        """The model that validation computes with, whole in each process."""
+        return self.model
+
     def losses(self, batch: Batch, objective: Objective) -> Losses:
         """Sums over the real target tokens; only these rows meet the vocabulary."""
         source_mask = padding_mask(batch.source_lengths, batch.source.shape[1])
         target_mask = padding_mask(batch.target_lengths, batch.target_in.shape[1])
         read = self._read_packed if self.packed else self._read_padded
         hidden, alignment = read(batch, source_mask, target_mask)
+        output = (self.model if self.training else self.evaluated).output
         losses = projected_loss(
             hidden,
-            self.model.output.weight,
-            self.model.output.bias,
+            output.weight,
+            output.bias,
             batch.target_out[target_mask],
             objective,
         )
@@ -92,7 +98,7 @@ class TranslationTask(L.LightningModule):
     def _read_padded(
         self, batch: Batch, source_mask: Bool[Tensor, "B S"], target_mask: Bool[Tensor, "B T"]
     ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "B L H T S"] | None]:
-        read = self.compiled if self.training else self.model.read
+        read = self.compiled if self.training else self.evaluated.read
         decoded = read(
             batch.source, source_mask, batch.target_in, need_alignment=batch.gold is not None
         )
@@ -104,7 +110,8 @@ class TranslationTask(L.LightningModule):
         source, target_in = batch.source[source_mask], batch.target_in[target_mask]
         sources = Packing(batch.source_lengths, source_mask.shape[1], len(source))
         targets = Packing(batch.target_lengths, target_mask.shape[1], len(target_in))
-        return self.model.read_packed(source, target_in, sources, targets), None
+        model = self.model if self.training else self.evaluated
+        return model.read_packed(source, target_in, sources, targets), None
 
     def training_losses(self, batch: Batch) -> Losses:
         """The same of what is read in training: as often as it takes, without some words."""
@@ -160,12 +167,19 @@ class TranslationTask(L.LightningModule):
         tokens = self.trainer.strategy.reduce(self.step_tokens, reduce_op="sum")
         averaged_over = self.trainer.accumulate_grad_batches * self.trainer.world_size
         scale = averaged_over * NOMINAL_TOKENS / tokens
-        gradients = [p.grad for p in self.parameters() if p.grad is not None]
         if gradient_clip_val:
-            norm = get_total_norm(gradients) * scale
+            norm = self.gradient_norm() * scale
             scale = scale * (gradient_clip_val / (norm + 1e-6)).clamp(max=1.0)
-        torch._foreach_mul_(gradients, scale)
+        torch._foreach_mul_(self.gradients(), scale)
         self.step_tokens = torch.zeros(())
+
+    def gradients(self) -> list[Tensor]:
+        """What this process has of the gradient, to be changed in place."""
+        return [p.grad for p in self.parameters() if p.grad is not None]
+
+    def gradient_norm(self) -> Tensor:
+        """Of the whole gradient."""
+        return get_total_norm([p.grad for p in self.parameters() if p.grad is not None])
 
     def configure_optimizers(self) -> Any:
         optimizer = build_optimizer(self.model, **self.optimizer_options)

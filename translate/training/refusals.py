@@ -44,6 +44,28 @@ def refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
         )
 
 
+def refuse_what_cannot_be_sharded(options: Settings, family: str) -> None:
+    """UserError that names all that trainer.strategy=fsdp cannot have, and what it can."""
+    risk = options.minimum_risk.weight
+    remedies = {
+        f"model.family={family}": (family != "transformer", "model=transformer"),
+        f"trainer.averaging.kind={options.averaging.kind}": (
+            options.averaging.kind != "none", "trainer.averaging.kind=none",
+        ),
+        f"trainer.precision={options.precision}": (
+            options.precision not in ("auto", "bf16-mixed", "32-true"), "trainer.precision=auto",
+        ),
+        "trainer.compile=true": (options.compile, "trainer.compile=false"),
+        f"trainer.minimum_risk.weight={risk:g}": (risk > 0, "trainer.minimum_risk.weight=0"),
+    }  # fmt: skip
+    wrong = {key: remedy for key, (is_wrong, remedy) in remedies.items() if is_wrong}
+    if wrong:
+        raise UserError(
+            f"trainer.strategy = fsdp cannot go with {', '.join(wrong)}: choose "
+            f"{', '.join(wrong.values())}; or trainer.strategy=ddp"
+        )
+
+
 def refuse_other_corpus(corpus: Corpus, run: Path) -> None:
     """The same settings may name files whose text has changed since."""
     before, now = provenance.read(run).get("corpus"), identity(corpus)

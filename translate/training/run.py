@@ -49,6 +49,7 @@ from translate.training.refusals import (
     refuse_other_configuration,
     refuse_other_corpus,
     refuse_random_weights,
+    refuse_what_cannot_be_sharded,
 )
 from translate.training.settings import Settings
 from translate.training.trainer import build_trainer, processes, quieten_lightning
@@ -92,6 +93,8 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     options = Settings(**config["trainer"])
     check_accelerator(options.accelerator)
     precision.check_precision(options.precision, options.accelerator)
+    if options.strategy == "fsdp":
+        refuse_what_cannot_be_sharded(options, config["model"]["family"])
     if _is_main_process():
         _log_to(run / "train.log")
     last = run / "checkpoints" / "last.ckpt"
@@ -294,7 +297,7 @@ def _task(
     packed: bool,
     total_steps: int,
 ) -> TranslationTask:
-    return TranslationTask(
+    return _task_class(options)(
         model,
         label_smoothing=options.label_smoothing,
         r_drop=options.r_drop,
@@ -315,6 +318,14 @@ def _task(
             references=corpus.train,
         ),
     )
+
+
+def _task_class(options: Settings) -> type[TranslationTask]:
+    if options.strategy != "fsdp":
+        return TranslationTask
+    from translate.training.sharding import ShardedTask
+
+    return ShardedTask
 
 
 def _dev_translations(

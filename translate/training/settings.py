@@ -54,7 +54,7 @@ class Settings(Node):
     accelerator: Literal["auto", "cpu", "gpu"]
     devices: PositiveInt | Literal["auto"]
     num_nodes: PositiveInt
-    strategy: Literal["auto", "ddp"]
+    strategy: Literal["auto", "ddp", "fsdp"]
     precision: Precision | Literal["auto"]
     threads: PositiveInt | None
     accumulate: PositiveInt

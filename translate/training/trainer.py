@@ -12,6 +12,7 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.strategies import Strategy
 
 from translate.errors import UserError
 from translate.training.accelerator import on_gpu
@@ -64,7 +65,7 @@ def build_trainer(
         callbacks.insert(0, Patience("dev/bleu", mode="max", patience=options.patience))
     return L.Trainer(
         accelerator=options.accelerator, devices=options.devices,
-        num_nodes=options.num_nodes, strategy=options.strategy,
+        num_nodes=options.num_nodes, strategy=_strategy(options),
         precision=lightning_name(precision),
         max_epochs=1, max_steps=steps,
         accumulate_grad_batches=options.accumulate,
@@ -76,6 +77,14 @@ def build_trainer(
         default_root_dir=run, enable_progress_bar=shows_bar, enable_model_summary=False,
         use_distributed_sampler=False,
     )  # fmt: skip
+
+
+def _strategy(options: Settings) -> str | Strategy:
+    if options.strategy != "fsdp":
+        return options.strategy
+    from translate.training.sharding import FullySharded  # PyTorch's part of it takes a second
+
+    return FullySharded(processes(options))
 
 
 def processes(options: Settings) -> int:
@@ -122,5 +131,6 @@ def quieten_lightning() -> None:
         r".*Checkpoint directory .* exists and is not empty.*",  # a resumed run
         r".*resuming from a checkpoint that ended before the epoch ended.*",  # TokenBatches.skip
         r".*callbacks used to create the checkpoint need to be provided.*",  # patience may change
+        r"FSDP2-wrapped module .* returned a view tensor.*",  # which nothing changes in place
     ):
         warnings.filterwarnings("ignore", message=message)
