@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from translate.evaluation.report import Report
     from translate.evaluation.run import TestSet
     from translate.inference.translator import Translator
+    from translate.plots.curves import Curve
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,10 @@ def evaluate_run(
     from translate.cli.stored import load_bundle
     from translate.data.progress import progress
     from translate.evaluation.run import evaluate_split
+    from translate.plots.curves import read_curves
 
+    metrics = run / "metrics.csv"
+    curves = read_curves(metrics) if metrics.is_file() else {}  # a fault is told before the work
     beyond = [line for line in attention if line > len(test_set.sources)]
     if beyond:
         raise UserError(
@@ -134,11 +138,13 @@ def evaluate_run(
             model_sha256=load_bundle(str(run)).weights_sha256,
             resamples=resamples,
             seed=seed,
+            device=translator.device,
             tokenize=tokenize,
             comet=comet,
             progress=lambda done: advance(1),
             page=partial(
-                _page, translator=translator, run=run, shown=shown, attention=attention
+                _page, translator=translator, run=run, curves=curves, shown=shown,
+                attention=attention,
             ),
         )  # fmt: skip
 
@@ -150,19 +156,18 @@ def _page(
     *,
     translator: Translator,
     run: Path,
+    curves: Mapping[str, Curve],
     shown: int,
     attention: Sequence[int],
 ) -> str:
     from translate.evaluation.report_page import report_page
-    from translate.plots.curves import read_curves
 
-    metrics = run / "metrics.csv"
     return report_page(
         report,
         test_set,
         hypotheses,
         run=str(run),
-        curves=read_curves(metrics) if metrics.is_file() else {},
+        curves=curves,
         attention=_attention(translator, test_set, hypotheses, attention),
         shown=shown,
     )
@@ -171,11 +176,18 @@ def _page(
 def _attention(
     translator: Translator, test_set: TestSet, hypotheses: Sequence[str], lines: Sequence[int]
 ) -> Mapping[int, WordAttention]:
-    """By index; none of a model without attention, nor of an empty sentence."""
+    """By index; none of a model without attention, nor of a sentence that is empty or too long."""
     from translate.evaluation.alignment import word_attention
+    from translate.inference.aligner import MAX_LENGTH
 
     found = {}
+    sides = (
+        (translator.tokenizers.source, test_set.sources),
+        (translator.tokenizers.target, hypotheses),
+    )
     for line in lines:
+        if any(len(side.encode(texts[line - 1])) >= MAX_LENGTH for side, texts in sides):
+            continue
         try:
             seen = translator.align(test_set.sources[line - 1], hypotheses[line - 1])
         except UserError:
