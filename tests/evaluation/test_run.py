@@ -46,6 +46,7 @@ class Translation:
 class LogProb:
     log_prob: float
     tokens: int
+    unknown: int = 0
 
 
 class Shouter:
@@ -143,6 +144,14 @@ def test_perplexity_says_how_many_pairs_it_is_without(tmp_path: Path) -> None:
             return super().score(sources, targets)
 
     assert "too long pairs left out: 1" in report.summary(run(tmp_path, NoFirst()))
+
+
+def test_unknown_words_of_the_references_are_told(tmp_path: Path) -> None:
+    class Illiterate(Shouter):
+        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
+            return [LogProb(-2.0, 2, unknown=1) for _ in targets]
+
+    assert "<unk> in the references: 3" in report.summary(run(tmp_path, Illiterate()))
 
 
 def test_progress_counts_sentences(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_page_escapes_what_it_is_given_and_loads_nothing() -> None:
     document = page(
         ODD,
         section(ODD, paragraph(ODD, "lead"), table([ODD], [[ODD]])),
-        cells([ODD], [[marked([(ODD, True), (ODD, False)])]], of_text=True),
+        cells([ODD], [[marked([(ODD, True), (" ", False), (ODD, False)])]], of_text=True),
         facts([(ODD, text(ODD))]),
     )
     assert ODD not in document

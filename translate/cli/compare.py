@@ -213,7 +213,11 @@ def _system(
         name=str(run),
         hypotheses=stored.hypotheses,
         likelihood=Likelihood(
-            known["log_prob"], known["tokens"], known["characters"], known.get("left_out", 0)
+            known["log_prob"],
+            known["tokens"],
+            known["characters"],
+            known["left_out"],
+            known["unknown"],
         ),
         search=stored.figures["decoding"],
         experiment=_experiment(run),
@@ -228,7 +232,8 @@ def _is_current(stored: Stored, run: Path) -> bool:
     if stored.figures["sha256"]["model"] != load_bundle(str(run)).weights_sha256:
         log.warning("%s has another model than it was evaluated with: evaluating again", run)
         return False
-    if "likelihood" not in stored.figures:
+    known = stored.figures.get("likelihood", {})
+    if known is not None and "unknown" not in known:
         log.warning("%s was evaluated by an older program: evaluating again", run)
         return False
     return True

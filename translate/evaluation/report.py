@@ -272,6 +272,8 @@ def summary(report: Report) -> str:
         ]
         if chances.left_out:
             parts.append(f"too long pairs left out: {chances.left_out:,}")
+        if chances.unknown:
+            parts.append(f"<unk> in the references: {chances.unknown:,}")
     parts += [
         f"{report.seconds:.1f} s",
         f"{report.sentences_per_second:.1f} sentences/s",

@@ -104,9 +104,9 @@ def paragraph(content: str, kind: str = "") -> Html:
 
 
 def marked(words: Iterable[tuple[str, bool]]) -> Html:
-    """Words in a row; those whose flag is set are marked."""
+    """Words and spaces in a row; those whose flag is set are marked."""
     return join(
-        (Html(f"<mark>{text(word)}</mark>") if flag else text(word) for word, flag in words), " "
+        (Html(f"<mark>{text(word)}</mark>") if flag else text(word) for word, flag in words), ""
     )
 
 
