@@ -99,10 +99,9 @@ def test_every_target_links_to_its_largest_weight(weights: np.ndarray) -> None:
     assert all(weights[target, source] == weights[target].max() for source, target in found)
 
 
-def test_null_and_empty_rows_stay_unaligned() -> None:
+def test_empty_rows_stay_unaligned() -> None:
     weights = np.array([[0.1, 0.9], [0.8, 0.2], [0.0, 0.0]])
     assert links(weights) == {(1, 0), (0, 1)}
-    assert links(weights, null=1) == {(0, 1)}
     assert links(np.zeros((0, 3))) == frozenset()
 
 

@@ -60,6 +60,12 @@ def test_a_difference_of_one_sentence_may_be_chance() -> None:
     assert "may be chance" in said
 
 
+def test_a_path_that_looks_like_markup_is_shown() -> None:
+    shown = terminal(judged(system("runs/[/a]", WRONG), system("runs/[b]", RIGHT)))
+    assert "against runs/[/a]" in shown
+    assert "runs/[b]" in shown
+
+
 def test_equal_translations_are_told() -> None:
     (said,) = judged(system("a", RIGHT), system("b", RIGHT)).verdicts
     assert said == "b translates every sentence as a does."

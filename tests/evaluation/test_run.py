@@ -20,6 +20,7 @@ from rich.console import Console
 from translate.errors import UserError
 from translate.evaluation import report
 from translate.evaluation.alignment import WordAttention
+from translate.evaluation.comet import Comet
 from translate.evaluation.metrics import evaluate
 from translate.evaluation.report import (
     Report,
@@ -224,6 +225,16 @@ def test_the_terminal_shows_scores_signatures_buckets_and_speed(tmp_path: Path) 
     assert ", 1 empty" in shown
 
 
+def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
+    result = run(tmp_path, test_set=TestSet("news[de].txt", SOURCES, REFERENCES))
+    judged = Comet([0.5], "xl[large]", "0" * 64, 1, "2.2.7")
+    console = Console(width=160, file=io.StringIO(), record=True)
+    console.print(render(replace(result, comet=judged)))
+    shown = console.export_text()
+    assert "news[de].txt: 3 items" in shown
+    assert "model:xl[large]" in shown
+
+
 def test_slices_and_sentences_are_kept(tmp_path: Path) -> None:
     test_set = TestSet("test", SOURCES, REFERENCES, ["a", "b", "a"], {"uno": 3, "dos": 20})
     run(tmp_path, test_set=test_set)
@@ -273,4 +284,5 @@ def test_the_page_is_written_beside_and_shows_best_and_worst(tmp_path: Path) -> 
     assert "runs/&lt;a&gt; on test" in shown
     assert "UNO ← dos: 30.0%" in shown
     assert shown.count("<svg") == 5
-    assert "<td>1</td>" in shown[best:], "the first sentence has the best chrF"
+    assert '<td dir="auto">1</td>' in shown[best:], "the first sentence has the best chrF"
+    assert "<bdi>uno dos</bdi> → <bdi>UNO DOS</bdi>" in shown

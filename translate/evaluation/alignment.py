@@ -71,19 +71,16 @@ def alignment_error_rate(
     )
 
 
-def links(weights: Float[np.ndarray, "T S"], *, null: int | None = None) -> frozenset[Link]:
+def links(weights: Float[np.ndarray, "T S"]) -> frozenset[Link]:
     """Link every target position to the source position it attends to most (the first of equals).
 
-    With `null`, a target position that looks mostly at that source position stays unaligned.
-    A row without any weight, as of a fully masked query, stays unaligned too.
+    A row without any weight, as of a fully masked query, stays unaligned.
     """
     if not weights.size:
         return frozenset()
     best = weights.argmax(axis=1)  # (T,)
     return frozenset(
-        (int(source), target)
-        for target, source in enumerate(best)
-        if source != null and weights[target, source] > 0
+        (int(source), target) for target, source in enumerate(best) if weights[target, source] > 0
     )
 
 

@@ -114,7 +114,7 @@ def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = Table(title=Text(title), title_justify="left", header_style="bold")
     for number, heading in enumerate(headings):
         table.add_column(Text(heading), justify="right" if number else "left", overflow="fold")
     for row in rows:

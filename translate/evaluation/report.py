@@ -225,13 +225,15 @@ def render(report: Report) -> Group:
     from rich.table import Table
     from rich.text import Text
 
-    scores = Table(title=f"{report.split}: {report.items:,} items", title_justify="left")
+    # a plain string is read as rich's markup, and names of files may look like it
+    title = Text(f"{report.split}: {report.items:,} items")
+    scores = Table(title=title, title_justify="left")
     scores.add_column("metric", no_wrap=True)
     scores.add_column("score", justify="right", no_wrap=True, style="bold")
     scores.add_column("95 %", justify="right", no_wrap=True)
     scores.add_column("signature", overflow="fold", style="dim")
     for row in score_rows(report):
-        scores.add_row(*row)
+        scores.add_row(*map(Text, row))
     slices = []
     for title, parts in (
         ("by the rarest source word's count in training", report.rarity),
