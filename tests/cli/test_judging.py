@@ -32,6 +32,7 @@ def test_scores_by_a_column_of_the_corpus(program, run: str, tmp_path: Path) -> 
     found = figures(tmp_path / "here" / "test.json")["domains"]
     assert {part["label"] for part in found} == {"talk", "news"}
     assert sum(part["items"] for part in found) == 8
+    assert figures(tmp_path / "here" / "test.json")["rarest_word"] == [], "trained on other words"
     assert "By domain" in (tmp_path / "here" / "test.html").read_text("utf-8")
     first = json.loads(
         (tmp_path / "here" / "test.sentences.jsonl").read_text("utf-8").split("\n")[0]

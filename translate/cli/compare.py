@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -152,17 +151,19 @@ def _is_run(folder: Path) -> bool:
 def _as_of(run: Path, first: Path, test_set: TestSet, job: Job) -> TestSet:
     """The test set by the name of its evaluation in a run: `test` is kept for the run's own."""
     if "input" not in job.verbatim:
-        test_set = replace(test_set, own=_same_corpus(run, first, job))
+        own = _same_corpus(run, first, job)
+        counts = test_set.word_counts if own else None  # of the training text of another run
+        test_set = replace(test_set, own=own, word_counts=counts)
     return test_set.placed(run / "evaluation")
 
 
 def _same_corpus(run: Path, first: Path, job: Job) -> bool:
     """Whether the test sentences, which are the first run's, are the run's own as well."""
+    from translate.cli.judging import names_a_corpus
     from translate.cli.stored import training_config
 
-    # where it lies, and what of it
-    others = [o for o in job.overrides if re.match(r"data(=|\.(?!dir=|split=))", o)]
-    return not others and training_config(run).get("data") == training_config(first).get("data")
+    stored = [training_config(each).get("data") for each in (run, first)]
+    return not names_a_corpus(job) and stored[0] == stored[1]
 
 
 def _again(job: Job, run: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -34,7 +35,7 @@ def read_test_set(job: Job, run: Path, data: Node, tokenizer: Node, cache: Path)
     if {"input", "reference"} & set(job.verbatim):
         found = _own_files(job.verbatim.get("input"), job.repeated.get("reference", ()))
     else:
-        found = _split(run, data, tokenizer, cache)
+        found = _split(run, data, tokenizer, cache, trained_on_it=not names_a_corpus(job))
     found = _with_domains(found, job.verbatim.get("domains"))
     found.check()
     return found
@@ -60,7 +61,12 @@ def _own_files(source: str | None, references: Sequence[str]) -> TestSet:
     )
 
 
-def _split(run: Path, data: Node, tokenizer: Node, cache: Path) -> TestSet:
+def names_a_corpus(job: Job) -> bool:
+    """Whether `data=` says more than where the corpus lies, and which of its splits is wanted."""
+    return any(re.match(r"data(=|\.(?!dir=|split=))", override) for override in job.overrides)
+
+
+def _split(run: Path, data: Node, tokenizer: Node, cache: Path, *, trained_on_it: bool) -> TestSet:
     from translate.cli.stored import corpus_of_run
     from translate.evaluation.run import TestSet
     from translate.evaluation.slices import word_counts
@@ -72,7 +78,7 @@ def _split(run: Path, data: Node, tokenizer: Node, cache: Path) -> TestSet:
         list(table["source"]),
         [list(item) for item in table["references"]],
         domains=list(table["group"]) if by_domain else None,
-        word_counts=word_counts(corpus.train["source"]),
+        word_counts=word_counts(corpus.train["source"]) if trained_on_it else None,
     )
 
 
