@@ -226,8 +226,8 @@ def render(report: Report) -> Group:
     from rich.text import Text
 
     # a plain string is read as rich's markup, and names of files may look like it
-    title = Text(f"{report.split}: {report.items:,} items")
-    scores = Table(title=title, title_justify="left")
+    heading = Text(f"{report.split}: {report.items:,} items")
+    scores = Table(title=heading, title_justify="left")
     scores.add_column("metric", no_wrap=True)
     scores.add_column("score", justify="right", no_wrap=True, style="bold")
     scores.add_column("95 %", justify="right", no_wrap=True)
