@@ -13,12 +13,13 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import resource
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from itertools import islice, pairwise
-from multiprocessing.queues import Queue
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +92,7 @@ def fed(folder: Path) -> dict[str, float]:
     return {"seconds": first}
 
 
-def measured(
-    work: Callable[[Path], dict[str, float]], folder: Path, results: Queue[dict[str, float]]
-) -> None:
+def measured(work: Callable[[Path], dict[str, float]], folder: Path, results: Connection) -> None:
     """What `work` says, and the peak of memory in MB: the process's own, and with mapped files."""
     own = [0.0]
 
@@ -107,15 +106,20 @@ def measured(
     threading.Thread(target=watch, daemon=True).start()
     found = work(folder)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    results.put(found | {"own": own[0], "mapped": peak})
+    results.send(found | {"own": own[0], "mapped": peak})
 
 
 def apart(work: Callable[[Path], dict[str, float]], folder: Path) -> dict[str, float]:
     context = multiprocessing.get_context("spawn")
-    results: Queue[dict[str, float]] = context.Queue()
-    process = context.Process(target=measured, args=(work, folder, results))
+    results, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=measured, args=(work, folder, theirs))
     process.start()
-    found = results.get()
+    theirs.close()  # the other end is the child's alone: what ends it, ends the wait
+    try:
+        found: dict[str, float] = results.recv()
+    except EOFError:
+        process.join()
+        sys.exit(f"{work.__name__} ended with status {process.exitcode} (-9: memory ran out?)")
     process.join()
     return found
 

@@ -123,12 +123,14 @@ def measure(
     single: int,
 ) -> dict[str, float | None]:
     """One row; latency is told where `single` sentences are timed by themselves."""
+    from translate.data.text import read_lines
+
     started = time.perf_counter()
     kind = engine.partition("-")[0]
     make = NATIVE.get(engine) or {"direct": direct, "served": served}[kind]
     translate = make(options, SEARCHES[search], tokens, export)
     load = time.perf_counter() - started
-    lines = options.input.read_text(encoding="utf-8").splitlines()
+    lines = list(read_lines(options.input))
     translate(lines[:64])
     seconds, busy = [], []
     for _ in range(options.repeats):

@@ -27,7 +27,8 @@ from translate.cli.config_dir import options
 from translate.data.corpus import prepare
 from translate.data.toy import toy_pairs
 from translate.errors import UserError
-from translate.evaluation.buckets import Bucket, by_length
+from translate.evaluation.buckets import Bucket, assign, by_length
+from translate.evaluation.report import Stored, read
 from translate.inference import bundle
 from translate.models.transformer import Transformer
 from translate.plots.lengths import bleu_by_length
@@ -142,6 +143,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="where runs, pictures and tables go; default: runs/length",
     )  # fmt: skip
     given = parser.parse_intermixed_args(argv)
+    try:
+        assign([], given.edges)
+    except UserError as error:
+        parser.error(f"--edges: {error}")
     if not given.models and not given.positions:
         parser.error("nothing to train: give --models or --positions")
     own = chooses_corpus(given.overrides)
@@ -260,21 +265,24 @@ def longer(config: Mapping[str, Any], folder: Path) -> Sentences:
 
 
 def score(run: Path, tests: Sequence[Sentences], edges: Sequence[int]) -> list[Bucket]:
-    """The buckets of all sentences of the test sets together."""
-    translations = [line for test in tests for line in translated(run, test)]
+    """The buckets of all sentences of the test sets together, by the run's BLEU tokenizer."""
+    judged = [translated(run, test) for test in tests]
+    translations = [line for evaluation in judged for line in evaluation.hypotheses]
     sources = [line for test in tests for line in test.sources]
     references = [item for test in tests for item in test.references]
-    return by_length(sources, translations, references, edges)
+    tokenize = judged[0].figures.get("tokenize", "13a")  # older evaluations had no other
+    return by_length(sources, translations, references, edges, tokenize=tokenize)
 
 
-def translated(run: Path, test: Sentences) -> list[str]:
-    """The translations of a test set, from the run's evaluation or made now."""
+def translated(run: Path, test: Sentences) -> Stored:
+    """The run's evaluation of a test set, which is there or made now."""
     report = run / "evaluation" / f"{test.name}.json"
     weights = bundle.find(run) / bundle.WEIGHTS
     if not report.exists() or report.stat().st_mtime < weights.stat().st_mtime:
         translate("evaluate", f"run={run}", *test.arguments)
-    lines = report.with_suffix(".hyp").read_bytes().decode().split("\n")
-    return lines[:-1]
+    found = read(run / "evaluation", test.name)
+    assert found is not None
+    return found
 
 
 def write(

@@ -144,6 +144,18 @@ def test_every_module_says_what_it_is_for(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_what_loads_is_called_by_its_modules_name(path: Path) -> None:
+    """So that the next test sees it."""
+    taken = {
+        alias.name
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ImportFrom) and node.module in ("pickle", "torch", "yaml")
+        for alias in node.names
+    }
+    assert not taken & {"load", "loads", "Unpickler"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_nothing_is_loaded_that_could_run(path: Path) -> None:
     """Pickle runs what it reads; so do `torch.load` without `weights_only` and Hydra's targets."""
     source = parsed(path)

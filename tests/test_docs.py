@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib.util
+import os
 import re
+import shlex
 from pathlib import Path
 from types import ModuleType
 
@@ -22,16 +24,20 @@ from translate.data.corpus import check_data
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "attention.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMAND_EXAMPLES = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 CHOICES = re.findall(r"^Config: `(.+?)`", TEXT, re.MULTILINE)
-SCALE, CORPORA, GRAPHS = (
-    (ROOT / "docs" / name).read_text(encoding="utf-8")
-    for name in ("scale.md", "corpora.md", "graphs.md")
-)
-NAMED_TESTS = re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", TEXT + SCALE + CORPORA + GRAPHS)
+CORPORA = (ROOT / "docs" / "corpora.md").read_text(encoding="utf-8")
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+EVERYTHING = "\n".join(path.read_text(encoding="utf-8") for path in DOCUMENTS)
+NAMED_TESTS = sorted(
+    {
+        (name, (path.parent / link).resolve())
+        for path in DOCUMENTS
+        for name, link in re.findall(
+            r"\[`(test_\w+)`\]\(([^)]+)\)", path.read_text(encoding="utf-8")
+        )
+    }
+)
 ROWS = re.findall(r"^\| (\d+) \|.*$", TEXT, re.MULTILINE)
 
 
@@ -126,20 +132,25 @@ def test_every_config_line_is_valid(choice: str) -> None:
 
 
 def train_lines(text: str) -> list[str]:
-    """What the lines of a text give to `translate train`, without flags, sweeps and run folders."""
+    r"""What the lines of a text give to `translate train`, without flags, sweeps and run folders.
+
+    A line that ends with \ goes on with the next.
+    """
+    text = re.sub(r"\\\n\s*", "", text)
     lines = re.findall(r"^ +(?:srun |-m )?translate train ([^#\n]*)", text, re.MULTILINE)
-    plain = [line.split() for line in lines if "--" not in line]
+    # … stands for what a reader chooses, and $ but for a folder for what a loop goes through
+    plain = [shlex.split(line) for line in lines if not re.search(r"--|…|(?<!dir=)\$", line)]
     kept = [
-        " ".join(word for word in words if "=" in word and not word.startswith("run="))
+        shlex.join(word for word in words if "=" in word and not word.startswith("run="))
         for words in plain
     ]
     return sorted(set(filter(None, kept)))
 
 
-@pytest.mark.parametrize("choice", train_lines(README + HELP + SCALE + COMMAND_EXAMPLES))
+@pytest.mark.parametrize("choice", train_lines(f"{EVERYTHING}\n{HELP}"))
 def test_every_training_of_the_documents_and_the_help_is_valid(choice: str) -> None:
     jobs: list[Job] = []
-    launch(COMMANDS["train"], split(COMMANDS["train"], choice.split()), jobs.append)
+    launch(COMMANDS["train"], split(COMMANDS["train"], shlex.split(choice)), jobs.append)
     assert training_problems(jobs[0].config) == []
 
 
@@ -159,8 +170,8 @@ def test_every_mechanism_is_in_the_table_once() -> None:
 
 
 @pytest.mark.parametrize(("name", "path"), NAMED_TESTS, ids=[name for name, _ in NAMED_TESTS])
-def test_every_named_test_exists(name: str, path: str) -> None:
-    tree = ast.parse((DOCUMENT.parent / path).read_text(encoding="utf-8"))
+def test_every_named_test_exists(name: str, path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
@@ -179,3 +190,12 @@ def test_every_link_leads_somewhere(path: Path) -> None:
         if "://" not in link and not (there.exists() and (not anchor or anchor in anchors(there))):
             lost.append(link)
     assert lost == []
+
+
+def test_what_the_documents_call_as_a_program_can_be_called() -> None:
+    programs = [p for p in (ROOT / "scripts").iterdir() if p.read_bytes().startswith(b"#!")]
+    assert len(programs) > 5
+    for program in programs:
+        assert os.access(program, os.X_OK), f"chmod +x scripts/{program.name}"
+    called = set(re.findall(r"^ +scripts/(\w+\.(?:py|sh))", EVERYTHING, re.MULTILINE))
+    assert called <= {program.name for program in programs}

@@ -39,6 +39,17 @@ def test_a_line_of_links_a_pair(program, run: str, pairs, tmp_path: Path) -> Non
     assert (tmp_path / "o ${x}.txt").read_text("utf-8") == done.out
 
 
+def test_a_script_without_spaces_is_told(program, run: str, tmp_path: Path) -> None:
+    (tmp_path / "zh").write_text("他昨天在北京买了一本好书。\n", encoding="utf-8")
+    (tmp_path / "zh.words").write_text("他 昨天 在 北京 买 了 一 本 好 书 。\n", encoding="utf-8")
+    (tmp_path / "en").write_text("he bought a good book\n", encoding="utf-8")
+    done = program("align", run, "input=zh", "reference=en")
+    assert "the source is in a script without spaces" in done.err
+    assert "the target" not in done.err
+    done = program("align", run, "input=zh.words", "reference=en")
+    assert "without spaces" not in done.err
+
+
 def test_other_heads_and_methods_give_other_links(program, run: str, pairs) -> None:
     plain = program("align", run, *pairs).out
     for options in (["head=2"], ["method=threshold", "threshold=0.01"]):

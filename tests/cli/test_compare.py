@@ -94,6 +94,8 @@ def test_the_test_sentences_of_another_run_do_not_take_the_place_of_its_own(
     assert not (tmp_path / "b" / "evaluation" / "test.json").exists()
     figures = only(tmp_path / "b" / "evaluation", "test-*.json")
     assert shlex.split(figures["command"]) == ["translate", *arguments]
+    assert figures["rarest_word"] == [], "its own training had other words"
+    assert only(tmp_path / "a" / "evaluation", "test.json")["rarest_word"] != []
 
 
 def test_an_average_and_a_fine_tuned_run_are_no_seeds(

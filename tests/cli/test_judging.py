@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,6 +32,7 @@ def test_scores_by_a_column_of_the_corpus(program, run: str, tmp_path: Path) -> 
     found = figures(tmp_path / "here" / "test.json")["domains"]
     assert {part["label"] for part in found} == {"talk", "news"}
     assert sum(part["items"] for part in found) == 8
+    assert figures(tmp_path / "here" / "test.json")["rarest_word"] == [], "trained on other words"
     assert "By domain" in (tmp_path / "here" / "test.html").read_text("utf-8")
     first = json.loads(
         (tmp_path / "here" / "test.sentences.jsonl").read_text("utf-8").split("\n")[0]
@@ -137,3 +139,22 @@ def test_comet_is_told_beside_the_other_scores(
     lines = (tmp_path / "here" / "s.sentences.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line)["comet"] for line in lines] == [0.5, 0.75]
     assert "model:wmt-da" in (tmp_path / "here" / "s.html").read_text("utf-8")
+
+
+def test_what_the_page_cannot_show_is_no_matter_of_the_translations(
+    program, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "s").write_text("der Hund sieht ein Haus\n", encoding="utf-8")
+    (tmp_path / "r").write_text("the dog sees a house\n", encoding="utf-8")
+    shutil.copytree(trained / "bundle", tmp_path / "a" / "bundle")
+    files = ["run=a", "input=s", "reference=r", "resamples=2"]
+    monkeypatch.setattr("translate.inference.aligner.MAX_LENGTH", 3)
+    done = program("evaluate", *files)
+    assert done.status == 0, done.err
+    page = tmp_path / "a" / "evaluation" / "s.html"
+    assert "Attention" not in page.read_text("utf-8"), "a matrix grows with the square"
+    (tmp_path / "a" / "metrics.csv").write_text("", encoding="utf-8")
+    done = program("evaluate", *files, "output=other")
+    assert done.status == 1
+    assert "metrics.csv has no `step` column" in done.err
+    assert not (tmp_path / "other").exists(), "it was told before anything was translated"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.data.text import normalise, one_line, read_lines, without_surrogates
+from translate.data.text import normalise, one_line, read_lines, unspaced, without_surrogates
 from translate.errors import UserError
 
 lines_of_text = st.lists(
@@ -93,3 +93,8 @@ def test_one_line_never_breaks_and_surrogates_go(text):
 def test_normalise_ignores_case_and_spaces():
     assert normalise(" Ein\u00a0 HAUS ") == normalise("ein haus")
     assert normalise("a b") != normalise("ab")
+
+
+def test_scripts_without_spaces_are_known_by_letters_and_signs() -> None:
+    assert all(map(unspaced, "他の ｱ ー々。「、！，๏ที່ ဗཀខ〇𠮷".replace(" ", "")))
+    assert not any(map(unspaced, "aé1Ａ１가ㄱहि।كת.😀 \u3000"))

@@ -99,10 +99,9 @@ def test_every_target_links_to_its_largest_weight(weights: np.ndarray) -> None:
     assert all(weights[target, source] == weights[target].max() for source, target in found)
 
 
-def test_null_and_empty_rows_stay_unaligned() -> None:
+def test_empty_rows_stay_unaligned() -> None:
     weights = np.array([[0.1, 0.9], [0.8, 0.2], [0.0, 0.0]])
     assert links(weights) == {(1, 0), (0, 1)}
-    assert links(weights, null=1) == {(0, 1)}
     assert links(np.zeros((0, 3))) == frozenset()
 
 
@@ -181,3 +180,11 @@ def test_byte_pieces_are_spelled() -> None:
 def test_a_matrix_of_another_shape_is_refused() -> None:
     with pytest.raises(ValueError, match=r"\(2, 2\) for 1 target and 2 source"):
         word_attention(["a", "b"], ["c"], np.ones((2, 2)))
+
+
+def test_a_character_in_bytes_is_a_word_where_letters_are() -> None:
+    pieces = ["▁我", "看", "<0xF0>", "<0xA0>", "<0xAE>", "<0xB7>", "书", "<0xC3>", "!", "</s>"]
+    spans = word_spans(pieces)
+    assert [join(pieces[a:b]) for a, b in spans] == ["我", "看", "𠮷", "书\ufffd!", "</s>"]
+    latin = ["▁caf", "<0xC3>", "<0xA9>", "s", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>"]
+    assert [join(latin[a:b]) for a, b in word_spans(latin)] == ["cafés😀"]

@@ -78,5 +78,9 @@ def test_every_figure_of_a_comparison_is_of_that_tokenizer() -> None:
     assert [bucket.label for bucket in column.buckets] == ["6–10", "11–15"]
     assert min(bucket.bleu for bucket in column.buckets) > 50
     assert min(sentence.bleu for sentence in column.sentences) > 50
+    assert column.scores.ter.score < 20, "a sentence is no word"
+    assert "norm:yes" in column.scores.ter.signature
+    assert "asian:yes" in column.scores.ter.signature
+    assert max(sentence.ter for sentence in column.sentences) < 30
     assert by_length([""] * 3, TRANSLATED, CHINESE, tokenize="zh")[0].bleu == theirs
     assert by_label(["x"] * 3, TRANSLATED, CHINESE, tokenize="zh")[0].bleu == theirs

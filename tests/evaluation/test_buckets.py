@@ -51,7 +51,7 @@ def test_a_bucket_scores_its_own_items() -> None:
     hypotheses = ["a b c d", "x y", "a b c e"]
     references = [["a b c d"], ["l m n o p"], ["a b c d", "e"]]
     low, high = by_length(sources, hypotheses, references)
-    assert low.items, high.items == (2, 1)
+    assert (low.items, high.items) == (2, 1)
     assert low.bleu == bleu([hypotheses[0], hypotheses[2]], [references[0], references[2]])
     assert (low.label, high.label, high.bleu) == ("0–5", "21–30", 0)
     assert high.source_words == 25

@@ -7,6 +7,7 @@ What is shown is what the library is given and what becomes of its answer. By ha
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 from collections.abc import Iterator
 from math import sqrt
@@ -28,9 +29,10 @@ from types import SimpleNamespace
 class Model:
     def __init__(self, wants):
         self.wants = wants
+        self.hparams = {name: wants[name] for name in ("input_segments",) if name in wants}
 
     def requires_references(self):
-        return self.wants["ref"]
+        return self.wants["ref"] and "input_segments" not in self.wants
 
     def predict(self, samples, batch_size=16, gpus=1, devices=None, mc_dropout=0,
                 progress_bar=True, accelerator="auto", num_workers=None, length_batching=True):
@@ -80,6 +82,19 @@ def test_it_judges_beside_the_first_reference(comet: Path) -> None:
         "model": "wmt-da",
         "sha256": sha256,
     }
+
+
+@pytest.mark.parametrize(
+    ("segments", "references"), [(["mt", "src", "ref"], 1), (["mt", "src"], 0)]
+)
+def test_a_unified_model_sees_what_it_was_trained_with(
+    comet: Path, segments: list[str], references: int
+) -> None:
+    """It requires no reference, for it can estimate quality too: UnifiedMetric of unbabel-comet."""
+    wants = json.dumps({"ref": "ref" in segments, "input_segments": segments})
+    (comet / "checkpoints" / "model.ckpt").write_text(wants)
+    judged = CometModel(comet, device=torch.device("cpu")).judge(*TEXTS)
+    assert judged.references == references
 
 
 def test_quality_estimation_sees_no_reference(comet: Path) -> None:

@@ -60,6 +60,12 @@ def test_a_difference_of_one_sentence_may_be_chance() -> None:
     assert "may be chance" in said
 
 
+def test_a_path_that_looks_like_markup_is_shown() -> None:
+    shown = terminal(judged(system("runs/[/a]", WRONG), system("runs/[b]", RIGHT)))
+    assert "against runs/[/a]" in shown
+    assert "runs/[b]" in shown
+
+
 def test_equal_translations_are_told() -> None:
     (said,) = judged(system("a", RIGHT), system("b", RIGHT)).verdicts
     assert said == "b translates every sentence as a does."
@@ -77,6 +83,13 @@ def test_perplexities_of_different_pairs_are_told() -> None:
     nearsighted = replace(system("b", RIGHT), likelihood=Likelihood(-30.0, 50, 180, left_out=2))
     (caveat,) = judged(system("a", WRONG), nearsighted).caveats
     assert caveat.endswith("left out, longer than the model reads: 0 by a, 2 by b.")
+
+
+def test_bits_of_a_vocabulary_that_leaves_words_out_are_told() -> None:
+    illiterate = replace(system("b", RIGHT), likelihood=Likelihood(-3.0, 50, 200, unknown=40))
+    (caveat,) = judged(system("a", WRONG), illiterate).caveats
+    assert caveat.startswith("Bits a character do not compare")
+    assert caveat.endswith("0 by a, 40 by b.")
 
 
 def test_sentences_are_won_lost_and_tied() -> None:
@@ -149,8 +162,15 @@ def test_terminal_page_and_json_say_the_same() -> None:
 @given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")))
 def test_differing_words_lose_nothing_and_share_a_common_subsequence(one, other) -> None:
     left, right = word_diff(" ".join(one), " ".join(other))
-    assert [word.text for word in left] == one
-    assert [word.text for word in right] == other
+    assert "".join(word.text for word in left) == " ".join(one)
+    assert "".join(word.text for word in right) == " ".join(other)
+    left, right = ([word for word in side if word.text != " "] for side in (left, right))
     assert [w.text for w in left if w.shared] == [w.text for w in right if w.shared]
     if one == other:
         assert all(word.shared for word in left)
+
+
+def test_without_spaces_single_letters_differ() -> None:
+    left, _ = word_diff("他在 Paris买了一本新书。", "他在Paris买了一本好书。")
+    assert "".join(word.text for word in left) == "他在 Paris买了一本新书。"
+    assert [word.text for word in left if not word.shared] == ["新"]

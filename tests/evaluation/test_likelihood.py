@@ -16,6 +16,7 @@ from translate.inference.forcing import TooLongError
 class Pair:
     log_prob: float
     tokens: int
+    unknown: int = 0
 
 
 class Coin:
@@ -40,6 +41,15 @@ def test_longer_pieces_hide_in_perplexity_but_not_in_bits_a_character() -> None:
     small, large = (likelihood(Coin(n), ["x"], [["1234567"]]) for n in (1, 2))
     assert small.perplexity == large.perplexity
     assert large.bits_per_character == pytest.approx(small.bits_per_character / 2)
+
+
+def test_what_the_vocabulary_leaves_out_is_counted() -> None:
+    class Illiterate(Coin):
+        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Pair]:
+            return [Pair(-1.0, 2, unknown=1) for _ in targets]
+
+    found = likelihood(Illiterate(1), ["x", "y"], [["abc"], ["defg"]])
+    assert found.unknown == found.as_dict()["unknown"] == 2
 
 
 def test_an_impossible_text_has_infinite_perplexity() -> None:

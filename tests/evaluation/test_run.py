@@ -14,15 +14,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
 from translate.errors import UserError
 from translate.evaluation import report
 from translate.evaluation.alignment import WordAttention
+from translate.evaluation.comet import Comet
 from translate.evaluation.metrics import evaluate
-from translate.evaluation.report import Report, fingerprint, read, render, write
+from translate.evaluation.report import (
+    Report,
+    fingerprint,
+    read,
+    render,
+    write,
+    write_hypotheses,
+)
 from translate.evaluation.report_page import report_page
-from translate.evaluation.run import TestSet, evaluate_split
+from translate.evaluation.run import TestSet, evaluate_split, peak_memory
 from translate.inference.forcing import TooLongError
 
 SOURCES = ["uno dos", "", "tres " * 12]
@@ -38,6 +47,7 @@ class Translation:
 class LogProb:
     log_prob: float
     tokens: int
+    unknown: int = 0
 
 
 class Shouter:
@@ -102,6 +112,31 @@ def test_translations_are_kept_where_no_pair_can_be_scored(tmp_path: Path) -> No
     assert (tmp_path / "test.hyp").exists()
 
 
+def test_a_fault_in_judging_costs_no_translation(tmp_path: Path) -> None:
+    run(tmp_path)
+
+    class Better(Shouter):
+        def stream(self, lines: Iterable[str], /) -> Iterator[list[Translation]]:
+            yield from ([Translation("better")] for _ in lines)
+
+        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        run(tmp_path, Better())
+    assert (tmp_path / "test.hyp").read_text("utf-8") == "better\n" * 3
+    with pytest.raises(UserError, match=r"test.hyp is not what test.json vouches for: evaluate it"):
+        read(tmp_path, "test")
+
+
+def test_memory_is_that_of_the_gpu_that_translates(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = {torch.device("cuda:1"): 3 * 2**20}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device=None: held[device])
+    assert peak_memory(torch.device("cuda:1")).gpu == 3
+    assert peak_memory(torch.device("cpu")).gpu is None
+
+
 def test_perplexity_says_how_many_pairs_it_is_without(tmp_path: Path) -> None:
     class NoFirst(Shouter):
         def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
@@ -110,6 +145,14 @@ def test_perplexity_says_how_many_pairs_it_is_without(tmp_path: Path) -> None:
             return super().score(sources, targets)
 
     assert "too long pairs left out: 1" in report.summary(run(tmp_path, NoFirst()))
+
+
+def test_unknown_words_of_the_references_are_told(tmp_path: Path) -> None:
+    class Illiterate(Shouter):
+        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
+            return [LogProb(-2.0, 2, unknown=1) for _ in targets]
+
+    assert "<unk> in the references: 3" in report.summary(run(tmp_path, Illiterate()))
 
 
 def test_progress_counts_sentences(tmp_path: Path) -> None:
@@ -133,34 +176,34 @@ def test_fingerprints_tell_where_strings_end() -> None:
 
 
 def test_a_hypothesis_with_a_newline_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    result = run(tmp_path)
+    run(tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(ValueError, match="sentence 2 contains a newline"):
-        write(result, ["a", "b\nc", "d"], tmp_path)
+        write_hypotheses("test", ["a", "b\nc", "d"], tmp_path)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_full_disk_keeps_the_old_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = run(tmp_path)
+    run(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(report.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(
         UserError, match=f"cannot write the evaluation to {tmp_path}: No space left"
     ):
-        write(result, ["new"], tmp_path)
+        write_hypotheses("test", ["new"], tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_an_infinite_setting_is_refused_before_the_old_report_is_touched(tmp_path: Path) -> None:
     result = run(tmp_path)
-    before = (tmp_path / "test.hyp").read_bytes()
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(ValueError, match="not JSON compliant"):
-        write(replace(result, decoding={"alpha": float("inf")}), ["new"], tmp_path)
-    assert (tmp_path / "test.hyp").read_bytes() == before
+        write(replace(result, decoding={"alpha": float("inf")}), tmp_path, {"html": b"new"})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_path_that_is_no_utf8_survives_in_the_command(tmp_path: Path) -> None:
@@ -180,6 +223,16 @@ def test_the_terminal_shows_scores_signatures_buckets_and_speed(tmp_path: Path) 
     assert f"± {result.confidence['ter'].half_width:.2f}" in shown
     assert "sentences/s" in shown
     assert ", 1 empty" in shown
+
+
+def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
+    result = run(tmp_path, test_set=TestSet("news[de].txt", SOURCES, REFERENCES))
+    judged = Comet([0.5], "xl[large]", "0" * 64, 1, "2.2.7")
+    console = Console(width=160, file=io.StringIO(), record=True)
+    console.print(render(replace(result, comet=judged)))
+    shown = console.export_text()
+    assert "news[de].txt: 3 items" in shown
+    assert "model:xl[large]" in shown
 
 
 def test_slices_and_sentences_are_kept(tmp_path: Path) -> None:
@@ -231,4 +284,5 @@ def test_the_page_is_written_beside_and_shows_best_and_worst(tmp_path: Path) -> 
     assert "runs/&lt;a&gt; on test" in shown
     assert "UNO ← dos: 30.0%" in shown
     assert shown.count("<svg") == 5
-    assert "<td>1</td>" in shown[best:], "the first sentence has the best chrF"
+    assert '<td dir="auto">1</td>' in shown[best:], "the first sentence has the best chrF"
+    assert "<bdi>uno dos</bdi> → <bdi>UNO DOS</bdi>" in shown

@@ -154,6 +154,16 @@ def test_score_is_the_search_s_own_log_probability(make_translator, name, monkey
         assert score.tokens == len(translation.tokens) + 1
 
 
+def test_score_says_how_much_is_unknown(make_translator, monkeypatch) -> None:
+    translator = make_translator()
+    monkeypatch.setattr(
+        type(translator.tokenizers.target),
+        "encode",
+        lambda _, text: [5, UNK, UNK] if text == "b" else [5],
+    )
+    assert [score.unknown for score in translator.score(["a", "a"], ["b", ""])] == [2, 0]
+
+
 def test_score_needs_as_many_targets_as_sources(make_translator) -> None:
     with pytest.raises(UserError, match="3 sources but 2 targets"):
         make_translator().score(["a", "b", "c"], ["a", "b"])

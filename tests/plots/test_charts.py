@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -10,7 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translate.plots import charts
-from translate.plots.page import cells, facts, marked, page, paragraph, section, table, text
+from translate.plots.page import (
+    STYLE,
+    cells,
+    facts,
+    isolated,
+    marked,
+    page,
+    paragraph,
+    section,
+    table,
+    text,
+)
 
 ODD = "a<b & \"c\" 'd' ¿é?"
 finite = st.floats(-1e6, 1e6, allow_subnormal=False).map(lambda x: round(x, 3))
@@ -74,11 +86,29 @@ def test_wide_letters_have_room_beside_a_heatmap() -> None:
     assert room("国際連合安全保障理事会")[0] > 11 * 11
 
 
+def test_right_to_left_text_runs_in_its_own_direction() -> None:
+    full_stop = "مرحبا."
+    assert f'<td dir="auto">{full_stop}</td>' in cells(["a"], [[text(full_stop)]], of_text=True)
+    assert isolated(full_stop) == f"<bdi>{full_stop}</bdi>"
+    drawn = charts.heatmap("t", [full_stop, "one"], ["uno"], np.ones((1, 2)))
+    assert f">\u2068{full_stop}\u2069</text>" in drawn
+    assert ">one</text>" in drawn
+    assert f"uno ← \u2068{full_stop}\u2069: 100.0%" in drawn
+
+
+def test_eight_runs_have_a_colour_each() -> None:
+    legend = charts.bar_chart("t", ["a"], {f"run {i}": [i] for i in range(8)}, x="x")
+    assert len(set(re.findall(r'<b class="(\w+)">', legend))) == 8
+    for colour in charts.COLOURS:
+        assert STYLE.count(f"--{colour}: #") == 2, "light and dark"
+        assert f".{colour} {{ --colour: var(--{colour}); }}" in STYLE
+
+
 def test_a_page_escapes_what_it_is_given_and_loads_nothing() -> None:
     document = page(
         ODD,
         section(ODD, paragraph(ODD, "lead"), table([ODD], [[ODD]])),
-        cells([ODD], [[marked([(ODD, True), (ODD, False)])]], of_text=True),
+        cells([ODD], [[marked([(ODD, True), (" ", False), (ODD, False)])]], of_text=True),
         facts([(ODD, text(ODD))]),
     )
     assert ODD not in document

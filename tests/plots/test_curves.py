@@ -33,15 +33,15 @@ def texts(path: Path) -> list[str]:
 
 def test_empty_and_non_finite_cells_are_left_out(metrics: Path) -> None:
     curves = read_curves(metrics)
-    assert curves["train/loss"] == [(10, 9.5), (40, 7.0)]
-    assert curves["dev/loss"] == [(20, 8.5), (40, 6.5), (60, 6.75)]
-    assert curves["dev/bleu"] == [(20, 1.25), (40, 12.5), (60, 11.5)]
+    assert curves["train/loss"] == [(11, 9.5), (41, 7.0)], "the file counts steps from 0"
+    assert curves["dev/loss"] == [(21, 8.5), (41, 6.5), (61, 6.75)]
+    assert curves["dev/bleu"] == [(21, 1.25), (41, 12.5), (61, 11.5)]
     assert set(curves) == {"train/loss", "dev/loss", "dev/bleu", "lr-AdamW"}
 
 
 def test_a_step_logged_again_counts_once_and_a_cut_row_not_at_all(metrics: Path) -> None:
     metrics.write_text(METRICS + "1,40,6.0,,,\n0,10,5.0,,\n2,80,1.", encoding="utf-8")
-    assert read_curves(metrics)["train/loss"] == [(10, 5.0), (40, 6.0)]
+    assert read_curves(metrics)["train/loss"] == [(11, 5.0), (41, 6.0)]
 
 
 def test_both_panels_name_their_best_dev_value(metrics: Path, tmp_path: Path) -> None:
@@ -49,6 +49,18 @@ def test_both_panels_name_their_best_dev_value(metrics: Path, tmp_path: Path) ->
     found = texts(tmp_path / "curves.svg")
     for text in ("loss", "BLEU", "train/loss", "dev/loss", "dev/bleu", "step", "6.50", "12.5"):
         assert text in found
+
+
+def test_losses_of_training_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text(
+        "step,train/loss,train/guided_loss\n1,2.0,1.0\n2,1.0,0.5\n", encoding="utf-8"
+    )
+    learning_curves(tmp_path / "metrics.csv", tmp_path / "curves.svg")
+    drawn = re.findall(
+        r"style=\"(fill: none;[^\"]*#9aa3ad; stroke-width: 0.9[^\"]*)",
+        (tmp_path / "curves.svg").read_text("utf-8"),
+    )
+    assert len(set(drawn)) == 2
 
 
 def test_a_run_without_bleu_yet_has_one_panel(tmp_path: Path) -> None:

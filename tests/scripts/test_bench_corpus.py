@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "bench_corpus.py"
+
+
+def test_a_process_that_dies_ends_the_wait(
+    load_script: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    bench = load_script("bench_corpus")  # by this name the new process finds no module, and dies
+    with pytest.raises(SystemExit, match="prepared ended with status 1"):
+        bench.apart(bench.prepared, tmp_path)
 
 
 @pytest.mark.soak

@@ -29,7 +29,7 @@ def test_a_row_counts_sentences_tokens_and_the_time_of_one(bench, monkeypatch, t
         return [3] * len(lines)
 
     monkeypatch.setitem(bench.NATIVE, "native", lambda *_: translate)
-    (tmp_path / "in").write_text("a\nb\nc\nd\n", encoding="utf-8")
+    (tmp_path / "in").write_text("a\nb\u2028b\nc\nd\n", encoding="utf-8")
     options = argparse.Namespace(input=tmp_path / "in", repeats=2)
     row = bench.measure(
         options, engine="native", search="greedy", tokens=100, export=None, single=3

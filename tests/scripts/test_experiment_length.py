@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -74,11 +75,17 @@ def test_translations_are_made_once_for_the_same_weights(
         (run / folder).mkdir()
     for name in ("config.json", "model.safetensors"):
         (run / "bundle" / name).touch()
-    (run / "evaluation" / "test.hyp").write_text("a b\n\nc\u2028d\n", "utf-8")
+    lines = "他在北京\n\nc\u2028d\n".encode()
+    (run / "evaluation" / "test.hyp").write_bytes(lines)
     report = run / "evaluation" / "test.json"
-    report.touch()
-    test = experiment.Sentences("test", [], [], ("data.split=test",))
-    assert experiment.translated(run, test) == ["a b", "", "c\u2028d"]
+    sha256 = {"hypotheses": hashlib.sha256(lines).hexdigest()}
+    report.write_text(json.dumps({"sha256": sha256, "tokenize": "zh"}), "utf-8")
+    test = experiment.Sentences(
+        "test", ["a", "", "c"], [["他在北京"], ["x"], ["d"]], ("data.split=test",)
+    )
+    assert experiment.translated(run, test).hypotheses == ["他在北京", "", "c\u2028d"]
+    (bucket,) = experiment.score(run, [test], [10])
+    assert bucket.bleu > 50, "BLEU counts as the run's evaluation does"
     assert calls == []
     os.utime(report, (0, 0))  # the weights are newer
     experiment.translated(run, test)
@@ -93,6 +100,7 @@ def test_translations_are_made_once_for_the_same_weights(
         (["--positions", "rotary", "data=files"], "--positions needs .* the toy grammar"),
         (["--models", ""], "nothing to train"),
         (["--edges", "5,x"], "'5,x' are no whole numbers"),
+        (["--edges", "20,10"], r"--edges: length bucket edges \[20, 10\] do not rise"),
     ],
 )
 def test_wrong_arguments_are_told_before_any_training(

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LONGEST_WORDS = 8  # letters on the mean: in scripts without spaces, words are shorter
+
 HELP = """\
 translate align: which word translates which, read from the model's attention
 
@@ -128,6 +130,8 @@ def run(
         job, layer=layer, head=head, device=device, tokens_per_batch=tokens_per_batch
     )
     task = _own_files(job) or _split_of_run(folder, data, tokenizer, Path(cache))
+    _tell_unparted("source", task.sources)
+    _tell_unparted("target", task.targets)
     linker = linkers(threshold=threshold)[method]
     out = dict(job.verbatim)
     if "input" not in out:
@@ -141,6 +145,18 @@ def run(
     if task.gold is not None:
         chosen = asdict(forward.head) | {"method": method, "threshold": threshold}
         _score(task, found, _evaluation(folder), chosen)
+
+
+def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
+    """Links count words between white space, so that a Chinese sentence may be a single one."""
+    from translate.evaluation.words import mostly_alone, words
+
+    text = " ".join(sentences)
+    if mostly_alone(text) and len(words(text)) > LONGEST_WORDS * len(text.split()):
+        log.warning(
+            "the %s is in a script without spaces, and a word is what stands between them: put "
+            "spaces between its words first, or whole sentences are linked", side,
+        )  # fmt: skip
 
 
 def aligners(

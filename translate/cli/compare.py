@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -152,17 +151,19 @@ def _is_run(folder: Path) -> bool:
 def _as_of(run: Path, first: Path, test_set: TestSet, job: Job) -> TestSet:
     """The test set by the name of its evaluation in a run: `test` is kept for the run's own."""
     if "input" not in job.verbatim:
-        test_set = replace(test_set, own=_same_corpus(run, first, job))
+        own = _same_corpus(run, first, job)
+        counts = test_set.word_counts if own else None  # of the training text of another run
+        test_set = replace(test_set, own=own, word_counts=counts)
     return test_set.placed(run / "evaluation")
 
 
 def _same_corpus(run: Path, first: Path, job: Job) -> bool:
     """Whether the test sentences, which are the first run's, are the run's own as well."""
+    from translate.cli.judging import names_a_corpus
     from translate.cli.stored import training_config
 
-    # where it lies, and what of it
-    others = [o for o in job.overrides if re.match(r"data(=|\.(?!dir=|split=))", o)]
-    return not others and training_config(run).get("data") == training_config(first).get("data")
+    stored = [training_config(each).get("data") for each in (run, first)]
+    return not names_a_corpus(job) and stored[0] == stored[1]
 
 
 def _again(job: Job, run: str) -> list[str]:
@@ -213,7 +214,11 @@ def _system(
         name=str(run),
         hypotheses=stored.hypotheses,
         likelihood=Likelihood(
-            known["log_prob"], known["tokens"], known["characters"], known.get("left_out", 0)
+            known["log_prob"],
+            known["tokens"],
+            known["characters"],
+            known["left_out"],
+            known["unknown"],
         ),
         search=stored.figures["decoding"],
         experiment=_experiment(run),
@@ -228,7 +233,8 @@ def _is_current(stored: Stored, run: Path) -> bool:
     if stored.figures["sha256"]["model"] != load_bundle(str(run)).weights_sha256:
         log.warning("%s has another model than it was evaluated with: evaluating again", run)
         return False
-    if "likelihood" not in stored.figures:
+    known = stored.figures.get("likelihood", {})
+    if known is not None and "unknown" not in known:
         log.warning("%s was evaluated by an older program: evaluating again", run)
         return False
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from translate.evaluation.report import Report
     from translate.evaluation.run import TestSet
     from translate.inference.translator import Translator
+    from translate.plots.curves import Curve
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +35,7 @@ def read_test_set(job: Job, run: Path, data: Node, tokenizer: Node, cache: Path)
     if {"input", "reference"} & set(job.verbatim):
         found = _own_files(job.verbatim.get("input"), job.repeated.get("reference", ()))
     else:
-        found = _split(run, data, tokenizer, cache)
+        found = _split(run, data, tokenizer, cache, trained_on_it=not names_a_corpus(job))
     found = _with_domains(found, job.verbatim.get("domains"))
     found.check()
     return found
@@ -59,7 +61,12 @@ def _own_files(source: str | None, references: Sequence[str]) -> TestSet:
     )
 
 
-def _split(run: Path, data: Node, tokenizer: Node, cache: Path) -> TestSet:
+def names_a_corpus(job: Job) -> bool:
+    """Whether `data=` says more than where the corpus lies, and which of its splits is wanted."""
+    return any(re.match(r"data(=|\.(?!dir=|split=))", override) for override in job.overrides)
+
+
+def _split(run: Path, data: Node, tokenizer: Node, cache: Path, *, trained_on_it: bool) -> TestSet:
     from translate.cli.stored import corpus_of_run
     from translate.evaluation.run import TestSet
     from translate.evaluation.slices import word_counts
@@ -71,7 +78,7 @@ def _split(run: Path, data: Node, tokenizer: Node, cache: Path) -> TestSet:
         list(table["source"]),
         [list(item) for item in table["references"]],
         domains=list(table["group"]) if by_domain else None,
-        word_counts=word_counts(corpus.train["source"]),
+        word_counts=word_counts(corpus.train["source"]) if trained_on_it else None,
     )
 
 
@@ -111,7 +118,10 @@ def evaluate_run(
     from translate.cli.stored import load_bundle
     from translate.data.progress import progress
     from translate.evaluation.run import evaluate_split
+    from translate.plots.curves import read_curves
 
+    metrics = run / "metrics.csv"
+    curves = read_curves(metrics) if metrics.is_file() else {}  # a fault is told before the work
     beyond = [line for line in attention if line > len(test_set.sources)]
     if beyond:
         raise UserError(
@@ -134,11 +144,13 @@ def evaluate_run(
             model_sha256=load_bundle(str(run)).weights_sha256,
             resamples=resamples,
             seed=seed,
+            device=translator.device,
             tokenize=tokenize,
             comet=comet,
             progress=lambda done: advance(1),
             page=partial(
-                _page, translator=translator, run=run, shown=shown, attention=attention
+                _page, translator=translator, run=run, curves=curves, shown=shown,
+                attention=attention,
             ),
         )  # fmt: skip
 
@@ -150,19 +162,18 @@ def _page(
     *,
     translator: Translator,
     run: Path,
+    curves: Mapping[str, Curve],
     shown: int,
     attention: Sequence[int],
 ) -> str:
     from translate.evaluation.report_page import report_page
-    from translate.plots.curves import read_curves
 
-    metrics = run / "metrics.csv"
     return report_page(
         report,
         test_set,
         hypotheses,
         run=str(run),
-        curves=read_curves(metrics) if metrics.is_file() else {},
+        curves=curves,
         attention=_attention(translator, test_set, hypotheses, attention),
         shown=shown,
     )
@@ -171,11 +182,18 @@ def _page(
 def _attention(
     translator: Translator, test_set: TestSet, hypotheses: Sequence[str], lines: Sequence[int]
 ) -> Mapping[int, WordAttention]:
-    """By index; none of a model without attention, nor of an empty sentence."""
+    """By index; none of a model without attention, nor of a sentence that is empty or too long."""
     from translate.evaluation.alignment import word_attention
+    from translate.inference.aligner import MAX_LENGTH
 
     found = {}
+    sides = (
+        (translator.tokenizers.source, test_set.sources),
+        (translator.tokenizers.target, hypotheses),
+    )
     for line in lines:
+        if any(len(side.encode(texts[line - 1])) >= MAX_LENGTH for side, texts in sides):
+            continue
         try:
             seen = translator.align(test_set.sources[line - 1], hypotheses[line - 1])
         except UserError:

@@ -26,7 +26,17 @@ WARNINGS = 5  # lines named one by one; after that only their number is told
 LINE_BREAKS = re.compile(
     "[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]+"
 )  # whatever any reader takes for a line's end
-UNSPACED = ("THAI ", "LAO ", "KHMER ", "MYANMAR ", "TIBETAN ")  # beside all that is wide but Hangul
+# Scripts that put no spaces between words, and their punctuation: Thai, Lao, Tibetan, Burmese;
+# Khmer; Chinese, Japanese, Yi. Full-width Latin letters are words between other signs.
+UNSPACED = (
+    "["
+    "\u0e00-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff\u19e0-\u19ff"
+    "\u2e80-\u2fff\u3001-\u312f\u3190-\u9fff\ua000-\ua4cf\uf900-\ufaff\ufe30-\ufe4f"
+    "\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff9f\U0001aff0-\U0001b16f"
+    "\U00020000-\U0003ffff"
+    "]"
+)
+_UNSPACED = re.compile(UNSPACED)
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -56,10 +66,8 @@ def without_surrogates(text: str) -> str:
 
 
 def unspaced(character: str) -> bool:
-    """Whether it is of a script that puts no spaces between words."""
-    name = unicodedata.name(character, "")
-    wide = unicodedata.east_asian_width(character) in "FW"
-    return name.startswith(UNSPACED) or (wide and not name.startswith("HANGUL"))
+    """Whether it is of a script that puts no spaces between words, a letter or a sign."""
+    return _UNSPACED.match(character) is not None
 
 
 def spells_a_word(character: str) -> bool:

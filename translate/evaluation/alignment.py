@@ -9,18 +9,19 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 from jaxtyping import Float
 
 from translate.errors import UserError
-from translate.evaluation.words import unspaced
+from translate.evaluation.words import stands_alone
 
 Link = tuple[int, int]
 
 WORD_START = "▁"  # SentencePiece's mark for a space before a piece
 END = "</s>"
+BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 @dataclass(frozen=True)
@@ -70,19 +71,16 @@ def alignment_error_rate(
     )
 
 
-def links(weights: Float[np.ndarray, "T S"], *, null: int | None = None) -> frozenset[Link]:
+def links(weights: Float[np.ndarray, "T S"]) -> frozenset[Link]:
     """Link every target position to the source position it attends to most (the first of equals).
 
-    With `null`, a target position that looks mostly at that source position stays unaligned.
-    A row without any weight, as of a fully masked query, stays unaligned too.
+    A row without any weight, as of a fully masked query, stays unaligned.
     """
     if not weights.size:
         return frozenset()
     best = weights.argmax(axis=1)  # (T,)
     return frozenset(
-        (int(source), target)
-        for target, source in enumerate(best)
-        if source != null and weights[target, source] > 0
+        (int(source), target) for target, source in enumerate(best) if weights[target, source] > 0
     )
 
 
@@ -135,29 +133,42 @@ def word_attention(
 def word_spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
     """The half-open ranges of pieces that make one word each; `</s>` is a word of its own.
 
-    In scripts without spaces (Chinese, Japanese, Thai) each piece is taken for a word.
+    In scripts without spaces (Chinese, Japanese, Thai) each piece is taken for a word, or the bytes
+    of one character.
     """
-    inner = [
-        position
-        for position, (before, piece) in enumerate(pairwise(pieces), start=1)
-        if piece == END or piece.startswith(WORD_START) or _parts(before, piece)
-    ]
-    return list(pairwise([0, *inner, len(pieces)])) if pieces else []
+    starts, before = [], ""
+    for position, (piece, text) in enumerate(zip(pieces, _spelled(pieces), strict=True)):
+        if not position or piece == END or piece.startswith(WORD_START) or _parts(before, text):
+            starts.append(position)
+        before = text or before
+    return list(pairwise([*starts, len(pieces)]))
 
 
-def _parts(before: str, piece: str) -> bool:
+def _parts(before: str, text: str) -> bool:
     """Whether a word begins without a space: at a letter, beside one that is written unspaced."""
-    first, last = piece[:1], before[-1:]
+    first, last = text[:1], before[-1:]
     if before == WORD_START or unicodedata.category(first or " ") == "Lm":
         return False  # a space alone belongs to the word after it, 々 and ー to what they prolong
-    return unspaced(first) or (first.isalnum() and unspaced(last))
+    return stands_alone(first) or (first.isalnum() and stands_alone(last))
 
 
-def join(pieces: Iterable[str]) -> str:
+def join(pieces: Sequence[str]) -> str:
     """The text of one word's pieces; byte pieces (`<0xC3><0xA9>`) become what they spell."""
-    text = "".join(pieces).removeprefix(WORD_START).replace(WORD_START, " ")
-    return re.sub(r"(?:<0x[0-9A-F]{2}>)+", _spell, text)
+    text = "".join(_spelled(pieces)).removeprefix(WORD_START).replace(WORD_START, " ")
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _spell(run: re.Match[str]) -> str:
-    return bytes.fromhex(re.sub(r"<0x|>", "", run[0])).decode("utf-8", errors="replace")
+def _spelled(pieces: Sequence[str]) -> list[str]:
+    """Each piece, but of byte pieces the first has what they spell and the others have nothing.
+
+    A byte that spells nothing is a lone surrogate.
+    """
+    texts: list[str] = []
+    for is_byte, run in groupby(pieces, lambda piece: BYTE.fullmatch(piece) is not None):
+        if not is_byte:
+            texts += run
+            continue
+        spelled = bytes(int(byte[3:5], 16) for byte in run).decode("utf-8", "surrogateescape")
+        for character in spelled:
+            texts += [character, *[""] * (len(character.encode("utf-8", "surrogateescape")) - 1)]
+    return texts

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from translate.errors import UserError
 from translate.evaluation.metrics import build_metrics
-from translate.evaluation.words import unspaced
+from translate.evaluation.words import mostly_alone
 
 log = logging.getLogger(__name__)
 
@@ -33,9 +34,9 @@ def settle(tokenize: str | None, language: str, references: Iterable[Sequence[st
         code = re.split(r"[\W_]", language.strip().lower())[0]
         tokenize = _installed(TOKENIZERS.get(CODES.get(code, code), DEFAULT))
     build_metrics(tokenize)
-    if tokenize == DEFAULT and _mostly_unspaced(references):
+    if tokenize == DEFAULT and mostly_alone("".join(chain.from_iterable(references))):
         log.warning(
-            "BLEU's tokenizer 13a parts words at spaces, and the references are in a script "
+            "BLEU's tokenizer 13a and TER part words at spaces, and the references are in a script "
             "without: evaluate with tokenize=char, or train with the language as data.target "
             "(%r says nothing of it)", language,
         )  # fmt: skip
@@ -49,8 +50,3 @@ def _installed(tokenize: str) -> str:
         log.warning("BLEU counts characters (tokenize=char): %s", error)
         return "char"
     return tokenize
-
-
-def _mostly_unspaced(references: Iterable[Sequence[str]]) -> bool:
-    letters = [unspaced(c) for item in references for text in item for c in text if c.isalpha()]
-    return 2 * sum(letters) > len(letters)

@@ -112,7 +112,9 @@ class CometModel:
             {"src": source, "mt": hypothesis}
             for source, hypothesis in zip(sources, hypotheses, strict=True)
         ]
-        reads_reference = bool(self._model.requires_references())
+        # UniTE and XCOMET require none, and are another metric without
+        segments = self._model.hparams.get("input_segments", ())
+        reads_reference = bool(self._model.requires_references()) or "ref" in segments
         if reads_reference:
             for sample, (first, *_) in zip(samples, references, strict=True):
                 sample["ref"] = first

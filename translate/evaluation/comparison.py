@@ -297,14 +297,21 @@ def _caveats(systems: Sequence[System]) -> list[str]:
     found = [f"The runs searched differently: {'; '.join(differing)}."] if differing else []
     left_out = [system.likelihood.left_out for system in systems]
     if len(set(left_out)) > 1:
-        counts = ", ".join(
-            f"{count:,} by {s.name}" for count, s in zip(left_out, systems, strict=True)
-        )
         found.append(
             "The perplexities are of different pairs; left out, longer than the model reads: "
-            f"{counts}."
+            f"{_by_name(left_out, systems)}."
+        )
+    unknown = [system.likelihood.unknown for system in systems]
+    if len(set(unknown)) > 1:
+        found.append(
+            "Bits a character do not compare where <unk> stands for words of the references, any "
+            f"of which it would fit; so many times: {_by_name(unknown, systems)}."
         )
     return found
+
+
+def _by_name(counts: Sequence[int], systems: Sequence[System]) -> str:
+    return ", ".join(f"{n:,} by {system.name}" for n, system in zip(counts, systems, strict=True))
 
 
 def most_different(

@@ -28,7 +28,8 @@ HOW = (
     "over sacreBLEU's statistics, find a probability below 5 % that two equally good systems "
     "differ by so much or more. A gain is positive where the run is better. Sentences are won and "
     "lost by chrF. Perplexity is that of the references and compares runs with the same target "
-    "vocabulary only; bits a character compare all."
+    "vocabulary only; bits a character compare all that spell the references in full, without "
+    "<unk> and in their own case."
 )
 
 

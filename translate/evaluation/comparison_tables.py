@@ -114,7 +114,7 @@ def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = Table(title=Text(title), title_justify="left", header_style="bold")
     for number, heading in enumerate(headings):
         table.add_column(Text(heading), justify="right" if number else "left", overflow="fold")
     for row in rows:
@@ -154,7 +154,6 @@ def _sentence(comparison: Comparison, shown: Shown) -> Text:
         line = Text(f"  chrF {chrf:5.1f}  ")
         for word in word_diff(hypothesis, against)[0]:
             line.append(word.text, style="" if word.shared else "bold underline")
-            line.append(" ")
-        line.append(f" {column.system.name}", style="dim")
+        line.append(f"  {column.system.name}", style="dim")
         lines.append(line)
     return Text("\n").join([*lines, Text("")])

@@ -28,6 +28,11 @@ class HasLogProb(Protocol):
         """How many predictions that is."""
         ...
 
+    @property
+    def unknown(self) -> int:
+        """How many of them are of <unk>."""
+        ...
+
 
 class ScoresPairs(Protocol):
     """What scores given translations, as `inference.translator.Translator` does."""
@@ -45,6 +50,9 @@ class Likelihood:
     tokens: int  # pieces of the model's own vocabulary, </s> included
     characters: int  # and an end a sentence: the same for every model
     left_out: int = 0  # pairs that are longer than the model reads
+    unknown: int = (
+        0  # of the tokens, those that are <unk>, whose characters the model need not know
+    )
 
     @property
     def perplexity(self) -> float:
@@ -53,7 +61,7 @@ class Likelihood:
 
     @property
     def bits_per_character(self) -> float:
-        """-log2 P / characters: compares any two models on the same references."""
+        """-log2 P / characters: compares models that spell the same references in full."""
         return -self.log_prob / math.log(2) / self.characters
 
     def as_dict(self) -> dict[str, float | int | None]:
@@ -66,6 +74,7 @@ class Likelihood:
             "perplexity": self.perplexity if finite else None,
             "bits_per_character": self.bits_per_character,
             "left_out": self.left_out,
+            "unknown": self.unknown,
         }
 
 
@@ -93,6 +102,7 @@ def likelihood(
         tokens=sum(score.tokens for score in scores),
         characters=sum(len(text) + 1 for text in first),
         left_out=left_out,
+        unknown=sum(score.unknown for score in scores),
     )
 
 

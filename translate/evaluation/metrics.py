@@ -32,6 +32,9 @@ METRICS = {
 }
 
 
+UNSPACED = ("zh", "ja-mecab", "char")  # BLEU's tokenisers that part text without spaces
+
+
 @dataclass(frozen=True)
 class Score:
     """A corpus score in percent and the settings that reproduce it."""
@@ -61,6 +64,8 @@ def evaluate(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a"
 ) -> Scores:
     """Score a corpus; `tokenize` is BLEU's tokeniser (13a, zh, ja-mecab, char, flores200, …).
+
+    Where it parts text that has no spaces, so does TER (`build_ter`).
 
     Raises:
         UserError: no items, unequal counts, an item without a reference, or a tokeniser that is
@@ -92,9 +97,19 @@ def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> floa
 def build_metrics(tokenize: str) -> dict[str, Metric]:
     """sacreBLEU's metrics by our names, in the order of METRICS. Raises as `evaluate`."""
     from sacrebleu.metrics.chrf import CHRF
+
+    return {"bleu": _bleu(tokenize), "chrf": CHRF(), "ter": build_ter(tokenize)}
+
+
+def build_ter(tokenize: str) -> Metric:
+    """TER over words; over Chinese and Japanese characters where BLEU's tokeniser is of these.
+
+    sacreBLEU parts Han characters and punctuation from the rest. Thai and its like stay whole.
+    """
     from sacrebleu.metrics.ter import TER
 
-    return {"bleu": _bleu(tokenize), "chrf": CHRF(), "ter": TER()}
+    unspaced = tokenize in UNSPACED
+    return TER(normalized=unspaced, asian_support=unspaced)
 
 
 def reference_streams(

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from translate.durable import replacing
 from translate.errors import UserError
 from translate.evaluation import buckets
 from translate.evaluation.buckets import Bucket
@@ -104,33 +103,46 @@ class Report:
         }
 
 
+def write_hypotheses(split: str, hypotheses: Sequence[str], folder: Path) -> None:
+    """Write `<split>.hyp`, which no fault in judging it can then lose.
+
+    Until `write` has followed, an older JSON does not vouch for it, and a reader is told so.
+
+    Raises:
+        UserError: the folder cannot be written to.
+    """
+    _write(folder, {f"{split}.hyp": as_lines(hypotheses)})
+
+
 def write(
-    report: Report,
-    hypotheses: Sequence[str],
-    folder: Path,
-    further: Mapping[str, bytes] = MappingProxyType({}),
+    report: Report, folder: Path, further: Mapping[str, bytes] = MappingProxyType({})
 ) -> None:
-    """Write `<split>.hyp`, then `<split>.json`: a reader finds old files or new, never half of one.
+    """Write `<split>.json`, which names the hash of the hypotheses written before.
 
-    `further` holds files to be written between the two, ending → content.
-
-    The JSON comes last and names the hash of the hypotheses, so that a kill between the two shows.
+    `further` holds files that come first, ending → content. A reader finds old files or new, never
+    half of one.
 
     Raises:
         UserError: the folder cannot be written to.
     """
     # encoded before anything is replaced: an unserialisable setting must not cost the old report
     described = json.dumps(report.as_dict(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
-    contents = {
-        f"{report.split}.hyp": as_lines(hypotheses),
-        **{f"{report.split}.{ending}": content for ending, content in further.items()},
-        # a path in the command may hold bytes that are no UTF-8; Python escapes them as JSON does
-        f"{report.split}.json": described.encode(errors="backslashreplace"),
-    }
+    _write(
+        folder,
+        {
+            **{f"{report.split}.{ending}": content for ending, content in further.items()},
+            # a path in the command may hold bytes that are no UTF-8; Python escapes them as JSON
+            f"{report.split}.json": described.encode(errors="backslashreplace"),
+        },
+    )
+
+
+def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
-            _replace(folder / name, content)
+            with replacing(folder / name) as file:
+                file.write(content)
     except OSError as error:
         raise UserError(
             f"cannot write the evaluation to {folder}: {error.strerror or error}; "
@@ -213,13 +225,15 @@ def render(report: Report) -> Group:
     from rich.table import Table
     from rich.text import Text
 
-    scores = Table(title=f"{report.split}: {report.items:,} items", title_justify="left")
+    # a plain string is read as rich's markup, and names of files may look like it
+    heading = Text(f"{report.split}: {report.items:,} items")
+    scores = Table(title=heading, title_justify="left")
     scores.add_column("metric", no_wrap=True)
     scores.add_column("score", justify="right", no_wrap=True, style="bold")
     scores.add_column("95 %", justify="right", no_wrap=True)
     scores.add_column("signature", overflow="fold", style="dim")
     for row in score_rows(report):
-        scores.add_row(*row)
+        scores.add_row(*map(Text, row))
     slices = []
     for title, parts in (
         ("by the rarest source word's count in training", report.rarity),
@@ -260,6 +274,8 @@ def summary(report: Report) -> str:
         ]
         if chances.left_out:
             parts.append(f"too long pairs left out: {chances.left_out:,}")
+        if chances.unknown:
+            parts.append(f"<unk> in the references: {chances.unknown:,}")
     parts += [
         f"{report.seconds:.1f} s",
         f"{report.sentences_per_second:.1f} sentences/s",
@@ -270,19 +286,3 @@ def summary(report: Report) -> str:
     if report.empty_hypotheses:
         parts.append(f"{report.empty_hypotheses:,} empty")
     return ", ".join(parts)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Put a whole file in place of the old one, durably (temporary beside it, fsync, rename)."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)  # mkstemp makes files that only their owner may read
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -16,10 +16,12 @@ from translate.plots.page import (
     cells,
     facts,
     figures,
+    isolated,
     join,
     marked,
     page,
     paragraph,
+    passage,
     section,
     table,
     text,
@@ -48,7 +50,7 @@ def report_page(
         shown: how many of the worst and of the best sentences.
     """
     order = sorted(range(report.items), key=lambda item: report.sentences[item].chrf)
-    best = [item for item in reversed(order) if item not in order[:shown]][:shown]
+    best = order[shown:][::-1][:shown]
     return page(
         f"{run} on {report.split}",
         paragraph(f"{report.items:,} sentences: {summary(report)}"),
@@ -120,7 +122,10 @@ def _attention(
     drawn = [
         join(
             [
-                paragraph(f"{test_set.sources[item]} → {hypotheses[item]}", "note"),
+                passage(
+                    join([isolated(test_set.sources[item]), isolated(hypotheses[item])], " → "),
+                    "note",
+                ),
                 charts.heatmap(f"line {item + 1}", found.source, found.target, found.weights),
             ]
         )

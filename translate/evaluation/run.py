@@ -95,6 +95,7 @@ def evaluate_split(
     model_sha256: str,
     resamples: int,
     seed: int,
+    device: torch.device | None = None,
     tokenize: str = "13a",
     edges: Sequence[int] = EDGES,
     progress: Callable[[int], object] = lambda done: None,
@@ -102,6 +103,8 @@ def evaluate_split(
     page: Callable[[Report, TestSet, Sequence[str]], str] | None = None,
 ) -> Report:
     """Translate a test set, score it, write the files of `report` and return it.
+
+    The translations are written before anything else is made of them.
 
     Args:
         translator: what translates; nothing is asked of it but `stream` and `score`.
@@ -112,6 +115,7 @@ def evaluate_split(
         model_sha256: which weights these are.
         resamples: of the bootstrap behind the confidence intervals.
         seed: of the same.
+        device: where the model is, for what is told of a GPU's memory.
         tokenize: BLEU's tokeniser.
         edges: the longest source length of each bucket, in words.
         progress: called with the number of sentences done so far.
@@ -124,6 +128,8 @@ def evaluate_split(
     """
     test_set.check()
     hypotheses, seconds = _translate(translator, test_set.sources, progress)
+    memory = peak_memory(device)
+    report.write_hypotheses(test_set.split, hypotheses, folder)
     references = test_set.references
     result = Report(
         split=test_set.split,
@@ -146,7 +152,7 @@ def evaluate_split(
         references=sum(map(len, references)),
         empty_hypotheses=sum(not text.strip() for text in hypotheses),
         seconds=seconds,
-        memory=peak_memory(),
+        memory=memory,
         decoding=decoding,
         command=command,
         model_sha256=model_sha256,
@@ -157,15 +163,16 @@ def evaluate_split(
     further = {"sentences.jsonl": _sentences(result, test_set, hypotheses)}
     if page is not None:
         further["html"] = page(result, test_set, hypotheses).encode("utf-8", "replace")
-    report.write(result, hypotheses, folder, further)
+    report.write(result, folder, further)
     return result
 
 
-def peak_memory() -> Memory:
-    """The most memory this process has held so far."""
+def peak_memory(device: torch.device | None) -> Memory:
+    """The most memory this process has held so far, and its tensors on `device` if it is a GPU."""
     unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
     process = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
+    on_gpu = device is not None and device.type == "cuda"
+    gpu = torch.cuda.max_memory_allocated(device) if on_gpu else None
     return Memory(round(process / 2**20, 1), None if gpu is None else round(gpu / 2**20, 1))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from translate.errors import UserError
+from translate.evaluation.metrics import build_ter
+from translate.evaluation.words import words
 
 EQUAL = 1e-6  # points of chrF within which two sentences are a tie
 
@@ -34,7 +36,7 @@ class Record(NamedTuple):
 
 
 class Word(NamedTuple):
-    """A word, and whether the other text has it at this place too."""
+    """A word or the space before one, and whether the other text has it at this place too."""
 
     text: str
     shared: bool
@@ -50,14 +52,13 @@ def sentence_scores(
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
-    from sacrebleu.metrics.ter import TER
 
     if len(hypotheses) != len(references):
         raise UserError(
             f"{len(hypotheses)} hypotheses but references for {len(references)} items: "
             "give one hypothesis for each item"
         )
-    metrics = (BLEU(tokenize=tokenize, effective_order=True), CHRF(), TER())
+    metrics = (BLEU(tokenize=tokenize, effective_order=True), CHRF(), build_ter(tokenize))
     return [
         SentenceScores(*(float(m.sentence_score(text, list(item)).score) for m in metrics))
         for text, item in zip(hypotheses, references, strict=True)
@@ -73,12 +74,21 @@ def record(baseline: Sequence[SentenceScores], system: Sequence[SentenceScores])
 
 
 def word_diff(first: str, second: str) -> tuple[list[Word], list[Word]]:
-    """The words of two texts, marked where both have them in the same order."""
-    left, right = first.split(), second.split()
+    """The words of two texts (see `words`), marked where both have them in the same order."""
+    left, right = words(first), words(second)
     matched = SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks()
     shared_left = {block.a + i for block in matched for i in range(block.size)}
     shared_right = {block.b + i for block in matched for i in range(block.size)}
-    return (
-        [Word(word, i in shared_left) for i, word in enumerate(left)],
-        [Word(word, i in shared_right) for i, word in enumerate(right)],
-    )
+    return _spaced(first, left, shared_left), _spaced(second, right, shared_right)
+
+
+def _spaced(text: str, found: Sequence[str], shared: Set[int]) -> list[Word]:
+    """The words of a text and the spaces between them, which are never marked."""
+    spaced: list[Word] = []
+    rest = text.lstrip()
+    for i, word in enumerate(found):
+        if rest[0].isspace():
+            spaced.append(Word(" ", True))
+        rest = rest.lstrip()[len(word) :]
+        spaced.append(Word(word, i in shared))
+    return spaced

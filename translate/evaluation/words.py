@@ -1,26 +1,28 @@
-"""Scripts without spaces between words: Chinese, Japanese, Thai, Lao, Tibetan, Burmese, Khmer.
+"""What counts as a word: what stands between spaces, and a letter of a script without them.
 
-There a letter counts as a word, for nothing else can be counted without a dictionary.
+In Chinese, Thai and their like nothing else can be counted without a dictionary.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 
-# Han, kana and bopomofo; Thai to Burmese; Khmer
-RANGES = (
-    "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf"
-    "\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
-    "\u0e00-\u109f\u1780-\u17ff"
-)
-LETTER = re.compile(rf"(?=\w)[{RANGES}]")
+from translate.data.text import UNSPACED, unspaced
+
+LETTER = re.compile(rf"(?=\w){UNSPACED}")
 WITH_MARKS = re.compile(rf"{LETTER.pattern}[^\w\s]*")  # and the punctuation that follows
-WORD = re.compile(rf"{LETTER.pattern}|[^\W{RANGES}]+")
 
 
-def unspaced(character: str) -> bool:
+def stands_alone(character: str) -> bool:
     """Whether a character, if any, is a letter of a script without spaces."""
-    return character.isalpha() and LETTER.match(character) is not None
+    return character.isalpha() and unspaced(character)
+
+
+def mostly_alone(text: str) -> bool:
+    """Whether more than half of the letters are of scripts without spaces."""
+    letters = [unspaced(character) for character in text if character.isalpha()]
+    return 2 * sum(letters) > len(letters)
 
 
 def words(text: str) -> list[str]:
@@ -29,5 +31,21 @@ def words(text: str) -> list[str]:
 
 
 def bare_words(text: str) -> list[str]:
-    """The same without punctuation and signs."""
-    return WORD.findall(text)
+    """The same without punctuation and signs: letters, their marks, and digits."""
+    return text.translate(BARE).split()
+
+
+class _Bare(dict[int, str]):
+    """What stands for a character in `bare_words`, found when it is first met."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        kind = unicodedata.category(character)[0]
+        if not unspaced(character):
+            shown = character if kind in "LMN" else " "
+        else:
+            shown = f" {character} " if kind in "LN" else " "
+        return self.setdefault(code, shown)
+
+
+BARE = _Bare()

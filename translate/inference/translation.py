@@ -50,11 +50,13 @@ class Score:
         tokens: how many predictions that is: pieces and </s>. Perplexity is
             exp(-log_prob / tokens).
         token_log_probs: the summands.
+        unknown: how many of the predictions are of <unk>, which any other word would have met too.
     """
 
     log_prob: float
     tokens: int
     token_log_probs: tuple[float, ...]
+    unknown: int = 0
 
 
 @dataclass(frozen=True)

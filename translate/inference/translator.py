@@ -32,7 +32,7 @@ from translate.inference.wishes import NO_WISH, Demander, Wish, paired
 from translate.inference.workers import Workers
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Demand, Hypothesis, Search
-from translate.vocabulary import EOS
+from translate.vocabulary import EOS, UNK
 
 log = logging.getLogger(__name__)
 
@@ -277,7 +277,8 @@ class Translator:
             sides = ([ids[i] for i in batch] for ids in (source_ids, target_ids))
             rows = self.forcing.log_probs(*sides)
             for i, log_probs in zip(batch, rows, strict=True):
-                scores[i] = Score(math.fsum(log_probs), len(log_probs), tuple(log_probs))
+                unknown = target_ids[i].count(UNK)
+                scores[i] = Score(math.fsum(log_probs), len(log_probs), tuple(log_probs), unknown)
         return scores
 
     def align(self, source: str, target: str | None = None) -> AttentionMap:

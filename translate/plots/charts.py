@@ -11,24 +11,23 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from translate.plots.figure import label
+from translate.plots.figure import isolated, label
 from translate.plots.page import Html, join, text
 
 WIDTH, HEIGHT = 420, 230
 LEFT, RIGHT, TOP, BOTTOM = 44, 16, 10, 34  # margins of the axes
-COLOURS = ("one", "two", "three", "four")  # classes of the page, in turn
+# classes of the page; beyond eight they come again, and bars are told by their order
+COLOURS = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 CELL = 22  # of a heatmap
 Point = tuple[float, float]
 
 
-def line_chart(
-    title: str, lines: Mapping[str, Sequence[Point]], *, x: str, from_zero: bool = False
-) -> Html:
+def line_chart(title: str, lines: Mapping[str, Sequence[Point]], *, x: str) -> Html:
     """A line a name over a common axis `x`; the names stand in the caption, each in its colour."""
     points = [point for line in lines.values() for point in line]
     xs, ys = [p[0] for p in points], [p[1] for p in points]
     across = _Axis(min(xs), max(xs), LEFT, WIDTH - RIGHT, widened=False)
-    up = _Axis(min(0.0, *ys) if from_zero else min(ys), max(ys), HEIGHT - BOTTOM, TOP)
+    up = _Axis(min(ys), max(ys), HEIGHT - BOTTOM, TOP)
     drawn = []
     for (name, line), colour in zip(lines.items(), _colours(lines), strict=True):
         path = " ".join(f"{across(a):.1f},{up(b):.1f}" for a, b in line)
@@ -93,6 +92,7 @@ def heatmap(
     rows, columns = list(map(label, target)), list(map(label, source))
     left, top = 8 + 6.2 * max(map(cell_len, rows)), 14 + 4.8 * max(map(cell_len, columns))
     right = 5 * cell_len(columns[-1])  # the last label leans over the edge
+    rows, columns = list(map(isolated, rows)), list(map(isolated, columns))
     width, height = left + CELL * len(columns) + right, top + CELL * len(rows) + 4
     strongest = float(weights.max()) or 1.0
     drawn = [

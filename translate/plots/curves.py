@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Iterable, Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Curve = list[tuple[int, float]]  # (step, value), steps rising
 
 GREY = "#9aa3ad"
+DASHES = ("-", "--", ":", "-.")  # of the losses of training, which are all grey
 
 
 @defaults()
@@ -58,7 +60,8 @@ def learning_curves(metrics: Path, path: Path) -> None:
 def read_curves(metrics: Path) -> dict[str, Curve]:
     """Every column that has finite values, as (step, value) pairs in the order of the steps.
 
-    Where a resumed run logged a step again, the later value counts.
+    Steps count from 1, as everywhere but in the file: the row of the first says 0. Where a resumed
+    run logged a step again, the later value counts.
 
     Raises:
         UserError: no such file, or one without a `step` column.
@@ -85,7 +88,7 @@ def _collect(row: Mapping[str | None, str | None], values: dict[str, dict[int, f
     for name, cell in row.items():
         number = _number(cell)
         if name not in (None, "step", "epoch") and number is not None:
-            values.setdefault(str(name), {})[int(step)] = number
+            values.setdefault(str(name), {})[int(step) + 1] = number
 
 
 def _number(cell: object) -> float | None:
@@ -101,10 +104,14 @@ def _panel(
     axes: Axes, title: str, curves: Mapping[str, Curve], best: Callable[[Iterable[float]], float]
 ) -> None:
     """One quantity over the steps: training thin and grey, dev strong with its best value named."""
+    dashes = cycle(DASHES)
     for name, curve in curves.items():
         steps, values = zip(*curve, strict=True)
         if name.startswith("train"):
-            axes.plot(steps, values, color=GREY, linewidth=0.9, label=name, zorder=1)
+            axes.plot(
+                steps, values, color=GREY, linewidth=0.9, linestyle=next(dashes), label=name,
+                zorder=1,
+            )  # fmt: skip
             continue
         axes.plot(steps, values, color=BLUE, linewidth=1.6, marker="o", markersize=3, label=name)
         top = best(values)

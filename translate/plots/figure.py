@@ -127,17 +127,17 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def _each_by_itself(svg: str) -> str:
-    """Right-to-left labels as isolates, whose direction is that of their first letter.
+    """Every label of an SVG `isolated`."""
+    return re.sub(r">([^<]+)</text>", lambda match: f">{isolated(match[1])}</text>", svg)
+
+
+def isolated(text: str) -> str:
+    """A right-to-left text as an isolate, whose direction is that of its first letter.
 
     Viewers take a text to run from left to right, and would put its full stop at the right.
     """
-
-    def isolated(match: re.Match[str]) -> str:
-        text = match[1]
-        rightwards = not any(unicodedata.bidirectional(c) in ("R", "AL") for c in text)
-        return match[0] if rightwards else f">{FIRST_STRONG}{text}{POP}</text>"
-
-    return re.sub(r">([^<]+)</text>", isolated, svg)
+    rightwards = not any(unicodedata.bidirectional(c) in ("R", "AL") for c in text)
+    return text if rightwards else f"{FIRST_STRONG}{text}{POP}"
 
 
 def write(path: Path, content: bytes) -> None:

@@ -20,12 +20,14 @@ STYLE = """
   color-scheme: light dark;
   --paper: #fdfdfb; --ink: #1c2127; --quiet: #5a6370; --rule: #dfe2e6; --mark: #d9e8fb;
   --one: #14448c; --two: #b5500b; --three: #00775a; --four: #a03c78;
+  --five: #8a6d00; --six: #3f8fc4; --seven: #6b4fbb; --eight: #6a6f76;
   --sans: system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --paper: #14171b; --ink: #eceef1; --quiet: #a2abb6; --rule: #30363e; --mark: #1f4272;
     --one: #8dbdf5; --two: #f0a868; --three: #67cfae; --four: #e59ac6;
+    --five: #e6d36a; --six: #4f9ad1; --seven: #b3a0f0; --eight: #b5bac1;
   }
 }
 * { box-sizing: border-box; }
@@ -52,6 +54,8 @@ svg { display: block; max-width: 100%; height: auto; font: 11px var(--sans); fil
 svg .rule { stroke: var(--rule); } svg .quiet { fill: var(--quiet); }
 .one { --colour: var(--one); } .two { --colour: var(--two); }
 .three { --colour: var(--three); } .four { --colour: var(--four); }
+.five { --colour: var(--five); } .six { --colour: var(--six); }
+.seven { --colour: var(--seven); } .eight { --colour: var(--eight); }
 svg .area { fill: var(--colour); }
 svg .line { stroke: var(--colour); fill: none; stroke-width: 1.75; }
 svg .cell { fill: var(--one); } figcaption b { color: var(--colour); font-weight: 600; }
@@ -98,15 +102,25 @@ def section(heading: str, *parts: Html) -> Html:
     return join([Html(f"<section>\n<h2>{text(heading)}</h2>"), *parts, Html("</section>")])
 
 
+def isolated(content: str) -> Html:
+    """Plain text that runs in the direction of its own letters, whatever stands around it."""
+    return Html(f"<bdi>{text(content)}</bdi>")
+
+
 def paragraph(content: str, kind: str = "") -> Html:
     """A paragraph; `kind` is lead, note or nothing."""
-    return Html(f'<p class="{kind}">{text(content)}</p>' if kind else f"<p>{text(content)}</p>")
+    return passage(text(content), kind)
+
+
+def passage(content: Html, kind: str = "") -> Html:
+    """A paragraph of markup."""
+    return Html(f'<p class="{kind}">{content}</p>' if kind else f"<p>{content}</p>")
 
 
 def marked(words: Iterable[tuple[str, bool]]) -> Html:
-    """Words in a row; those whose flag is set are marked."""
+    """Words and spaces in a row; those whose flag is set are marked."""
     return join(
-        (Html(f"<mark>{text(word)}</mark>") if flag else text(word) for word, flag in words), " "
+        (Html(f"<mark>{text(word)}</mark>") if flag else text(word) for word, flag in words), ""
     )
 
 
@@ -118,12 +132,13 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Html:
 def cells(
     headings: Sequence[str], rows: Iterable[Sequence[Html]], *, of_text: bool = False
 ) -> Html:
-    """A table of markup; with `of_text` all columns begin at the left and wrap."""
+    """A table of markup; with `of_text` all columns wrap and begin where their language does."""
+    kind, direction = (' class="text"', ' dir="auto"') if of_text else ("", "")
     head = join((Html(f"<th>{text(heading)}</th>") for heading in headings), "")
     body = join(
-        Html(f"<tr>{join((Html(f'<td>{cell}</td>') for cell in row), '')}</tr>") for row in rows
+        Html(f"<tr>{join((Html(f'<td{direction}>{cell}</td>') for cell in row), '')}</tr>")
+        for row in rows
     )
-    kind = ' class="text"' if of_text else ""
     return Html(
         f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead>\n'
         f"<tbody>{body}</tbody></table></div>"

@@ -81,9 +81,8 @@ def choose(run: Path, *, count: int, best: bool) -> list[int]:
         )
     if not best:
         return steps[-count:]
-    # a row of metrics.csv counts steps from 0
     scores = dict(read_curves(run / "metrics.csv").get("dev/bleu", []))
-    return sorted(sorted(steps, key=lambda step: scores.get(step - 1, -1.0))[-count:])
+    return sorted(sorted(steps, key=lambda step: scores.get(step, -1.0))[-count:])
 
 
 def mean_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
