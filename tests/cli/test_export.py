@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from translate.cli.stored import load_bundle
+from translate.inference.forcing import TeacherForcing
 
 LINES = ["der Hund schläft .", "", "ein Haus"]
 GREEDY = ["search=greedy", "search.max_length_ratio=0.0", "search.max_length_offset=5"]
@@ -28,6 +29,24 @@ def test_a_model_is_exported_and_served(program, run: str, tmp_path: Path) -> No
     assert served.status == 0
     lines = served.out.split("\n")
     assert [bool(line) for line in lines] == [True, False, True, False]
+
+
+def test_what_was_exported_is_evaluated_in_batches(
+    program, run: str, tmp_path: Path, monkeypatch
+) -> None:
+    """The engine takes all sentences at once; the perplexity is our own model's."""
+    pytest.importorskip("ctranslate2")
+    assert program("export", run, "output=there", "sentences=5").status == 0
+    sizes, log_probs = [], TeacherForcing.log_probs
+    monkeypatch.setattr(
+        TeacherForcing, "log_probs",
+        lambda self, *sides: (sizes.append(len(sides[0])), log_probs(self, *sides))[1],
+    )  # fmt: skip
+    evaluate = ["evaluate", run, "engine=ctranslate2", "export=there", "output=scores"]
+    done = program(*evaluate, "tokens_per_batch=20", "resamples=10")
+    assert done.status == 0, done.err
+    assert sum(sizes) == 8
+    assert len(sizes) > 3
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -132,7 +133,7 @@ def test_greedy_search_is_ours(exported) -> None:
         folder, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=2, device="cpu"
     )
     native = Translator(bundle.model, bundle.tokenizers, build(**GREEDY)).stream(LINES)
-    served = Translator(bundle.model, bundle.tokenizers, engine, tokens_per_batch=sys.maxsize)
+    served = Translator(bundle.model, bundle.tokenizers, engine, whole_windows=True)
     for (mine,), (theirs,) in zip(native, served.stream(LINES), strict=True):
         assert theirs.tokens == mine.tokens
         if len(mine.tokens) < 40:  # not cut at its limit
@@ -181,6 +182,46 @@ def test_a_translation_that_meets_its_limit_is_what_it_is_alone(exported, search
         assert any(len(one.tokens) == len(row) + 1 for one in n_best)  # the limit
         for one, other in zip(n_best, alone, strict=True):
             assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize("length_penalty", ["none", "average", "gnmt"])
+def test_a_translation_cut_at_its_limit_counts_without_its_end(exported, length_penalty) -> None:
+    bundle, folder = exported
+    engine = CTranslate2Search(
+        folder, bundle.tokenizers,
+        BEAM | {"length_penalty": length_penalty, "max_length_ratio": 0.0, "max_length_offset": 2},
+        tokens_per_batch=1000, workers=1, device="cpu",
+    )  # fmt: skip
+    forcing = Translator(bundle.model, bundle.tokenizers, build(**GREEDY)).forcing
+    sources = [[5], [5, 6, 7, 8], [9, 10], list(range(5, 17))]
+    ends = set()
+    for ids, n_best in zip(
+        sources, engine(bundle.model, *forcing.padded([[*s, EOS] for s in sources])), strict=True
+    ):
+        for one in n_best:
+            ends.add(one.finished)
+            (log_probs,) = forcing.log_probs([ids], [list(one.tokens)])
+            counted = sum(log_probs if one.finished else log_probs[:-1])
+            assert one.log_prob == pytest.approx(counted, abs=1e-4)
+            divisor = PENALTIES[length_penalty](len(log_probs), 0.6)
+            assert one.score == pytest.approx(counted / divisor, abs=1e-4)
+    assert False in ends
+
+
+def test_the_device_asked_for_is_the_one_taken(exported, monkeypatch) -> None:
+    bundle, folder = exported
+    taken = {}
+    fake = SimpleNamespace(Translator=lambda folder, **options: taken.update(options))
+    monkeypatch.setattr("translate.inference.ctranslate2_engine.imported", lambda: fake)
+    make = partial(
+        CTranslate2Search, folder, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=None
+    )
+    make(device="cuda:1")
+    assert (taken["device"], taken["device_index"], taken["inter_threads"]) == ("cuda", 1, 1)
+    make(device="cpu")
+    assert (taken["device"], taken["device_index"]) == ("cpu", 0)
+    with pytest.raises(UserError, match="device=mps: engine=ctranslate2 has none such"):
+        make(device="mps")
 
 
 def test_what_it_has_no_option_for_is_told() -> None:

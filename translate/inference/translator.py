@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -72,6 +73,8 @@ class Translator:
             is then the utility expected of them. None: by the score of the search.
         guard: what looks for translations that cannot be right; None trusts the search.
         confidence: what tells how sure a translation is; None where nothing was learnt.
+        whole_windows: the search cuts what it is given into batches itself, so it is given all at
+            once; the guard's own search and scoring keep to `tokens_per_batch`.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Translator:
         mbr: Utility | None = None,
         guard: Guard | None = None,
         confidence: Confidence | None = None,
+        whole_windows: bool = False,
     ) -> None:
         self.device = choose_device(device)
         if workers > 1 and self.device.type != "cpu":
@@ -113,6 +117,7 @@ class Translator:
         self.mbr = mbr
         self.guard = guard
         self.confidence = confidence
+        self.whole_windows = whole_windows
         self._demands = Demander(tokenizers.target, search.rules.banned)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
@@ -209,9 +214,7 @@ class Translator:
         self, segments: Sequence[Segment], workers: BatchWorkers, *, again: bool = False
     ) -> list[list[Translation]]:
         """The n best of every segment, in batches of like length."""
-        most = self.tokens_per_batch
-        if again:  # an engine that batches by itself takes all at once; our own searches cannot
-            most = min(most, TOKENS_PER_BATCH)
+        most = sys.maxsize if self.whole_windows and not again else self.tokens_per_batch
         batches = list(by_length([len(s.ids) + 1 for s in segments], most))
         answers = workers.map([Batch([segments[i] for i in batch], again) for batch in batches])
         found = dict(zip(itertools.chain(*batches), itertools.chain(*answers), strict=True))
