@@ -69,6 +69,37 @@ def test_links_are_scored_against_gold(program, run: str, pairs, trained: Path, 
     assert (figures["layer"], figures["head"], figures["method"]) == (1, 1, "argmax")
 
 
+def test_other_sentences_of_a_name_are_kept_apart(
+    program, run: str, trained: Path, tmp_path: Path
+) -> None:
+    before = set((trained / "evaluation").glob("*.json"))
+    for place, line in (("a", "der Hund"), ("b", "ein Haus"), ("a", "der Hund")):
+        (tmp_path / place).mkdir(exist_ok=True)
+        (tmp_path / place / "mine").write_text(f"{line}\n", encoding="utf-8")
+        (tmp_path / place / "gold").write_text("0-0\n", encoding="utf-8")
+        files = [f"input={place}/mine", f"reference={place}/mine", f"gold={place}/gold"]
+        assert program("align", run, *files).status == 0
+    new = {path.name for path in set((trained / "evaluation").glob("*.json")) - before}
+    assert len(new) == 2
+    assert "mine.alignment.json" in new
+    (tmp_path / "a" / "mine").rename(tmp_path / "a" / "test")
+    program("align", run, *(text.replace("b/mine", "a/test") for text in files[:2]), files[2])
+    assert program(
+        "align", run, "input=a/test", "reference=a/test", "gold=a/gold"
+    ).err.count("test.alignment-") == 1  # the name of the run's own sentences is not taken
+
+
+def test_links_of_a_sweep_have_a_folder_each(program, run: str, trained: Path, home: Path) -> None:
+    sweep = ["--multirun", "method=argmax,union", f"cache={home}/data"]
+    done = program("align", run, *sweep)
+    assert done.status == 0, done.err
+    for method in ("argmax", "union"):
+        folder = trained / "evaluation" / f"method={method}"
+        assert (folder / "test.links").is_file()
+        figures = json.loads((folder / "test.alignment.json").read_text())
+        assert figures["method"] == method
+
+
 def test_the_runs_own_test_sentences_have_gold(
     program, run: str, trained: Path, home: Path
 ) -> None:

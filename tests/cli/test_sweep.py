@@ -156,6 +156,36 @@ def test_jobs_of_a_sweep_share_neither_input_nor_output(program, run, arguments,
     assert line in done.err
 
 
+def test_findings_of_a_sweep_are_not_one_file(program) -> None:
+    done = program("doctor", "--multirun", "data=toy", "data.seed=1,2", "json=f, =")
+    assert done.status == 2
+    assert "--multirun and json=f, =: each job would take the place" in done.err
+
+
+def test_a_run_has_one_confidence(program, run: str) -> None:
+    done = program("calibrate", run, "--multirun", "good=40,60")
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "--multirun: a run has one confidence.json" in done.err
+
+
+def test_shortlists_of_a_sweep_have_a_name_each(
+    program, run: str, trained: Path, home: Path
+) -> None:
+    done = program("shortlist", run, "--multirun", "likeliest=1,2", f"cache={home}/data")
+    assert done.status == 0, done.err
+    for likeliest in (1, 2):
+        assert (trained / f"shortlist-likeliest={likeliest}.safetensors").is_file()
+
+
+def test_exports_of_a_sweep_have_a_folder_each(program, run: str, trained: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    done = program("export", run, "--multirun", "quantization=float32,int8", "sentences=2")
+    assert done.status == 0, done.err
+    for quantization in ("float32", "int8"):
+        folder = trained / f"ctranslate2-quantization={quantization}"
+        assert json.loads((folder / "export.json").read_bytes())["quantization"] == quantization
+
+
 def test_jobs_of_a_sweep_all_read_a_file(program, run: str) -> None:
     Path("s").write_text("der Hund\n", encoding="utf-8")
     done = program("text", run, "--multirun", "search.beam_size=1,2", "input=s")

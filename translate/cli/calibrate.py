@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
-from translate.cli.errors import listed
+from translate.cli.errors import UsageError, listed
 from translate.cli.fields import Device, Node
 from translate.errors import UserError
 
@@ -45,6 +45,8 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.compose import launch
     from translate.cli.stored import corpus_nodes, search_node
 
+    if arguments.multirun:
+        raise UsageError("--multirun: a run has one confidence.json: calibrate it once")
     nodes = {"search": search_node(arguments)}
     nodes |= corpus_nodes(arguments.verbatim.get("run"))
     launch(command, arguments, job, nodes=nodes)

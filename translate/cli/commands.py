@@ -36,6 +36,11 @@ class Job:
     overrides: tuple[str, ...] = ()  # this job's
     swept: tuple[str, ...] = ()  # those of them that differ from job to job of a sweep
 
+    def name(self, stem: str, *told: str) -> str:
+        """`stem`, and in a sweep what differs from job to job, but for the keys it has `told`."""
+        changes = [each for each in self.swept if each.partition("=")[0] not in told]
+        return "-".join(filter(None, [stem, file_name(changes)]))
+
 
 def file_name(overrides: Sequence[str]) -> str:
     """What a job's own files are told by from those of the other jobs of a sweep."""

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 UNCALIBRATED = {"ensemble", "prefix", "prefixes", "constraints", "shortlist"}  # other probabilities
 
 
-def export_folder(run: str, engine: str, given: str | None) -> Path:
-    """Where a model lies in the format of another engine: beside its bundle unless named."""
-    return Path(run, engine) if given is None else Path(given)
+def export_folder(run: str, name: str, given: str | None) -> Path:
+    """Where a model lies in the format of another engine: beside its bundle unless given."""
+    return Path(run, name) if given is None else Path(given)
 
 
 def engine_problems(job: Job) -> list[str]:

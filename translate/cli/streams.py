@@ -103,10 +103,10 @@ def refuse_to_share(command: Command, arguments: Arguments) -> None:
         UsageError: the jobs of this command line have either in common.
     """
     verbatim = arguments.verbatim
-    if "output" in verbatim:
+    for key in {"output", "json"} & set(verbatim):
         raise UsageError(
-            f"--multirun and output={verbatim['output']}: each job would take the place of the one "
-            "before; leave output= out, or call the command once for each"
+            f"--multirun and {key}={verbatim[key]}: each job would take the place of the one "
+            f"before; leave {key}= out, or call the command once for each"
         )
     source = "-" if command.pipe and not arguments.sentences else ""
     files = {verbatim.get("input", source), *arguments.repeated.get("reference", ())}
