@@ -84,9 +84,12 @@ def test_other_sentences_of_a_name_are_kept_apart(
     assert "mine.alignment.json" in new
     (tmp_path / "a" / "mine").rename(tmp_path / "a" / "test")
     program("align", run, *(text.replace("b/mine", "a/test") for text in files[:2]), files[2])
-    assert program(
-        "align", run, "input=a/test", "reference=a/test", "gold=a/gold"
-    ).err.count("test.alignment-") == 1  # the name of the run's own sentences is not taken
+    assert (
+        program("align", run, "input=a/test", "reference=a/test", "gold=a/gold").err.count(
+            "test.alignment-"
+        )
+        == 1
+    )  # the name of the run's own sentences is not taken
 
 
 def test_links_of_a_sweep_have_a_folder_each(program, run: str, trained: Path, home: Path) -> None:
