@@ -49,6 +49,20 @@ def test_what_was_exported_is_evaluated_in_batches(
     assert len(sizes) > 3
 
 
+def test_lines_are_compared_as_they_are_translated(program, run: str, tmp_path: Path) -> None:
+    """CTranslate2 cuts what is longer than 1,024 pieces."""
+    pytest.importorskip("ctranslate2")
+    (tmp_path / "long").write_text("der Hund " * 700 + "\n\n", encoding="utf-8")
+    done = program("export", run, "input=long", "output=there")
+    assert done.status == 0, done.err
+    assert "line 1 has 3500 pieces, more than 512" in done.err
+    (tmp_path / "empty").write_text("\n", encoding="utf-8")
+    done = program("export", run, "input=empty", "output=elsewhere")
+    assert done.status == 1
+    assert "no sentence to compare" in done.err
+    assert not (tmp_path / "elsewhere").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from functools import partial
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from translate.inference.ctranslate2_engine import (
     search_problems,
 )
 from translate.inference.export import export_ctranslate2, random_sentences
-from translate.inference.parity import Parity
+from translate.inference.parity import Parity, compare
 from translate.inference.translator import Translator
 from translate.search import build
 from translate.search.scoring import PENALTIES
@@ -105,6 +106,42 @@ def test_a_preference_beyond_rounding_is_refused() -> None:
     Parity(10, 1, gap=1e-4, margin=1e-4).check()
     with pytest.raises(UserError, match="3 of 10 translations differ"):
         Parity(10, 3, gap=0.0, margin=0.01).check()
+
+
+@pytest.mark.parametrize("unequal", ["gap", "margin"])
+def test_what_is_no_number_is_no_parity(unequal: str) -> None:
+    parity = {"gap": 0.0, "margin": 0.0} | {unequal: float("nan")}
+    with pytest.raises(UserError, match="the export is not the model"):
+        Parity(10, 0, **parity).check()
+
+
+def test_a_gap_that_is_no_number_is_kept() -> None:
+    """Python's own max would lose it."""
+    tokens = (5, 6)
+    found = SimpleNamespace(tokens=tokens, log_prob=float("nan"), token_log_probs=(0.0, 0.0))
+    forcing = SimpleNamespace(
+        padded=lambda rows: (None, None), log_probs=lambda *sides: [[0.0, 0.0, 0.0]]
+    )
+    native = SimpleNamespace(
+        tokens_per_batch=10, model=None, forcing=forcing, search=lambda *a: [[found]]
+    )
+
+    class Exported:
+        log_probs = staticmethod(lambda *sides: [[0.0, 0.0, 0.0]])
+
+        def __call__(self, *arguments: object) -> list[list[SimpleNamespace]]:
+            return [[found]]
+
+    assert math.isnan(compare(native, Exported(), [[5]]).gap)
+
+
+def test_without_a_sentence_nothing_is_written(make_bundle, tmp_path) -> None:
+    exporting = export_ctranslate2(
+        make_bundle(), tmp_path / "x", quantization="float32", sentences=[]
+    )
+    with pytest.raises(UserError, match="no sentence to compare"):
+        list(exporting)
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.fixture

@@ -85,7 +85,8 @@ def run(
     from translate.cli.stored import load_bundle
     from translate.inference.export import check_replaceable, export_ctranslate2, random_sentences
     from translate.inference.graph_export import ONNX, TORCH, export_graphs
-    from translate.inference.segments import has_text
+    from translate.inference.lines import Cutter
+    from translate.inference.translator import readable
 
     name, output = job.name(to, "to"), job.verbatim.get("output")
     folder = export_folder(job.verbatim["run"], name, output).absolute()
@@ -93,8 +94,13 @@ def run(
     bundle = load_bundle(job.verbatim["run"])
     source = bundle.tokenizers.source
     if "input" in job.verbatim:
-        lines = filter(has_text, streams.lines_in(job.verbatim))
-        compared = [source.encode(line) for line in islice(lines, sentences)]
+        cut = Cutter(
+            source, language=bundle.config.source_language, limit=readable(bundle.model),
+            sentences=False,
+        )  # fmt: skip
+        lines = enumerate(streams.lines_in(job.verbatim), start=1)
+        texts = (ids for number, line in lines for ids in cut(line, number).ids)
+        compared = list(islice(texts, sentences))
     else:
         compared = random_sentences(sentences, vocab_size=len(source))
     exports: dict[str, Callable[..., Iterator[tuple[str, Parity]]]] = {

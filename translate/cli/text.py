@@ -108,12 +108,20 @@ def job(job: Job) -> None:
     found = found or search_problems(job.config["search"]) + guard_problems(job.config["guard"])
     found = found or engine_problems(job) + mbr_problems(job.config)
     found = found or output_problems(job.verbatim) + _worker_problems(**job.config)
-    again = job.config["guard"].get("again")
-    if not found and again and again["kind"] != "beam" and "constraints" in job.verbatim:
-        found = [f"guard.again.kind = {again['kind']}: constraints= need search@guard.again=beam"]
+    if not found and "constraints" in job.verbatim:
+        found = _phrase_problems(job.config["search"], job.config["guard"].get("again"))
     if found:
         raise listed(found)
     run(job, **job.config)
+
+
+def _phrase_problems(search: Node, again: Node | None) -> list[str]:
+    nodes = [("search", "search", search), ("guard.again", "search@guard.again", again)]
+    return [
+        f"{place}.kind = {node['kind']}: constraints= need {choice}=beam"
+        for place, choice, node in nodes
+        if node and node["kind"] != "beam"
+    ]
 
 
 def _worker_problems(*, interactive: bool | None, workers: int | None, **_: object) -> list[str]:

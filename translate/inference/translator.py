@@ -42,6 +42,11 @@ WINDOW = 2048  # lines
 MAX_SOURCE_LENGTH = 512  # pieces
 
 
+def readable(model: Seq2Seq, most: int = MAX_SOURCE_LENGTH) -> int:
+    """The pieces of a text that are translated at once: `most`, or what the model reads."""
+    return most if model.max_length is None else min(most, model.max_length - 1)  # </s>
+
+
 class Batch(NamedTuple):
     """Segments that are searched together."""
 
@@ -106,11 +111,10 @@ class Translator:
         self.search = search
         self.tokens_per_batch = tokens_per_batch
         self.window = window
-        readable = max_source_length if model.max_length is None else model.max_length - 1  # </s>
         self._cut = Cutter(
             tokenizers.source,
             language=languages[0],
-            limit=min(max_source_length, readable),
+            limit=readable(model, max_source_length),
             sentences=split_sentences,
         )
         self.unknown_words = unknown_words
