@@ -93,13 +93,14 @@ def test_onnx_files_translate_without_the_program(
     assert (done.status, done.out) == (0, "")
     assert "float32: 5 sentences translated greedily by both" in done.err
     assert len(done.err.splitlines()) < 5  # of ours alone, none of the libraries'
-    expected = program("text", run, "guard=none", "split=none", *GREEDY, *LINES).out
+    read = [*LINES, "ein\rHaus"]  # such a line break ends no line
+    expected = program("text", run, "guard=none", "split=none", *GREEDY, *read).out
     spec = importlib.util.spec_from_file_location("decoder", tmp_path / "there" / "decoder.py")
     assert spec is not None
     assert spec.loader is not None
     decoder = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(decoder)
-    lines = "\ufeff" + "".join(f"{line}\n" for line in LINES)
+    lines = "\ufeff" + "".join(f"{line}\n" for line in read)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
     decoder.main()
     assert capsys.readouterr().out == expected

@@ -15,6 +15,7 @@ from translate.cli.compose import _swept, launch
 from translate.cli.errors import JobFailedError
 from translate.cli.train import check, folder
 from translate.errors import UserError
+from translate.inference.forcing import TooLongError
 
 SEARCH = ["data=toy", "run=r", "--multirun", "hydra/sweeper=dev_bleu", "hydra.sweeper.n_trials=6"]
 # Optuna 2, which Hydra's plugin asks for, is older than the SQLAlchemy below it and warns of itself
@@ -82,6 +83,19 @@ def test_the_other_runs_of_a_sweep_are_trained_before_a_failure_is_told() -> Non
     with pytest.raises(JobFailedError) as failed:
         launch(COMMANDS["train"], split(COMMANDS["train"], ["data=toy", "-m", "seed=1,2"]), job)
     assert (seen, str(failed.value.__cause__)) == ([1, 2], "this one failed")
+
+
+def test_a_pair_too_long_for_one_run_ends_no_other() -> None:
+    seen: list[int] = []
+
+    def job(job: Job) -> None:
+        seen.append(job.config["seed"])
+        if job.config["seed"] == 1:
+            raise TooLongError({0: 9}, 8)
+
+    with pytest.raises(JobFailedError):
+        launch(COMMANDS["train"], split(COMMANDS["train"], ["data=toy", "-m", "seed=1,2"]), job)
+    assert seen == [1, 2]
 
 
 def test_what_is_wrong_in_one_run_of_a_sweep_ends_no_other() -> None:

@@ -12,7 +12,7 @@ LONGEST_NAME = 120  # bytes; file systems end at 255
 
 @dataclass(frozen=True)
 class Command:
-    """One command; `translate.cli.<name>` implements it and its docstring is the help text."""
+    """One command; `translate.cli.<name>` implements it and its `HELP` is the help text."""
 
     name: str
     summary: str

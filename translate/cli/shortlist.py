@@ -28,8 +28,6 @@ ones and those of its own source pieces. The output layer is then computed for t
 pays with large vocabularies (docs/benchmarks/decoding.md); scores and probabilities are those among
 the candidates, and a word that is none cannot be written.
 
-What the guard of translate text searches again, it searches among all words (guard=none: nothing).
-
 Keys:
   run            the folder of the run (required)
   output         the file; default: shortlist.safetensors in the run; in a sweep (--multirun)

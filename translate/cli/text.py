@@ -67,7 +67,8 @@ Keys:
   mbr            chrf or bleu: of search.n_best translations, the one most like all of them
   shortlist      a file of translate shortlist: each sentence with its likely words alone, faster;
                  probabilities are then those among these words
-  split          sentences: each by itself; none: only a line longer than the model reads is split
+  split          sentences: each by itself; none: only a line of more than 512 pieces is split, or
+                 of more than the model reads
   guard          default, with its limits (guard.protect=[url,email], …), or none: all as it comes
   replace_unknown  true: in place of each <unk>, the source word it attends to most; only a model
                  writes <unk> whose vocabulary leaves words of the training text out, as with
@@ -181,7 +182,7 @@ def run(
             for translation in found if numbered else found[:1]:
                 front = f"{number}\t{translation.score:.4f}\t" if numbered else ""
                 write(front + translation.text)
-    watch.tell()
+    watch.tell("" if format == "json" else ": format=json has them all")
 
 
 class Watch:
@@ -196,12 +197,12 @@ class Watch:
         self.mended += bool(best.mended)
         self.flagged += bool(best.flags)
 
-    def tell(self) -> None:
-        """Say how many of several lines there were, if there were any."""
+    def tell(self, hint: str) -> None:
+        """Say how many of several lines there were, if there were any, and how to see which."""
         if self.lines > 1 and (self.mended or self.flagged):
             log.warning(
-                "of %d lines %d were translated again for the better, %d may be wrong: %s",
-                self.lines, self.mended, self.flagged, "format=json has them all",
+                "of %d lines %d were translated again for the better, %d may be wrong%s",
+                self.lines, self.mended, self.flagged, hint,
             )  # fmt: skip
 
 
