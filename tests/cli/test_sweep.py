@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,20 @@ def test_jobs_of_a_sweep_all_read_a_file(program, run: str) -> None:
     done = program("text", run, "--multirun", "search.beam_size=1,2", "input=s")
     assert done.status == 0, done.err
     assert done.out.count("\n") == 2
+
+
+def test_a_bundle_in_a_run_stands_for_the_run(
+    program, run: str, trained: Path, tmp_path: Path
+) -> None:
+    """The next bundle would take away what is written into this one."""
+    Path("bundled").write_text("der Hund\n", encoding="utf-8")
+    files = ["input=bundled", "reference=bundled", "resamples=2"]
+    assert program("evaluate", f"{run}/bundle", *files).status == 0
+    assert (trained / "evaluation" / "bundled.json").is_file()
+    assert not (trained / "bundle" / "evaluation").exists()
+    shutil.copytree(trained / "bundle", tmp_path / "alone" / "bundle")  # and no run around it
+    assert program("evaluate", "run=alone/bundle", *files).status == 0
+    assert (tmp_path / "alone" / "bundle" / "evaluation" / "bundled.json").is_file()
 
 
 def test_evaluations_of_a_sweep_have_a_folder_each(program, run: str) -> None:
