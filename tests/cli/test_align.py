@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from translate.data.pharaoh import from_line
 from translate.inference import bundle
@@ -158,6 +159,29 @@ def test_the_head_in_the_bundle_counts_before_what_the_training_asked(
     )
     done = program("align", "run=taught", *pairs)
     assert done.out == program("align", run, *pairs, "head=2").out
+
+
+def test_a_reverse_run_is_the_other_direction(
+    program, run: str, trained: Path, pairs, tmp_path: Path
+) -> None:
+    saved = bundle.load(trained / "bundle")
+    kept = {key: getattr(saved.config, key) for key in ("family", "options", "search", "extra")}
+    with torch.no_grad():  # another model
+        for weights in saved.model.parameters():
+            weights.add_(torch.randn(weights.shape, generator=torch.Generator().manual_seed(1)))
+    bundle.save(
+        tmp_path / "back" / "bundle", **kept, languages=saved.config.languages[::-1],
+        model=saved.model, tokenizers=saved.tokenizers,
+    )  # fmt: skip
+    plain = program("align", run, *pairs).out
+    ways = ("intersection", "union")
+    alone = [program("align", run, *pairs, f"method={way}").out for way in ways]
+    both = [program("align", run, "reverse=back", *pairs, f"method={way}").out for way in ways]
+    assert both != alone
+    for few, some, many in zip(
+        *(text.split("\n") for text in (both[0], plain, both[1])), strict=True
+    ):
+        assert from_line(few).sure <= from_line(some).sure <= from_line(many).sure
 
 
 def test_a_reverse_run_must_translate_the_other_way(

@@ -115,7 +115,7 @@ def translator(
     guard: Guard | None = None,
     confidence: Confidence | None = None,
     shortlist: Shortlist | None = None,
-    **options: int,
+    **options: Any,  # tokens_per_batch, workers
 ) -> Translator:
     """A translator that searches as the composed configuration says."""
     from translate.inference.allocator import keep_memory
