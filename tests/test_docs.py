@@ -6,8 +6,6 @@ import ast
 import doctest
 import importlib.util
 import re
-import shlex
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -143,22 +141,6 @@ def test_every_training_of_the_documents_and_the_help_is_valid(choice: str) -> N
     jobs: list[Job] = []
     launch(COMMANDS["train"], split(COMMANDS["train"], choice.split()), jobs.append)
     assert training_problems(jobs[0].config) == []
-
-
-HELPS = "".join(import_module(f"translate.cli.{name}").HELP for name in COMMANDS)
-CORPUS_LINES = re.findall(
-    r"^ +translate ((?:prepare|doctor)\b[^#\n]*)",
-    README + HELPS + CORPORA + COMMAND_EXAMPLES,
-    re.MULTILINE,
-)
-
-
-@pytest.mark.parametrize("line", sorted(set(map(str.strip, CORPUS_LINES))))
-def test_every_corpus_of_the_documents_and_the_help_is_valid(line: str) -> None:
-    name, *arguments = shlex.split(line)
-    jobs: list[Job] = []
-    launch(COMMANDS[name], split(COMMANDS[name], arguments), jobs.append)
-    assert check_data(jobs[0].config["data"]) == []
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from translate.cli.commands import COMMANDS
+from translate.cli.arguments import split
+from translate.cli.commands import COMMANDS, Job
+from translate.cli.compose import launch
 from translate.cli.errors import StoppedError
+from translate.data.corpus import check_data
 from translate.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,6 +58,25 @@ def test_help_of_a_command_explains_every_key_of_its_configuration(program) -> N
             if line and not line.startswith((" ", "-")):
                 key = line.split(":")[0]
                 assert listed(key, explained), (name, key)
+
+
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = re.findall(
+    r"^ +translate ((?:prepare|doctor)\b[^#…\\\n]*)$",
+    "\n".join(
+        [import_module(f"translate.cli.{name}").HELP for name in COMMANDS]
+        + [path.read_text(encoding="utf-8") for path in DOCUMENTS]
+    ),
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize("line", sorted(set(EXAMPLES)))
+def test_every_corpus_of_the_help_and_the_documents_is_valid(line: str) -> None:
+    name, *arguments = shlex.split(line)
+    jobs: list[Job] = []
+    launch(COMMANDS[name], split(COMMANDS[name], arguments), jobs.append)
+    assert check_data(jobs[0].config["data"]) == []
 
 
 def test_help_loads_nothing_heavy() -> None:
