@@ -202,7 +202,7 @@ def served(options: argparse.Namespace, search: Any, tokens: int, export: str | 
         Path(export), loaded.tokenizers, search,
         tokens_per_batch=tokens, workers=options.threads, device="cpu",
     )  # fmt: skip
-    translator = Translator(loaded.model, loaded.tokenizers, engine, tokens_per_batch=sys.maxsize)
+    translator = Translator(loaded.model, loaded.tokenizers, engine, whole_windows=True)
     return lambda lines: [len(best.tokens) for best, *_ in translator.stream(lines)]
 
 

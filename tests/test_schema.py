@@ -36,6 +36,8 @@ class Model:
         path: Path | None,
         pair: tuple[int, int],
         names: Sequence[str] = (),
+        maybe: Inner | None = None,
+        several: dict[str, Inner] | None = None,
     ) -> None:
         """Never called here."""
 
@@ -50,6 +52,9 @@ GOOD: dict[str, Any] = {
     "path": "some/where",
     "pair": [1, 2],
 }
+
+
+NESTED = "model.{0}dept is not a key; did you mean model.{0}depth?"
 
 
 def found(**changes: Any) -> list[str]:
@@ -77,6 +82,8 @@ def test_a_right_node_has_no_problems(changes: dict[str, Any]) -> None:
         ({"copy": 1}, "model.copy = 1: must be a valid boolean"),
         ({"inner": {"depth": 0}}, "model.inner.depth = 0: must be greater than 0"),
         ({"inner": {"depth": 1, "x": 2}}, "model.inner.x is not a key; choose from depth"),
+        ({"maybe": {"depth": 1, "dept": 2}}, NESTED.format("maybe.")),
+        ({"several": {"fr": {"depth": 1, "dept": 2}}}, NESTED.format("several.fr.")),
         ({"pair": [1, 2.5]}, "model.pair.1 = 2.5: must be a valid integer"),
         ({"d_modle": 8}, "model.d_modle is not a key; did you mean model.d_model?"),
         ({"D_MODEL": 8}, "model.D_MODEL is not a key; did you mean model.d_model?"),
@@ -120,7 +127,7 @@ def test_a_rule_about_several_keys_names_the_node() -> None:
 
 
 def test_keys_are_those_of_the_signature() -> None:
-    assert keys(Model, supplied=("vocab_size",)) == [*GOOD, "names"]
+    assert keys(Model, supplied=("vocab_size",)) == [*GOOD, "names", "maybe", "several"]
     assert keys(Inner) == ["depth"]
 
 

@@ -50,11 +50,11 @@ def problems(
 
     Args:
         schema: a function, a class (its constructor counts) or a pydantic model. Of a signature
-        only the
-            keyword-only parameters are configuration.
-        values: the node, as plain containers. where: the node's place in the configuration
-        (`model`), written before every key. supplied: parameters that the program itself supplies
-        (a vocabulary size): not keys of the node.
+            only the keyword-only parameters are configuration.
+        values: the node, as plain containers.
+        where: the node's place in the configuration (`model`), written before every key.
+        supplied: parameters that the program itself supplies (a vocabulary size): not keys of the
+            node.
 
     Types are strict: `"8"` and `8.5` are no integers, `true` is no number; an integer will do as a
     float.
@@ -135,7 +135,8 @@ def _lines(
             reasons[line] = []
         elif item["type"] == "extra_forbidden":
             siblings = _siblings(schema, path[:-1], supplied)
-            hint = nearest(path[-1], siblings, prefix=place.removesuffix(path[-1]))
+            prefix = place.removesuffix(path[-1])
+            hint = "" if siblings is None else nearest(path[-1], siblings, prefix=prefix)
             reasons[f"{place} is not a key{hint}"] = []
         else:
             line = f"{place} = {_shown(value)}: " if path else f"{place}: "
@@ -156,14 +157,26 @@ def _descend(values: Any, location: Iterable[int | str]) -> tuple[list[str], Any
     return path, values
 
 
-def _siblings(schema: Schema, path: Iterable[str], supplied: Collection[str]) -> list[str]:
+def _siblings(schema: Schema, path: Iterable[str], supplied: Collection[str]) -> list[str] | None:
+    """The keys that may stand at a place; None where its type does not tell."""
+    holder: Any = schema
     for step in path:
-        field = schema.model_fields.get(step) if _is_model(schema) else None
-        annotation = field.annotation if field else _hints(schema).get(step)
-        if not _is_model(annotation):
-            return []
-        schema = annotation
-    return keys(schema, supplied=supplied)
+        if typing.get_origin(holder) is dict:
+            inner = typing.get_args(holder)[1]
+        else:
+            field = holder.model_fields.get(step) if _is_model(holder) else None
+            inner = field.annotation if field else _hints(holder).get(step)
+        holder = _holder(inner)
+        if holder is None:
+            return None
+    return None if typing.get_origin(holder) is dict else keys(holder, supplied=supplied)
+
+
+def _holder(annotation: Any) -> Any:
+    """Of the types of a value (`Model | None`, `dict[str, Model]`) the one that has keys."""
+    if _is_model(annotation) or typing.get_origin(annotation) is dict:
+        return annotation
+    return next(filter(None, map(_holder, typing.get_args(annotation))), None)
 
 
 def _shown(value: Any) -> str:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from translate.data.pharaoh import from_line
 from translate.inference import bundle
@@ -80,6 +81,40 @@ def test_links_are_scored_against_gold(program, run: str, pairs, trained: Path, 
     assert (figures["layer"], figures["head"], figures["method"]) == (1, 1, "argmax")
 
 
+def test_other_sentences_of_a_name_are_kept_apart(
+    program, run: str, trained: Path, tmp_path: Path
+) -> None:
+    before = set((trained / "evaluation").glob("*.json"))
+    for place, line in (("a", "der Hund"), ("b", "ein Haus"), ("a", "der Hund")):
+        (tmp_path / place).mkdir(exist_ok=True)
+        (tmp_path / place / "mine").write_text(f"{line}\n", encoding="utf-8")
+        (tmp_path / place / "gold").write_text("0-0\n", encoding="utf-8")
+        files = [f"input={place}/mine", f"reference={place}/mine", f"gold={place}/gold"]
+        assert program("align", run, *files).status == 0
+    new = {path.name for path in set((trained / "evaluation").glob("*.json")) - before}
+    assert len(new) == 2
+    assert "mine.alignment.json" in new
+    (tmp_path / "a" / "mine").rename(tmp_path / "a" / "test")
+    program("align", run, *(text.replace("b/mine", "a/test") for text in files[:2]), files[2])
+    assert (
+        program("align", run, "input=a/test", "reference=a/test", "gold=a/gold").err.count(
+            "test.alignment-"
+        )
+        == 1
+    )  # the name of the run's own sentences is not taken
+
+
+def test_links_of_a_sweep_have_a_folder_each(program, run: str, trained: Path, home: Path) -> None:
+    sweep = ["--multirun", "method=argmax,union", f"cache={home}/data"]
+    done = program("align", run, *sweep)
+    assert done.status == 0, done.err
+    for method in ("argmax", "union"):
+        folder = trained / "evaluation" / f"method={method}"
+        assert (folder / "test.links").is_file()
+        figures = json.loads((folder / "test.alignment.json").read_text())
+        assert figures["method"] == method
+
+
 def test_the_runs_own_test_sentences_have_gold(
     program, run: str, trained: Path, home: Path
 ) -> None:
@@ -135,6 +170,29 @@ def test_the_head_in_the_bundle_counts_before_what_the_training_asked(
     )
     done = program("align", "run=taught", *pairs)
     assert done.out == program("align", run, *pairs, "head=2").out
+
+
+def test_a_reverse_run_is_the_other_direction(
+    program, run: str, trained: Path, pairs, tmp_path: Path
+) -> None:
+    saved = bundle.load(trained / "bundle")
+    kept = {key: getattr(saved.config, key) for key in ("family", "options", "search", "extra")}
+    with torch.no_grad():  # another model
+        for weights in saved.model.parameters():
+            weights.add_(torch.randn(weights.shape, generator=torch.Generator().manual_seed(1)))
+    bundle.save(
+        tmp_path / "back" / "bundle", **kept, languages=saved.config.languages[::-1],
+        model=saved.model, tokenizers=saved.tokenizers,
+    )  # fmt: skip
+    plain = program("align", run, *pairs).out
+    ways = ("intersection", "union")
+    alone = [program("align", run, *pairs, f"method={way}").out for way in ways]
+    both = [program("align", run, "reverse=back", *pairs, f"method={way}").out for way in ways]
+    assert both != alone
+    for few, some, many in zip(
+        *(text.split("\n") for text in (both[0], plain, both[1])), strict=True
+    ):
+        assert from_line(few).sure <= from_line(some).sure <= from_line(many).sure
 
 
 def test_a_reverse_run_must_translate_the_other_way(

@@ -76,6 +76,31 @@ def test_what_looks_like_a_key_is_never_a_sentence(argument: str) -> None:
     assert (parsed.overrides, parsed.sentences) == ((argument,), ())
 
 
+@pytest.mark.parametrize(
+    ("argument", "meant"),
+    [
+        ("tokens-per-batch=10", "tokens_per_batch"),
+        ("tokens-per-bach=10", "tokens_per_batch"),
+        ("search.beam-size=8", "search.beam_size"),
+        ("search..beam_size=8", "search.beam_size"),
+        ("search.=beam", "search"),
+        ("search.rules.banned[0]=x", "search.rules.banned"),
+    ],
+)
+def test_a_slip_in_a_key_is_never_a_sentence(argument: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=rf"is not a key; did you mean {meant}\?"):
+        split(TEXT, ["run=r", argument, "Hola."])
+    assert split(TEXT, ["--", argument]).sentences == (argument,)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["a-b=c", "e-mail=a@b.org", "https://a.de/?a=b", "x[0]=5", "f..g=h", "well-known=yes", "2x=4"],
+)
+def test_text_with_an_equals_sign_is_a_sentence(sentence: str) -> None:
+    assert split(TEXT, [sentence]).sentences == (sentence,)
+
+
 @pytest.mark.parametrize("argument", ["data/x=y", "a@b=c", "model.d_model=", "x_1.y=[1,2]"])
 def test_overrides_of_all_kinds_reach_hydra(argument: str) -> None:
     assert OVERRIDE.match(argument)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from translate.cli.stored import load_bundle
+from translate.inference.forcing import TeacherForcing
 
 LINES = ["der Hund schläft .", "", "ein Haus"]
 GREEDY = ["search=greedy", "search.max_length_ratio=0.0", "search.max_length_offset=5"]
@@ -28,6 +29,38 @@ def test_a_model_is_exported_and_served(program, run: str, tmp_path: Path) -> No
     assert served.status == 0
     lines = served.out.split("\n")
     assert [bool(line) for line in lines] == [True, False, True, False]
+
+
+def test_what_was_exported_is_evaluated_in_batches(
+    program, run: str, tmp_path: Path, monkeypatch
+) -> None:
+    """The engine takes all sentences at once; the perplexity is our own model's."""
+    pytest.importorskip("ctranslate2")
+    assert program("export", run, "output=there", "sentences=5").status == 0
+    sizes, log_probs = [], TeacherForcing.log_probs
+    monkeypatch.setattr(
+        TeacherForcing, "log_probs",
+        lambda self, *sides: (sizes.append(len(sides[0])), log_probs(self, *sides))[1],
+    )  # fmt: skip
+    evaluate = ["evaluate", run, "engine=ctranslate2", "export=there", "output=scores"]
+    done = program(*evaluate, "tokens_per_batch=20", "resamples=10")
+    assert done.status == 0, done.err
+    assert sum(sizes) == 8
+    assert len(sizes) > 3
+
+
+def test_lines_are_compared_as_they_are_translated(program, run: str, tmp_path: Path) -> None:
+    """CTranslate2 cuts what is longer than 1,024 pieces."""
+    pytest.importorskip("ctranslate2")
+    (tmp_path / "long").write_text("der Hund " * 700 + "\n\n", encoding="utf-8")
+    done = program("export", run, "input=long", "output=there")
+    assert done.status == 0, done.err
+    assert "line 1 has 3500 pieces, more than 512" in done.err
+    (tmp_path / "empty").write_text("\n", encoding="utf-8")
+    done = program("export", run, "input=empty", "output=elsewhere")
+    assert done.status == 1
+    assert "no sentence to compare" in done.err
+    assert not (tmp_path / "elsewhere").exists()
 
 
 @pytest.mark.parametrize(
@@ -60,13 +93,14 @@ def test_onnx_files_translate_without_the_program(
     assert (done.status, done.out) == (0, "")
     assert "float32: 5 sentences translated greedily by both" in done.err
     assert len(done.err.splitlines()) < 5  # of ours alone, none of the libraries'
-    expected = program("text", run, "guard=none", "split=none", *GREEDY, *LINES).out
+    read = [*LINES, "ein\rHaus"]  # such a line break ends no line
+    expected = program("text", run, "guard=none", "split=none", *GREEDY, *read).out
     spec = importlib.util.spec_from_file_location("decoder", tmp_path / "there" / "decoder.py")
     assert spec is not None
     assert spec.loader is not None
     decoder = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(decoder)
-    lines = "\ufeff" + "".join(f"{line}\n" for line in LINES)
+    lines = "\ufeff" + "".join(f"{line}\n" for line in read)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
     decoder.main()
     assert capsys.readouterr().out == expected

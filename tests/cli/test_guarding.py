@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -159,6 +160,14 @@ def test_the_second_search_keeps_the_rules_of_both(first, again, both) -> None:
     asked = NO_RULES.model_dump() | first
     assert second({"rules": asked}, **again).rules == NO_RULES.model_copy(update=both)
     assert second({}, **again).rules == NO_RULES.model_copy(update=again)  # of an old bundle
+
+
+def test_confidence_needs_test_sentences(program, run: str, monkeypatch) -> None:
+    corpus = SimpleNamespace(test=None)
+    monkeypatch.setattr("translate.cli.stored.corpus_of_run", lambda *_: (corpus, None))
+    done = program("calibrate", run)
+    assert done.status == 1
+    assert "has none: give data= of one that has" in done.err
 
 
 def test_a_second_search_that_cannot_make_phrases_is_told_first(program, run, tmp_path) -> None:

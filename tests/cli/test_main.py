@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from translate.cli.commands import COMMANDS
+from translate.cli.arguments import split
+from translate.cli.commands import COMMANDS, Job
+from translate.cli.compose import launch
 from translate.cli.errors import StoppedError
+from translate.data.corpus import check_data
 from translate.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,6 +32,11 @@ def test_help_names_every_command(program) -> None:
     assert program().status == 2
 
 
+def listed(key: str, text: str) -> bool:
+    """Whether a help names a key, which is more than a word that has its letters."""
+    return re.search(rf"(  |, ){key}\b|\b{key}[.:=]", text) is not None
+
+
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=lambda command: command.name)
 def test_every_command_explains_itself(program, command) -> None:
     done = program(command.name, "--help")
@@ -33,7 +44,7 @@ def test_every_command_explains_itself(program, command) -> None:
     assert done.err == ""
     assert f"  translate {command.name}" in done.out  # an example
     for key in command.verbatim:
-        assert key in done.out
+        assert listed(key, done.out), key
     assert "--multirun" in done.out
     assert "-c job" in done.out
     assert max(map(len, done.out.splitlines())) <= 100
@@ -45,7 +56,27 @@ def test_help_of_a_command_explains_every_key_of_its_configuration(program) -> N
         explained = program(name, "--help").out
         for line in config.splitlines():
             if line and not line.startswith((" ", "-")):
-                assert line.split(":")[0] in explained, (name, line)
+                key = line.split(":")[0]
+                assert listed(key, explained), (name, key)
+
+
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = re.findall(
+    r"^ +translate ((?:prepare|doctor)\b[^#…\\\n]*)$",
+    "\n".join(
+        [import_module(f"translate.cli.{name}").HELP for name in COMMANDS]
+        + [path.read_text(encoding="utf-8") for path in DOCUMENTS]
+    ),
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize("line", sorted(set(EXAMPLES)))
+def test_every_corpus_of_the_help_and_the_documents_is_valid(line: str) -> None:
+    name, *arguments = shlex.split(line)
+    jobs: list[Job] = []
+    launch(COMMANDS[name], split(COMMANDS[name], arguments), jobs.append)
+    assert check_data(jobs[0].config["data"]) == []
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -138,3 +138,23 @@ def test_lists_of_another_length_are_told(program, run: str) -> None:
     done = program("text", run, "constraints=phrases", "der Hund")
     assert done.status == 1
     assert "2 wishes or more, but only 1 lines" in done.err
+
+
+@pytest.mark.parametrize(("prefixes", "short"), [("a\nb\n", "p"), ("a\nb\nc\nd\n", "c")])
+def test_prefixes_and_constraints_of_unlike_length_are_told(
+    program, run: str, prefixes: str, short: str
+) -> None:
+    Path("p").write_text(prefixes, encoding="utf-8")
+    Path("c").write_text("\n\n\n", encoding="utf-8")
+    lines = ["ein Hund"] * (3 if short == "p" else 4)
+    done = program("text", run, *BEAM, "prefixes=p", "constraints=c", *lines)
+    assert (done.status, done.out) == (1, "")
+    assert f"error: {short} ends before line" in done.err
+
+
+@pytest.mark.parametrize("kind", ["greedy", "sample", "diverse"])
+def test_a_search_that_makes_no_phrases_is_told_first(program, run: str, kind: str) -> None:
+    Path("phrases").write_text("\n", encoding="utf-8")
+    done = program("text", run, f"search={kind}", "constraints=phrases", "der Hund")
+    assert (done.status, done.out) == (2, "")
+    assert f"search.kind = {kind}: constraints= need search=beam" in done.err

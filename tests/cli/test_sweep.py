@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from translate.cli.compose import _swept, launch
 from translate.cli.errors import JobFailedError
 from translate.cli.train import check, folder
 from translate.errors import UserError
+from translate.inference.forcing import TooLongError
 
 SEARCH = ["data=toy", "run=r", "--multirun", "hydra/sweeper=dev_bleu", "hydra.sweeper.n_trials=6"]
 # Optuna 2, which Hydra's plugin asks for, is older than the SQLAlchemy below it and warns of itself
@@ -82,6 +84,19 @@ def test_the_other_runs_of_a_sweep_are_trained_before_a_failure_is_told() -> Non
     with pytest.raises(JobFailedError) as failed:
         launch(COMMANDS["train"], split(COMMANDS["train"], ["data=toy", "-m", "seed=1,2"]), job)
     assert (seen, str(failed.value.__cause__)) == ([1, 2], "this one failed")
+
+
+def test_a_pair_too_long_for_one_run_ends_no_other() -> None:
+    seen: list[int] = []
+
+    def job(job: Job) -> None:
+        seen.append(job.config["seed"])
+        if job.config["seed"] == 1:
+            raise TooLongError({0: 9}, 8)
+
+    with pytest.raises(JobFailedError):
+        launch(COMMANDS["train"], split(COMMANDS["train"], ["data=toy", "-m", "seed=1,2"]), job)
+    assert seen == [1, 2]
 
 
 def test_what_is_wrong_in_one_run_of_a_sweep_ends_no_other() -> None:
@@ -156,11 +171,55 @@ def test_jobs_of_a_sweep_share_neither_input_nor_output(program, run, arguments,
     assert line in done.err
 
 
+def test_findings_of_a_sweep_are_not_one_file(program) -> None:
+    done = program("doctor", "--multirun", "data=toy", "data.seed=1,2", "json=f, =")
+    assert done.status == 2
+    assert "--multirun and json=f, =: each job would take the place" in done.err
+
+
+def test_a_run_has_one_confidence(program, run: str) -> None:
+    done = program("calibrate", run, "--multirun", "good=40,60")
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "--multirun: a run has one confidence.json" in done.err
+
+
+def test_shortlists_of_a_sweep_have_a_name_each(
+    program, run: str, trained: Path, home: Path
+) -> None:
+    done = program("shortlist", run, "--multirun", "likeliest=1,2", f"cache={home}/data")
+    assert done.status == 0, done.err
+    for likeliest in (1, 2):
+        assert (trained / f"shortlist-likeliest={likeliest}.safetensors").is_file()
+
+
+def test_exports_of_a_sweep_have_a_folder_each(program, run: str, trained: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    done = program("export", run, "--multirun", "quantization=float32,int8", "sentences=2")
+    assert done.status == 0, done.err
+    for quantization in ("float32", "int8"):
+        folder = trained / f"ctranslate2-quantization={quantization}"
+        assert json.loads((folder / "export.json").read_bytes())["quantization"] == quantization
+
+
 def test_jobs_of_a_sweep_all_read_a_file(program, run: str) -> None:
     Path("s").write_text("der Hund\n", encoding="utf-8")
     done = program("text", run, "--multirun", "search.beam_size=1,2", "input=s")
     assert done.status == 0, done.err
     assert done.out.count("\n") == 2
+
+
+def test_a_bundle_in_a_run_stands_for_the_run(
+    program, run: str, trained: Path, tmp_path: Path
+) -> None:
+    """The next bundle would take away what is written into this one."""
+    Path("bundled").write_text("der Hund\n", encoding="utf-8")
+    files = ["input=bundled", "reference=bundled", "resamples=2"]
+    assert program("evaluate", f"{run}/bundle", *files).status == 0
+    assert (trained / "evaluation" / "bundled.json").is_file()
+    assert not (trained / "bundle" / "evaluation").exists()
+    shutil.copytree(trained / "bundle", tmp_path / "alone" / "bundle")  # and no run around it
+    assert program("evaluate", "run=alone/bundle", *files).status == 0
+    assert (tmp_path / "alone" / "bundle" / "evaluation" / "bundled.json").is_file()
 
 
 def test_evaluations_of_a_sweep_have_a_folder_each(program, run: str) -> None:

@@ -158,7 +158,7 @@ def test_a_newer_format_is_refused(saved) -> None:
     config = json.loads((saved / "config.json").read_text())
     config |= {"format": bundle.FORMAT + 1, "version": "9.9", "unheard_of": 1}
     forge(saved, "config.json", json.dumps(config).encode())
-    with pytest.raises(UserError, match=r"format 2 comes from a newer version \(9.9\)"):
+    with pytest.raises(UserError, match=r"format 2 comes from a newer version \('9.9'\)"):
         bundle.load(saved)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,7 +20,7 @@ from translate.inference.ctranslate2_engine import (
     search_problems,
 )
 from translate.inference.export import export_ctranslate2, random_sentences
-from translate.inference.parity import Parity
+from translate.inference.parity import Parity, compare
 from translate.inference.translator import Translator
 from translate.search import build
 from translate.search.scoring import PENALTIES
@@ -106,6 +108,42 @@ def test_a_preference_beyond_rounding_is_refused() -> None:
         Parity(10, 3, gap=0.0, margin=0.01).check()
 
 
+@pytest.mark.parametrize("unequal", ["gap", "margin"])
+def test_what_is_no_number_is_no_parity(unequal: str) -> None:
+    parity = {"gap": 0.0, "margin": 0.0} | {unequal: float("nan")}
+    with pytest.raises(UserError, match="the export is not the model"):
+        Parity(10, 0, **parity).check()
+
+
+def test_a_gap_that_is_no_number_is_kept() -> None:
+    """Python's own max would lose it."""
+    tokens = (5, 6)
+    found = SimpleNamespace(tokens=tokens, log_prob=float("nan"), token_log_probs=(0.0, 0.0))
+    forcing = SimpleNamespace(
+        padded=lambda rows: (None, None), log_probs=lambda *sides: [[0.0, 0.0, 0.0]]
+    )
+    native = SimpleNamespace(
+        tokens_per_batch=10, model=None, forcing=forcing, search=lambda *a: [[found]]
+    )
+
+    class Exported:
+        log_probs = staticmethod(lambda *sides: [[0.0, 0.0, 0.0]])
+
+        def __call__(self, *arguments: object) -> list[list[SimpleNamespace]]:
+            return [[found]]
+
+    assert math.isnan(compare(native, Exported(), [[5]]).gap)
+
+
+def test_without_a_sentence_nothing_is_written(make_bundle, tmp_path) -> None:
+    exporting = export_ctranslate2(
+        make_bundle(), tmp_path / "x", quantization="float32", sentences=[]
+    )
+    with pytest.raises(UserError, match="no sentence to compare"):
+        list(exporting)
+    assert not (tmp_path / "x").exists()
+
+
 @pytest.fixture
 def exported(make_bundle, tmp_path):
     """A bundle and the folder of its export, tokenizers and origin beside the weights."""
@@ -132,7 +170,7 @@ def test_greedy_search_is_ours(exported) -> None:
         folder, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=2, device="cpu"
     )
     native = Translator(bundle.model, bundle.tokenizers, build(**GREEDY)).stream(LINES)
-    served = Translator(bundle.model, bundle.tokenizers, engine, tokens_per_batch=sys.maxsize)
+    served = Translator(bundle.model, bundle.tokenizers, engine, whole_windows=True)
     for (mine,), (theirs,) in zip(native, served.stream(LINES), strict=True):
         assert theirs.tokens == mine.tokens
         if len(mine.tokens) < 40:  # not cut at its limit
@@ -181,6 +219,46 @@ def test_a_translation_that_meets_its_limit_is_what_it_is_alone(exported, search
         assert any(len(one.tokens) == len(row) + 1 for one in n_best)  # the limit
         for one, other in zip(n_best, alone, strict=True):
             assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize("length_penalty", ["none", "average", "gnmt"])
+def test_a_translation_cut_at_its_limit_counts_without_its_end(exported, length_penalty) -> None:
+    bundle, folder = exported
+    engine = CTranslate2Search(
+        folder, bundle.tokenizers,
+        BEAM | {"length_penalty": length_penalty, "max_length_ratio": 0.0, "max_length_offset": 2},
+        tokens_per_batch=1000, workers=1, device="cpu",
+    )  # fmt: skip
+    forcing = Translator(bundle.model, bundle.tokenizers, build(**GREEDY)).forcing
+    sources = [[5], [5, 6, 7, 8], [9, 10], list(range(5, 17))]
+    ends = set()
+    for ids, n_best in zip(
+        sources, engine(bundle.model, *forcing.padded([[*s, EOS] for s in sources])), strict=True
+    ):
+        for one in n_best:
+            ends.add(one.finished)
+            (log_probs,) = forcing.log_probs([ids], [list(one.tokens)])
+            counted = sum(log_probs if one.finished else log_probs[:-1])
+            assert one.log_prob == pytest.approx(counted, abs=1e-4)
+            divisor = PENALTIES[length_penalty](len(log_probs), 0.6)
+            assert one.score == pytest.approx(counted / divisor, abs=1e-4)
+    assert False in ends
+
+
+def test_the_device_asked_for_is_the_one_taken(exported, monkeypatch) -> None:
+    bundle, folder = exported
+    taken = {}
+    fake = SimpleNamespace(Translator=lambda folder, **options: taken.update(options))
+    monkeypatch.setattr("translate.inference.ctranslate2_engine.imported", lambda: fake)
+    make = partial(
+        CTranslate2Search, folder, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=None
+    )
+    make(device="cuda:1")
+    assert (taken["device"], taken["device_index"], taken["inter_threads"]) == ("cuda", 1, 1)
+    make(device="cpu")
+    assert (taken["device"], taken["device_index"]) == ("cpu", 0)
+    with pytest.raises(UserError, match="device=mps: engine=ctranslate2 has none such"):
+        make(device="mps")
 
 
 def test_what_it_has_no_option_for_is_told() -> None:

@@ -72,6 +72,13 @@ def test_a_hundred_thousand_quotation_marks_take_no_minutes() -> None:
     assert time.perf_counter() - start < 10
 
 
+def test_no_word_is_cut_at_the_end_of_a_block() -> None:
+    text = "Ein Satz. " * 4_999 + "und Donaudampfschifffahrtsgesellschaft war da. Ende."
+    found = sentences(text, "de")
+    assert "".join(found) == text
+    assert any("Donaudampfschifffahrtsgesellschaft" in sentence for sentence in found)
+
+
 @pytest.fixture
 def cutter(joint):
     return lambda **options: Cutter(
@@ -112,6 +119,14 @@ def test_nothing_to_see_is_nothing_to_translate(cutter) -> None:
         ("", "はい。", "いいえ。", "はい。いいえ。"),
         (" ", "はい。", "いいえ。", "はい。 いいえ。"),
         ("", "Yes.", "</p>", "Yes.</p>"),
+        ("", "Hola.", "¿Qué tal?", "Hola. ¿Qué tal?"),
+        ("", "Hello.", '"Really?"', 'Hello. "Really?"'),
+        ("", "Bonjour.", "« Oui »", "Bonjour. « Oui »"),
+        ("", "Hallo.", "„Ja“", "Hallo. „Ja“"),
+        ("", "Hello.", "(laughs)", "Hello. (laughs)"),
+        ("", "Pay.", "$5 now.", "Pay. $5 now."),
+        ("", "Yes", "!", "Yes!"),
+        ("", "はい。", "「いいえ」", "はい。「いいえ」"),
         ("", "Yes.", "", "Yes."),
         ("", "", "No.", " No."),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -29,6 +31,16 @@ def gone(pid: int) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+def test_workers_that_cannot_be_started_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(multiprocessing.context.ForkProcess, "start", full)
+    line = r"workers = 3: only 0 can be started \(Too many open files\): choose fewer"
+    with pytest.raises(UserError, match=line), Workers(3, str) as workers:
+        workers.map([1, 2])
 
 
 def test_results_are_in_the_order_of_the_tasks() -> None:

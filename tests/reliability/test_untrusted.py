@@ -16,13 +16,18 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from omegaconf import OmegaConf
 
 import translate
+from translate.cli import stored
+from translate.cli.arguments import split
+from translate.cli.commands import COMMANDS
 from translate.cli.stored import training_config
 from translate.data.corpus import check_data
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.inference import bundle
+from translate.search.rules import NO_RULES
 from translate.training.checkpoint import AtomicCheckpointIO, _seal
 
 
@@ -53,6 +58,15 @@ def configure(folder: Path, **changes: Any) -> None:
     options = {**config["options"], **changes.pop("options", {})}
     content = json.dumps({**config, "options": options, **changes})
     forge(folder, "config.json", content.encode())
+
+
+def search(folder: Path, **changes: Any) -> None:
+    """A search that is whole, but for these keys."""
+    beam = {
+        "kind": "beam", "max_length_ratio": 2.0, "max_length_offset": 20, "beam_size": 5,
+        "n_best": 1, "length_penalty": "none", "alpha": 0.0, "coverage_penalty": 0.0,
+    }  # fmt: skip
+    configure(folder, search={**beam, **changes})
 
 
 def safetensors(
@@ -119,8 +133,12 @@ BUNDLES: dict[str, Attack] = {
     "a width for all memory": lambda f, m: configure(f, options={"hidden_size": 1 << 40}),
     "layers for a day": lambda f, m: configure(f, options={"encoder_layers": 1 << 20}),
     "a vocabulary for all memory": lambda f, m: configure(f, source_vocab_size=1 << 40),
-    "a beam for all memory": lambda f, m: configure(
-        f, search={"kind": "beam", "beam_size": 1 << 50, "n_best": 1}
+    "a beam for all memory": lambda f, m: search(f, beam_size=1 << 50),
+    "a search without end": lambda f, m: search(f, max_length_offset=1 << 40),
+    "a longer search without end": lambda f, m: search(f, max_length_ratio=1e12),
+    "escapes in a version": lambda f, m: configure(f, format=2, version="x\n\x1b[31mred"),
+    "escapes in a name": lambda f, m: weights(
+        f, lambda t: t.update({"\n\x1b[31mred": torch.zeros(1)})
     ),
     "deep JSON": lambda f, m: forge(f, "config.json", b'{"extra":' + b"[" * 99_999),
     "nested JSON": lambda f, m: configure(f, extra=nested(50)),
@@ -184,6 +202,7 @@ def test_a_bundle_that_attacks_is_refused_in_a_line(
     first = str(refused.value).splitlines()[0]
     assert str(saved) in first or "problems" in first or "model.family" in first
     assert len(str(refused.value)) < 2_000
+    assert "\x1b" not in str(refused.value)
 
 
 def sealed(content: bytes) -> bytes:
@@ -276,10 +295,21 @@ def test_a_package_is_a_name_and_no_more(name: str) -> None:
     assert any("data.name" in line for line in check_data(keys))
 
 
+@pytest.mark.parametrize("text", ["${oc.env:HOME}", "${x}", "\\${x}", "\\\\${x} ${", "$x {y}"])
+def test_what_a_search_says_is_text_and_no_order(saved: Path, text: str) -> None:
+    rules = NO_RULES.model_dump(mode="json") | {"banned": [text]}
+    search(saved / "bundle", rules=rules)
+    stored.load_bundle.cache_clear()
+    node = stored.search_node(split(COMMANDS["text"], [f"run={saved}"]))
+    composed: Any = OmegaConf.to_container(OmegaConf.create(node), resolve=True)
+    assert composed["rules"] == rules
+
+
 def test_an_honest_bundle_is_loaded(saved: Path, tokenizers: Tokenizers) -> None:
     """Else all of the above would be refused for another reason."""
     loaded = bundle.load(saved / "bundle")
     assert loaded.tokenizers.source.sha256 == tokenizers.source.sha256
     configure(saved / "bundle", extra=nested(10))
+    search(saved / "bundle")
     weights(saved / "bundle", lambda t: t["output.bias"].fill_(1.0))
     assert bundle.load(saved / "bundle").model.output.bias.tolist()[0] == 1.0

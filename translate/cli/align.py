@@ -44,9 +44,10 @@ target, counted from 0, words being what stands between white space. An empty li
 line. The model reads the given translation; it does not make its own.
 
 With gold links, alignment error rate, precision and recall (Och & Ney 2003) go to standard error
-and to evaluation/<name>.alignment.json of the run. A line of gold has links i-j (sure) and ipj or
-i?j (possible). Without input and reference, the run's own test sentences are aligned if their
-corpus has gold alignments, as data=toy has; the links are kept in evaluation/<split>.links.
+and to evaluation/<name>.alignment.json of the run, of a sweep (--multirun) to a folder there for
+each job; other sentences of that name get a name of their own. A line of gold has links i-j (sure)
+and ipj or i?j (possible). Without input and reference, the run's own test sentences are aligned if
+their corpus has gold alignments, as data=toy has; the links are kept in evaluation/<split>.links.
 
 Keys:
   run            the folder of the run (required)
@@ -71,9 +72,13 @@ BOTH_DIRECTIONS = ("intersection", "union")
 
 
 class Task(NamedTuple):
-    """What to align, and what to judge it by."""
+    """What to align, and what to judge it by.
+
+    `own`: whether its name is its own, and not the one of a split that others have.
+    """
 
     name: str
+    own: bool
     sources: Sequence[str]
     targets: Sequence[str]
     gold: Sequence[Gold] | None
@@ -133,9 +138,10 @@ def run(
     _tell_unparted("source", task.sources)
     _tell_unparted("target", task.targets)
     linker = linkers(threshold=threshold)[method]
-    out = dict(job.verbatim)
+    out, kept = dict(job.verbatim), folder / "evaluation" / job.name("", "data.split")
+    kept.mkdir(parents=True, exist_ok=True)
     if "input" not in out:
-        out.setdefault("output", str(_evaluation(folder) / f"{task.name}.links"))
+        out.setdefault("output", str(kept / f"{task.name}.links"))
     found: list[frozenset[Link]] = []
     with progress("aligning", total=len(task.sources)) as advance, lines_out(out) as write:
         for weights in both_directions(task, forward, backward):
@@ -144,7 +150,7 @@ def run(
             advance(1)
     if task.gold is not None:
         chosen = asdict(forward.head) | {"method": method, "threshold": threshold}
-        _score(task, found, _evaluation(folder), chosen)
+        _score(task, found, kept, chosen)
 
 
 def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
@@ -217,6 +223,7 @@ def both_directions(
 
 
 def _own_files(job: Job) -> Task | None:
+    from translate.cli.stored import SPLITS
     from translate.cli.streams import line_pairs
     from translate.data.pharaoh import read_links
 
@@ -225,7 +232,8 @@ def _own_files(job: Job) -> Task | None:
     source = job.verbatim["input"]
     sources, targets = line_pairs(source, job.verbatim["reference"])
     gold = read_links(job.verbatim["gold"], sources, targets) if "gold" in job.verbatim else None
-    return Task(Path(source).name.removesuffix(".gz"), sources, targets, gold)
+    name = Path(source).name.removesuffix(".gz")
+    return Task(name, name not in SPLITS, sources, targets, gold)
 
 
 def _split_of_run(run: Path, data: Node, tokenizer: Node, cache: Path) -> Task:
@@ -241,18 +249,13 @@ def _split_of_run(run: Path, data: Node, tokenizer: Node, cache: Path) -> Task:
         )
     gold = [Gold(frozenset(map(tuple, links)), frozenset()) for links in table["alignment"]]
     targets = [references[0] for references in table["references"]]
-    return Task(data["split"], list(table["source"]), targets, gold)
-
-
-def _evaluation(run: Path) -> Path:
-    folder = run / "evaluation"
-    folder.mkdir(exist_ok=True)
-    return folder
+    return Task(data["split"], True, list(table["source"]), targets, gold)
 
 
 def _score(task: Task, found: Sequence[frozenset[Link]], folder: Path, options: Node) -> None:
     """Tell how good the links are, and keep the figures."""
     from translate.evaluation.alignment import alignment_error_rate
+    from translate.evaluation.report import fingerprint, name_in
 
     assert task.gold is not None
     scores = alignment_error_rate(
@@ -264,8 +267,13 @@ def _score(task: Task, found: Sequence[frozenset[Link]], folder: Path, options: 
         "sure": sum(len(gold.sure) for gold in task.gold),
         "possible": sum(len(gold.possible) for gold in task.gold),
     }
-    path = folder / f"{task.name}.alignment.json"
-    figures = asdict(scores) | counts | options
+    texts = {"sources": fingerprint(task.sources), "references": fingerprint(task.targets)}
+    name = name_in(
+        folder, f"{task.name}.alignment", own=task.own,
+        sources_sha256=texts["sources"], references_sha256=texts["references"],
+    )  # fmt: skip
+    path = folder / f"{name}.json"
+    figures = asdict(scores) | counts | options | {"sha256": texts}
     path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     log.info(
         "AER %.4f, precision %.4f, recall %.4f (%d pairs, %d links; gold: %d sure, %d more "

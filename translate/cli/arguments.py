@@ -10,22 +10,28 @@ and paths must never reach it. The rules, in order:
 4. `name=…` or `name.name=…`, the name plain ASCII without spaces: an override for Hydra. Should
    there be no such key, that is an error: a slip in a key must not come back translated. As a
    sentence, `x=1` stands after `--`.
-5. Anything else: a sentence (for `compare`, a run), or an error for a command that takes none.
+5. The same with hyphens, brackets or dots where a key has none, if its words are nearly those of a
+   key (`tokens-per-batch=9`, `search..beam_size=8`): an error too. `a-b=c` is a sentence.
+6. Anything else: a sentence (for `compare`, a run), or an error for a command that takes none.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from translate.cli.commands import Command
+from translate.cli.config_dir import names
 from translate.cli.errors import UsageError
 from translate.wording import nearest
 
 OVERRIDE = re.compile(
     r"(?P<prefix>\+{0,2}|~)(?P<key>[A-Za-z_][A-Za-z0-9_]*(?:[./@:][A-Za-z0-9_]+)*)="
 )
+SLIP = re.compile(r"(?P<key>[A-Za-z_][A-Za-z0-9_.\[\]-]*)=")
+ALIKE = 0.85  # of the letters of a word, for it to be a slip
 DELETION = re.compile(r"~[A-Za-z_][\w./]*")
 
 # Hydra's flags → whether a value follows
@@ -103,11 +109,24 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
                     f"write {match['key']}=VALUE"
                 )
             overrides.append(argument)
+        elif meant := _meant(argument):
+            raise UsageError(
+                f"{name} is not a key; did you mean {meant}? (a sentence that begins so goes "
+                "after --)"
+            )
         else:
             sentences.append(argument)
     if sentences and not command.sentences:
         raise UsageError(_unexpected(command, sentences[0]))
     return Arguments(tuple(flags), tuple(overrides), verbatim, tuple(sentences), repeated)
+
+
+def _meant(argument: str) -> str:
+    """The key that an argument misspells; empty where it is none."""
+    match = SLIP.match(argument)
+    words = re.findall(r"[A-Za-z_]\w*", match["key"].replace("-", "_")) if match else []
+    near = [difflib.get_close_matches(word, names(), n=1, cutoff=ALIKE) for word in words]
+    return ".".join(found[0] for found in near) if all(near) else ""
 
 
 def wants_debug(arguments: Sequence[str]) -> bool:

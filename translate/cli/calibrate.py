@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
-from translate.cli.errors import listed
+from translate.cli.errors import UsageError, listed
 from translate.cli.fields import Device, Node
 from translate.errors import UserError
 
@@ -45,6 +45,8 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.compose import launch
     from translate.cli.stored import corpus_nodes, search_node
 
+    if arguments.multirun:
+        raise UsageError("--multirun: a run has one confidence.json: calibrate it once")
     nodes = {"search": search_node(arguments)}
     nodes |= corpus_nodes(arguments.verbatim.get("run"))
     launch(command, arguments, job, nodes=nodes)
@@ -71,19 +73,19 @@ def run(
     good: Annotated[float, Field(gt=0, lt=100)],
 ) -> None:
     """Learn on dev, judge on test, and write what was learnt."""
-    from translate.cli.stored import load_bundle, split_of_run, translator
+    from translate.cli.stored import corpus_of_run, load_bundle, translator
     from translate.evaluation.calibration import judge, learn
     from translate.inference import confidence
 
     folder = Path(job.verbatim["run"])
     bundle = load_bundle(str(folder))
-    try:
-        dev, test = (
-            split_of_run(folder, {**data, "split": split}, tokenizer, Path(cache))
-            for split in ("dev", "test")
+    corpus, dev = corpus_of_run(folder, {**data, "split": "dev"}, tokenizer, Path(cache))
+    test = corpus.test
+    if test is None:
+        raise UserError(
+            f"confidence is judged on test sentences, and the corpus of {folder} has none: give "
+            "data= of one that has"
         )
-    except UserError as error:
-        raise UserError(f"confidence is learnt from dev and judged on test: {error}") from error
     model = translator(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch)
     evidence, chrf = _translated(model, dev)
     slope, intercept = learn(evidence, [score >= good for score in chrf])

@@ -12,7 +12,7 @@ LONGEST_NAME = 120  # bytes; file systems end at 255
 
 @dataclass(frozen=True)
 class Command:
-    """One command; `translate.cli.<name>` implements it and its docstring is the help text."""
+    """One command; `translate.cli.<name>` implements it and its `HELP` is the help text."""
 
     name: str
     summary: str
@@ -35,6 +35,11 @@ class Job:
     choices: Mapping[str, str] = field(default_factory=dict)  # group → the option chosen
     overrides: tuple[str, ...] = ()  # this job's
     swept: tuple[str, ...] = ()  # those of them that differ from job to job of a sweep
+
+    def name(self, stem: str, *told: str) -> str:
+        """`stem`, and in a sweep what differs from job to job, but for the keys it has `told`."""
+        changes = [each for each in self.swept if each.partition("=")[0] not in told]
+        return "-".join(filter(None, [stem, file_name(changes)]))
 
 
 def file_name(overrides: Sequence[str]) -> str:

@@ -88,8 +88,8 @@ def launch(
             return result
         except Exception as error:
             # wrong usage is so in every job, unless one has shown that it is not
-            one_of_many = (UserError, UsageError) if done else (UserError,)
-            if arguments.multirun and isinstance(error, UserError) and type(error) in one_of_many:
+            one_of_many = bool(done) or not isinstance(error, UsageError)
+            if arguments.multirun and isinstance(error, UserError) and one_of_many:
                 log.error("failed: %s", error)
                 failed.append(error)
                 raise

@@ -22,6 +22,12 @@ def groups() -> list[str]:
     return sorted({file.parent.name for file in config_dir().glob("*/*.yaml")})
 
 
+def names() -> set[str]:
+    """Every word of which keys are made."""
+    files = (file.read_text(encoding="utf-8") for file in config_dir().rglob("*.yaml"))
+    return {*groups(), *(name for text in files for name in re.findall(r"(?m)^ *(\w+):", text))}
+
+
 def options(group: str) -> dict[str, str]:
     """Option → its description, the first comment of its file.
 

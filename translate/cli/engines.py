@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
 UNCALIBRATED = {"ensemble", "prefix", "prefixes", "constraints", "shortlist"}  # other probabilities
 
 
-def export_folder(run: str, engine: str, given: str | None) -> Path:
-    """Where a model lies in the format of another engine: beside its bundle unless named."""
-    return Path(run, engine) if given is None else Path(given)
+def export_folder(run: str, name: str, given: str | None) -> Path:
+    """Where a model lies in the format of another engine: beside its bundle unless given."""
+    return Path(run, name) if given is None else Path(given)
 
 
 def engine_problems(job: Job) -> list[str]:
@@ -79,18 +78,17 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
     from translate.inference.device import choose_device
     from translate.inference.translator import Translator
 
+    device = choose_device(config["device"])
     folder = export_folder(run, config["engine"], verbatim.get("export"))
     check_origin(folder, bundle.weights_sha256, run)
     search = CTranslate2Search(
         folder, bundle.tokenizers, config["search"],
-        tokens_per_batch=config["tokens_per_batch"], workers=config["workers"],
-        device=choose_device(config["device"]).type,
+        tokens_per_batch=config["tokens_per_batch"], workers=config["workers"], device=device,
     )  # fmt: skip
-    # whole windows: the engine cuts them into batches itself, to translate several at once
     return Translator(
-        bundle.model, bundle.tokenizers, search, tokens_per_batch=sys.maxsize,
-        split_sentences=split_sentences, languages=bundle.config.languages, mbr=config["mbr"],
-        guard=watching,
+        bundle.model, bundle.tokenizers, search, tokens_per_batch=config["tokens_per_batch"],
+        device=device, split_sentences=split_sentences, languages=bundle.config.languages,
+        mbr=config["mbr"], guard=watching, whole_windows=True,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from translate import schema
 from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job, file_name
+from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
 from translate.cli.fields import Device, Node
 from translate.inference.engines import Engine, Precision
@@ -175,5 +175,4 @@ def run(
 def _output(job: Job, run: Path) -> Path:
     """The jobs of a sweep get a folder each, but splits, whose files have names of their own."""
     folder = Path(job.verbatim.get("output", run / "evaluation"))
-    changes = [override for override in job.swept if not override.startswith("data.split=")]
-    return folder / file_name(changes) if changes else folder
+    return folder / job.name("", "data.split")

@@ -39,7 +39,7 @@ translates with them and nothing else of this program. `torch` files are torch.e
 Keys:
   run            the folder of the run (required)
   output         the folder to write, new or an export to replace; default: a folder in the run,
-                 named like `to`
+                 named like `to`, and in a sweep (--multirun) like what differs from job to job
   to             ctranslate2, onnx or torch
   quantization   ctranslate2: float32, float16, bfloat16, int16, int8, int8_float32 or int8_bfloat16
   input          sentences for the comparison, a line each; default: random pieces
@@ -85,15 +85,22 @@ def run(
     from translate.cli.stored import load_bundle
     from translate.inference.export import check_replaceable, export_ctranslate2, random_sentences
     from translate.inference.graph_export import ONNX, TORCH, export_graphs
-    from translate.inference.segments import has_text
+    from translate.inference.lines import Cutter
+    from translate.inference.translator import readable
 
-    folder = export_folder(job.verbatim["run"], to, job.verbatim.get("output")).absolute()
+    name, output = job.name(to, "to"), job.verbatim.get("output")
+    folder = export_folder(job.verbatim["run"], name, output).absolute()
     check_replaceable(folder)
     bundle = load_bundle(job.verbatim["run"])
     source = bundle.tokenizers.source
     if "input" in job.verbatim:
-        lines = filter(has_text, streams.lines_in(job.verbatim))
-        compared = [source.encode(line) for line in islice(lines, sentences)]
+        cut = Cutter(
+            source, language=bundle.config.source_language, limit=readable(bundle.model),
+            sentences=False,
+        )  # fmt: skip
+        lines = enumerate(streams.lines_in(job.verbatim), start=1)
+        texts = (ids for number, line in lines for ids in cut(line, number).ids)
+        compared = list(islice(texts, sentences))
     else:
         compared = random_sentences(sentences, vocab_size=len(source))
     exports: dict[str, Callable[..., Iterator[tuple[str, Parity]]]] = {

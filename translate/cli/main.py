@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import translate
 from translate.cli import arguments, errors
@@ -71,9 +72,18 @@ def _dispatch(given: list[str]) -> int:
         sys.stdout.write(_help(command))
         return 0
     parsed = arguments.split(command, given[1:])
+    if command.stored and "run" in parsed.verbatim:
+        parsed.verbatim["run"] = _whole_run(parsed.verbatim["run"])
     _log_to_stderr()
     importlib.import_module(f"translate.cli.{command.name}").main(command, parsed)
     return 0
+
+
+def _whole_run(run: str) -> str:
+    """The folder of a run where its bundle is named: what lies in that goes with the next one."""
+    folder = Path(run).absolute()
+    of_a_run = folder.name == "bundle" and (folder.parent / "config.yaml").is_file()
+    return str(folder.parent) if of_a_run else run
 
 
 def _table() -> str:

@@ -17,7 +17,7 @@ translate prepare: fetch a corpus, clean it, split it, train its tokenizer
 
   translate prepare                                        # Spanish to English, from Tatoeba
   translate prepare data=tatoeba_es_en data.source=en data.target=es
-  translate prepare data=files data.dir=my/corpus tokenizer.vocab_size=4000
+  translate prepare data=files data.dir=my/corpus data.source=de data.target=en
   translate prepare data=toy
   translate prepare 'data.extra={back: {source: mono.es, target: mono.en, weight: 0.5, tag: bt}}'
 

@@ -28,11 +28,10 @@ ones and those of its own source pieces. The output layer is then computed for t
 pays with large vocabularies (docs/benchmarks/decoding.md); scores and probabilities are those among
 the candidates, and a word that is none cannot be written.
 
-What the guard of translate text searches again, it searches among all words (guard=none: nothing).
-
 Keys:
   run            the folder of the run (required)
-  output         the file; default: shortlist.safetensors in the run
+  output         the file; default: shortlist.safetensors in the run; in a sweep (--multirun)
+                 its name tells what differs from job to job
   frequent       so many frequent target pieces are candidates of every sentence
   likeliest      so many translations of a source piece are, where it stands
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
@@ -81,6 +80,7 @@ def run(
     columns = corpus.train.select_columns(["source_ids", "target_ids"]).with_format("numpy")
     pairs = ((pair["source_ids"], pair["target_ids"]) for pair in columns)
     shortlist = learn(pairs, tokenizers, frequent=frequent, likeliest=likeliest)
-    path = Path(job.verbatim.get("output", folder / FILE))
+    name = Path(FILE).with_stem(job.name(Path(FILE).stem))
+    path = Path(job.verbatim.get("output", folder / name))
     write(path, shortlist, tokenizers)
     log.info("%s: learnt from %d pairs", path, len(columns))

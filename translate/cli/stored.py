@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -84,10 +85,22 @@ def search_node(arguments: Arguments) -> dict[str, Any]:
         UserError: no run was named (and more than the configuration is wanted), or it has no model.
     """
     if "run" in arguments.verbatim:
-        return dict(load_bundle(arguments.verbatim["run"]).config.search)
+        search: dict[str, Any] = _literal(load_bundle(arguments.verbatim["run"]).config.search)
+        return search
     if arguments.inspects:
         return {}
     raise UsageError("run=PATH is missing: the folder that translate train wrote")
+
+
+def _literal(value: Any) -> Any:
+    """With its texts escaped: a bundle may come from a stranger, and OmegaConf obeys `${`."""
+    if isinstance(value, Mapping):
+        return {key: _literal(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_literal(inner) for inner in value]
+    if isinstance(value, str):
+        return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
+    return value
 
 
 def translator(
@@ -102,7 +115,7 @@ def translator(
     guard: Guard | None = None,
     confidence: Confidence | None = None,
     shortlist: Shortlist | None = None,
-    **options: int,
+    **options: Any,  # tokens_per_batch, workers
 ) -> Translator:
     """A translator that searches as the composed configuration says."""
     from translate.inference.allocator import keep_memory

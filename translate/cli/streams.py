@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+FOR_EACH = ("prefixes", "constraints")  # files with a line for each line of the input
+
 Write = Callable[[str], None]
 
 # keys of files with a line for each line, or for each word
@@ -59,19 +61,30 @@ def wishes_in(verbatim: Mapping[str, str]) -> Wish | Iterator[Wish]:
 
     if "prefix" in verbatim and "prefixes" in verbatim:
         raise UsageError("prefix= and prefixes= at once: give one of the two")
-    prefix = verbatim.get("prefix", "")
-    if not {"prefixes", "constraints"} & set(verbatim):
+    prefix, given = verbatim.get("prefix", ""), [key for key in FOR_EACH if key in verbatim]
+    if not given:
         return Wish(prefix)
-    prefixes = (
-        read_lines(verbatim["prefixes"]) if "prefixes" in verbatim else itertools.repeat(prefix)
-    )
-    if "constraints" not in verbatim:
-        return map(Wish, prefixes)
-    phrases = (line.split("\t") for line in read_lines(verbatim["constraints"]))
+    rows = _rows([verbatim[key] for key in given])
     return (
-        Wish(prefix, tuple(filter(None, some)))
-        for prefix, some in zip(prefixes, phrases, strict=False)
+        Wish(of.get("prefixes", prefix), tuple(filter(None, of.get("constraints", "").split("\t"))))
+        for of in (dict(zip(given, row, strict=True)) for row in rows)
     )
+
+
+def _rows(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The n-th lines of several files together.
+
+    Raises:
+        UserError: one ends before the others, told when it shows.
+    """
+    for number, row in enumerate(itertools.zip_longest(*map(read_lines, paths)), start=1):
+        if None in row:
+            short = paths[row.index(None)]
+            raise UserError(
+                f"{short} ends before line {number}, which another has: line n of prefixes= and "
+                "constraints= is for line n of the input, and may be empty"
+            )
+        yield row
 
 
 def line_pairs(source: str, reference: str) -> tuple[list[str], list[str]]:
@@ -103,10 +116,10 @@ def refuse_to_share(command: Command, arguments: Arguments) -> None:
         UsageError: the jobs of this command line have either in common.
     """
     verbatim = arguments.verbatim
-    if "output" in verbatim:
+    for key in {"output", "json"} & set(verbatim):
         raise UsageError(
-            f"--multirun and output={verbatim['output']}: each job would take the place of the one "
-            "before; leave output= out, or call the command once for each"
+            f"--multirun and {key}={verbatim[key]}: each job would take the place of the one "
+            f"before; leave {key}= out, or call the command once for each"
         )
     source = "-" if command.pipe and not arguments.sentences else ""
     files = {verbatim.get("input", source), *arguments.repeated.get("reference", ())}

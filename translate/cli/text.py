@@ -67,7 +67,8 @@ Keys:
   mbr            chrf or bleu: of search.n_best translations, the one most like all of them
   shortlist      a file of translate shortlist: each sentence with its likely words alone, faster;
                  probabilities are then those among these words
-  split          sentences: each by itself; none: only a line longer than the model reads is split
+  split          sentences: each by itself; none: only a line of more than 512 pieces is split, or
+                 of more than the model reads
   guard          default, with its limits (guard.protect=[url,email], …), or none: all as it comes
   replace_unknown  true: in place of each <unk>, the source word it attends to most; only a model
                  writes <unk> whose vocabulary leaves words of the training text out, as with
@@ -108,12 +109,20 @@ def job(job: Job) -> None:
     found = found or search_problems(job.config["search"]) + guard_problems(job.config["guard"])
     found = found or engine_problems(job) + mbr_problems(job.config)
     found = found or output_problems(job.verbatim) + _worker_problems(**job.config)
-    again = job.config["guard"].get("again")
-    if not found and again and again["kind"] != "beam" and "constraints" in job.verbatim:
-        found = [f"guard.again.kind = {again['kind']}: constraints= need search@guard.again=beam"]
+    if not found and "constraints" in job.verbatim:
+        found = _phrase_problems(job.config["search"], job.config["guard"].get("again"))
     if found:
         raise listed(found)
     run(job, **job.config)
+
+
+def _phrase_problems(search: Node, again: Node | None) -> list[str]:
+    nodes = [("search", "search", search), ("guard.again", "search@guard.again", again)]
+    return [
+        f"{place}.kind = {node['kind']}: constraints= need {choice}=beam"
+        for place, choice, node in nodes
+        if node and node["kind"] != "beam"
+    ]
 
 
 def _worker_problems(*, interactive: bool | None, workers: int | None, **_: object) -> list[str]:
@@ -173,7 +182,7 @@ def run(
             for translation in found if numbered else found[:1]:
                 front = f"{number}\t{translation.score:.4f}\t" if numbered else ""
                 write(front + translation.text)
-    watch.tell()
+    watch.tell("" if format == "json" else ": format=json has them all")
 
 
 class Watch:
@@ -188,12 +197,12 @@ class Watch:
         self.mended += bool(best.mended)
         self.flagged += bool(best.flags)
 
-    def tell(self) -> None:
-        """Say how many of several lines there were, if there were any."""
+    def tell(self, hint: str) -> None:
+        """Say how many of several lines there were, if there were any, and how to see which."""
         if self.lines > 1 and (self.mended or self.flagged):
             log.warning(
-                "of %d lines %d were translated again for the better, %d may be wrong: %s",
-                self.lines, self.mended, self.flagged, "format=json has them all",
+                "of %d lines %d were translated again for the better, %d may be wrong%s",
+                self.lines, self.mended, self.flagged, hint,
             )  # fmt: skip
 
 

@@ -90,9 +90,10 @@ def model_problems(node: Node) -> list[str]:
 
 def search_problems(node: Node) -> list[str]:
     """The node `search`."""
+    from translate.inference.bundle import search_excesses
     from translate.search import KINDS
 
-    return chosen("search", node, KINDS)
+    return chosen("search", node, KINDS) or search_excesses(node, "search")
 
 
 def mbr_problems(config: Node) -> list[str]:

@@ -50,6 +50,8 @@ CHECKED = (CONFIG, WEIGHTS, SOURCE, TARGET)
 LARGEST = {CONFIG: 1 << 20, CHECKSUMS: 1 << 16, SOURCE: 1 << 27, TARGET: 1 << 27, WEIGHTS: 1 << 36}
 MOST = 1 << 20  # any whole number among the options: sizes, positions, windows
 MOST_LAYERS = 512
+MOST_SEARCHED = 4096  # pieces or hypotheses
+BOUNDED = ("beam_size", "n_best", "groups", "max_length_ratio", "max_length_offset")
 FLOATS = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
 
 
@@ -224,7 +226,7 @@ def _check_weights(model: Seq2Seq, tensors: Mapping[str, Tensor], path: Path) ->
     if shapes != found:
         name = min(name for name, _ in shapes.items() ^ found.items())
         raise UserError(
-            f"{path}: {name} is {found.get(name, 'missing')} where the model of {CONFIG} has "
+            f"{path}: {name!r} is {found.get(name, 'missing')} where the model of {CONFIG} has "
             f"{shapes.get(name, 'nothing')}: the two files do not belong together"
         )
     types = {tensor.dtype for tensor in tensors.values()}
@@ -235,7 +237,7 @@ def _check_weights(model: Seq2Seq, tensors: Mapping[str, Tensor], path: Path) ->
         )
     broken = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
     if broken:
-        raise UserError(f"{path}: {broken[0]} holds values that are not finite: train it again")
+        raise UserError(f"{path}: {broken[0]!r} holds values that are not finite: train it again")
 
 
 def _tokenizers(folder: Path, config: Config, expected: Mapping[str, Any]) -> Tokenizers:
@@ -265,8 +267,8 @@ def _config(content: bytes, path: Path) -> Config:
     written = values.get("format")
     if isinstance(written, int) and written > FORMAT:
         raise UserError(
-            f"{path}: format {written} comes from a newer version ({values.get('version')}); this "
-            f"is {__version__}, which reads format {FORMAT}: bring this program up to date"
+            f"{path}: format {written} comes from a newer version ({values.get('version')!r}); "
+            f"this is {__version__}, which reads format {FORMAT}: bring this program up to date"
         )
     check(problems(Config, values, str(path)))
     config = Config.model_validate(values)
@@ -275,7 +277,12 @@ def _config(content: bytes, path: Path) -> Config:
         sizes = ("source_vocab_size", "target_vocab_size")
         where = f"{path}: options"
         check(problems(families[config.family], config.options, where, supplied=sizes))
-        check(_excesses(config, where))
+        limits = {
+            name: MOST_LAYERS if name.endswith("_layers") else MOST
+            for name, value in config.options.items()
+            if isinstance(value, int)
+        }
+        check(_excesses(config.options, limits, where))
     check(_search_problems(config, f"{path}: search"))
     return config
 
@@ -285,20 +292,19 @@ def _search_problems(config: Config, where: str) -> list[str]:
     kind = options.pop("kind", None)
     if not isinstance(kind, str) or kind not in searches.KINDS:
         return [f"{where}.kind = {kind!r}: no such kind{nearest(str(kind), searches.KINDS)}"]
-    return problems(searches.KINDS[kind], options, where)
+    return problems(searches.KINDS[kind], options, where) or search_excesses(options, where)
 
 
-def _excesses(config: Config, where: str) -> list[str]:
-    """What would take all memory, or a day, to build."""
-    limits = {
-        name: MOST_LAYERS if name.endswith("_layers") else MOST
-        for name, value in config.options.items()
-        if isinstance(value, int)
-    }
+def search_excesses(search: Mapping[str, Any], where: str) -> list[str]:
+    """What would take all memory, or a day, to search; the keys are valid otherwise."""
+    return _excesses(search, dict.fromkeys(BOUNDED, MOST_SEARCHED), where)
+
+
+def _excesses(values: Mapping[str, Any], limits: Mapping[str, int], where: str) -> list[str]:
     return [
-        f"{where}.{name} = {config.options[name]}: must be at most {limit}"
+        f"{where}.{name} = {values[name]}: must be at most {limit}"
         for name, limit in limits.items()
-        if config.options[name] > limit
+        if name in values and values[name] > limit
     ]
 
 

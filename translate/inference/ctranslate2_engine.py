@@ -74,6 +74,9 @@ class CTranslate2Search:
         search: keys of conf/search in which `search_problems` finds none.
         tokens_per_batch: padded source tokens of a batch.
         workers: batches translated at once, each on a thread; None is one a core.
+
+    Raises:
+        UserError: a device that is neither a CPU nor a GPU of NVIDIA's or AMD's.
     """
 
     rules = NO_RULES  # `search_problems` sees to it
@@ -86,19 +89,22 @@ class CTranslate2Search:
         *,
         tokens_per_batch: int,
         workers: int | None,
-        device: str,
+        device: str | torch.device,
     ) -> None:
+        place = torch.device(device)
+        if place.type not in ("cpu", "cuda"):
+            raise UserError(f"device={place}: engine=ctranslate2 has none such: device=cpu")
         carried = CARRIED[search["kind"]] - {"kind"}
         self._settings = Settings(**{key: search[key] for key in carried})
         self._penalty = PENALTIES[self._settings.length_penalty]
         self._tokens_per_batch = tokens_per_batch
         self._source = vocabulary(tokenizers.source)
         self._target = {piece: i for i, piece in enumerate(vocabulary(tokenizers.target))}
-        on_cpu = device == "cpu"
         self._translator = imported().Translator(
             str(folder),
-            device="cpu" if on_cpu else "cuda",
-            inter_threads=(workers or torch.get_num_threads()) if on_cpu else 1,
+            device=place.type,
+            device_index=place.index or 0,
+            inter_threads=(workers or torch.get_num_threads()) if place.type == "cpu" else 1,
             intra_threads=1,
             max_queued_batches=-1,
         )
@@ -124,9 +130,9 @@ class CTranslate2Search:
             readable=model.max_length,
         )  # fmt: skip
         found = self._translated(rows, limits, range(len(rows)))
-        # the longest limit of a batch holds: what exceeds its own is translated beside its like
-        beyond = [i for i, one in found.items() if max(map(len, one.hypotheses)) > limits[i]]
-        for _, alike in groupby(sorted(beyond, key=limits.__getitem__), limits.__getitem__):
+        # the longest limit of a batch holds: what meets its own is translated beside its like
+        met = [i for i, one in found.items() if max(map(len, one.hypotheses)) >= limits[i]]
+        for _, alike in groupby(sorted(met, key=limits.__getitem__), limits.__getitem__):
             found |= self._translated(rows, limits, list(alike))
         return [self._best(found[i], limits[i]) for i in range(len(rows))]
 
@@ -175,15 +181,16 @@ class CTranslate2Search:
         return ranked[: self._settings.n_best]
 
     def _hypothesis(self, pieces: Sequence[str], score: float, limit: int) -> Hypothesis:
-        length = len(pieces) + 1  # </s>
-        log_prob = score * length ** self._exponent()
+        finished, length = len(pieces) < limit, len(pieces) + 1  # </s>
+        # where no </s> was written the engine counts none
+        log_prob = score * (len(pieces) + finished) ** self._exponent()
         return Hypothesis(
             tokens=tuple(self._target[piece] for piece in pieces),
             score=log_prob / self._penalty(length, self._settings.alpha),
             log_prob=log_prob,
             token_log_probs=(),
             alignment=None,
-            finished=len(pieces) < limit,
+            finished=finished,
         )
 
 

@@ -23,6 +23,7 @@ Lengths = Callable[[Sequence[str]], list[int]]  # texts → pieces of each
 
 BLOCK = 50_000  # characters: thousands of quotation marks cost sentencex quadratic time
 SPACE_BEFORE_STOP = re.compile(r"(?<!\s)\s+(?=\.)")
+OPENING = {"Ps", "Pi", "Sc"}  # brackets, quotation marks, currencies
 CLAUSE_END = tuple(",;:.!?…–—、，；：。！？،؛؟।")
 # a word and the space behind it; in scripts without spaces, what ends with punctuation
 UNIT = re.compile(r"[^\s、，；：。！？]*(?:[、，；：。！？]+\s*|\s+|$)")
@@ -132,8 +133,17 @@ class Cutter:
 
 def sentences(text: str, language: str) -> list[str]:
     """The sentences of a text, each with the space behind it."""
-    blocks = (text[start : start + BLOCK] for start in range(0, len(text), BLOCK))
-    return [sentence for block in blocks for sentence in _segmented(block, language)]
+    return [sentence for block in _blocks(text) for sentence in _segmented(block, language)]
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """Parts of a bounded length, that end with a word where they can."""
+    start = 0
+    while len(text) - start > BLOCK:
+        end = text.rfind(" ", start, start + BLOCK) + 1 or start + BLOCK
+        yield text[start:end]
+        start = end
+    yield text[start:]
 
 
 def _segmented(text: str, language: str) -> Iterator[str]:
@@ -212,8 +222,12 @@ def _in_word(character: str) -> bool:
 def _space(left: str, right: str) -> str:
     """What comes between two texts that had no space between them.
 
-    A space before a word, but in scripts without spaces.
+    A space before a word and what opens one, but in scripts without spaces.
     """
     edges = left[-1:] + right[:1]
     wide = all(unicodedata.east_asian_width(edge) in "FW" for edge in edges)
-    return " " if right and _in_word(right[0]) and not wide else ""
+    return " " if right and (_in_word(right[0]) or _opens(right[0])) and not wide else ""
+
+
+def _opens(character: str) -> bool:
+    return unicodedata.category(character) in OPENING or character in "¿¡\"'"

@@ -86,7 +86,8 @@ def main() -> None:
         sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
         for side in ("source", "target")
     )
-    for line in io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace"):
+    lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace", newline="\n")
+    for line in lines:
         pieces = source.encode(line.strip())
         tokens: list[int] = []
         if pieces:

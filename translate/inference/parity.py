@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -42,9 +43,14 @@ class Parity:
         """Refuse what rounding in float32 does not explain.
 
         Raises:
-            UserError: the export computes something else than the model.
+            UserError: the export computes something else than the model, or there was no sentence.
         """
-        if max(self.gap, self.margin) > TOLERANCE:
+        if not self.sentences:
+            raise UserError(
+                "there was no sentence to compare the two on: nothing was written; give input= a "
+                "file with words in it, or leave it out"
+            )
+        if not (self.gap <= TOLERANCE and self.margin <= TOLERANCE):  # so put, for NaN
             raise UserError(
                 f"the export is not the model: {self.different} of {self.sentences} translations "
                 f"differ, log-probabilities by up to {self.gap:.2g}, and the model prefers its own "
@@ -90,7 +96,8 @@ def compare(native: Translator, exported: Exported, sentences: Sequence[list[int
                 different += 1
                 here = _parting(own, other)
                 margins.append(own.token_log_probs[here] - log_probs[here])
-    return Parity(len(sentences), different, max(gaps), max(margins))
+    # not Python's max, which passes over NaN
+    return Parity(len(sentences), different, float(np.max(gaps)), float(np.max(margins)))
 
 
 def _best(found: list[list[Hypothesis]]) -> list[Hypothesis]:

@@ -4,43 +4,59 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from html import unescape
 from typing import Literal
 
 Kind = Literal["url", "email", "tag", "placeholder", "number"]
 
 # every run is bounded, or begins where a word does, so that no text takes quadratic time
 VERBATIM: dict[Kind, str] = {
-    "url": r"(?<!\w)(?:https?://|ftp://|www\.)[^\s<>\"、。，；：！？（）「」]*[^\W_][/&#=_-]*",
+    "url": r"(?<!\w)(?i:https?://|ftp://|www\.)[^\s<>\"、。，；：！？（）「」]*[^\W_][/&#=_-]*",
     "email": r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+",
-    "tag": r"</?[A-Za-z][^<>]{0,500}>|&(?:#\d{1,8}|[A-Za-z]{2,8});",
+    "tag": r"</?[A-Za-z][^<>]{0,500}>"
+    r"|&(?:#\d{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",
     "placeholder": r"\$?\{[\w.]{0,64}\}|%(?:\(\w{1,64}\))?[sd]\b",
 }
 NUMBER = re.compile(r"\d[\d.,:'’\u00a0\u202f]*\d")  # of two digits or more
 # most texts have neither an item nor a number, and a single class of characters is found fast
-TRACE, DIGIT = re.compile(r"[@<&{%]|://|www\."), re.compile(r"\d")
+TRACE, DIGIT = re.compile(r"[@<&{%]|://|(?i:www\.)"), re.compile(r"\d")
 
 
 class Protection:
     """Compares a text with its translation.
 
     URLs, e-mail addresses, markup tags with character references, and placeholders ({name}, ${x},
-    %s) must be there verbatim, tags in their order. Numbers are compared by their digits, for
-    languages write them otherwise; those of one digit are left out, for they may become words.
+    %s) must be there verbatim, tags in their order. A reference to a letter (&eacute;) is that
+    letter, and no item. Numbers are compared by their digits, for languages write them otherwise;
+    those of one digit are left out, for they may become words.
     """
 
     def __init__(self, kinds: Collection[Kind]) -> None:
         verbatim = [pattern for kind, pattern in VERBATIM.items() if kind in kinds]
-        self._verbatim = re.compile(f"({'|'.join(verbatim)})") if verbatim else None
+        self._verbatim = re.compile("|".join(verbatim)) if verbatim else None
         self._numbers = "number" in kinds
 
     def items(self, text: str) -> list[str]:
         """What must stay verbatim, in order."""
-        return self._verbatim.findall(text) if self._verbatim and TRACE.search(text) else []
+        return [item[0] for item in self._found(text)]
 
     def parts(self, text: str) -> list[str]:
-        """The text in parts, every second of which is one of the `items`."""
-        return self._verbatim.split(text) if self._verbatim and TRACE.search(text) else [text]
+        """The text in parts, every second of which is one of the `items`.
+
+        One inside a word (Don&#39;t) does not part it.
+        """
+        parts, end = list[str](), 0
+        for item in self._found(text):
+            if not _in_word(item):
+                parts += text[end : item.start()], item[0]
+                end = item.end()
+        return [*parts, text[end:]]
+
+    def _found(self, text: str) -> Iterator[re.Match[str]]:
+        if self._verbatim and TRACE.search(text):
+            found = self._verbatim.finditer(text)
+            yield from (item for item in found if not unescape(item[0]).isalpha())
 
     def damage(self, source: str, translation: str) -> list[str]:
         """What is lost, added or out of order, in words."""
@@ -56,6 +72,12 @@ class Protection:
         if not self._numbers or not (DIGIT.search(source) or DIGIT.search(translation)):
             return []
         return _changes(_digits(source), _digits(translation))
+
+
+def _in_word(item: re.Match[str]) -> bool:
+    """Whether it is a character reference, of no space, between two letters."""
+    around = item.string[item.start() - 1 : item.start()], item.string[item.end() : item.end() + 1]
+    return item[0][0] == "&" and all(map(str.isalpha, around)) and not unescape(item[0]).isspace()
 
 
 def _changes(wanted: list[str], found: list[str]) -> list[str]:

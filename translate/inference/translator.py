@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -41,6 +42,11 @@ WINDOW = 2048  # lines
 MAX_SOURCE_LENGTH = 512  # pieces
 
 
+def readable(model: Seq2Seq, most: int = MAX_SOURCE_LENGTH) -> int:
+    """The pieces of a text that are translated at once: `most`, or what the model reads."""
+    return most if model.max_length is None else min(most, model.max_length - 1)  # </s>
+
+
 class Batch(NamedTuple):
     """Segments that are searched together."""
 
@@ -72,6 +78,8 @@ class Translator:
             is then the utility expected of them. None: by the score of the search.
         guard: what looks for translations that cannot be right; None trusts the search.
         confidence: what tells how sure a translation is; None where nothing was learnt.
+        whole_windows: the search cuts what it is given into batches itself, so it is given all at
+            once; the guard's own search and scoring keep to `tokens_per_batch`.
     """
 
     def __init__(
@@ -91,6 +99,7 @@ class Translator:
         mbr: Utility | None = None,
         guard: Guard | None = None,
         confidence: Confidence | None = None,
+        whole_windows: bool = False,
     ) -> None:
         self.device = choose_device(device)
         if workers > 1 and self.device.type != "cpu":
@@ -102,17 +111,17 @@ class Translator:
         self.search = search
         self.tokens_per_batch = tokens_per_batch
         self.window = window
-        readable = max_source_length if model.max_length is None else model.max_length - 1  # </s>
         self._cut = Cutter(
             tokenizers.source,
             language=languages[0],
-            limit=min(max_source_length, readable),
+            limit=readable(model, max_source_length),
             sentences=split_sentences,
         )
         self.unknown_words = unknown_words
         self.mbr = mbr
         self.guard = guard
         self.confidence = confidence
+        self.whole_windows = whole_windows
         self._demands = Demander(tokenizers.target, search.rules.banned)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
@@ -209,9 +218,7 @@ class Translator:
         self, segments: Sequence[Segment], workers: BatchWorkers, *, again: bool = False
     ) -> list[list[Translation]]:
         """The n best of every segment, in batches of like length."""
-        most = self.tokens_per_batch
-        if again:  # an engine that batches by itself takes all at once; our own searches cannot
-            most = min(most, TOKENS_PER_BATCH)
+        most = sys.maxsize if self.whole_windows and not again else self.tokens_per_batch
         batches = list(by_length([len(s.ids) + 1 for s in segments], most))
         answers = workers.map([Batch([segments[i] for i in batch], again) for batch in batches])
         found = dict(zip(itertools.chain(*batches), itertools.chain(*answers), strict=True))

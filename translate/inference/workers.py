@@ -58,7 +58,7 @@ class Workers(Generic[Task, Result]):
         """The result of every task, in their order; an error of one is raised here.
 
         Raises:
-            UserError: a process died.
+            UserError: a process died, or cannot be started.
         """
         if self._count == 1 or (len(tasks) == 1 and not self._processes):
             return [self._work(task) for task in tasks]
@@ -80,17 +80,26 @@ class Workers(Generic[Task, Result]):
     def _start(self) -> None:
         if "fork" not in multiprocessing.get_all_start_methods():
             raise UserError("workers are forked, which this system cannot do: workers=1")
+        try:
+            for _ in range(self._count):
+                self._fork()
+        except OSError as error:
+            raise UserError(
+                f"workers = {self._count}: only {len(self._processes)} can be started "
+                f"({error.strerror}): choose fewer"
+            ) from error
+
+    def _fork(self) -> None:
         context = multiprocessing.get_context("fork")
-        for _ in range(self._count):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, ours, self._work), daemon=True)
-            with warnings.catch_warnings():
-                # Python warns of threads that hold locks; PyTorch's wait idle, and workers have one
-                warnings.simplefilter("ignore", DeprecationWarning)
-                process.start()
-            theirs.close()  # theirs alone: when they die, ours comes to an end
-            self._connections.append(ours)
-            self._processes.append(process)
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, ours, self._work), daemon=True)
+        with warnings.catch_warnings():
+            # Python warns of threads that hold locks; PyTorch's wait idle, and workers have one
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process.start()
+        theirs.close()  # theirs alone: when they die, ours comes to an end
+        self._connections.append(ours)
+        self._processes.append(process)
 
 
 def _serve(connection: Connection, other_end: Connection, work: Callable[[Any], Any]) -> None:
