@@ -48,11 +48,28 @@ class StepsBar(RichProgressBar):
         return {shown: form % logged[key] for key, shown, form in SHOWN if key in logged}
 
 
+def is_due(trainer: L.Trainer) -> bool:
+    """Whether the step's validation is one of the regular ones, or one more where a call ends.
+
+    Patience and plateaus count the regular ones: the learning of a run is the same in how many
+    calls ever.
+    """
+    batches = trainer.global_step * trainer.accumulate_grad_batches
+    return batches % trainer.val_check_interval == 0
+
+
 class Patience(EarlyStopping):
-    """Lightning's, which would go on with the patience of before."""
+    """Lightning's, which would go on with the patience of before, and after it was spent."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict | {"patience": self.patience})
+
+    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        trainer.should_stop = self.wait_count >= self.patience
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if is_due(trainer):
+            super().on_validation_end(trainer, pl_module)
 
 
 class Throughput(Callback):
