@@ -13,6 +13,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -55,11 +56,19 @@ def without_surrogates(text: str) -> str:
     return SURROGATES.sub("\ufffd", text)
 
 
+@lru_cache(1 << 14)  # a name takes long to look up
 def unspaced(character: str) -> bool:
     """Whether it is of a script that puts no spaces between words."""
     name = unicodedata.name(character, "")
     wide = unicodedata.east_asian_width(character) in "FW"
     return name.startswith(UNSPACED) or (wide and not name.startswith("HANGUL"))
+
+
+def spaced(text: str) -> str:
+    """`text` with spaces around each character of a script without."""
+    if text.isascii():
+        return text
+    return "".join(f" {character} " if unspaced(character) else character for character in text)
 
 
 def spells_a_word(character: str) -> bool:

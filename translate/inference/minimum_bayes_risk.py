@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from translate.data.text import unspaced
+from translate.data.text import spaced
 
 Utility = Literal["chrf", "bleu"]
 SentenceScore = Callable[[str, str], float]  # hypothesis, reference → 0 … 100
@@ -40,16 +40,10 @@ def _bleu() -> SentenceScore:
     from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU(effective_order=True)
+    # without spaces a sentence were one word, and no translation better than another
     return lambda hypothesis, reference: (
-        metric.sentence_score(_spaced(hypothesis), [_spaced(reference)]).score
+        metric.sentence_score(spaced(hypothesis), [spaced(reference)]).score
     )
-
-
-def _spaced(text: str) -> str:
-    """`text` with spaces around each character of a script without: else it were one word."""
-    if text.isascii():
-        return text
-    return "".join(f" {character} " if unspaced(character) else character for character in text)
 
 
 UTILITIES: Mapping[Utility, Callable[[], SentenceScore]] = {"chrf": _chrf, "bleu": _bleu}
