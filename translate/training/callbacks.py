@@ -9,6 +9,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback, EarlyStopping, RichProgressBar
 from rich.progress import ProgressColumn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from translate.data.batching import Batch
@@ -81,7 +82,7 @@ class Throughput(Callback):
 
     def __init__(self, *, every: int, total_steps: int, lines: bool) -> None:
         self.every, self.total_steps, self.lines = every, total_steps, lines
-        self.tokens = 0
+        self.tokens: int | Tensor = 0  # on the device: to look at it is to wait for the GPU
         self.seconds = self.rate = 0.0
         self.started = self.batch_started = 0.0
         self.first_step = 0
@@ -112,11 +113,11 @@ class Throughput(Callback):
         now = time.monotonic()
         self.seconds += now - self.batch_started
         self.batch_started = now
-        self.tokens += int(batch.source_lengths.sum() + batch.target_lengths.sum())
+        self.tokens = self.tokens + batch.source_lengths.sum() + batch.target_lengths.sum()
         step = trainer.global_step
         if step % self.every or (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
-        speed = self.tokens * trainer.world_size / self.seconds
+        speed = int(self.tokens) * trainer.world_size / self.seconds
         pl_module.log("tokens_per_second", speed, prog_bar=True)
         pl_module.log("learning_rate", self.rate, prog_bar=True)
         if self.lines:
