@@ -56,12 +56,12 @@ def clean(pairs: Iterable[Pair], rules: Cleaning, path: Path) -> tuple[PairTable
         distinct = _first_of_each(table)
         dropped += Counter(duplicate=len(table) - len(distinct))
         table = table.at(distinct)
-    pairs = len(table) + dropped.total()
-    if dropped["length_ratio"] > SUSPICIOUS * pairs:
+    read = len(table) + dropped.total()
+    if dropped["length_ratio"] > SUSPICIOUS * read:
         log.warning(
             "data.cleaning.length_ratio = %g drops %d of %d pairs, the long ones first where one "
             "script takes fewer characters: 6 suits Chinese and English",
-            rules.length_ratio, dropped["length_ratio"], pairs,
+            rules.length_ratio, dropped["length_ratio"], read,
         )  # fmt: skip
     return table, dropped
 
