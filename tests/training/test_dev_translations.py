@@ -37,7 +37,8 @@ def test_dev_bleu_goes_by_the_target_language(
     monkeypatch.setattr(dev_translations, "Translator", lambda *args, **kwargs: stand_in)
     monkeypatch.setattr(dev, "_save_bundle", lambda model, step: saved.append(step))
     trainer: Any = SimpleNamespace(global_step=7)
-    task: Any = SimpleNamespace(model=SimpleNamespace(train=lambda: None), device="cpu")
+    model = SimpleNamespace(train=lambda: None)
+    task: Any = SimpleNamespace(model=model, evaluated=model, device="cpu")
     expected = BLEU(tokenize=tokenize).corpus_score([said], [dev.references[0]]).score
     assert dev._translate(trainer, task) == pytest.approx(expected)
     assert saved == [7]
