@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,6 +126,7 @@ def test_every_value_of_another_type_is_found(default) -> None:
         ("model.d_model.x=3", "model.d_model.x is not a key: model.d_model is a value"),
         ("seed=[", "seed=[: cannot be read"),
         ("seed=a=b", "seed=a=b: cannot be read"),
+        ("seed=4294967296", "seed = 4294967296: must be less than 4294967296"),
         ("seed=1,2", "seed=1,2: several values need --multirun"),
         ("seed=${nothing}", "nothing"),
     ],
@@ -203,6 +206,50 @@ def test_a_training_without_an_end_is_refused(program) -> None:
     done = program("train", "data=toy", "trainer.max_steps=null")
     assert done.status == 2
     assert done.err == "translate: error: trainer: has no end: set max_steps or max_epochs\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "ends"),
+    [
+        (["trainer.max_epochs=20"], (None, 20)),
+        (["trainer.max_epochs=20", "trainer.max_steps=50"], (50, 20)),
+        (["trainer.max_epochs=null"], (2200, None)),
+        (["trainer.max_steps=50"], (50, None)),
+        ([], (2200, None)),
+    ],
+)
+def test_a_run_ends_by_what_was_given(
+    program, monkeypatch, given: list[str], ends: tuple[int | None, int | None]
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(
+        "translate.training.run.train", lambda config, run, init: seen.append(config["trainer"])
+    )
+    done = program("train", "experiment=toy", *given)
+    assert done.status == 0, done.err
+    assert [(trainer["max_steps"], trainer["max_epochs"]) for trainer in seen] == [ends]
+
+
+def test_a_run_of_epochs_is_trained_on_by_steps(program, tmp_path: Path, monkeypatch) -> None:
+    seen: list[Any] = []
+
+    def train(config: dict[str, Any], run: Path, init: str | None) -> float:
+        seen.append(config["trainer"])
+        run.mkdir(exist_ok=True)
+        (run / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+        record = {"status": "finished", "steps": 12, "dev_bleu": 1.0}
+        (run / "provenance.json").write_text(json.dumps(record), encoding="utf-8")
+        return 1.0
+
+    monkeypatch.setattr("translate.training.run.train", train)
+    program("train", "run=r", "experiment=toy", "trainer.max_epochs=1", "trainer.patience=3")
+    done = program("train", "run=r")
+    assert "train on with trainer.max_steps=24 and trainer.patience=null or a greater" in done.err
+    assert program("train", "run=r", "trainer.max_steps=24").status == 0
+    assert [(trainer["max_steps"], trainer["max_epochs"]) for trainer in seen] == [
+        (None, 1),
+        (24, None),
+    ]
 
 
 def test_showing_the_configuration_starts_nothing(program, tmp_path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
+from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from translate.data import batching, mixing
-from translate.data.batching import TokenBatches, by_shape, collate, cut
+from translate.data.batching import Draw, TokenBatches, by_shape, collate, cut
 from translate.data.mixing import pairs_of
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD
@@ -70,8 +72,33 @@ def test_the_stream_is_one_epoch_after_the_other() -> None:
     batches = [batch for epoch in epochs for batch in epoch]
     drawn = list(islice(sampler, len(batches)))
     assert [[tuple(draw) for draw in draws] for draws in drawn] == [
-        [(epoch, pair) for pair in batch] for epoch, batch in batches
+        [(epoch, pair, 0) for pair in batch] for epoch, batch in batches
     ]
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_pair_that_occurs_again_is_another_draw(world_size: int) -> None:
+    weights = np.array([1.0, 3.0, 2.5, 0.5])
+    lengths = np.array([3, 4, 5, 6])
+
+    def draws(rank: int, skip: int) -> Iterator[list[Draw]]:
+        sampler = TokenBatches(
+            lengths, lengths, weights, tokens_per_batch=12, pool_batches=2, seed=3, skip=skip,
+            rank=rank, world_size=world_size,
+        )  # fmt: skip
+        return iter(sampler)
+
+    whole = [list(islice(draws(rank, 0), 20 // world_size)) for rank in range(world_size)]
+    in_turn = [batch for step in zip(*whole, strict=True) for batch in step]
+    occurred = Counter((draw.epoch, draw.pair) for batch in in_turn for draw in batch)
+    seen: Counter[tuple[int, int]] = Counter()
+    for draw in itertools.chain(*in_turn):
+        assert draw.occurrence == seen[draw.epoch, draw.pair]
+        seen[draw.epoch, draw.pair] += 1
+    assert max(occurred.values()) == 3
+    for rank in range(world_size):  # gone on with in the middle of an epoch
+        rest = list(islice(draws(rank, 4), 20 // world_size - 4 // world_size))
+        assert rest == whole[rank][4 // world_size :]
 
 
 @pytest.mark.parametrize(("width", "batches"), [(1, 3), (5, 3), (30, 1)])

@@ -50,6 +50,24 @@ def test_each_rule(rules, pair, rule):
     assert (len(kept), dict(dropped)) == ((0, {rule: 1}) if rule else (1, {}))
 
 
+def test_many_pairs_of_unlike_length_are_told(rules, caplog: pytest.LogCaptureFixture):
+    chinese = "人人生而自由,在尊严和权利上一律平等。他们赋有理性和良心,并应以兄弟关系的精神相对待。"
+    english = (
+        "All human beings are born free and equal in dignity and rights. They are endowed with "
+        "reason and conscience and should act towards one another in a spirit of brotherhood."
+    )
+    longer = rules.model_copy(update={"max_characters": None})
+    assert cleaned([Pair(chinese, english)], longer)[1] == {"length_ratio": 1}
+    assert "length_ratio = 3 drops 1 of 1 pairs" in caplog.text
+    assert "6 suits Chinese and English" in caplog.text
+    caplog.clear()
+    wide = longer.model_copy(update={"length_ratio": 6.0})
+    assert len(cleaned([Pair(chinese, english)], wide)[0]) == 1
+    fine = [Pair(f"{n} one", f"{n} two") for n in range(99)]
+    assert cleaned([*fine, Pair("a" * 24, ".")], rules)[1] == {"length_ratio": 1}
+    assert caplog.text == ""
+
+
 def test_duplicates_go_but_other_translations_stay(rules):
     pairs = [Pair("a b", "x"), Pair("a b", "y"), Pair("a b", "x")]
     kept, dropped = cleaned(pairs, rules)

@@ -14,7 +14,7 @@ import yaml
 
 from translate.data import build as build_module
 from translate.data import corpus as corpus_module
-from translate.data.account import render
+from translate.data.account import LanguageCounts, render
 from translate.data.corpus import FORMAT, check_data, load, prepare
 from translate.data.sources.files import Files
 from translate.data.text import normalise
@@ -220,6 +220,12 @@ def test_the_report_adds_up_and_is_worth_reading(data, tokenizer, tmp_path, fold
     text = render(corpus.report)
     for shown in ("dropped: too long", "counted [by us]", "320", "pieces a word", "dev"):
         assert shown in text
+
+
+def test_a_character_of_a_script_without_spaces_counts_as_a_word():
+    counts = LanguageCounts()
+    counts.add(["他在北京买书", "two words", "größer als"], [[1] * 6, [1] * 2, [1] * 3])
+    assert (counts.words, counts.pieces, counts.longest) == (10, 11, 6)
 
 
 def _sentences(table):

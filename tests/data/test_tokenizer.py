@@ -19,7 +19,7 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from translate.data.sampling import BPESampler, Sampling, UnigramSampler
+from translate.data.sampling import LONGEST, BPESampler, Sampling, UnigramSampler
 from translate.data.tokenizer import Tokenizer, Tokenizers, check_tokenizer
 from translate.data.vocabulary_learning import train_tokenizer
 from translate.errors import UserError
@@ -300,6 +300,14 @@ def test_a_word_of_any_length_is_sampled():
     # each further letter multiplies the weight of a word by x, where x² = e⁻² x + e⁻³
     x = (math.exp(-2) + math.sqrt(math.exp(-4) + 4 * math.exp(-3))) / 2
     assert pieces.count("a") / len(pieces) == pytest.approx(math.exp(-2) / x, abs=0.02)
+
+
+def test_words_are_remembered_and_sentences_without_spaces_are_not():
+    draw = UnigramSampler({"字": -2.0, "典": -2.5, "字典": -3.0}, alpha=0.5)
+    for word in ("字典", "字" * LONGEST, "字典" * LONGEST):
+        for seed in range(3):
+            assert "".join(draw(word, Random(seed))) == word
+    assert draw._remembered.cache_info().currsize == 2
 
 
 def test_without_dropout_the_best_merge_comes_first():

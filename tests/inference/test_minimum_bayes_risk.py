@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from sacrebleu import sentence_bleu, sentence_chrf
 
-from translate.inference.minimum_bayes_risk import expected_utilities
+from translate.inference.minimum_bayes_risk import UTILITIES, expected_utilities
 
 SLOW = {
     "chrf": lambda text, other: sentence_chrf(text, [other]).score,
@@ -31,6 +31,17 @@ def test_the_one_most_like_the_others_wins(utility) -> None:
     found = expected_utilities(CANDIDATES, utility)
     assert max(found) == found[0] == found[1]
     assert min(found) in (found[4], found[5])
+
+
+def test_bleu_counts_the_characters_of_a_script_without_spaces() -> None:
+    bleu, reference = UTILITIES["bleu"](), "他在北京买了一本好书。"
+    for text in (reference, "他在北京买了一本新书。", "今天天气很好。"):
+        expected = sentence_bleu(text, [reference], tokenize="zh", use_effective_order=True).score
+        assert bleu(text, reference) == pytest.approx(expected)
+    assert bleu("เขาซื้อหนังสือดี", "เขาซื้อหนังสือใหม่") > 50
+    assert bleu("Änderung größer", "Änderung größer!") == SLOW["bleu"](
+        "Änderung größer", "Änderung größer!"
+    )
 
 
 def sampled(seed: int = 1, **changes):

@@ -111,7 +111,15 @@ def test_a_run_that_was_moved_keeps_its_best_and_its_latest(
 def test_what_was_not_kept_cannot_be_averaged(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has kept 3 checkpoints, and 5 .*trainer\.keep=5"):
         choose(run, count=5, best=False)
-    broken = tmp_path / "step-0000001.ckpt"
-    broken.write_bytes(b"no checkpoint")
-    with pytest.raises(UserError, match=r"step-0000001\.ckpt cannot be read"):
-        mean_weights([broken])
+
+
+def test_a_damaged_checkpoint_is_not_averaged(run: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "step-0000004.ckpt"
+    content = bytearray(kept(run)[4].read_bytes())
+    weights = torch.load(kept(run)[4], weights_only=True)["state_dict"]
+    first = weights["model.source_embedding.weight"].contiguous().numpy().tobytes()
+    content[content.find(first) + 3] ^= 0x40  # the exponent of one weight
+    for wrong in (bytes(content), b"no checkpoint"):
+        damaged.write_bytes(wrong)
+        with pytest.raises(UserError, match=r"step-0000004\.ckpt is damaged.*choose another"):
+            mean_weights([kept(run)[6], damaged])

@@ -11,6 +11,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from translate.training import dev_translations
 from translate.training.dev_translations import DevTranslations
+from translate.training.module import TranslationTask
 
 
 @pytest.mark.parametrize(("language", "tokenize"), [("zh", "zh"), ("de", "13a")])
@@ -36,7 +37,33 @@ def test_dev_bleu_goes_by_the_target_language(
     monkeypatch.setattr(dev_translations, "Translator", lambda *args, **kwargs: stand_in)
     monkeypatch.setattr(dev, "_save_bundle", lambda model, step: saved.append(step))
     trainer: Any = SimpleNamespace(global_step=7)
-    task: Any = SimpleNamespace(model=SimpleNamespace(train=lambda: None), device="cpu")
+    model = SimpleNamespace(train=lambda: None)
+    task: Any = SimpleNamespace(model=model, evaluated=model, device="cpu")
     expected = BLEU(tokenize=tokenize).corpus_score([said], [dev.references[0]]).score
     assert dev._translate(trainer, task) == pytest.approx(expected)
     assert saved == [7]
+
+
+@pytest.mark.parametrize("main", [True, False])
+def test_the_score_that_processes_share_is_a_number(
+    main: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tensor would be pickled with its device, which is the first process's."""
+    dev = DevTranslations.__new__(DevTranslations)
+    monkeypatch.setattr(dev, "_translate", lambda trainer, task: 17.25)
+    given: list[Any] = []
+    logged: dict[str, Any] = {}
+
+    def broadcast(score: Any) -> float:
+        given.append(score)
+        return 17.25
+
+    trainer: Any = SimpleNamespace(
+        sanity_checking=False, is_global_zero=main, global_step=7,
+        strategy=SimpleNamespace(broadcast=broadcast), state=SimpleNamespace(fn=None),
+    )  # fmt: skip
+    task = TranslationTask.__new__(TranslationTask)
+    object.__setattr__(task, "log", lambda name, score, **_: logged.update({name: score}))
+    dev.on_validation_epoch_end(trainer, task)
+    assert [type(score) for score in given] == [float]
+    assert logged == {"dev/bleu": 17.25}

@@ -32,6 +32,17 @@ def test_metrics_of_many_columns_and_a_resumed_run(tmp_path: Path) -> None:
     assert [(row["step"], row["train/loss"]) for row in read(path)] == [("1", "2.5"), ("2", "2.1")]
 
 
+def test_a_row_that_comes_again_at_once_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    for loss in (3.0, 2.5):  # killed after it, saved before it
+        metrics = MetricsFile(path)
+        metrics.log_metrics({"train/loss": loss}, step=299)
+        metrics.log_metrics({"dev/bleu": 7.0}, step=299)
+    assert [(row["step"], row["train/loss"], row["dev/bleu"]) for row in read(path)] == [
+        ("299", "2.5", ""), ("299", "", "7"),
+    ]  # fmt: skip
+
+
 def test_what_a_kill_left_of_a_row_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     metrics = MetricsFile(path)

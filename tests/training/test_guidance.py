@@ -218,6 +218,9 @@ def test_a_guided_run_reports_its_loss_and_resumes_exactly(
         whole = losses(tmp_path / "whole", column)
         assert len(whole) == 4
         assert losses(tmp_path / "broken", column) == whole
+    heavier = "trainer.guided_alignment.weight=5.0", "schedule=constant", "trainer.max_steps=1"
+    train(config("rnn_bahdanau", *heavier), tmp_path / "heavier")
+    assert losses(tmp_path / "heavier", "train/guided_loss") == whole[:1]  # L_a, without its weight
 
 
 def test_what_cannot_be_guided_is_told_before_training(

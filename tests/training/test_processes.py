@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,27 @@ def test_two_processes_equal_one_with_two_batches_a_step(
         torch.testing.assert_close(actual[name], weight, rtol=0, atol=1e-6, msg=name)
     lines = (together / "train.log").read_text(encoding="utf-8").splitlines()
     assert sum("training" in line for line in lines) == 1  # by one of the processes
+
+
+def test_a_signal_to_one_process_ends_them_all(
+    overrides: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    """As kill, timeout and supervisors send it."""
+    run = tmp_path / "run"
+    options = overrides("trainer.devices=2", "trainer.accelerator=cpu", "trainer.max_steps=5000",
+                        "trainer.validate_every=1000", "trainer.samples=0")  # fmt: skip
+    command = [sys.executable, "-m", "translate", "train", f"run={run}", *options]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        while process.poll() is None and not (run / "metrics.csv").exists():
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)  # its child has the pipe as well
+    finally:
+        process.kill()
+    assert process.returncode == 143, said
+    assert "Error" not in said
+    assert said.count("stopped by SIGTERM, all is saved") == 2
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import logging
 import os
@@ -27,7 +29,6 @@ from translate.training.finite import StopWhenNotFinite
 from translate.training.lock import locked
 from translate.training.refusals import refuse_other_configuration
 from translate.training.run import train
-from translate.training.settings import MAY_CHANGE
 
 Config = Callable[..., dict[str, Any]]
 
@@ -83,6 +84,20 @@ def test_the_lock_of_another_host_is_not_taken_over(tmp_path: Path) -> None:
         pass
 
 
+def test_a_file_system_without_locks_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    with (
+        pytest.raises(UserError, match=r"cannot be locked \(No locks available\).*with run="),
+        locked(tmp_path),
+    ):
+        pass
+
+
 def test_a_folder_that_cannot_be_written_to_is_refused(
     tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +108,15 @@ def test_a_folder_that_cannot_be_written_to_is_refused(
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(UserError, match=r"run cannot be written to \(Permission denied\).*run="):
         train(settings, tmp_path / "run")
+
+
+# how long and where a run trains, and what it shows: nothing that has shaped its result so far
+MAY_DIFFER = {
+    "max_steps", "max_epochs", "max_minutes", "patience",
+    "accelerator", "devices", "num_nodes", "strategy", "threads",
+    "packing", "activation_checkpointing", "compile",
+    "samples", "save_every", "keep", "log_every", "tensorboard", "wandb", "mlflow",
+}  # fmt: skip
 
 
 def leaves(node: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -121,7 +145,7 @@ def test_each_key_that_differs_is_refused_by_name_but_for_those_that_may(
     refuse_other_configuration(before, tmp_path)
     places = leaves(before)
     assert len(places) > 80
-    free = {"cache", "data.workers"} | {f"trainer.{key}" for key in MAY_CHANGE}
+    free = {"cache", "data.workers"} | {f"trainer.{key}" for key in MAY_DIFFER}
     for place in places:
         now = changed(before, place)
         if place in free:
@@ -147,7 +171,7 @@ def test_a_run_goes_on_only_with_its_own_text_and_from_a_whole_checkpoint(
     last = run / "checkpoints" / "last.ckpt"
     whole = bytearray(last.read_bytes())
     last.write_bytes(whole[:-100])
-    with pytest.raises(UserError, match=r"last\.ckpt is damaged.*rename .*best\.ckpt") as refused:
+    with pytest.raises(UserError, match=r"last\.ckpt is damaged.*copy .*best\.ckpt") as refused:
         train(config("trainer.max_steps=2"), run)
     assert "\n" not in str(refused.value)
     shutil.copy(run / "checkpoints" / "best.ckpt", last)  # as it says

@@ -117,6 +117,85 @@ def test_a_signal_between_validations_adds_none(
     assert not (tmp_path / "run" / "bundle").exists()
 
 
+def validated(run: Path) -> list[int]:
+    """The steps, from 0, whose validation metrics.csv has."""
+    return [int(row["step"]) for row in rows(run) if row.get("dev/bleu")]
+
+
+def test_a_signal_at_the_end_ends_what_comes_after_the_run(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_in(monkeypatch, TranslationTask, "training_step", lambda task, batch, step: step == 1)
+    short = config("trainer.max_steps=2", "trainer.validate_every=2", "trainer.samples=0")
+    with pytest.raises(Interrupted, match="run is finished") as stopped:
+        train(short, tmp_path / "run")
+    assert stopped.value.exit_code == 143
+    assert provenance.run_status(tmp_path / "run") == "finished"
+    assert validated(tmp_path / "run") == [1]
+
+
+IDLE = (  # no validation is better than the first
+    "optimizer.learning_rate=1e-12", "trainer.samples=0", "trainer.validation_sentences=2",
+)  # fmt: skip
+
+
+def test_patience_that_is_spent_stays_spent(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, once = tmp_path / "run", config(*IDLE, "trainer.validate_every=1", "trainer.patience=1")
+    with monkeypatch.context() as patch:
+        stop_in(patch, DevTranslations, "_translate", lambda dev, trainer, _: dev.best >= 0)
+        with pytest.raises(Interrupted, match="run is finished"):
+            train(once, run)
+    assert provenance.read(run)["steps"] == 2
+    train(once, run)  # as after a kill before it was noted as finished
+    assert provenance.read(run)["steps"] == 2
+    assert provenance.run_status(run) == "finished"
+
+
+class Killed(BaseException):
+    """As by SIGKILL."""
+
+
+def test_a_validation_that_is_due_where_time_is_out_is_not_skipped(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(*_: object) -> None:
+        raise Killed
+
+    run, settings = (
+        tmp_path / "run",
+        config(*IDLE, "trainer.validate_every=2", "trainer.save_every=1"),
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(DevTranslations, "_translate", kill)
+        patch.setattr(time, "monotonic", lambda clock=time.monotonic: clock() + late[0])
+        late = [0.0]
+        stop_in(patch, TranslationTask, "training_step", lambda task, batch, step: (
+            step == 1 and late.__setitem__(0, 1e6)
+        ))  # fmt: skip
+        with pytest.raises(Killed):
+            train(settings | {"trainer": settings["trainer"] | {"max_minutes": 60.0}}, run)
+    train(settings, run)
+    assert validated(run) == [1, 3, 5, 7, 9, 11]
+
+
+def test_the_validation_at_the_end_of_a_call_lowers_no_rate_and_spends_no_patience(
+    config: Config, tmp_path: Path
+) -> None:
+    short = config("trainer.validate_every=50", "trainer.max_steps=100", "trainer.patience=1",
+                   "trainer.max_minutes=1e-5", "trainer.samples=0",
+                   "optimizer.learning_rate=1e-6")  # fmt: skip
+    short["schedule"] = {"kind": "plateau", "mode": "max", "factor": 0.1, "patience": 1}
+    for _ in range(3):
+        train(short, tmp_path / "run")
+    saved = AtomicCheckpointIO().load_checkpoint(tmp_path / "run" / "checkpoints" / "last.ckpt")
+    assert saved["global_step"] == 3
+    assert saved["optimizer_states"][0]["param_groups"][0]["lr"] == 1e-6
+    assert validated(tmp_path / "run") == [0, 1, 2]
+    assert provenance.run_status(tmp_path / "run") == "unfinished"
+
+
 def test_a_signal_to_all_processes_leaves_the_workers_their_last_batch(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import NonNegativeInt
+from pydantic import Field
 
 from translate import schema
 from translate.cli.arguments import Arguments
@@ -73,8 +73,9 @@ translate models lists the options of each; translate train model=rnn_luong -c j
 hold.
 """
 
-# keys of `trainer` that say how long
+# keys of `trainer` that say how long, and those that a whole run is measured by
 LENGTHS = ("max_steps", "max_epochs", "max_minutes", "patience")
+ENDS = frozenset({"max_steps", "max_epochs"})
 SEARCH = "hydra/sweeper=dev_bleu"  # conf/hydra/sweeper/dev_bleu.yaml
 
 
@@ -127,7 +128,7 @@ def job(job: Job) -> float:
     """Train; the best dev BLEU."""
     from translate.training.run import train
 
-    config = without_experiment(job.config)
+    config = _with_one_end(without_experiment(job.config), job.overrides)
     run = folder(job)
     if job.swept:
         # further processes of a distributed run are started from sys.argv: it must name this job
@@ -139,6 +140,15 @@ def job(job: Job) -> float:
         logging.getLogger(name).handlers.clear()  # they log through ours, once
     with _processes_of_its_own():
         return train(config, run, init=job.verbatim.get("init"))
+
+
+def _with_one_end(config: Node, overrides: Sequence[str]) -> Node:
+    """Of ENDS, one that is given takes the other's place; where both are, the earlier one ends."""
+    keys = {override.partition("=")[0] for override in overrides}
+    trainer = config["trainer"]
+    given = {end for end in ENDS if f"trainer.{end}" in keys and trainer[end] is not None}
+    left_out = dict.fromkeys(ENDS - given) if given else {}
+    return config | {"trainer": trainer | left_out}
 
 
 @contextmanager
@@ -193,8 +203,8 @@ def _score_of_finished(job: Job, run: Path, config: Node) -> float:
     if not job.swept:
         steps = record.get("steps", 0)
         longer = f"trainer.max_steps={2 * steps}"
-        if steps < (config["trainer"]["max_steps"] or 0) and config["trainer"]["patience"]:
-            longer = "trainer.patience=null or a greater number"
+        if config["trainer"]["patience"]:  # which may be what ended it
+            longer += " and trainer.patience=null or a greater number"
         raise UserError(
             f"{run} is finished after {steps:,} steps: train on with {longer},"
             " or start over by removing the folder or naming another with run="
@@ -231,7 +241,7 @@ def _nodes(
     schedule: Node,
     trainer: Node,
     search: Node,
-    seed: NonNegativeInt,
+    seed: Annotated[int, Field(ge=0, lt=2**32)],
     cache: str,
 ) -> None:
     """The keys at the top of a training configuration, for the schema."""

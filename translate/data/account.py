@@ -16,6 +16,7 @@ from translate.data.cleaning import RULES
 from translate.data.pair import Item
 from translate.data.pair_table import Text, digests
 from translate.data.sources import Source
+from translate.data.text import spaced
 from translate.data.tokenizer import Tokenizer, TokenizerConfig, Tokenizers
 
 
@@ -61,14 +62,14 @@ def account(
 class LanguageCounts:
     """What is counted of the training text of one language as it passes."""
 
-    words: int = 0  # what stands between spaces
+    words: int = 0  # what stands between spaces, and each character of a script without
     pieces: int = 0
     longest: int = 0  # pieces of one sentence
 
     def add(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
         """Count some sentences and their pieces."""
         lengths = list(map(len, ids))
-        self.words += sum(len(text.split()) for text in texts)
+        self.words += sum(len(spaced(text).split()) for text in texts)
         self.pieces += sum(lengths)
         self.longest = max(self.longest, *lengths)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +18,9 @@ from translate.data.pair_table import PairTable, Places, digests, write_pairs
 from translate.data.text import normalise
 from translate.schema import Node
 
+log = logging.getLogger(__name__)
+
+SUSPICIOUS = 0.05  # share of the pairs that differ too much in length
 RULES = ("empty", "too_long", "length_ratio", "identical", "duplicate", "overlap")
 
 
@@ -52,6 +56,13 @@ def clean(pairs: Iterable[Pair], rules: Cleaning, path: Path) -> tuple[PairTable
         distinct = _first_of_each(table)
         dropped += Counter(duplicate=len(table) - len(distinct))
         table = table.at(distinct)
+    read = len(table) + dropped.total()
+    if dropped["length_ratio"] > SUSPICIOUS * read:
+        log.warning(
+            "data.cleaning.length_ratio = %g drops %d of %d pairs, the long ones first where one "
+            "script takes fewer characters: 6 suits Chinese and English",
+            rules.length_ratio, dropped["length_ratio"], read,
+        )  # fmt: skip
     return table, dropped
 
 

@@ -55,7 +55,7 @@ class Pairs(Dataset[Batch]):
     """The training pairs; a whole batch is fetched and padded at once.
 
     With subword sampling the text is segmented anew here (in the loader's workers), seeded by
-    (seed, epoch, pair), so that neither workers nor batching change what is drawn.
+    (seed, epoch, pair, occurrence), so that neither workers nor batching change what is drawn.
 
     With `guided` (and no sampling) a batch says where attention should look, too.
 
@@ -265,7 +265,7 @@ class _Fixed:
 
     def __iter__(self) -> Iterator[list[Draw]]:
         for batch in self.batches:
-            yield [Draw(0, int(pair)) for pair in batch]
+            yield [Draw(0, int(pair), 0) for pair in batch]
 
     def __len__(self) -> int:
         return len(self.batches)

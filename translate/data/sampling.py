@@ -23,7 +23,8 @@ from translate.schema import Node
 SPACE = "▁"  # SentencePiece's mark of a space, which begins a word
 WORD = re.compile(f"{SPACE}[^{SPACE}]*|[^{SPACE}]+")
 UNKNOWN_PENALTY = 10.0  # nats below the rarest piece, as in SentencePiece
-REMEMBERED = 1 << 16  # words whose segmentations are kept
+REMEMBERED = 1 << 16  # words whose segmentations are kept …
+LONGEST = 20  # … of at most so many characters: longer ones are sentences without spaces, seen once
 
 
 class Sampling(Node):
@@ -57,11 +58,12 @@ class UnigramSampler:
         self.scores, self.alpha = scores, alpha
         self.longest = max(map(len, scores))
         self.unknown = min(scores.values()) - UNKNOWN_PENALTY
-        self._lattice = lru_cache(REMEMBERED)(self._filter)
+        self._remembered = lru_cache(REMEMBERED)(self._filter)
 
     def __call__(self, word: str, random: Random) -> list[str]:
         pieces: list[str] = []
-        lattice, end = self._lattice(word), len(word)
+        end = len(word)
+        lattice = self._remembered(word) if end <= LONGEST else self._filter(word)
         while end:
             starts, limits = lattice[end]
             # one way to get here needs no luck

@@ -13,6 +13,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -65,9 +66,17 @@ def without_surrogates(text: str) -> str:
     return SURROGATES.sub("\ufffd", text)
 
 
+@lru_cache(1 << 14)  # a name takes long to look up
 def unspaced(character: str) -> bool:
     """Whether it is of a script that puts no spaces between words, a letter or a sign."""
     return _UNSPACED.match(character) is not None
+
+
+def spaced(text: str) -> str:
+    """`text` with spaces around each character of a script without."""
+    if text.isascii():
+        return text
+    return "".join(f" {character} " if unspaced(character) else character for character in text)
 
 
 def spells_a_word(character: str) -> bool:

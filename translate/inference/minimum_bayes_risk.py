@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
+from translate.data.text import spaced
+
 Utility = Literal["chrf", "bleu"]
 SentenceScore = Callable[[str, str], float]  # hypothesis, reference → 0 … 100
 
@@ -15,7 +17,8 @@ def expected_utilities(candidates: Sequence[str], utility: Utility) -> list[floa
 
     Of samples that is the Monte Carlo estimate of the utility expected under the model, where a
     candidate that was drawn twice counts twice (Eikema and Aziz 2020, eq. 4). The utility is
-    sacreBLEU's sentence score, chrF2 or BLEU-4 with effective order.
+    sacreBLEU's sentence score, chrF2 or BLEU-4 with effective order, whose words are the characters
+    of a script without spaces.
     """
     score = UTILITIES[utility]()
     counts = Counter(candidates)
@@ -37,7 +40,10 @@ def _bleu() -> SentenceScore:
     from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU(effective_order=True)
-    return lambda hypothesis, reference: metric.sentence_score(hypothesis, [reference]).score
+    # without spaces a sentence were one word, and no translation better than another
+    return lambda hypothesis, reference: (
+        metric.sentence_score(spaced(hypothesis), [spaced(reference)]).score
+    )
 
 
 UTILITIES: Mapping[Utility, Callable[[], SentenceScore]] = {"chrf": _chrf, "bleu": _bleu}

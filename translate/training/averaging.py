@@ -42,7 +42,9 @@ class AveragedWeights(WeightAveraging):
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
         if step_idx is None:
             return False
-        return step_idx >= self.first and (step_idx - self.first) % self.every == 0
+        # in a run that has become longer the first step may lie ahead again
+        begun = self._begun or step_idx >= self.first
+        return begun and (step_idx - self.first) % self.every == 0
 
     @property
     def _begun(self) -> bool:

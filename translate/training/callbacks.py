@@ -9,6 +9,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback, EarlyStopping, RichProgressBar
 from rich.progress import ProgressColumn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from translate.data.batching import Batch
@@ -48,11 +49,28 @@ class StepsBar(RichProgressBar):
         return {shown: form % logged[key] for key, shown, form in SHOWN if key in logged}
 
 
+def is_due(trainer: L.Trainer) -> bool:
+    """Whether the step's validation is one of the regular ones, or one more where a call ends.
+
+    Patience and plateaus count the regular ones: the learning of a run is the same in how many
+    calls ever.
+    """
+    batches = trainer.global_step * trainer.accumulate_grad_batches
+    return batches % trainer.val_check_interval == 0
+
+
 class Patience(EarlyStopping):
-    """Lightning's, which would go on with the patience of before."""
+    """Lightning's, which would go on with the patience of before, and after it was spent."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict | {"patience": self.patience})
+
+    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        trainer.should_stop = self.wait_count >= self.patience
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if is_due(trainer):
+            super().on_validation_end(trainer, pl_module)
 
 
 class Throughput(Callback):
@@ -64,7 +82,7 @@ class Throughput(Callback):
 
     def __init__(self, *, every: int, total_steps: int, lines: bool) -> None:
         self.every, self.total_steps, self.lines = every, total_steps, lines
-        self.tokens = 0
+        self.tokens: int | Tensor = 0  # on the device: to look at it is to wait for the GPU
         self.seconds = self.rate = 0.0
         self.started = self.batch_started = 0.0
         self.first_step = 0
@@ -95,11 +113,11 @@ class Throughput(Callback):
         now = time.monotonic()
         self.seconds += now - self.batch_started
         self.batch_started = now
-        self.tokens += int(batch.source_lengths.sum() + batch.target_lengths.sum())
+        self.tokens = self.tokens + batch.source_lengths.sum() + batch.target_lengths.sum()
         step = trainer.global_step
         if step % self.every or (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
-        speed = self.tokens * trainer.world_size / self.seconds
+        speed = int(self.tokens) * trainer.world_size / self.seconds
         pl_module.log("tokens_per_second", speed, prog_bar=True)
         pl_module.log("learning_rate", self.rate, prog_bar=True)
         if self.lines:

@@ -104,7 +104,10 @@ def _digest(file: BinaryIO, size: int) -> bytes:
 
 
 def _remedy(path: str | os.PathLike[str]) -> str:
+    last = Path(path)
+    if last.name != "last.ckpt":  # no run goes on from it
+        return "put a copy back, or choose another"
     return (
-        f"put a copy back, rename {Path(path).with_name('best.ckpt')} to it to go on from the best "
-        "dev BLEU, or remove the run's folder and start over"
+        f"put a copy back, copy {last.with_name('best.ckpt')} over it to go on from the best dev "
+        "BLEU, or remove the run's folder and start over"
     )

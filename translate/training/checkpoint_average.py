@@ -17,6 +17,7 @@ from torch import Tensor
 from translate.errors import UserError
 from translate.inference import bundle
 from translate.plots.curves import read_curves
+from translate.training.checkpoint import AtomicCheckpointIO
 
 KEPT = "step-{step:07d}"  # how trainer.keep names them
 PREFIX = "model."  # of the model's weights among the task's
@@ -95,10 +96,7 @@ def mean_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def _weights(path: Path) -> dict[str, Tensor]:
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["state_dict"]
-    except (OSError, RuntimeError, KeyError, ValueError) as error:
-        raise UserError(f"checkpoint {path} cannot be read ({error}); choose others") from error
+    state = AtomicCheckpointIO().load_checkpoint(path)["state_dict"]
     return {
         name.removeprefix(PREFIX): value.double()
         for name, value in state.items()

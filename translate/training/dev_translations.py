@@ -10,7 +10,6 @@ from typing import Any
 
 import lightning as L
 import matplotlib.image
-import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.trainer.states import TrainerFn
@@ -24,6 +23,7 @@ from translate.inference import bundle
 from translate.inference.translator import Translator
 from translate.plots.attention import heatmap
 from translate.search import Search
+from translate.training.callbacks import is_due
 from translate.training.module import TranslationTask
 
 log = logging.getLogger(__name__)
@@ -62,15 +62,13 @@ class DevTranslations(Callback):
         if trainer.sanity_checking:
             return
         assert isinstance(pl_module, TranslationTask)
-        score = torch.zeros((), device=pl_module.device)
-        if trainer.is_global_zero:
-            with torch.random.fork_rng():
-                score += self._translate(trainer, pl_module)
-        score = trainer.strategy.broadcast(score)
+        own = self._translate(trainer, pl_module) if trainer.is_global_zero else 0.0
+        # a number: a tensor would come to every process on the device of the first
+        score = trainer.strategy.broadcast(own)
         pl_module.log("dev/bleu", score, prog_bar=True, sync_dist=True)  # equal everywhere already
         self.last_step = trainer.global_step
-        if trainer.state.fn == TrainerFn.FITTING:
-            _lower_on_plateau(trainer, float(score))
+        if trainer.state.fn == TrainerFn.FITTING and is_due(trainer):
+            _lower_on_plateau(trainer, score)
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best}

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 import lightning as L
+import torch
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.trainer.states import TrainerFn
 
@@ -24,9 +25,9 @@ class LastCheckpoint(Checkpoint):
 
     It ends at the last step, out of time, out of patience or at a signal. Ctrl-C and SIGTERM make
     the present step the last; a second one does not wait. A validation is part of its step: where
-    one is due, the step is saved after it and not before, so that going on neither skips nor
-    repeats it. What is saved is not yet the averaged weights, which take the place of the trained
-    ones later.
+    one is due, as at the last step, the step is saved after it and not before, so that going on
+    neither skips nor repeats it. What is saved is not yet the averaged weights, which take the
+    place of the trained ones later.
 
     Must come last in the list of callbacks: early stopping wants to stop before, and what others
     know of the best model so far is saved too.
@@ -34,6 +35,9 @@ class LastCheckpoint(Checkpoint):
     Args:
         validate_every, save_every: optimizer steps.
         max_minutes: of this call; a run that goes on gets as many again.
+
+    Attributes:
+        out_of_time, interrupted: what ended this call before the run was at its end.
     """
 
     def __init__(
@@ -49,14 +53,14 @@ class LastCheckpoint(Checkpoint):
         self.total_steps = total_steps
         self.seconds = math.inf if max_minutes is None else 60 * max_minutes
         self.deadline = math.inf
-        self.out_of_time = False
-        self.signal: int | None = None
+        self.out_of_time = self.interrupted = False
+        self.heard: int | None = None  # a signal, by this process
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
         def note(number: int, frame: FrameType | None) -> None:
-            self.signal = number
+            self.heard = number
             log.warning("stopping after this step (once more: at once)")
             for each, handler in found.items():
                 signal.signal(each, handler)
@@ -72,24 +76,31 @@ class LastCheckpoint(Checkpoint):
             return
         step = trainer.global_step
         ended = step >= self.total_steps or time.monotonic() >= self.deadline
-        due = step % self.validate_every == 0
-        if self._together(ended or self.signal is not None, trainer):
+        due = step >= self.total_steps or step % self.validate_every == 0
+        if self._together(ended or self.heard is not None, trainer):
             if self._together(ended, trainer):
                 trainer.should_stop = True  # after one more validation, if none is due
                 self.out_of_time = step < self.total_steps
             elif not due:
-                trainer.should_stop = True
+                self.interrupted = trainer.should_stop = True
                 trainer.limit_val_batches = 0  # Lightning validates wherever it stops
-        if trainer.should_stop or (step % self.save_every == 0 and not due):
+        if not due and (trainer.should_stop or step % self.save_every == 0):
             trainer.save_checkpoint(self.path)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.state.fn != TrainerFn.FITTING:  # a validation after it has averaged weights
             return
-        if self._together(self.signal is not None, trainer):
-            trainer.should_stop = True
+        if not trainer.should_stop and self.signalled(trainer) is not None:
+            self.interrupted = trainer.should_stop = True
         with _as_after_the_batch(trainer):
             trainer.save_checkpoint(self.path)
+
+    def signalled(self, trainer: L.Trainer) -> int | None:
+        """The signal that any process has heard; all ask at once, and end alike."""
+        if not self._together(self.heard is not None, trainer):
+            return None
+        number = torch.tensor(self.heard or 0, device=trainer.strategy.root_device)
+        return int(trainer.strategy.reduce(number, reduce_op="max"))
 
     @staticmethod
     def _together(decision: bool, trainer: L.Trainer) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import logging
@@ -42,7 +43,12 @@ def locked(run: Path) -> Iterator[None]:
     with file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise UserError(
+                    f"{run} cannot be locked ({error.strerror}): choose a folder on another file "
+                    "system with run="
+                ) from error
             raise UserError(
                 f"{run} is being trained by {_holder(file)}: wait for it, stop it, or choose "
                 "another folder with run="

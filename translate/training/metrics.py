@@ -18,8 +18,9 @@ from translate.durable import replacing
 class MetricsFile(Logger):
     """Appends to `path`; a new column rewrites the file once.
 
-    Rows of a step that is reached again (after a crash, from an older checkpoint) are replaced,
-    and what a kill left of a row is dropped.
+    What is reached again (after a crash, from an older checkpoint) is replaced: a row of the same
+    columns, and all from its step on where later ones have come. What a kill left of a row is
+    dropped.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,9 +56,9 @@ class MetricsFile(Logger):
         row = {"step": str(step)} | {
             key: f"{value:.6g}" for key, value in sorted(metrics.items()) if key != "epoch"
         }
-        reached_again = any(int(old["step"]) > int(row["step"]) for old in self.rows[-1:])
-        if reached_again:
-            self.rows = [old for old in self.rows if int(old["step"]) < int(row["step"])]
+        before = len(self.rows)
+        self.rows = self._without(row)
+        reached_again = len(self.rows) < before
         new_columns = [key for key in row if key not in self.columns]
         self.columns += new_columns
         self.rows.append(row)
@@ -67,6 +68,18 @@ class MetricsFile(Logger):
             with self.path.open("a", newline="", encoding="utf-8") as file:
                 csv.DictWriter(file, self.columns, restval="").writerow(row)
 
+    def _without(self, row: Mapping[str, str]) -> list[dict[str, str]]:
+        """The rows that `row` does not replace."""
+        step = int(row["step"])
+        last = int(self.rows[-1]["step"]) if self.rows else -1
+        if last < step:
+            return self.rows
+        return [
+            old
+            for old in self.rows
+            if int(old["step"]) < step or (last == step and _filled(old) != _filled(row))
+        ]
+
     def _rewrite(self) -> None:
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, self.columns, restval="")
@@ -74,3 +87,7 @@ class MetricsFile(Logger):
         writer.writerows(self.rows)
         with replacing(self.path) as file:
             file.write(text.getvalue().encode())
+
+
+def _filled(row: Mapping[str, str]) -> set[str]:
+    return {column for column, value in row.items() if value}

@@ -92,8 +92,7 @@ class TranslationTask(L.LightningModule):
         )
         if self.guidance is None or batch.gold is None or alignment is None:
             return losses
-        guided = self.guidance.loss(alignment, batch.gold)
-        return losses._replace(guided=self.guidance.weight * guided)
+        return losses._replace(guided=self.guidance.loss(alignment, batch.gold))
 
     def _read_padded(
         self, batch: Batch, source_mask: Bool[Tensor, "B S"], target_mask: Bool[Tensor, "B T"]
@@ -126,8 +125,9 @@ class TranslationTask(L.LightningModule):
         tokens = batch.target_lengths.sum()
         losses = self.training_losses(batch)
         loss = self._with_risk(losses.smoothed, batch) / NOMINAL_TOKENS
-        if losses.guided is not None:  # a mean, weighted by tokens as the other part is
-            loss = loss + losses.guided * tokens / NOMINAL_TOKENS
+        if self.guidance is not None and losses.guided is not None:
+            # a mean, weighted by tokens as the other part is
+            loss = loss + self.guidance.weight * losses.guided * tokens / NOMINAL_TOKENS
             self.log("train/guided_loss", losses.guided, batch_size=len(batch.ids))
         self.step_tokens = self.step_tokens.to(tokens.device) + tokens
         # shown without smoothing, so that exp(loss) is a perplexity and compares with dev/loss

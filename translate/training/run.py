@@ -58,16 +58,16 @@ log = logging.getLogger(__name__)
 
 
 class Interrupted(Exception):
-    """A signal ended the run after a step; everything is saved.
+    """A signal came; everything is saved, whether the run was at its end or not.
 
     Attributes:
         exit_code: 128 + the signal's number: 130 for Ctrl-C, 143 for SIGTERM.
     """
 
-    def __init__(self, number: int, run: Path) -> None:
-        name = signal.Signals(number).name
+    def __init__(self, number: int, run: Path, *, finished: bool) -> None:
         resume = shlex.join(["translate", "train", f"run={run}"])
-        super().__init__(f"stopped by {name}, all is saved; this goes on: {resume}")
+        told = f"{run} is finished" if finished else f"all is saved; this goes on: {resume}"
+        super().__init__(f"stopped by {signal.Signals(number).name}, {told}")
         self.exit_code = 128 + number
 
 
@@ -170,21 +170,24 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
         ) from error
     if compiler is not None:
         log.info("%s", compiler.account())
-    if stop.signal is not None and trainer.global_step < steps:
-        raise Interrupted(stop.signal, run)
+    number = stop.signalled(trainer)
+    if number is not None and stop.interrupted:
+        raise Interrupted(number, run, finished=False)
     if dev.last_step != trainer.global_step:
         trainer.validate(task, data, verbose=False)
     best = round(trainer.strategy.broadcast(dev.best), 2)  # one process knows it
+    # what was out of time goes on by the same command, as often as it takes
+    status = "unfinished" if stop.out_of_time else "finished"
     if _is_main_process():
         learning_curves(run / "metrics.csv", run / "plots" / "learning_curves.png")
-        # what was out of time goes on by the same command, as often as it takes
-        status = "unfinished" if stop.out_of_time else "finished"
         provenance.write(run, status=status, steps=trainer.global_step, dev_bleu=best)
         log.info(
             "%s: best dev BLEU %.2f; the translator is %s",
             f"out of time at step {trainer.global_step}/{steps}" if stop.out_of_time else status,
             best, run / "bundle",
         )  # fmt: skip
+    if number is not None:
+        raise Interrupted(number, run, finished=not stop.out_of_time)
     return best
 
 

@@ -137,7 +137,7 @@ def _rows_on_gpu(
 
     task.to("cuda")
     try:
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=[torch.cuda.current_device()]):
             peak(1)  # libraries take their workspaces at the first call
             return rows_that_fit(peak, max(1, FIRST_PROBE // width), room)
     finally:

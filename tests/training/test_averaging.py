@@ -1,0 +1,98 @@
+"""What averaging averages, followed step by step by a slow twin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from torch import nn
+
+from translate.training.averaging import AveragedWeights
+from translate.training.run import _averaging
+from translate.training.settings import Settings
+
+Config = Callable[..., dict[str, Any]]
+WEIGHTS = [3.0, -1.0, 4.0, 1.5, -5.0, 9.0, 2.0, 6.0, -5.5, 3.5, 8.0, -9.0]  # after each step
+
+
+class OneWeight(L.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
+
+
+def begun(averaged: AveragedWeights) -> OneWeight:
+    module = OneWeight()
+    averaged.setup(None, module, "fit")  # type: ignore[arg-type]
+    return module
+
+
+def after(averaged: AveragedWeights, module: OneWeight, steps: range) -> list[float]:
+    """The average after each of the steps, of the weight that is validated."""
+    found = []
+    for step in steps:
+        with torch.no_grad():
+            module.weight.fill_(WEIGHTS[step])
+        trainer: Any = SimpleNamespace(global_step=step + 1)
+        averaged.on_train_batch_end(trainer, module, None, None, step)
+        averaged.on_validation_epoch_start(trainer, module)
+        found.append(float(module.weight.detach()))
+        averaged.on_validation_epoch_end(trainer, module)
+        assert float(module.weight.detach()) == WEIGHTS[step]
+    return found
+
+
+def slow(kind: str, decay: float, first: int, every: int) -> list[float]:
+    taken: list[float] = []
+    found = []
+    for step, weight in enumerate(WEIGHTS):
+        if step >= first and (step - first) % every == 0:
+            taken.append(weight)
+        if not taken:
+            found.append(weight)  # nothing is averaged yet
+        elif kind == "last":
+            found.append(sum(taken) / len(taken))
+        else:
+            average = taken[0]
+            for n, each in enumerate(taken[1:], start=1):
+                share = min(decay, (1 + n) / (10 + n))
+                average = share * average + (1 - share) * each
+            found.append(average)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["ema", "last"])
+@pytest.mark.parametrize(("start", "every"), [(0.0, 1), (0.0, 5), (0.25, 2)])
+@pytest.mark.parametrize("decay", [0.2, 0.999])  # the one binds at once, the other never here
+def test_the_average_is_the_twins(
+    config: Config, kind: str, start: float, every: int, decay: float
+) -> None:
+    node = {"kind": kind, "start": start, "every": every, "decay": decay}
+    options = Settings(**config()["trainer"] | {"averaging": node})
+    (averaged,) = _averaging(options, len(WEIGHTS))
+    assert isinstance(averaged, AveragedWeights)
+    found = after(averaged, begun(averaged), range(len(WEIGHTS)))
+    assert found == pytest.approx(slow(kind, decay, int(start * len(WEIGHTS)), every))
+
+
+def test_an_average_that_has_begun_goes_on_in_a_longer_run() -> None:
+    def averaged(total_steps: int) -> AveragedWeights:
+        return AveragedWeights(
+            kind="last", decay=0.999, start=0.5, every=1, total_steps=total_steps
+        )
+
+    short, long = averaged(4), averaged(12)
+    module = begun(short)
+    after(short, module, range(4))
+    saved: Any = {"state_dict": module.state_dict()}
+    short.on_save_checkpoint(None, module, saved)  # type: ignore[arg-type]
+    module = begun(long)
+    long.on_load_checkpoint(None, module, saved)  # type: ignore[arg-type]
+    long.load_state_dict(short.state_dict())
+    taken = WEIGHTS[2:]
+    expected = [sum(taken[:n]) / n for n in range(3, len(taken) + 1)]
+    assert after(long, module, range(4, 12)) == pytest.approx(expected)
