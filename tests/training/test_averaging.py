@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from translate.training.averaging import AveragedWeights
-from translate.training.run import _averaging
+from translate.training.parts import new_averaging
 from translate.training.settings import Settings
 
 Config = Callable[..., dict[str, Any]]
@@ -73,7 +73,7 @@ def test_the_average_is_the_twins(
 ) -> None:
     node = {"kind": kind, "start": start, "every": every, "decay": decay}
     options = Settings(**config()["trainer"] | {"averaging": node})
-    (averaged,) = _averaging(options, len(WEIGHTS))
+    (averaged,) = new_averaging(options, len(WEIGHTS))
     assert isinstance(averaged, AveragedWeights)
     found = after(averaged, begun(averaged), range(len(WEIGHTS)))
     assert found == pytest.approx(slow(kind, decay, int(start * len(WEIGHTS)), every))

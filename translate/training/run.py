@@ -15,32 +15,21 @@ from typing import Any
 import lightning as L
 import torch
 import yaml
-from lightning.pytorch.callbacks import Callback
 
 from translate.attention.kernels import leave_out_cudnn
-from translate.data.corpus import Corpus, prepare
-from translate.data.module import TranslationData
+from translate.data.corpus import prepare
 from translate.durable import remove_temporaries, replacing
 from translate.errors import UserError
 from translate.inference.allocator import keep_memory
-from translate.models import registry
-from translate.models.seq2seq import Seq2Seq
 from translate.plots.curves import learning_curves
-from translate.search import build as build_search
-from translate.training import packing, precision, provenance, token_budget
+from translate.training import packing, parts, precision, provenance, token_budget
 from translate.training.accelerator import check_accelerator, on_gpu
-from translate.training.averaging import AveragedWeights
-from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.compilation import Compiler, check_compiler
-from translate.training.dev_translations import DevTranslations
 from translate.training.disk import check_room
 from translate.training.fine_tuning import Origin, find_origin
 from translate.training.finite import StopWhenNotFinite
-from translate.training.guidance import build_guidance
 from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.lock import locked
-from translate.training.minimum_risk import build_minimum_risk
-from translate.training.module import TranslationTask
 from translate.training.plan import plan
 from translate.training.refusals import (
     flat,
@@ -52,7 +41,7 @@ from translate.training.refusals import (
     refuse_what_cannot_be_sharded,
 )
 from translate.training.settings import Settings
-from translate.training.trainer import build_trainer, processes, quieten_lightning
+from translate.training.trainer import build_trainer, quieten_lightning
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +105,7 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
     if resuming:
         refuse_other_corpus(corpus, run)
-    model = _model(config, corpus, options)
+    model = parts.new_model(config, corpus, options)
     if origin is not None:
         origin.give_to(model, corpus.tokenizers)
     if _is_main_process():
@@ -127,19 +116,17 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
         options.packing, model, accelerator=options.accelerator, precision=numbers,
         guided=options.guided_alignment.weight > 0, compiled=options.compile,
     )  # fmt: skip
-    new_task = partial(
-        _task, config, options, model, corpus, packed=packed,
-    )  # fmt: skip
-    data = _data(config, corpus, options)
+    task_of = partial(parts.new_task, config, options, model, corpus, packed=packed)
+    data = parts.new_data(config, corpus, options)
     refuse_longer_than_readable(model, data)
     data.tokens_per_batch = tokens = token_budget.settled(
         config["data"]["tokens_per_batch"], run, options, data.longest,
-        new_task(total_steps=1, compiler=None), precision=numbers,
+        task_of(total_steps=1, compiler=None), precision=numbers,
         noted=resuming or not _is_main_process(),
     )  # fmt: skip
-    steps = _total_steps(options, data, last)
+    steps = parts.total_steps_of(options, data, last)
     compiler = Compiler("inductor") if options.compile else None
-    task = new_task(total_steps=steps, compiler=compiler)
+    task = task_of(total_steps=steps, compiler=compiler)
     stop = LastCheckpoint(
         last,
         save_every=options.save_every,
@@ -147,9 +134,9 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
         total_steps=steps,
         max_minutes=options.max_minutes,
     )
-    dev = _dev_translations(config, corpus, run, tokens)
+    dev = parts.new_dev_translations(config, corpus, run, tokens)
     finite = StopWhenNotFinite(run, every=options.log_every)
-    callbacks = [finite, dev, *_averaging(options, steps)]
+    callbacks = [finite, dev, *parts.new_averaging(options, steps)]
     trainer = build_trainer(options, run, steps, callbacks, stop, precision=numbers)
     told = plan(
         run, model, data, options,
@@ -235,123 +222,3 @@ def _log_to(path: Path) -> None:
     handler.name = "train.log"
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
     root.addHandler(handler)
-
-
-def _data(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> TranslationData:
-    """Its `tokens_per_batch` is still to be settled."""
-    data = config["data"]
-    sampling, guided = _samples(config["tokenizer"]), options.guided_alignment.weight > 0
-    workers = data["workers"]
-    if workers is None:
-        # cutting text takes time; padding takes a CPU less of it than fetching from a worker
-        workers = int(sampling or guided or on_gpu(options.accelerator))
-    return TranslationData(
-        corpus,
-        max_length=data["max_length"],
-        tokens_per_batch=0,
-        pool_batches=data["pool_batches"],
-        workers=workers,
-        sampling=sampling,
-        guided=guided,
-        seed=config["seed"],
-    )
-
-
-def _samples(tokenizer: Mapping[str, Any]) -> bool:
-    """Whether training text is segmented anew each epoch."""
-    return any(bool(value) for value in tokenizer.get("sampling", {}).values())
-
-
-def _total_steps(options: Settings, data: TranslationData, last: Path) -> int:
-    """Optimizer steps of the whole run, of each process: those taken and those that are left."""
-    if options.max_epochs is None:
-        assert options.max_steps is not None  # Settings sees to it
-        return options.max_steps
-    batches = data.batches()
-    count = sum(len(batches.epoch(epoch)) for epoch in range(options.max_epochs))
-    taken = done = 0
-    if last.exists():  # by perhaps another number of processes
-        state = AtomicCheckpointIO().load_checkpoint(last)
-        taken, done = state["global_step"], state[type(data).__qualname__]["batches_done"]
-    left = (count - done) // (processes(options) * options.accumulate)
-    steps = max(1, taken + left)
-    return min(steps, options.max_steps) if options.max_steps else steps
-
-
-def _model(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> Seq2Seq:
-    model = registry.build(
-        **config["model"],
-        source_vocab_size=len(corpus.tokenizers.source),
-        target_vocab_size=len(corpus.tokenizers.target),
-    )
-    model.recompute = options.activation_checkpointing
-    if options.precision == "64-true":
-        model.double()  # Lightning does so after weight averaging has copied the model
-    return model
-
-
-def _task(
-    config: Mapping[str, Any],
-    options: Settings,
-    model: Seq2Seq,
-    corpus: Corpus,
-    *,
-    compiler: Compiler | None,
-    packed: bool,
-    total_steps: int,
-) -> TranslationTask:
-    return _task_class(options)(
-        model,
-        label_smoothing=options.label_smoothing,
-        r_drop=options.r_drop,
-        word_dropout=options.word_dropout,
-        compiler=compiler,
-        packed=packed,
-        guidance=build_guidance(model, options.guided_alignment),
-        optimizer=config["optimizer"],
-        schedule=config["schedule"],
-        total_steps=total_steps,
-        seed=config["seed"],
-        tags=len(corpus.tokenizers.source.tags),
-        minimum_risk=build_minimum_risk(
-            options,
-            seed=config["seed"],
-            limits=_length_limits(config),
-            tokenizer=corpus.tokenizers.target,
-            references=corpus.train,
-        ),
-    )
-
-
-def _task_class(options: Settings) -> type[TranslationTask]:
-    if options.strategy != "fsdp":
-        return TranslationTask
-    from translate.training.sharding import ShardedTask
-
-    return ShardedTask
-
-
-def _dev_translations(
-    config: Mapping[str, Any], corpus: Corpus, run: Path, tokens: int
-) -> DevTranslations:
-    return DevTranslations(
-        corpus=corpus,
-        # a beam would cost more than it tells
-        search=build_search("greedy", **_length_limits(config)),
-        config=config,
-        run=run,
-        sentences=config["trainer"]["validation_sentences"],
-        samples=config["trainer"]["samples"],
-        tokens_per_batch=tokens,
-    )
-
-
-def _length_limits(config: Mapping[str, Any]) -> dict[str, Any]:
-    """How long what is translated while training may become: as long as later."""
-    return {key: config["search"][key] for key in ("max_length_ratio", "max_length_offset")}
-
-
-def _averaging(options: Settings, steps: int) -> list[Callback]:
-    if options.averaging.kind == "none":
-        return []
-    return [AveragedWeights(**options.averaging.model_dump(), total_steps=steps)]

@@ -1,0 +1,149 @@
+"""What a run is made of, each part from its nodes of the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.callbacks import Callback
+
+from translate.data.corpus import Corpus
+from translate.data.module import TranslationData
+from translate.models import registry
+from translate.models.seq2seq import Seq2Seq
+from translate.search import build as build_search
+from translate.training.accelerator import on_gpu
+from translate.training.averaging import AveragedWeights
+from translate.training.checkpoint import AtomicCheckpointIO
+from translate.training.compilation import Compiler
+from translate.training.dev_translations import DevTranslations
+from translate.training.guidance import build_guidance
+from translate.training.minimum_risk import build_minimum_risk
+from translate.training.module import TranslationTask
+from translate.training.settings import Settings
+from translate.training.trainer import processes
+
+
+def new_data(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> TranslationData:
+    """Its `tokens_per_batch` is still to be settled."""
+    data = config["data"]
+    sampling, guided = _samples(config["tokenizer"]), options.guided_alignment.weight > 0
+    workers = data["workers"]
+    if workers is None:
+        # cutting text takes time; padding takes a CPU less of it than fetching from a worker
+        workers = int(sampling or guided or on_gpu(options.accelerator))
+    return TranslationData(
+        corpus,
+        max_length=data["max_length"],
+        tokens_per_batch=0,
+        pool_batches=data["pool_batches"],
+        workers=workers,
+        sampling=sampling,
+        guided=guided,
+        seed=config["seed"],
+    )
+
+
+def _samples(tokenizer: Mapping[str, Any]) -> bool:
+    """Whether training text is segmented anew each epoch."""
+    return any(bool(value) for value in tokenizer.get("sampling", {}).values())
+
+
+def total_steps_of(options: Settings, data: TranslationData, last: Path) -> int:
+    """Optimizer steps of the whole run, of each process: those taken and those that are left."""
+    if options.max_epochs is None:
+        assert options.max_steps is not None  # Settings sees to it
+        return options.max_steps
+    batches = data.batches()
+    count = sum(len(batches.epoch(epoch)) for epoch in range(options.max_epochs))
+    taken = done = 0
+    if last.exists():  # by perhaps another number of processes
+        state = AtomicCheckpointIO().load_checkpoint(last)
+        taken, done = state["global_step"], state[type(data).__qualname__]["batches_done"]
+    left = (count - done) // (processes(options) * options.accumulate)
+    steps = max(1, taken + left)
+    return min(steps, options.max_steps) if options.max_steps else steps
+
+
+def new_model(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> Seq2Seq:
+    """With its first weights."""
+    model = registry.build(
+        **config["model"],
+        source_vocab_size=len(corpus.tokenizers.source),
+        target_vocab_size=len(corpus.tokenizers.target),
+    )
+    model.recompute = options.activation_checkpointing
+    if options.precision == "64-true":
+        model.double()  # Lightning does so after weight averaging has copied the model
+    return model
+
+
+def new_task(
+    config: Mapping[str, Any],
+    options: Settings,
+    model: Seq2Seq,
+    corpus: Corpus,
+    *,
+    compiler: Compiler | None,
+    packed: bool,
+    total_steps: int,
+) -> TranslationTask:
+    """How the model learns; over so many steps."""
+    return _task_class(options)(
+        model,
+        label_smoothing=options.label_smoothing,
+        r_drop=options.r_drop,
+        word_dropout=options.word_dropout,
+        compiler=compiler,
+        packed=packed,
+        guidance=build_guidance(model, options.guided_alignment),
+        optimizer=config["optimizer"],
+        schedule=config["schedule"],
+        total_steps=total_steps,
+        seed=config["seed"],
+        tags=len(corpus.tokenizers.source.tags),
+        minimum_risk=build_minimum_risk(
+            options,
+            seed=config["seed"],
+            limits=_length_limits(config),
+            tokenizer=corpus.tokenizers.target,
+            references=corpus.train,
+        ),
+    )
+
+
+def _task_class(options: Settings) -> type[TranslationTask]:
+    if options.strategy != "fsdp":
+        return TranslationTask
+    from translate.training.sharding import ShardedTask
+
+    return ShardedTask
+
+
+def new_dev_translations(
+    config: Mapping[str, Any], corpus: Corpus, run: Path, tokens: int
+) -> DevTranslations:
+    """Greedy ones, in batches of so many tokens."""
+    return DevTranslations(
+        corpus=corpus,
+        # a beam would cost more than it tells
+        search=build_search("greedy", **_length_limits(config)),
+        config=config,
+        run=run,
+        sentences=config["trainer"]["validation_sentences"],
+        samples=config["trainer"]["samples"],
+        tokens_per_batch=tokens,
+    )
+
+
+def _length_limits(config: Mapping[str, Any]) -> dict[str, Any]:
+    """How long what is translated while training may become: as long as later."""
+    return {key: config["search"][key] for key in ("max_length_ratio", "max_length_offset")}
+
+
+def new_averaging(options: Settings, steps: int) -> list[Callback]:
+    """None or one, for a run of so many steps."""
+    if options.averaging.kind == "none":
+        return []
+    return [AveragedWeights(**options.averaging.model_dump(), total_steps=steps)]
