@@ -117,6 +117,16 @@ def test_what_cannot_be_compiled_is_told() -> None:
         Compiler("eager")(read)(torch.ones(2, 3), need_alignment=False)
 
 
+def test_a_program_for_one_width_alone_is_told() -> None:
+    """As PyTorch's compiler makes of convolutions on some processors."""
+
+    def read(*batch: Any, need_alignment: bool) -> Any:
+        return batch[0] * batch[0].shape[1] if batch[0].shape[1] == 3 else batch[0]
+
+    with pytest.raises(UserError, match=r"cannot compile this model \(.+\): set it to false"):
+        Compiler("eager")(read)(torch.ones(2, 3), need_alignment=False)
+
+
 def test_every_run_of_a_sweep_is_compiled_anew() -> None:
     """All compile one function, whose programs PyTorch counts together."""
 

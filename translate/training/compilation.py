@@ -45,6 +45,9 @@ class Compiler:
         """The same, compiled where it is called first; UserError there if it cannot be."""
         from torch._dynamo import mark_dynamic
         from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
+        from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+        cannot = (FailOnRecompileLimitHit, TorchDynamoException, ConstraintViolationError)
 
         program = torch.compile(read, fullgraph=True, backend=self._make)
 
@@ -53,7 +56,7 @@ class Compiler:
                 mark_dynamic(side, (0, 1))
             try:
                 return program(*batch, need_alignment=need_alignment)
-            except (FailOnRecompileLimitHit, TorchDynamoException) as error:
+            except cannot as error:
                 raise UserError(
                     f"trainer.compile = true, but PyTorch cannot compile this model "
                     f"({_first_line(error)}): {REMEDY}"
