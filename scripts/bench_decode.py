@@ -171,12 +171,12 @@ def native(
 ) -> Translate:
     import torch
 
-    from translate.inference import translator
+    from translate.inference import loading
     from translate.inference.allocator import keep_memory
 
     keep_memory()  # as every command does
     torch.set_num_threads(options.threads)
-    loaded = translator.load(
+    loaded = loading.load(
         options.run, device="cpu", search=search, tokens_per_batch=tokens, precision=precision,
         workers=options.threads if in_workers else 1,
     )  # fmt: skip

@@ -40,6 +40,6 @@ def load(
     Raises:
         UserError: nothing to load there, or files that are damaged or do not belong together.
     """
-    from translate.inference import translator  # torch is imported when it is needed
+    from translate.inference import loading  # torch is imported when it is needed
 
-    return translator.load(run, device=device, search=search, split_sentences=split_sentences)
+    return loading.load(run, device=device, search=search, split_sentences=split_sentences)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from translate.errors import UserError
-from translate.inference import bundle, translator
+from translate.inference import bundle, loading
 from translate.training.checkpoint_average import average_checkpoints, choose, kept, mean_weights
 from translate.training.run import train
 
@@ -50,7 +50,7 @@ def test_the_bundle_holds_the_mean(run: Path, tmp_path: Path) -> None:
     assert differ
     assert found.config.extra["steps"] == [4, 8]
     assert "dev_bleu" not in found.config.extra
-    assert isinstance(translator.load(tmp_path / "mean").translate(["der Hund"])[0], str)
+    assert isinstance(loading.load(tmp_path / "mean").translate(["der Hund"])[0], str)
 
 
 def test_the_mean_of_one_is_that_one(run: Path) -> None:

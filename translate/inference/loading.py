@@ -1,0 +1,56 @@
+"""A translator from the folder of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from translate import search as searches
+from translate.inference import bundle
+from translate.inference.device import choose_device, in_precision
+from translate.inference.engines import Precision
+from translate.inference.translator import TOKENS_PER_BATCH, Translator
+from translate.inference.unknown_words import UnknownWords
+from translate.search import Search
+
+
+def load(
+    run: str | Path,
+    *,
+    device: str | torch.device = "auto",
+    search: Search | Mapping[str, Any] | None = None,
+    tokens_per_batch: int = TOKENS_PER_BATCH,
+    split_sentences: bool = False,
+    unknown_words: UnknownWords | None = None,
+    workers: int = 1,
+    precision: Precision | None = None,
+) -> Translator:
+    """The translator in the folder of a run or of a bundle; `search` in place of its own.
+
+    A mapping of the same kind, or of none, changes those keys of it alone.
+
+    Raises:
+        UserError: nothing to load there, or files that are damaged or do not belong together.
+    """
+    device = choose_device(device)  # a wrong one is told before the work
+    loaded = bundle.load(bundle.find(run))
+    own, search = loaded.config.search, {} if search is None else search
+    if isinstance(search, Mapping):
+        if search.get("kind", own["kind"]) == own["kind"]:
+            rules = {**own.get("rules", {}), **search.get("rules", {})}
+            search = {**own, **search, **({"rules": rules} if rules else {})}
+        search = searches.build(**search)
+    return Translator(
+        in_precision(loaded.model, precision),
+        loaded.tokenizers,
+        search,
+        tokens_per_batch=tokens_per_batch,
+        device=device,
+        split_sentences=split_sentences,
+        languages=loaded.config.languages,
+        unknown_words=unknown_words,
+        workers=workers,
+    )
