@@ -94,6 +94,25 @@ def test_equals_readable_attention_under_its_mask(
         assert (actual[1][nothing] == 0).all()
 
 
+@pytest.mark.parametrize("causal", [False, True], ids=["encoder", "decoder"])
+@pytest.mark.parametrize("kind", PATTERNS)
+def test_every_pattern_can_tell_its_weights(kind: str, causal: bool, randn: Randn) -> None:
+    """Those under which its values are summed; a mean's sum to one, none is of what is hidden."""
+    pattern = PATTERNS[kind](causal=causal)
+    query, keys, values = (x.detach() for x in heads(randn))
+    padding = over_keys(padding_mask(torch.tensor([LENGTH, 90]), LENGTH))
+    weights = pattern.weights(query, keys, mask=padding)
+    assert weights.shape == (2, 4, LENGTH, LENGTH)
+    expected = weights @ values.repeat_interleave(2, dim=1)
+    actual = pattern(query, KeysValues(keys, values), mask=padding)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
+    seen = padding & mask_by_loops(kind if kind in SEEN else "full", LENGTH, causal=causal)
+    assert (weights.masked_select(~seen) == 0).all()
+    if kind != "fast_weights":  # sums, not means
+        met = seen.any(-1).expand(2, 4, LENGTH)
+        torch.testing.assert_close(weights.sum(-1)[met], torch.ones_like(weights[..., 0])[met])
+
+
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)], ids=str
 )

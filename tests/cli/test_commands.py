@@ -331,6 +331,23 @@ def test_attention_as_data_and_as_a_page(program, run: str, trained: Path, tmp_p
     assert '"start": {"unit": "words", "layer": null, "head": 2}' in page
 
 
+@pytest.mark.parametrize(
+    ("attention", "words"),
+    [("encoder", ["der", "Hund", "</s>"]), ("decoder", ["<s>", "the", "dog"])],
+)
+def test_self_attention_has_the_same_words_on_both_sides(
+    program, run: str, trained: Path, attention: str, words: list[str]
+) -> None:
+    reference = ["reference=the dog"] * (attention == "decoder")
+    done = program("attend", run, f"attention={attention}", *reference, "der Hund")
+    assert done.status == 0, done.err
+    paths = [Path(line.removeprefix("written: ")) for line in done.err.splitlines()]
+    assert all(path.name.startswith(f"attention-{attention}-") for path in paths)
+    (found,) = json.loads(paths[-1].read_text("utf-8"))["runs"]
+    assert found["attention"] == attention
+    assert found["words"]["source"] == found["words"]["target"] == words
+
+
 def test_a_sentence_that_is_no_unicode_is_attended_to(program, run: str, tmp_path: Path) -> None:
     done = program("attend", run, "output=a.json", "reference=the dog", "der \udcff Hund")
     assert done.status == 0, done.err
@@ -355,6 +372,8 @@ def test_two_runs_side_by_side(program, run: str, trained: Path, tmp_path: Path)
     [
         (["explain=true", "output=p.png", "x"], "explain = True draws nothing: leave output out"),
         (["layer=2", "x"], "has layers 1 to 1"),
+        (["attention=encoder", "reference=y", "x"], "the source alone: leave reference out"),
+        (["attention=self", "x"], "attention = 'self'"),
         (["head=0", "x"], "head = 0: must be greater than 0"),
         (["grid=true", "head=1", "x"], "leave layer and head out"),
         (["x", "y"], "one sentence at a time, not 2: write it in quotes"),

@@ -198,6 +198,34 @@ def test_attention_for_a_given_translation(make_translator) -> None:
     assert found.weights.shape[:2] == (1, 1)
 
 
+@pytest.mark.parametrize("self_attention", ["full", "linear", "sliding_window"])
+def test_self_attention_is_told_for_both_sides(make_model, joint, self_attention) -> None:
+    model = make_model("transformer", self_attention=self_attention)
+    translator = Translator(model, joint, build("greedy", **NO_LONGER))
+    source = translator.self_attention("el perro come.", side="encoder")
+    assert source.source == source.target == "el perro come."
+    assert source.source_pieces == source.target_pieces
+    assert source.source_pieces == translator.align("el perro come.").source_pieces
+    target = translator.self_attention("el perro", "the dog is", side="decoder")
+    assert target.source == target.target == "the dog is"
+    assert target.source_pieces == (
+        "<s>",
+        *translator.align("el perro", "the dog is").target_pieces[:-1],
+    )
+    for found, layers in ((source, 1), (target, 2)):
+        assert found.weights.shape == (layers, 2, *[len(found.source_pieces)] * 2)
+        np.testing.assert_allclose(found.weights.sum(-1), 1)
+    assert np.triu(target.weights, 1).max() == 0
+    assert np.triu(source.weights, 1).max() > 0
+    own = translator.self_attention("el perro", side="decoder")
+    assert own.target_pieces[1:] == translator.align("el perro").target_pieces[:-1]
+
+
+def test_words_begin_after_the_start_of_a_sentence() -> None:
+    pieces = ["<s>", "▁the", "▁do", "g"]
+    assert word_attention(pieces, pieces, np.eye(4)).source == ("<s>", "the", "dog")
+
+
 def test_an_unknown_word_among_whole_words_is_a_word_of_its_own(make_model) -> None:
     words = train_tokenizer(
         ["el perro come .", "the dog eats ."], kind="word", vocab_size=30, hard_vocab_limit=False,
@@ -246,6 +274,10 @@ def test_no_attention_and_nothing_to_align_are_told(make_translator) -> None:
         make_translator("rnn_none").align("el perro")
     with pytest.raises(UserError, match="empty"):
         make_translator().align(" \u200b")
+    with pytest.raises(UserError, match=r"no self-attention: .* leave attention= out"):
+        make_translator("convolutional").self_attention("el perro", side="encoder")
+    with pytest.raises(UserError, match="empty"):
+        make_translator().self_attention("", side="encoder")
 
 
 def test_dropout_is_off_and_no_graph_is_kept(make_translator) -> None:

@@ -25,7 +25,7 @@ def attended(source: list[str], target: list[str], *, layers: int = 2, heads: in
     )
     tokens = Tokens(source, target, weights.astype(np.float32))
     texts = (" ".join(source), " ".join(target))
-    return Attended("runs/a", "transformer", ("es", "en"), *texts, False, tokens, tokens)
+    return Attended("runs/a", "transformer", ("es", "en"), "cross", *texts, False, tokens, tokens)
 
 
 class Page(HTMLParser):

@@ -53,7 +53,7 @@ def attended(run: str, weights: np.ndarray, *, source: list[str], target: list[s
     )
     words = Tokens(source, target, weights)
     texts = (" ".join(source), " ".join(target))
-    return Attended(run, "transformer", ("es", "en"), *texts, False, words, pieces)
+    return Attended(run, "transformer", ("es", "en"), "cross", *texts, False, words, pieces)
 
 
 WEIGHTS = np.array([[[[0.9, 0.1], [0.2, 0.8]], [[0.5, 0.5], [0.0, 1.0]]]])  # (1, 2, 2, 2)
@@ -168,9 +168,28 @@ def test_a_long_sentence_is_shown(act: Callable[..., Seen]) -> None:
     """More weights than a function can take as arguments."""
     words = [f"w{i}" for i in range(400)]
     long = Tokens(words, words, np.eye(400)[None, None])
-    run = Attended("runs/a", "transformer", ("es", "en"), "", "", False, long, long)
+    run = Attended("runs/a", "transformer", ("es", "en"), "cross", "", "", False, long, long)
     seen = act([run], "fire(token(0, 'target', 3), 'pointerover'); seen.one = see();")
     assert seen["one"][0]["lit"] == {"w3": 100}
+
+
+def test_self_attention_names_what_looks_and_what_is_looked_at(act: Callable[..., Seen]) -> None:
+    words = ["<s>", "hello"]
+    tokens = Tokens(words, words, np.array([[[[1.0, 0.0], [0.3, 0.7]]]]))
+    run = Attended(
+        "runs/a", "transformer", ("es", "en"), "decoder", "hello", "hello", True, tokens, tokens
+    )
+    seen = act(
+        [run],
+        """
+        fire(token(0, "target", 1), "pointerover"); seen.one = see();
+        seen.names = $("h3").map(name => name.textContent);
+        seen.languages = $(".line").map(line => line.lang);
+        """,
+    )
+    assert seen["one"][0]["lit"] == {"<s>": 30, "hello": 70}
+    assert seen["names"] == ["Translation, looked at", "Translation, looking, as given"]
+    assert seen["languages"] == ["en", "en"]
 
 
 def test_two_runs_light_up_together_where_their_lines_are_equal(act: Callable[..., Seen]) -> None:

@@ -33,6 +33,23 @@ class Pattern(nn.Module, ABC):
     ) -> Float[Tensor, "B H T Kv"]:
         """Whole sequences, in which `mask` says what is not padding."""
 
+    def weights(
+        self,
+        query: Float[Tensor, "B H T K"],
+        keys: Float[Tensor, "B G T K"],
+        *,
+        mask: Bool[Tensor, "B 1 1 T"] | None = None,
+    ) -> Float[Tensor, "B H T T"]:
+        """What each query gives each key, of any kind of attention: `forward` of one-hot values.
+
+        Heads are sums of values under their weights. Where value j is all zeros but for a one in
+        place j, the sum is the row of weights itself.
+        """
+        rows, groups, length, _ = keys.shape
+        one_hot = torch.eye(length, dtype=keys.dtype, device=keys.device)
+        values = one_hot.expand(rows, groups, length, length)
+        return self.forward(query, KeysValues(keys, values), mask=mask)
+
     @abstractmethod
     def empty_cache(self, sentences: int, heads: int, d_k: int, like: Tensor) -> Cache:
         """The memory before the first token, for causal patterns."""

@@ -9,7 +9,7 @@ import sys
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import PositiveInt
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from translate.inference.translator import Translator
     from translate.plots.attention_page import Attended, Tokens
 
+Attention = Literal["cross", "encoder", "decoder"]
+
 log = logging.getLogger(__name__)
 
 HELP = """\
@@ -38,12 +40,14 @@ translate attend: draw what the model attends to in a sentence
   translate attend run=runs/demo reference="Where is the train?" "¿Dónde está el tren?"
   translate attend run=runs/demo layer=3 head=2 pieces=true "¿Dónde está el tren?"
   translate attend run=runs/demo grid=true output=heads.png "¿Dónde está el tren?"
+  translate attend run=runs/demo attention=encoder "¿Dónde está el tren?"
   translate attend run=runs/demo explain=true "¿Dónde está el tren?"
   translate attend run=runs/demo beside=runs/rnn output=both.html "¿Dónde está el tren?"
 
 Row by row, the words of the translation; column by column, those of the source; the darker, the
-more attention. Writes a PNG and an SVG picture, a page to explore in a browser and the weights as
-JSON, and a heatmap of characters on standard output.
+more attention. A Transformer's self-attention has the same words on both sides. Writes a PNG and an
+SVG picture, a page to explore in a browser and the weights as JSON, and a heatmap of characters on
+standard output.
 
 Keys:
   run            the folder of the run (required)
@@ -52,6 +56,8 @@ Keys:
   output         one file, by its ending: .png, .svg or .pdf, a picture; .html, the page (all layers
                  and heads, words and pieces; nothing is loaded from elsewhere); .json, all weights;
                  default: .png, .svg, .html and .json in plots/ of the run
+  attention      cross (default): what the translation looks at in the source; encoder or decoder:
+                 what the source or the translation looks at in itself (Transformer)
   layer, head    which, counted from 1; default: the mean of all
   grid           true: every layer and head in one picture
   explain        true: draw nothing, but tell which kernel computes each fused attention call for
@@ -84,6 +90,8 @@ def job(job: Job) -> None:
     found = schema.problems(run, job.config, "") or search_problems(job.config["search"])
     if job.config["grid"] and (job.config["layer"], job.config["head"]) != (None, None):
         found.append("grid = True shows every layer and head: leave layer and head out")
+    if job.config["attention"] == "encoder" and "reference" in job.verbatim:
+        found.append("attention = 'encoder' looks at the source alone: leave reference out")
     if job.config["explain"] and "output" in job.verbatim:
         found.append("explain = True draws nothing: leave output out")
     if found := found + output_problems(job):
@@ -113,6 +121,7 @@ def run(
     grid: bool,
     pieces: bool,
     explain: bool,
+    attention: Attention,
 ) -> None:
     """Draw one sentence's attention, or explain how it is computed."""
     from rich.console import Console
@@ -132,8 +141,13 @@ def run(
     for folder in folders:
         bundle = load_bundle(folder)
         model = translator(bundle, search=search, device=device)
-        found = model.align(sentence, job.verbatim.get("reference"))
-        runs.append(attended(folder, bundle, found, given="reference" in job.verbatim))
+        reference = job.verbatim.get("reference")
+        if attention == "cross":
+            found = model.align(sentence, reference)
+        else:
+            found = model.self_attention(sentence, reference, side=attention)
+        given = reference is not None
+        runs.append(attended(folder, bundle, found, attention=attention, given=given))
     means = [select(each, layer, head, pieces=pieces) for each in runs]  # may fail: before writing
     console = Console()
     for each, mean in zip(runs, means, strict=True):
@@ -148,7 +162,9 @@ def run(
         log.info("written: %s", path)
 
 
-def attended(run: str, bundle: Bundle, found: AttentionMap, *, given: bool) -> Attended:
+def attended(
+    run: str, bundle: Bundle, found: AttentionMap, *, attention: Attention, given: bool
+) -> Attended:
     """Pieces and words of a sentence, with where they come from."""
     from translate.evaluation.alignment import word_attention
     from translate.plots.attention_page import Attended, Tokens
@@ -158,6 +174,7 @@ def attended(run: str, bundle: Bundle, found: AttentionMap, *, given: bool) -> A
         run=run,
         family=bundle.config.family,
         languages=bundle.config.languages,
+        attention=attention,
         source=found.source,
         target=found.target,
         target_given=given,
@@ -253,7 +270,8 @@ def files(runs: Sequence[Attended], output: str | None, view: Sequence[str] = ()
     texts = [text for each in runs for text in (each.target, str(each.target_given))]
     named = "\n".join([sentence, *texts, *(each.run for each in runs[1:])])
     digest = hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()[:6]
-    name = "-".join(filter(None, ["attention", words, digest]))
+    kind = "" if runs[0].attention == "cross" else runs[0].attention
+    name = "-".join(filter(None, ["attention", kind, words, digest]))
     seen = "-".join([name, *view])
     kinds = FOR_SEVERAL if len(runs) > 1 else (".png", ".svg", *FOR_SEVERAL)
     plots = Path(runs[0].run) / "plots"

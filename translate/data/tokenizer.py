@@ -25,7 +25,7 @@ Normalization = Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"
 
 OFF = Sampling(alpha=0.0, dropout=0.0)
 WORD_START = "▁"  # SentencePiece's mark for a space before a piece
-UNKNOWN, END = "<unk>", "</s>"  # the names of these pieces
+UNKNOWN, START, END = "<unk>", "<s>", "</s>"  # the names of these pieces
 RESERVED = ("pad", "unk", "s")
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 SPECIAL = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}

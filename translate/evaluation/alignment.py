@@ -20,7 +20,7 @@ from translate.evaluation.words import stands_alone
 Link = tuple[int, int]
 
 WORD_START = "▁"  # SentencePiece's mark for a space before a piece
-END = "</s>"
+START, END = "<s>", "</s>"
 BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
@@ -131,14 +131,15 @@ def word_attention(
 
 
 def word_spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
-    """The half-open ranges of pieces that make one word each; `</s>` is a word of its own.
+    """The half-open ranges of pieces that make one word each; `<s>` and `</s>` do alone.
 
     In scripts without spaces (Chinese, Japanese, Thai) each piece is taken for a word, or the bytes
     of one character.
     """
     starts, before = [], ""
     for position, (piece, text) in enumerate(zip(pieces, _spelled(pieces), strict=True)):
-        if not position or piece == END or piece.startswith(WORD_START) or _parts(before, text):
+        begins = piece in (START, END) or piece.startswith(WORD_START) or _parts(before, text)
+        if begins or not position:
             starts.append(position)
         before = text or before
     return list(pairwise([*starts, len(pieces)]))

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from translate.attention.caches import KeysValues
 from translate.attention.masks import padding_mask
+from translate.attention.patterns import Pattern
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.inference.segments import each
 from translate.models.head import NO_ATTENTION
 from translate.models.seq2seq import Seq2Seq
 from translate.vocabulary import BOS, EOS, PAD
+
+NO_SELF_ATTENTION = (
+    "this model has no self-attention: its layers are recurrent or convolutional; leave attention= "
+    "out to see what it looks at in the source"
+)
 
 
 class TooLongError(UserError):
@@ -90,6 +99,23 @@ class TeacherForcing:
             raise UserError(NO_ATTENTION)
         return as_numpy(alignment[0])
 
+    @torch.inference_mode()
+    def self_attention(
+        self, source: list[int], target: list[int] | None = None
+    ) -> Float[np.ndarray, "L H T T"]:
+        """Of the encoder over the source and </s>; with a target, of the decoder over <s> and it.
+
+        Raises:
+            UserError: the model has no self-attention.
+        """
+        with _self_attention(self.model, causal=target is not None) as layers:
+            memory = self.model.encode(*self.padded([[*source, EOS]]))
+            if target is not None:
+                self.model.decode(self.padded([[BOS, *target]])[0], memory)
+        if not layers:
+            raise UserError(NO_SELF_ATTENTION)
+        return as_numpy(torch.stack([weights[0] for weights in layers]))
+
     def padded(self, sentences: list[list[int]]) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
         """Token ids as one matrix on the device, and where they are."""
         lengths = torch.tensor([len(ids) for ids in sentences])
@@ -97,6 +123,30 @@ class TeacherForcing:
         ids = torch.full(mask.shape, PAD)
         ids[mask] = torch.tensor(list(itertools.chain.from_iterable(sentences)))
         return ids.to(self.device), mask.to(self.device)
+
+
+@contextmanager
+def _self_attention(model: Seq2Seq, *, causal: bool) -> Iterator[list[Float[Tensor, "B H T T"]]]:
+    """The weights of each layer that the model passes meanwhile, of its decoder if `causal`."""
+    layers: list[Tensor] = []
+
+    def record(
+        pattern: Pattern, given: tuple[Tensor, KeysValues], options: dict[str, Any], _: Tensor
+    ) -> None:
+        query, memory = given
+        layers.append(pattern.weights(query, memory.keys, mask=options["mask"]))
+
+    patterns = [module for module in model.modules() if isinstance(module, Pattern)]
+    hooks = [
+        pattern.register_forward_hook(record, with_kwargs=True)
+        for pattern in patterns
+        if pattern.causal == causal
+    ]
+    try:
+        yield layers
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def log_probs_of(

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
-from translate.data.tokenizer import END, Tokenizers
+from translate.data.tokenizer import END, START, Tokenizers
 from translate.errors import UserError
 from translate.inference.confidence import Confidence, evidence
 from translate.inference.device import choose_device
@@ -290,23 +290,53 @@ class Translator:
         Raises:
             UserError: the model has no attention over the source, or there is nothing to align.
         """
-        if not has_text(source):
-            raise UserError("the sentence to align is empty: give one with words")
-        source_ids = self.tokenizers.source.encode(source)
-        if target is None:
-            source_and_mask = self.forcing.padded([[*source_ids, EOS]])
-            asked = list(self._demands(NO_WISH, 1, 1))
-            ((best, *_),) = self.search(self.model, *source_and_mask, demands=asked)
-            target_ids = list(best.tokens)
-            target_pieces = self.tokenizers.target.pieces(target_ids)
-            target = self.tokenizers.target.decode(target_ids)
-        else:
-            target_ids = self.tokenizers.target.encode(target)
-            target_pieces = self.tokenizers.target.spelled(target)
+        source_ids, source_pieces = self._source(source)
+        target_ids, target_pieces, target = self._target(source_ids, target)
         return AttentionMap(
             source,
             target,
-            (*self.tokenizers.source.spelled(source), END),
+            (*source_pieces, END),
             (*target_pieces, END),
             self.forcing.attention(source_ids, target_ids),
         )
+
+    def self_attention(
+        self, source: str, target: str | None = None, *, side: Literal["encoder", "decoder"]
+    ) -> AttentionMap:
+        """Which pieces of its own sentence each piece looks at: rows look, columns are looked at.
+
+        The encoder reads the source and </s>; the decoder reads <s> and the pieces of `target`, or
+        of the model's own translation, and from each predicts the next.
+
+        Raises:
+            UserError: the model has no self-attention, or the source is empty.
+        """
+        source_ids, pieces = self._source(source)
+        if side == "encoder":
+            pieces = (*pieces, END)
+            return AttentionMap(
+                source, source, pieces, pieces, self.forcing.self_attention(source_ids)
+            )
+        target_ids, pieces, target = self._target(source_ids, target)
+        pieces = (START, *pieces)
+        weights = self.forcing.self_attention(source_ids, target_ids)
+        return AttentionMap(target, target, pieces, pieces, weights)
+
+    def _source(self, source: str) -> tuple[list[int], tuple[str, ...]]:
+        """The ids and pieces of a sentence to look into."""
+        if not has_text(source):
+            raise UserError("the sentence to align is empty: give one with words")
+        return self.tokenizers.source.encode(source), tuple(self.tokenizers.source.spelled(source))
+
+    def _target(
+        self, source_ids: list[int], target: str | None
+    ) -> tuple[list[int], tuple[str, ...], str]:
+        """The ids, pieces and text of a given translation, or of the model's own."""
+        tokenizer = self.tokenizers.target
+        if target is not None:
+            return tokenizer.encode(target), tuple(tokenizer.spelled(target)), target
+        source_and_mask = self.forcing.padded([[*source_ids, EOS]])
+        asked = list(self._demands(NO_WISH, 1, 1))
+        ((best, *_),) = self.search(self.model, *source_and_mask, demands=asked)
+        ids = list(best.tokens)
+        return ids, tuple(tokenizer.pieces(ids)), tokenizer.decode(ids)

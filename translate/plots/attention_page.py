@@ -5,6 +5,7 @@ from 0, and weights are rounded to six digits:
 
     {"format": 1,
      "runs": [{"model": {"run": "runs/demo", "family": "transformer", "languages": ["es", "en"]},
+               "attention": "cross",                   # or encoder, decoder: the same on both sides
                "source": "¿Dónde está el tren?",
                "target": "Where is the train?",
                "target_given": false,                  # true: by reference=, not by the model
@@ -55,11 +56,18 @@ class Tokens:
 
 @dataclass(frozen=True, eq=False)
 class Attended:
-    """What one run's model looked at in one sentence; `languages` are source and target."""
+    """What one run's model looked at in one sentence.
+
+    Attributes:
+        languages: of the source and the translation.
+        attention: "cross", of the translation over the source; "encoder" or "decoder", of one of
+            them over itself: `source` and `target` are then the same.
+    """
 
     run: str
     family: str
     languages: tuple[str, str]
+    attention: str
     source: str
     target: str
     target_given: bool
@@ -74,6 +82,7 @@ class Attended:
                 "family": self.family,
                 "languages": list(self.languages),
             },
+            "attention": self.attention,
             "source": self.source,
             "target": self.target,
             "target_given": self.target_given,
