@@ -10,7 +10,7 @@ from slow_twins import PENALTIES, batch, choices, limit, settled
 
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
-from translate.search import BeamSearch, Demand, DiverseBeamSearch
+from translate.search import BeamSearch, DiverseBeamSearch
 from translate.vocabulary import EOS
 
 Models = Callable[..., Seq2Seq]
@@ -99,9 +99,7 @@ def test_strength_makes_first_words_differ(table_model: Models) -> None:
         assert len({(*h.tokens, EOS)[0] for h in found}) == 3
 
 
-def test_shapes_that_do_not_fit_and_phrases_are_refused(table_model: Models) -> None:
+def test_shapes_that_do_not_fit_are_refused() -> None:
     for shape in ((5, 2, 1.0, 1), (4, 2, 1.0, 5)):
         with pytest.raises(UserError, match=r"beam_size \d must be a multiple of 2 groups"):
             diverse(*shape)
-    with pytest.raises(UserError, match=r"search.kind = diverse .* search=beam can"):
-        diverse(4, 2, 1.0, 1)(table_model(8, 1), *batch([4]), demands=[Demand(phrases=((4,),))])

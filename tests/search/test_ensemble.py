@@ -111,3 +111,38 @@ def test_one_model_twice_is_that_model(models: list[Seq2Seq]) -> None:
     one = model.project(model.decode(target, model.encode(*source)).hidden).log_softmax(-1)
     other = twice.project(twice.decode(target, twice.encode(*source)).hidden)
     torch.testing.assert_close(one, other, **EXACT)
+
+
+def test_an_ensemble_has_the_weights_of_its_models_in_one_type(models: list[Seq2Seq]) -> None:
+    mixed = make(RNN, TRANSFORMER)
+    mixed[1].float()
+    ensemble = Ensemble(mixed)
+    assert {parameter.dtype for parameter in ensemble.parameters()} == {torch.float64}
+    assert len(list(ensemble.parameters())) == sum(len(list(m.parameters())) for m in mixed)
+
+
+def test_probabilities_are_averaged_in_float32_at_least() -> None:
+    """In bfloat16 the mean of two probabilities keeps two digits."""
+    source, (target, _) = sentences(5), sentences(4, seed=1)
+    ensemble = Ensemble([model.bfloat16() for model in make(TRANSFORMER, RNN)])
+    found = ensemble.project(ensemble.decode(target, ensemble.encode(*source)).hidden)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.exp().sum(-1), torch.ones_like(found[..., 0]))
+
+
+def test_an_ensemble_reads_what_each_of_its_models_can() -> None:
+    short, long = (
+        TRANSFORMER | {"positions": "learned", "max_positions": most} for most in (9, 12)
+    )
+    assert Ensemble(make(RNN, long, short)).max_length == 9
+    assert Ensemble(make(RNN)).max_length is None
+
+
+def test_a_traceable_state_takes_the_same_step(models: list[Seq2Seq]) -> None:
+    ensemble = Ensemble(models)
+    source, (target, _) = sentences(5, 3), sentences(4, 4, seed=1)
+    expected = ensemble.decode_step(target[:, 0], ensemble.start(ensemble.encode(*source)))
+    state = ensemble.start(ensemble.encode(*source)).traceable(0)
+    found = ensemble.decode_step(target[:, 0], state)
+    torch.testing.assert_close(found.hidden, expected.hidden, **EXACT)
+    assert found.alignment is None

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from slow_twins import batch, contains, joints, limit, rescored
 
@@ -12,7 +12,9 @@ from translate.models.seq2seq import Seq2Seq
 from translate.search import BeamSearch, Demand, Rules
 from translate.search.demand import Joints
 from translate.search.phrases import Phrases, in_turns
-from translate.search.rules import NO_RULES
+from translate.search.rules import NO_RULES, Position
+from translate.search.scoring import Candidates
+from translate.vocabulary import EOS
 
 Models = Callable[..., Seq2Seq]
 Tokens = tuple[int, ...]
@@ -118,6 +120,8 @@ few = st.sampled_from([4, 5, 9])
 
 
 @pytest.mark.parametrize("where", [None, joints(10)], ids=["anywhere", "words"])
+@example([(4, [5]), (5, [9])], (4, 5))  # going on with one would lose more of another …
+@example([(5, []), (5, [9])], (5,))  # … or as much
 @given(
     st.lists(st.tuples(st.integers(4, 5), st.lists(few, max_size=3)), max_size=3),
     st.lists(few, max_size=7).map(tuple),
@@ -128,6 +132,18 @@ def test_progress_equals_its_slow_twin(where, parts, history) -> None:
     table = torch.tensor([history], dtype=torch.long).view(1, -1)
     begun, _ = state._begun(table, torch.tensor([0]))
     assert begun[0, : len(phrases)].tolist() == slow_begun(history, phrases, where)
+
+
+def test_what_can_only_end_lacks_nothing() -> None:
+    """There is no room to write the last word anew, should the next token go on with it."""
+    state = Phrases([Demand(phrases=((5,),), joints=joints(10))], torch.tensor([1]))
+    log_probs = torch.arange(-10.0, 0.0)[None]
+    at = Position(torch.tensor([0]), torch.tensor([[5]]), log_probs)
+    going_on = Candidates(torch.tensor([[9]]), log_probs[:, 9:], log_probs[:, 9:])
+    found, missing = state.candidates(going_on, at)
+    assert (found.tokens == EOS).all()
+    assert found.ranks.isfinite().sum() == 1
+    assert not missing.any()
 
 
 def test_banks_take_turns_and_leave_what_they_cannot_fill() -> None:

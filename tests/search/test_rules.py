@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_twins import batch, joints, limit, next_log_probs, rescored, slow_beam
 
+from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
 from translate.search import BeamSearch, Demand, Rules, SampleSearch, build
 from translate.search.rules import NO_RULES
@@ -138,6 +139,21 @@ def test_a_hypothesis_alone_begins_no_word_with_a_banned_one(table_model: Models
     assert not any(9 in one.tokens for (n_best,) in found for one in n_best)
     free = [search(table_model(12, s, end=0.5), *batch([4])) for s in range(5)]
     assert any(9 in one.tokens for (n_best,) in free for one in n_best)
+
+
+@pytest.mark.parametrize("kind", NODES)
+def test_no_search_writes_more_than_the_model_reads(table_model: Models, kind: str) -> None:
+    model = table_model(12, 1, end=-9.0)
+    model.max_length = 5
+    (found,) = build(kind, **NODES[kind], **LIMITS, rules=rules())(model, *batch([4, 5]))
+    assert all(len(hypothesis.tokens) == 4 for hypothesis in found)  # and <s>
+
+
+@pytest.mark.parametrize("kind", ["greedy", "sample", "diverse"])
+def test_phrases_are_left_to_beam_search(table_model: Models, kind: str) -> None:
+    search = build(kind, **NODES[kind], **LIMITS, rules=rules())
+    with pytest.raises(UserError, match=rf"search.kind = {kind} .* search=beam can"):
+        search(table_model(12, 1), *batch([4, 5]), demands=[Demand(phrases=((5,),))])
 
 
 @pytest.mark.parametrize("kind", NODES)

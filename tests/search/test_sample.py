@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_twins import batch, next_log_probs
 
-from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
-from translate.search import Demand, GreedySearch, SampleSearch
+from translate.search import GreedySearch, SampleSearch
 from translate.search.filters import min_p, top_k, top_p
 from translate.search.sample import drawn_from
 from translate.vocabulary import EOS
@@ -155,8 +154,3 @@ def test_one_likeliest_token_is_greedy(table_model: Models) -> None:
         for search in (greedy, sample(top_k=1, max_length_offset=5))
     )
     assert one == other
-
-
-def test_phrases_are_left_to_beam_search(table_model: Models) -> None:
-    with pytest.raises(UserError, match=r"search.kind = sample .* search=beam can"):
-        sample()(table_model(8, 1), *batch([4]), demands=[Demand(phrases=((4,),))])

@@ -49,18 +49,15 @@ class Phrases:
         following = following.masked_fill(first.tril(-1).any(2), PAD)
         # what is among the phrases' tokens is no candidate a second time
         twice = (found.tokens[:, :, None] == following[:, None]).any(2)
-        own = at.log_probs.gather(1, following)
-        together = Candidates(
-            torch.cat([found.tokens, following], dim=1),
-            torch.cat([found.log_probs, own], dim=1),
-            torch.cat([found.ranks.masked_fill(twice, -math.inf), own], dim=1),
-        )
-        missing_then = self._missing(together.tokens, at)
-        fits = missing_then <= self._room(together.tokens, at)
-        ranks = together.ranks.masked_fill(~fits, -math.inf)
+        ranks = found.ranks.masked_fill(twice, -math.inf)
+        tokens = torch.cat([found.tokens, following], dim=1)
+        ranks = torch.cat([ranks, at.log_probs.gather(1, following)], dim=1)
+        missing_then = self._missing(tokens, at)
+        room = self.limits[at.sentences] - at.history.shape[1] - 1  # for tokens after the next
+        ranks = ranks.masked_fill(missing_then > room[:, None], -math.inf)
         # nothing is missing, but there would be no room to write a last word anew that went on
         ends = ranks.isneginf().all(1)
-        together = only_end(together.tokens, ranks, at.log_probs, ends)
+        together = only_end(tokens, ranks, at.log_probs, ends)
         return together, missing_then.masked_fill(ends[:, None], 0)
 
     def unfinished(self, ranks: Float[Tensor, "N V"], at: Position) -> Float[Tensor, "N V"]:
@@ -78,11 +75,6 @@ class Phrases:
         (begun, gained), lengths = self._begun(history, sentences), self.lengths[sentences]
         lacking = lengths.where(begun < lengths, 0).sum(1)
         return (lacking - gained.amax(1)).view_as(tokens)
-
-    def _room(self, tokens: Int[Tensor, "N K"], at: Position) -> Int[Tensor, "N K"]:
-        """How many tokens may follow each."""
-        room = self.limits[at.sentences] - at.history.shape[1] - 1
-        return torch.where(tokens == EOS, 0, room[:, None])
 
     def _following(
         self, begun: Int[Tensor, "N P"], sentences: Int[Tensor, "N"]
@@ -107,7 +99,7 @@ class Phrases:
         before = F.pad(history, (longest, 0), value=NO_TOKEN)
         for size in range(1, longest):
             tail = before[:, None, -size:]  # (N, 1, size)
-            partly = (tail == tokens[:, :, :size]).all(2) & (size < lengths)
+            partly = (tail == tokens[:, :, :size]).all(2)  # never of shorter phrases: FILL
             begun = torch.where(partly & (begun < lengths), size, begun)
         missing = begun < lengths
         at_risk = lengths.where(at_end & ~whole & self.beginnings[sentences], 0).sum(1)
