@@ -16,7 +16,6 @@ from translate.data import build as build_module
 from translate.data import corpus as corpus_module
 from translate.data.account import LanguageCounts, render
 from translate.data.corpus import FORMAT, check_data, load, prepare
-from translate.data.sources.files import Files
 from translate.data.text import normalise
 from translate.data.tokenizer import check_tokenizer
 from translate.errors import UserError
@@ -305,35 +304,6 @@ def test_no_sentence_of_a_group_is_held_out_by_number(tokenizer, tmp_path):
     assert not _sentences(corpus.dev) & _sentences(corpus.test)
     assert (len(corpus.dev), len(corpus.test), len(corpus.train)) == (10, 4, 6)
     assert corpus.report["dropped"]["overlap"] == 10
-
-
-BRACKETS = {"cleaning": {"replace": [[r"[\[\]]", ""]]}}
-
-
-@pytest.mark.parametrize(
-    ("changes", "anew"),
-    [
-        ({}, False),
-        ({"test": "test"}, True),
-        ({"test": "test", "allow_overlap": True}, False),
-        ({"test": "test", "dev": "test"}, False),
-        ({"test": "test", "dev": "test", **BRACKETS}, True),
-        ({"dev": "test", "hold_out": {"test": 0}}, False),
-        ({"hold_out": {"dev": [1]}}, True),
-        ({"hold_out": {"dev": [1], "test": [2]}}, False),
-        (BRACKETS, False),
-    ],
-)
-def test_a_corpus_whose_splits_could_once_share_sentences_is_prepared_anew(
-    data, tokenizer, tmp_path, folder, monkeypatch, changes, anew
-):
-    for language in ("de", "en"):
-        (folder / f"test.{language}").write_text("x\n")
-    names = {"dev": None, "test": None}  # not auto: the files are there
-    source = Files.model_validate(overlay(overlay(data, names), changes))
-    now = corpus_module._key(source, tokenizer, tmp_path)
-    monkeypatch.setattr(corpus_module, "_once_shared", lambda _: False)
-    assert (corpus_module._key(source, tokenizer, tmp_path) != now) == anew
 
 
 def test_no_test_split_is_none(data, tokenizer, tmp_path):

@@ -20,6 +20,7 @@ from translate.errors import UserError
 TOY = {
     "kind": "toy", "source": "de", "target": "en", "attribution": None, "seed": 1,
     "train": 60, "dev": 4, "test": 4, "min_words": 5, "max_words": 9, "allow_overlap": True,
+    "tag": None, "extra": None, "temperature": 1.0,
     "max_length": 100, "tokens_per_batch": 200, "pool_batches": 2, "workers": 0,
     "hold_out": {"dev": 4, "test": 4},
     "cleaning": {

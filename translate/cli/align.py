@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from translate.data.pharaoh import Gold
     from translate.evaluation.alignment import Link
     from translate.inference.aligner import Aligner
-    from translate.inference.bundle import Bundle
 
 log = logging.getLogger(__name__)
 
@@ -183,7 +182,8 @@ def aligners(
     made, languages = [], []
     for run in (job.verbatim[key] for key in ("run", "reverse") if key in job.verbatim):
         bundle = load_bundle(run)
-        wanted = (layer, head) if layer or head else _taught(bundle, run)
+        taught = bundle.config.taught
+        wanted = (taught.layer, taught.head) if taught and not (layer or head) else (layer, head)
         chosen = choose_head(bundle.model, layer=wanted[0], head=wanted[1])
         languages.append(bundle.config.languages)
         made.append(
@@ -200,16 +200,6 @@ def aligners(
             f"{job.verbatim['run']} {' to '.join(languages[0])}: give a run of the other direction"
         )
     return made[0], made[1]
-
-
-def _taught(bundle: Bundle, run: str) -> tuple[int | None, int | None]:
-    """Layer and head of guided alignment; of bundles that do not say, what the training asked."""
-    from translate.cli.stored import training_config
-
-    if bundle.config.taught is not None:
-        return bundle.config.taught.layer, bundle.config.taught.head
-    guided = training_config(run).get("trainer", {}).get("guided_alignment", {"weight": 0})
-    return (guided["layer"], guided["head"]) if guided["weight"] else (None, None)
 
 
 def both_directions(

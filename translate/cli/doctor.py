@@ -70,7 +70,7 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: str, lines: NonNegative
     source = KINDS[data["kind"]].model_validate(dict(data))
     tokens = source.tokens_per_batch
     with progress("reading and examining"):
-        splits = source.read(Path(cache).expanduser(), source.seed)
+        splits = source.read(Path(cache).expanduser())
         checks = all_checks(
             source=source.source, target=source.target, allow_overlap=source.allow_overlap
         )

@@ -68,8 +68,8 @@ class Config(BaseModel):
     target_language: str
     search: dict[str, Any]
     tokenizers: dict[str, str]  # SHA-256 of source and target
-    tag: str | None = None  # before every source, unless another is chosen; older bundles have none
-    taught: AttentionHead | None = None  # by guided alignment; older bundles do not say
+    tag: str | None  # before every source, unless another is chosen
+    taught: AttentionHead | None  # by guided alignment
     extra: dict[str, Any]  # about the training: data, scores
 
     @property

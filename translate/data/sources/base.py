@@ -75,9 +75,7 @@ class Extra(Node):
 
     def open(self) -> Iterator[Pair]:
         """The pairs, read as they are asked for."""
-        paths = self._paths()
-        source, target = map(read_lines, paths)
-        return parallel(source, target, (str(paths[0]), str(paths[1])))
+        return parallel(*self._paths())
 
     def _paths(self) -> tuple[Path, Path]:
         return Path(self.source).expanduser(), Path(self.target).expanduser()
@@ -96,9 +94,9 @@ class Source(Node, ABC):
     cleaning: Cleaning
     hold_out: HoldOut
     allow_overlap: bool
-    tag: Tag | None = None  # configurations of older runs have no key of these three
-    extra: dict[str, Extra] | None = None
-    temperature: Annotated[float, Field(ge=1)] = 1.0
+    tag: Tag | None
+    extra: dict[str, Extra] | None
+    temperature: Annotated[float, Field(ge=1)]
     max_length: PositiveInt
     tokens_per_batch: PositiveInt | Literal["auto"]
     pool_batches: PositiveInt
@@ -118,7 +116,7 @@ class Source(Node, ABC):
         return extra
 
     @abstractmethod
-    def fingerprint(self, cache: Path, seed: int) -> str:
+    def fingerprint(self, cache: Path) -> str:
         """Another text whenever `open` would give other pairs; quick, so that a cache can ask."""
 
     @abstractmethod
@@ -126,22 +124,22 @@ class Source(Node, ABC):
         """The splits that the source itself has, as `open` would give them; quick, too."""
 
     @abstractmethod
-    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
+    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         """The pairs of every split of `given`, `train` always among them.
 
         They may be read from their files as they are asked for, each split once.
         """
 
-    def read(self, cache: Path, seed: int) -> dict[str, list[Pair]]:
+    def read(self, cache: Path) -> dict[str, list[Pair]]:
         """All these pairs at once."""
-        return {split: list(pairs) for split, pairs in self.open(cache, seed).items()}
+        return {split: list(pairs) for split, pairs in self.open(cache).items()}
 
 
 class Table(Source, ABC):
     """A source with columns, one of which may name the domain of each pair: its group."""
 
     columns: Columns | None
-    domain: Text | PositiveInt | None = None  # configurations of older runs have no such key
+    domain: Text | PositiveInt | None
 
     def places(self) -> Places:
         """Which columns to read."""
@@ -152,17 +150,15 @@ class Table(Source, ABC):
         )
 
 
-def parallel(
-    sources: Iterable[str], targets: Iterable[str], names: tuple[str, str]
-) -> Iterator[Pair]:
-    """Pair lines with lines; UserError with both counts if they differ (`names` are the files')."""
-    left, right = iter(sources), iter(targets)
+def parallel(sources: Path, targets: Path) -> Iterator[Pair]:
+    """Pair the lines of two files; UserError with both counts if they differ."""
+    left, right = read_lines(sources), read_lines(targets)
     for count, (source, target) in enumerate(zip_longest(left, right), start=1):
         if source is None or target is None:
             more = count + sum(1 for _ in chain(left, right))
             counts = (count - 1, more) if source is None else (more, count - 1)
             raise UserError(
-                f"{names[0]} has {counts[0]} lines, but {names[1]} has {counts[1]}: parallel files "
+                f"{sources} has {counts[0]} lines, but {targets} has {counts[1]}: parallel files "
                 "need one translation a line; find the missing line before going on"
             )
         yield Pair(source, target)

@@ -11,7 +11,6 @@ from pydantic import model_validator
 from translate.data.pair import Pair
 from translate.data.pharaoh import read_links
 from translate.data.sources.base import SPLITS, Source, Text, file_hash, parallel
-from translate.data.text import read_lines
 from translate.errors import UserError
 
 # a prefix (`train` for train.de and train.en) or both file names, source first
@@ -43,7 +42,7 @@ class Files(Source):
             )
         return self
 
-    def fingerprint(self, cache: Path, seed: int) -> str:
+    def fingerprint(self, cache: Path) -> str:
         texts = [(split, *paths) for split, paths in self._paths().items()]
         links = [(f"{split} links", path) for split, path in self._links().items()]
         return " ".join(
@@ -53,10 +52,9 @@ class Files(Source):
     def given(self) -> Collection[str]:
         return self._paths()
 
-    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
+    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         pairs: dict[str, Iterable[Pair]] = {
-            split: parallel(read_lines(a), read_lines(b), (str(a), str(b)))
-            for split, (a, b) in self._paths().items()
+            split: parallel(*paths) for split, paths in self._paths().items()
         }
         for split, path in self._links().items():
             pairs[split] = _aligned(pairs[split], path)

@@ -20,7 +20,6 @@ from translate.data.sources.base import (
 )
 from translate.data.sources.files import find_files
 from translate.data.sources.tables import pair_at
-from translate.data.text import read_lines
 from translate.errors import UserError
 
 
@@ -46,7 +45,7 @@ class Hub(Table):
             )
         return self
 
-    def fingerprint(self, cache: Path, seed: int) -> str:
+    def fingerprint(self, cache: Path) -> str:
         if self.dir is not None:
             return " ".join(
                 f"{split} {file_hash(a)} {file_hash(b)}" for split, (a, b) in self._paths().items()
@@ -57,13 +56,11 @@ class Hub(Table):
     def given(self) -> Collection[str]:
         return (self.splits if self.dir is None else self.files).given()
 
-    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
+    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         if self.dir is not None:
             return {
-                split: islice(
-                    parallel(read_lines(a), read_lines(b), (str(a), str(b))), self._most(split)
-                )
-                for split, (a, b) in self._paths().items()
+                split: islice(parallel(*paths), self._most(split))
+                for split, paths in self._paths().items()
             }
         if self.id is None:
             raise UserError(

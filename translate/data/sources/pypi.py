@@ -47,7 +47,7 @@ class PyPI(Source):
     query: Text | None
     columns: Columns
 
-    def fingerprint(self, cache: Path, seed: int) -> str:
+    def fingerprint(self, cache: Path) -> str:
         # the hash vouches for the text: nothing needs to be fetched or read to know it
         return repr(
             (
@@ -63,7 +63,7 @@ class PyPI(Source):
     def given(self) -> Collection[str]:
         return ("train",)
 
-    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
+    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         places = Places(
             column_of(self.source, "source", self.columns),
             column_of(self.target, "target", self.columns),

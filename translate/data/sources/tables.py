@@ -23,7 +23,7 @@ class _Files(Table):
     dev: Text | None
     test: Text | None
 
-    def fingerprint(self, cache: Path, seed: int) -> str:
+    def fingerprint(self, cache: Path) -> str:
         hashes = " ".join(f"{split} {file_hash(path)}" for split, path in self._paths().items())
         return f"{hashes} {json.dumps(self.columns)}"
 
@@ -41,10 +41,10 @@ class Tsv(_Files):
     kind: Literal["tsv"]
     header: bool
 
-    def fingerprint(self, cache: Path, seed: int) -> str:
-        return f"{super().fingerprint(cache, seed)} {self.header}"
+    def fingerprint(self, cache: Path) -> str:
+        return f"{super().fingerprint(cache)} {self.header}"
 
-    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
+    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         places = self.places()
         return {
             split: read_tsv(path, places, header=self.header)
@@ -57,7 +57,7 @@ class Jsonl(_Files):
 
     kind: Literal["jsonl"]
 
-    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
+    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         places = self.places()
         return {split: _read_jsonl(path, places) for split, path in self._paths().items()}
 
