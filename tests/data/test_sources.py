@@ -15,7 +15,7 @@ import pytest
 from translate import schema
 from translate.data.pair import Pair
 from translate.data.sources import KINDS
-from translate.data.sources.base import Places
+from translate.data.sources.base import PairColumns
 from translate.data.sources.pypi import fetch
 from translate.data.sources.tables import read_sqlite
 from translate.errors import UserError
@@ -392,7 +392,7 @@ def test_sqlite_by_query(tmp_path, index):
 def test_sql_values_are_texts_or_refused(tmp_path):
     path = tmp_path / "some.db"
     sqlite3.connect(path).close()
-    places = Places("de", "en")
+    places = PairColumns("de", "en")
     query = "SELECT NULL, 7, 1.5 UNION ALL SELECT :source, :target, NULL"
     assert read_sqlite(path, query, places) == [Pair("", "7", "1.5"), Pair("de", "en", "")]
     with pytest.raises(UserError, match=r"data.query = .* gives b'\\x00', which is not text; CAST"):

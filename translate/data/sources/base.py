@@ -27,24 +27,24 @@ from translate.errors import UserError
 from translate.schema import Node
 
 SPLITS = ("train", "dev", "test")
-Columns = dict[str, str | int]
-Text = Annotated[str, Field(min_length=1)]  # a name or a path; an empty one names nothing
+LanguageColumns = dict[str, str | int]
+NonEmpty = Annotated[str, Field(min_length=1)]  # a name or a path: empty, it names nothing
 MAIN = "main"  # the corpus of `data` itself, beside those of `data.extra`
 
 
 class Splits(Node):
     """A name for each split in the source; null where the source has no such split."""
 
-    train: Text
-    dev: Text | None
-    test: Text | None
+    train: NonEmpty
+    dev: NonEmpty | None
+    test: NonEmpty | None
 
     def given(self) -> dict[str, str]:
         """The splits that the source has, in the order train, dev, test."""
         return {split: name for split in SPLITS if (name := getattr(self, split)) is not None}
 
 
-class Places(NamedTuple):
+class PairColumns(NamedTuple):
     """The columns of a table that hold what a pair is made of, by name, path or number from 1."""
 
     source: str | int
@@ -63,8 +63,8 @@ class Extra(Node):
     conf/data/base.yaml explains the keys; it can hold no defaults for names it does not know.
     """
 
-    source: Text
-    target: Text
+    source: NonEmpty
+    target: NonEmpty
     weight: PositiveFloat | None = None
     tag: Tag | None = None
 
@@ -87,8 +87,8 @@ class Source(Node, ABC):
     conf/data/base.yaml says what each key means.
     """
 
-    source: Text
-    target: Text
+    source: NonEmpty
+    target: NonEmpty
     attribution: str | None
     seed: NonNegativeInt
     cleaning: Cleaning
@@ -138,12 +138,12 @@ class Source(Node, ABC):
 class Table(Source, ABC):
     """A source with columns, one of which may name the domain of each pair: its group."""
 
-    columns: Columns | None
-    domain: Text | PositiveInt | None
+    columns: LanguageColumns | None
+    domain: NonEmpty | PositiveInt | None
 
-    def places(self) -> Places:
+    def places(self) -> PairColumns:
         """Which columns to read."""
-        return Places(
+        return PairColumns(
             column_of(self.source, "source", self.columns),
             column_of(self.target, "target", self.columns),
             self.domain,

@@ -10,11 +10,11 @@ from pydantic import model_validator
 
 from translate.data.pair import Pair
 from translate.data.pharaoh import read_links
-from translate.data.sources.base import SPLITS, Source, Text, file_hash, parallel
+from translate.data.sources.base import SPLITS, NonEmpty, Source, file_hash, parallel
 from translate.errors import UserError
 
 # a prefix (`train` for train.de and train.en) or both file names, source first
-Name = Text | tuple[Text, Text]
+Name = NonEmpty | tuple[NonEmpty, NonEmpty]
 AUTO = "auto"  # in place of a name: the split's own name, where there are such files
 
 
@@ -22,11 +22,11 @@ class Files(Source):
     """conf/data/files.yaml."""
 
     kind: Literal["files"]
-    dir: Text | None
+    dir: NonEmpty | None
     train: Name
     dev: Name | None
     test: Name | None
-    alignments: Text | None
+    alignments: NonEmpty | None
 
     @model_validator(mode="after")
     def _alignments_stay_in_place(self) -> Self:
@@ -129,6 +129,5 @@ def _existing(path: Path, key: str) -> Path:
         return found
     raise UserError(
         f"neither {path} nor {path.name}.gz exists; set data.dir (the folder), {key} (the file) "
-        "and data.source, "
-        "data.target (the endings)"
+        "and data.source, data.target (the endings)"
     )

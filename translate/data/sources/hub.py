@@ -12,9 +12,9 @@ from pydantic import PositiveInt, model_validator
 
 from translate.data.pair import Pair
 from translate.data.sources.base import (
+    NonEmpty,
     Splits,
     Table,
-    Text,
     file_hash,
     parallel,
 )
@@ -27,13 +27,13 @@ class Hub(Table):
     """conf/data/hub.yaml, and multi30k_*.yaml, which name local files (`dir`, `files`) as well."""
 
     kind: Literal["hub"]
-    id: Text | None
-    config: Text | None
-    revision: Text | None
+    id: NonEmpty | None
+    config: NonEmpty | None
+    revision: NonEmpty | None
     splits: Splits
     streaming: bool
     limit: PositiveInt | None
-    dir: Text | None
+    dir: NonEmpty | None
     files: Splits
 
     @model_validator(mode="after")
@@ -65,8 +65,8 @@ class Hub(Table):
         if self.id is None:
             raise UserError(
                 f"data.dir is missing: this corpus ({self.source}-{self.target}) is read from a "
-                "local folder with "
-                f"{self.files.train}.{self.source}, {self.files.train}.{self.target}, … (.gz too)"
+                f"local folder with {self.files.train}.{self.source}, "
+                f"{self.files.train}.{self.target}, … (.gz too)"
             )
         return {
             split: self._load(name, cache, self._most(split))
