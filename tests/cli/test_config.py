@@ -96,6 +96,7 @@ def test_every_misspelt_key_is_found_in_every_node(default) -> None:
             assert f"{group}.{key}" in found
         else:
             assert f"{group}.{key}x is not a key; did you mean {group}." in found
+            # a search without rules is whole: it forbids nothing
             assert (group, key) == ("search", "rules") or f"{group}.{key} is missing" in found
 
 

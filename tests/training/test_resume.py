@@ -186,7 +186,7 @@ def test_the_validation_at_the_end_of_a_call_lowers_no_rate_and_spends_no_patien
     short = config("trainer.validate_every=50", "trainer.max_steps=100", "trainer.patience=1",
                    "trainer.max_minutes=1e-5", "trainer.samples=0",
                    "optimizer.learning_rate=1e-6")  # fmt: skip
-    short["schedule"] = {"kind": "plateau", "mode": "max", "factor": 0.1, "patience": 1}
+    short["schedule"] = {"kind": "plateau", "factor": 0.1, "patience": 1}
     for _ in range(3):
         train(short, tmp_path / "run")
     saved = AtomicCheckpointIO().load_checkpoint(tmp_path / "run" / "checkpoints" / "last.ckpt")

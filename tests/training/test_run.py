@@ -248,7 +248,7 @@ def test_a_plateau_of_dev_bleu_lowers_the_learning_rate(
 ) -> None:
     # next to nothing is learnt: BLEU never rises above that of the first of three validations
     tiny = config("optimizer.learning_rate=1e-6", "trainer.validate_every=4", "trainer.samples=0")
-    tiny["schedule"] = {"kind": "plateau", "mode": "max", "factor": 0.1, "patience": 1}
+    tiny["schedule"] = {"kind": "plateau", "factor": 0.1, "patience": 1}
     train(tiny, tmp_path / "run")
     with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
         rates = [float(r["learning_rate"]) for r in csv.DictReader(file) if r["learning_rate"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -21,7 +21,6 @@ from translate.data.batching import (
     Batch,
     Draw,
     Lengths,
-    Places,
     TokenBatches,
     by_shape,
     collate,
@@ -219,10 +218,13 @@ class TranslationData(L.LightningDataModule):
         table = self.corpus.dev
         source_lengths, target_lengths = lengths(table)
         order = by_shape(source_lengths, target_lengths)
-        batches = cut(order, source_lengths, target_lengths, self.tokens_per_batch)
+        batches = [
+            [Draw(0, pair, 0) for pair in batch.tolist()]
+            for batch in cut(order, source_lengths, target_lengths, self.tokens_per_batch)
+        ]
         tokenizers = [(len(table), self.corpus.tokenizers)]
         pairs = Pairs(table, tokenizers, drawn=None, guided=False, seed=self.seed)
-        return DataLoader(pairs, batch_sampler=_Fixed(batches), collate_fn=_as_is)
+        return DataLoader(pairs, batch_sampler=batches, collate_fn=_as_is)
 
     def state_dict(self) -> dict[str, Any]:
         assert self.trainer is not None
@@ -255,20 +257,6 @@ def lengths(table: Table) -> tuple[Lengths, Lengths]:
     columns = table.select_columns(list(names)).with_format("arrow")[:]
     source, target = (columns[name].to_numpy() + np.int32(1) for name in names)
     return source, target
-
-
-class _Fixed:
-    """The same batches in the same order each time."""
-
-    def __init__(self, batches: list[Places]) -> None:
-        self.batches = batches
-
-    def __iter__(self) -> Iterator[list[Draw]]:
-        for batch in self.batches:
-            yield [Draw(0, int(pair), 0) for pair in batch]
-
-    def __len__(self) -> int:
-        return len(self.batches)
 
 
 def _leave_signals_to_the_trainer(worker: int) -> None:

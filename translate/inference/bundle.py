@@ -249,7 +249,7 @@ def _tokenizers(folder: Path, config: Config, expected: Mapping[str, Any]) -> To
                 f"{folder / name} is not the tokenizer this model was trained with "
                 f"(SHA-256 in {CONFIG}): put the original back"
             )
-        loaded.append(Tokenizer.from_bytes(content))
+        loaded.append(Tokenizer(content))
     source, target = loaded
     for side, tokenizer in (("source", source), ("target", target)):
         size = getattr(config, f"{side}_vocab_size")
