@@ -179,6 +179,15 @@ def test_a_configuration_that_builds_nothing_is_told(saved, change, message) -> 
         bundle.load(saved)
 
 
+@pytest.mark.parametrize("key", bundle.Config.model_fields)
+def test_a_key_that_is_not_there_is_told(saved, key) -> None:
+    config = json.loads((saved / "config.json").read_text())
+    del config[key]
+    forge(saved, "config.json", json.dumps(config).encode())
+    with pytest.raises(UserError, match=rf"config\.json\.{key} is missing"):
+        bundle.load(saved)
+
+
 def test_weights_of_another_model_are_refused(saved) -> None:
     config = json.loads((saved / "config.json").read_text())
     config["options"]["d_ff"] = 24
