@@ -24,6 +24,7 @@ from typing import Any, get_args, get_type_hints
 import yaml
 
 from translate.cli.config_dir import options
+from translate.data.columns import in_order
 from translate.data.corpus import prepare
 from translate.data.toy import toy_pairs
 from translate.errors import UserError
@@ -235,7 +236,8 @@ def held_out(config: Mapping[str, Any]) -> Sentences:
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
     if corpus.test is None:
         raise UserError("this corpus has no test split: choose another with data=")
-    return Sentences("test", list(corpus.test["source"]), list(corpus.test["references"]), ())
+    sources, references = (list(in_order(corpus.test, name)) for name in ("source", "references"))
+    return Sentences("test", sources, references, ())
 
 
 def longer(config: Mapping[str, Any], folder: Path) -> Sentences:

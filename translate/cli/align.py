@@ -229,17 +229,18 @@ def _own_files(job: Job) -> Task | None:
 def _split_of_run(run: Path, data: Node, tokenizer: Node, cache: Path) -> Task:
     """The split `data.split` of the run's own corpus, whose gold links are all sure."""
     from translate.cli.stored import split_of_run
+    from translate.data.columns import in_order
     from translate.data.pharaoh import Gold
 
-    table: Any = split_of_run(run, data, tokenizer, cache)
+    table = split_of_run(run, data, tokenizer, cache)
     if "alignment" not in table.column_names:
         raise UserError(
             f"the corpus of {run} has no gold alignments: give input=FILE reference=FILE (and "
             "gold=FILE to score)"
         )
-    gold = [Gold(frozenset(map(tuple, links)), frozenset()) for links in table["alignment"]]
-    targets = [references[0] for references in table["references"]]
-    return Task(data["split"], True, list(table["source"]), targets, gold)
+    gold = [Gold(frozenset(map(tuple, links)), frozenset()) for links in in_order(table, "alignment")]
+    targets = [references[0] for references in in_order(table, "references")]
+    return Task(data["split"], True, list(in_order(table, "source")), targets, gold)
 
 
 def _score(task: Task, found: Sequence[frozenset[Link]], folder: Path, options: Node) -> None:

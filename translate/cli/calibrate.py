@@ -16,6 +16,8 @@ from translate.cli.fields import Device, Node
 from translate.errors import UserError
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from translate.inference.translator import Translator
 
 HELP = """\
@@ -106,13 +108,14 @@ def run(
     )
 
 
-def _translated(model: Translator, split: Node) -> tuple[list[float], list[float]]:
+def _translated(model: Translator, split: pyarrow.Table) -> tuple[list[float], list[float]]:
     """The evidence of every translation, and its sentence chrF."""
+    from translate.data.columns import in_order
     from translate.evaluation.sentences import sentence_scores
     from translate.inference.confidence import evidence
 
-    found = [best for best, *_ in model.stream(split["source"])]
-    scores = sentence_scores([best.text for best in found], split["references"])
+    found = [best for best, *_ in model.stream(in_order(split, "source"))]
+    scores = sentence_scores([best.text for best in found], list(in_order(split, "references")))
     return (
         [evidence(best.log_prob, len(best.tokens)) for best in found],
         [score.chrf for score in scores],

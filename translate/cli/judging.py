@@ -68,6 +68,7 @@ def names_a_corpus(job: Job) -> bool:
 
 def _split(run: Path, data: Node, tokenizer: Node, cache: Path, *, trained_on_it: bool) -> TestSet:
     from translate.cli.stored import corpus_of_run
+    from translate.data.columns import in_order
     from translate.evaluation.run import TestSet
     from translate.evaluation.slices import word_counts
 
@@ -75,10 +76,10 @@ def _split(run: Path, data: Node, tokenizer: Node, cache: Path, *, trained_on_it
     by_domain = data.get("domain") is not None and "group" in table.column_names
     return TestSet(
         data["split"],
-        list(table["source"]),
-        [list(item) for item in table["references"]],
-        domains=list(table["group"]) if by_domain else None,
-        word_counts=word_counts(corpus.train["source"]) if trained_on_it else None,
+        list(in_order(table, "source")),
+        list(in_order(table, "references")),
+        domains=list(in_order(table, "group")) if by_domain else None,
+        word_counts=word_counts(in_order(corpus.train, "source")) if trained_on_it else None,
     )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import datasets
+import pyarrow
 from filelock import FileLock
 
 from translate import schema
@@ -56,10 +56,10 @@ class Corpus:
 
     folder: Path
     tokenizers: Tokenizers
-    train: datasets.Dataset
+    train: pyarrow.Table
     parts: tuple[Part, ...]
-    dev: datasets.Dataset
-    test: datasets.Dataset | None
+    dev: pyarrow.Table
+    test: pyarrow.Table | None
     report: dict[str, Any]
     source_language: str
     target_language: str
@@ -119,7 +119,7 @@ def load(
     """
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     tables = {
-        path.stem: datasets.Dataset.from_file(str(path), split=datasets.NamedSplit(path.stem))
+        path.stem: pyarrow.ipc.open_stream(pyarrow.memory_map(str(path))).read_all()
         for path in folder.glob("*.arrow")
     }
     main = {"pairs": report["splits"]["train"]["pairs"], "tag": report["tag"]}
