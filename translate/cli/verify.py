@@ -76,7 +76,8 @@ def run(
     from translate.cli.engines import engine_translator
     from translate.cli.judging import read_test_set
     from translate.cli.stored import load_bundle
-    from translate.evaluation.verify import differences, read_stored
+    from translate.evaluation.report import read
+    from translate.evaluation.verify import differences
 
     folder = Path(job.verbatim["run"])
     sha256 = load_bundle(str(folder)).weights_sha256
@@ -85,8 +86,12 @@ def run(
     placed = test_set.placed(evaluations)
     if (evaluations / f"{placed.split}.json").is_file():  # else tell what changed
         test_set = placed
-    stored = read_stored(evaluations, test_set.split)
-    search = dict(stored["decoding"])
+    stored = read(evaluations, test_set.split)
+    if stored is None:
+        path = evaluations / f"{test_set.split}.json"
+        raise UserError(f"{path} is not there to verify: translate evaluate writes it")
+    figures = stored.figures
+    search = dict(figures["decoding"])
     files = {
         key: search.pop(key, None) for key in ("dictionary", "ensemble", "export", "shortlist")
     }
@@ -95,13 +100,13 @@ def run(
         config | {"search": search, "device": device, "tokens_per_batch": tokens_per_batch},
         {"run": str(folder)} | {key: path for key, path in files.items() if path},
     )
-    found = differences(stored, model, test_set.sources, test_set.references, model_sha256=sha256)
+    found = differences(figures, model, test_set.sources, test_set.references, model_sha256=sha256)
     if found:
         lines = "\n  ".join(found)
         raise UserError(
             f"{folder}/evaluation/{test_set.split}.json is not what comes out now:\n  {lines}"
         )
-    bleu = stored["bleu"]
+    bleu = figures["bleu"]
     sys.stdout.write(
         f"equal: {test_set.split}, BLEU {bleu['score']:.2f} ({bleu['signature']}), "
         f"{len(test_set.sources):,} sentences, model {sha256[:12]}\n"

@@ -6,40 +6,16 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from translate.inference.forcing import TooLongError
+
+if TYPE_CHECKING:
+    from translate.inference.translator import Translator
 
 log = logging.getLogger(__name__)
 
 NAMED = 5  # lines named one by one
-
-
-class HasLogProb(Protocol):
-    """What one translation's probability is known by."""
-
-    @property
-    def log_prob(self) -> float:
-        """Its natural logarithm, </s> included."""
-        ...
-
-    @property
-    def tokens(self) -> int:
-        """How many predictions that is."""
-        ...
-
-    @property
-    def unknown(self) -> int:
-        """How many of them are of <unk>."""
-        ...
-
-
-class ScoresPairs(Protocol):
-    """What scores given translations, as `inference.translator.Translator` does."""
-
-    def score(self, sources: Sequence[str], targets: Sequence[str], /) -> Sequence[HasLogProb]:
-        """The probability of each target as the translation of its source."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -50,9 +26,7 @@ class Likelihood:
     tokens: int  # pieces of the model's own vocabulary, </s> included
     characters: int  # and an end a sentence: the same for every model
     left_out: int = 0  # pairs that are longer than the model reads
-    unknown: int = (
-        0  # of the tokens, those that are <unk>, whose characters the model need not know
-    )
+    unknown: int = 0  # of the tokens: those that are <unk>, which stands for any characters
 
     @property
     def perplexity(self) -> float:
@@ -79,7 +53,7 @@ class Likelihood:
 
 
 def likelihood(
-    translator: ScoresPairs, sources: Sequence[str], references: Sequence[Sequence[str]]
+    translator: Translator, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Likelihood | None:
     """Score the first reference of every item by teacher forcing.
 

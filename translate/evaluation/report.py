@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 
+READ_BACK = frozenset({"decoding", "likelihood", "sha256", "tokenize"})  # keys of the JSON
+
+
 @dataclass(frozen=True)
 class Memory:
     """The most memory that was held at one time so far, in MiB."""
@@ -186,6 +189,8 @@ def read(folder: Path, split: str) -> Stored | None:
         figures = json.loads(described.read_bytes())
         lines = translated.read_bytes()
         vouched = figures["sha256"]["hypotheses"]
+        if missing := READ_BACK.difference(figures):
+            raise KeyError(*sorted(missing))
     except FileNotFoundError:
         if not described.exists():
             return None

@@ -6,10 +6,10 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,29 +17,15 @@ from translate.errors import UserError
 from translate.evaluation import report
 from translate.evaluation.buckets import EDGES, by_length
 from translate.evaluation.comet import CometModel
-from translate.evaluation.likelihood import ScoresPairs, likelihood
+from translate.evaluation.likelihood import likelihood
 from translate.evaluation.metrics import evaluate, reference_streams
 from translate.evaluation.report import Memory, Report
 from translate.evaluation.sentences import sentence_scores
 from translate.evaluation.significance import intervals
 from translate.evaluation.slices import by_label, by_rarest_word
 
-
-class HasText(Protocol):
-    """One translation."""
-
-    @property
-    def text(self) -> str:
-        """The detokenised sentence, without a newline."""
-        ...
-
-
-class Translates(ScoresPairs, Protocol):
-    """What translates lines and scores pairs, as `inference.translator.Translator` does."""
-
-    def stream(self, lines: Iterable[str], /) -> Iterator[Sequence[HasText]]:
-        """An n-best list a line, in the order of the lines, best first."""
-        ...
+if TYPE_CHECKING:
+    from translate.inference.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -86,7 +72,7 @@ class TestSet:
 
 
 def evaluate_split(
-    translator: Translates,
+    translator: Translator,
     test_set: TestSet,
     *,
     folder: Path,
@@ -177,7 +163,7 @@ def peak_memory(device: torch.device | None) -> Memory:
 
 
 def _translate(
-    translator: Translates, sources: Sequence[str], progress: Callable[[int], object]
+    translator: Translator, sources: Sequence[str], progress: Callable[[int], object]
 ) -> tuple[list[str], float]:
     """The best translation of every source, and the wall time in seconds."""
     hypotheses: list[str] = []

@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-from translate.errors import UserError
 from translate.evaluation import report
 from translate.evaluation.metrics import evaluate
-from translate.evaluation.run import HasText
 
-
-class Streams(Protocol):
-    """What translates lines, as `inference.translator.Translator` does."""
-
-    def stream(self, lines: Iterable[str], /) -> Iterator[Sequence[HasText]]:
-        """An n-best list a line, in the order of the lines, best first."""
-        ...
-
-
-def read_stored(folder: Path, split: str) -> dict[str, Any]:
-    """What `translate evaluate` has left of a split.
-
-    Raises:
-        UserError: nothing that can be read.
-    """
-    path = folder / f"{split}.json"
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path} is not there to verify: translate evaluate writes it") from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}): run translate evaluate again") from error
-    if not isinstance(stored, dict) or not {"bleu", "decoding", "sha256"} <= stored.keys():
-        raise UserError(f"{path} is no evaluation: run translate evaluate again")
-    return stored
+if TYPE_CHECKING:
+    from translate.inference.translator import Translator
 
 
 def differences(
     stored: Mapping[str, Any],
-    translator: Streams,
+    translator: Translator,
     sources: Sequence[str],
     references: Sequence[Sequence[str]],
     *,
@@ -67,8 +41,8 @@ def differences(
     hypotheses = [best.text for best, *_ in translator.stream(sources)]
     if report.digest(report.as_lines(hypotheses)) != stored["sha256"].get("hypotheses"):
         changed.append("translations changed")
-    tokenize = stored.get("tokenize", "13a")  # older evaluations do not say, and had no other
-    for name, found in evaluate(hypotheses, references, tokenize=tokenize).as_dict().items():
+    scores = evaluate(hypotheses, references, tokenize=stored["tokenize"])
+    for name, found in asdict(scores).items():
         for key, value in found.items():
             if value != (expected := stored.get(name, {}).get(key)):
                 changed.append(f"{name} {key} is {value}, stored is {expected}")
