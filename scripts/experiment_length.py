@@ -17,7 +17,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -270,7 +270,7 @@ def score(run: Path, tests: Sequence[Sentences], edges: Sequence[int]) -> list[B
     translations = [line for evaluation in judged for line in evaluation.hypotheses]
     sources = [line for test in tests for line in test.sources]
     references = [item for test in tests for item in test.references]
-    tokenize = judged[0].figures.get("tokenize", "13a")  # older evaluations had no other
+    tokenize = judged[0].figures["tokenize"]
     return by_length(sources, translations, references, edges, tokenize=tokenize)
 
 
@@ -292,7 +292,7 @@ def write(
     trained_to: int | None = None,
 ) -> None:
     """The table, the figures and the pictures: path.md, .json, .png and .svg."""
-    figures = {name: [b.as_dict() for b in buckets] for name, buckets in scores.items()}
+    figures = {name: [asdict(b) for b in buckets] for name, buckets in scores.items()}
     path.with_suffix(".json").write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
     text = table(scores)
     path.with_suffix(".md").write_text(text, "utf-8")

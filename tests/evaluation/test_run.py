@@ -8,7 +8,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -90,7 +90,7 @@ def test_the_json_says_how_to_repeat_and_check_the_figures(tmp_path: Path) -> No
     found = json.loads((tmp_path / "test.json").read_text("utf-8"))
     hypotheses = (tmp_path / "test.hyp").read_text("utf-8").split("\n")[:-1]
     expected = evaluate(hypotheses, REFERENCES)
-    assert {key: found[key] for key in ("bleu", "chrf", "ter")} == expected.as_dict()
+    assert {key: found[key] for key in ("bleu", "chrf", "ter")} == asdict(expected)
     assert (found["items"], found["references"], found["empty_hypotheses"]) == (3, 4, 1)
     assert [bucket["items"] for bucket in found["buckets"]] == [2, 1]
     assert found["decoding"] == {"kind": "beam", "beam_size": 4}

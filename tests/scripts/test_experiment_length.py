@@ -79,7 +79,8 @@ def test_translations_are_made_once_for_the_same_weights(
     (run / "evaluation" / "test.hyp").write_bytes(lines)
     report = run / "evaluation" / "test.json"
     sha256 = {"hypotheses": hashlib.sha256(lines).hexdigest()}
-    report.write_text(json.dumps({"sha256": sha256, "tokenize": "zh"}), "utf-8")
+    figures = {"sha256": sha256, "tokenize": "zh", "decoding": {}, "likelihood": None}
+    report.write_text(json.dumps(figures), "utf-8")
     test = experiment.Sentences(
         "test", ["a", "", "c"], [["他在北京"], ["x"], ["d"]], ("data.split=test",)
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -42,10 +42,6 @@ class Bucket:
         return (
             f">{self.shortest - 1}" if self.longest is None else f"{self.shortest}–{self.longest}"
         )
-
-    def as_dict(self) -> dict[str, int | float | None]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 def length(text: str) -> int:

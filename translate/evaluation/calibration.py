@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -40,10 +40,6 @@ class Judgement:
     brier: float
     brier_of_share: float
     rank_correlation: float
-
-    def as_dict(self) -> dict[str, float]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 def learn(evidence: Sequence[float], good: Sequence[bool]) -> tuple[float, float]:

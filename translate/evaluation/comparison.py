@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from statistics import fmean, stdev
 
@@ -96,16 +96,16 @@ class Comparison:
             "runs": [
                 {
                     "run": column.system.name,
-                    **column.scores.as_dict(),
+                    **asdict(column.scores),
                     "likelihood": column.system.likelihood.as_dict(),
-                    "buckets": [bucket.as_dict() for bucket in column.buckets],
+                    "buckets": [asdict(bucket) for bucket in column.buckets],
                 }
                 for column in self.columns
             ],
             "against_the_first": [
                 {
                     "run": one.name,
-                    **{metric: found.as_dict() for metric, found in one.differences.items()},
+                    **{metric: asdict(found) for metric, found in one.differences.items()},
                     "sentences": one.record._asdict(),
                 }
                 for one in self.challengers

@@ -7,7 +7,7 @@ number of references: `references[i]` lists those of item i.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -50,10 +50,6 @@ class Scores:
     bleu: Score  # Papineni et al. 2002
     chrf: Score  # Popović 2015 (chrF2, character 6-grams)
     ter: Score  # Snover et al. 2006; lower is better
-
-    def as_dict(self) -> dict[str, dict[str, float | str]]:
-        """Plain values for JSON: `{"bleu": {"score": …, "signature": …}, "chrf": …, "ter": …}`."""
-        return asdict(self)
 
     def by_name(self) -> dict[str, Score]:
         """In the order of METRICS."""

@@ -41,10 +41,6 @@ class Memory:
     process: float
     gpu: float | None  # of PyTorch's tensors; None without a GPU
 
-    def as_dict(self) -> dict[str, float | None]:
-        """Plain values for JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Report:
@@ -81,20 +77,20 @@ class Report:
         """Plain values for JSON, the scores first."""
         return {
             "split": self.split,
-            **self.scores.as_dict(),
-            "confidence": {name: found.as_dict() for name, found in self.confidence.items()},
+            **asdict(self.scores),
+            "confidence": {name: asdict(found) for name, found in self.confidence.items()},
             **({} if self.comet is None else {"comet": self.comet.as_dict()}),
             "likelihood": None if self.likelihood is None else self.likelihood.as_dict(),
             "tokenize": self.tokenize,
             "items": self.items,
             "references": self.references,
             "empty_hypotheses": self.empty_hypotheses,
-            "buckets": [bucket.as_dict() for bucket in self.buckets],
-            "rarest_word": [part.as_dict() for part in self.rarity],
-            "domains": [part.as_dict() for part in self.domains],
+            "buckets": [asdict(bucket) for bucket in self.buckets],
+            "rarest_word": [asdict(part) for part in self.rarity],
+            "domains": [asdict(part) for part in self.domains],
             "seconds": round(self.seconds, 3),
             "sentences_per_second": round(self.sentences_per_second, 2),
-            "peak_memory_mib": self.memory.as_dict(),
+            "peak_memory_mib": asdict(self.memory),
             "decoding": dict(self.decoding),
             "command": self.command,
             "sha256": {

@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -188,7 +188,7 @@ def _sentences(result: Report, test_set: TestSet, hypotheses: Sequence[str]) -> 
                 "source": source,
                 "references": list(references),
                 "hypothesis": hypothesis,
-                **scores.as_dict(),
+                **asdict(scores),
                 **{name: values[number - 1] for name, values in known.items()},
             },
             ensure_ascii=False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
@@ -21,10 +21,6 @@ class SentenceScores:
     bleu: float  # over the n-gram orders that the sentence has (sacreBLEU's effective order)
     chrf: float
     ter: float
-
-    def as_dict(self) -> dict[str, float]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 class Record(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import TYPE_CHECKING
 
@@ -32,10 +32,6 @@ class Interval:
     half_width: float
     signature: str  # with the number of resamples and the seed
 
-    def as_dict(self) -> dict[str, float | str]:
-        """Plain values for JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Difference:
@@ -51,10 +47,6 @@ class Difference:
     def real(self) -> bool:
         """Whether both tests find it too large for chance."""
         return max(self.bootstrap, self.randomisation) < SURE
-
-    def as_dict(self) -> dict[str, float]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 def intervals(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from translate.evaluation.metrics import bleu, chrf
 from translate.evaluation.words import bare_words
@@ -22,10 +22,6 @@ class Slice:
     items: int
     bleu: float
     chrf: float
-
-    def as_dict(self) -> dict[str, str | int | float]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 def by_label(
