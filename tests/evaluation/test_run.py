@@ -18,7 +18,6 @@ import torch
 from rich.console import Console
 
 from translate.errors import UserError
-from translate.evaluation import report
 from translate.evaluation.alignment import WordAttention
 from translate.evaluation.comet import Comet
 from translate.evaluation.metrics import evaluate
@@ -26,11 +25,11 @@ from translate.evaluation.report import (
     Report,
     fingerprint,
     read,
-    render,
     write,
     write_hypotheses,
 )
 from translate.evaluation.report_page import report_page
+from translate.evaluation.report_tables import render, summary
 from translate.evaluation.run import TestSet, evaluate_split, peak_memory
 from translate.inference.forcing import TooLongError
 
@@ -107,7 +106,7 @@ def test_translations_are_kept_where_no_pair_can_be_scored(tmp_path: Path) -> No
         def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
             raise TooLongError(dict.fromkeys(range(len(targets)), 9), 8)
 
-    assert "perplexity" not in report.summary(run(tmp_path, Nearsighted()))
+    assert "perplexity" not in summary(run(tmp_path, Nearsighted()))
     assert json.loads((tmp_path / "test.json").read_text("utf-8"))["likelihood"] is None
     assert (tmp_path / "test.hyp").exists()
 
@@ -144,7 +143,7 @@ def test_perplexity_says_how_many_pairs_it_is_without(tmp_path: Path) -> None:
                 raise TooLongError({0: 9}, 8)
             return super().score(sources, targets)
 
-    assert "too long pairs left out: 1" in report.summary(run(tmp_path, NoFirst()))
+    assert "too long pairs left out: 1" in summary(run(tmp_path, NoFirst()))
 
 
 def test_unknown_words_of_the_references_are_told(tmp_path: Path) -> None:
@@ -152,7 +151,7 @@ def test_unknown_words_of_the_references_are_told(tmp_path: Path) -> None:
         def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
             return [LogProb(-2.0, 2, unknown=1) for _ in targets]
 
-    assert "<unk> in the references: 3" in report.summary(run(tmp_path, Illiterate()))
+    assert "<unk> in the references: 3" in summary(run(tmp_path, Illiterate()))
 
 
 def test_progress_counts_sentences(tmp_path: Path) -> None:

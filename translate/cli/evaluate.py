@@ -123,7 +123,7 @@ def run(
     from translate.cli.stored import load_bundle
     from translate.evaluation.bleu_tokenizer import settle
     from translate.evaluation.comet import CometModel
-    from translate.evaluation.report import render
+    from translate.evaluation.report_tables import render
     from translate.inference.device import choose_device
 
     if target is not None and "input" not in job.verbatim:

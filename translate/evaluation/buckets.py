@@ -11,14 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from translate.errors import UserError
 from translate.evaluation.metrics import bleu, chrf
 from translate.evaluation.words import words
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 EDGES = (5, 10, 15, 20, 30, 40)  # the longest source of each bucket but the last, in words
 
@@ -115,18 +111,11 @@ def _bucket(
     )
 
 
-def table(buckets: Sequence[Bucket]) -> Table:
-    """The buckets as a rich table, a row a bucket."""
-    from rich.table import Table
-
-    result = Table(title="by source length", title_justify="left", header_style="bold")
-    for heading in ("source words", "items", "source", "hypothesis", "reference", "BLEU", "chrF"):
-        result.add_column(heading, justify="right")
+def bucket_rows(buckets: Sequence[Bucket]) -> tuple[list[str], list[list[str]]]:
+    """Headings, and a row a bucket."""
+    rows = []
     for bucket in buckets:
         means = (bucket.source_words, bucket.hypothesis_words, bucket.reference_words)
-        result.add_row(
-            bucket.label,
-            f"{bucket.items:,}",
-            *(f"{value:.1f}" for value in (*means, bucket.bleu, bucket.chrf)),
-        )
-    return result
+        figures = [f"{value:.1f}" for value in (*means, bucket.bleu, bucket.chrf)]
+        rows.append([bucket.label, f"{bucket.items:,}", *figures])
+    return ["source words", "items", "source", "hypothesis", "reference", "BLEU", "chrF"], rows

@@ -14,22 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from translate.durable import replacing
 from translate.errors import UserError
-from translate.evaluation import buckets
 from translate.evaluation.buckets import Bucket
 from translate.evaluation.comet import Comet
 from translate.evaluation.likelihood import Likelihood
-from translate.evaluation.metrics import METRICS, Scores
+from translate.evaluation.metrics import Scores
 from translate.evaluation.sentences import SentenceScores
 from translate.evaluation.significance import Interval
-from translate.evaluation.slices import Slice, slice_rows
-
-if TYPE_CHECKING:
-    from rich.console import Group
-
+from translate.evaluation.slices import Slice
 
 READ_BACK = frozenset({"decoding", "likelihood", "sha256", "tokenize"})  # keys of the JSON
 
@@ -218,72 +213,3 @@ def digest(content: bytes) -> str:
 def fingerprint(items: Sequence[object]) -> str:
     r"""SHA-256 of the items as ASCII JSON lines, which tell `["a", "b"]` from `["a\nb"]`."""
     return digest("".join(f"{json.dumps(item)}\n" for item in items).encode("ascii"))
-
-
-def render(report: Report) -> Group:
-    """Scores, slices and speed as a rich renderable for a terminal."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    # a plain string is read as rich's markup, and names of files may look like it
-    heading = Text(f"{report.split}: {report.items:,} items")
-    scores = Table(title=heading, title_justify="left")
-    scores.add_column("metric", no_wrap=True)
-    scores.add_column("score", justify="right", no_wrap=True, style="bold")
-    scores.add_column("95 %", justify="right", no_wrap=True)
-    scores.add_column("signature", overflow="fold", style="dim")
-    for row in score_rows(report):
-        scores.add_row(*map(Text, row))
-    slices = []
-    for title, parts in (
-        ("by the rarest source word's count in training", report.rarity),
-        ("by domain", report.domains),
-    ):
-        if parts:
-            headings, rows = slice_rows(parts)
-            table = Table(*headings, title=title, title_justify="left")
-            for row in rows:
-                table.add_row(*map(Text, row))
-            slices.append(table)
-    return Group(scores, buckets.table(report.buckets), *slices, Text(summary(report)))
-
-
-def score_rows(report: Report) -> list[list[str]]:
-    """Each metric with its score, half the width of its interval, and its signature."""
-    rows = [
-        [
-            METRICS[name].label,
-            f"{score.score:.2f}",
-            f"± {report.confidence[name].half_width:.2f}",
-            report.confidence[name].signature,
-        ]
-        for name, score in report.scores.by_name().items()
-    ]
-    if (comet := report.comet) is not None:
-        rows.append(["COMET", f"{comet.score:.4f}", f"± {comet.half_width:.4f}", comet.signature])
-    return rows
-
-
-def summary(report: Report) -> str:
-    """Perplexity, speed and memory in a line."""
-    parts = []
-    if (chances := report.likelihood) is not None:
-        parts = [
-            f"perplexity {chances.perplexity:.2f}",
-            f"{chances.bits_per_character:.3f} bits a character",
-        ]
-        if chances.left_out:
-            parts.append(f"too long pairs left out: {chances.left_out:,}")
-        if chances.unknown:
-            parts.append(f"<unk> in the references: {chances.unknown:,}")
-    parts += [
-        f"{report.seconds:.1f} s",
-        f"{report.sentences_per_second:.1f} sentences/s",
-        f"{report.memory.process:,.0f} MiB",
-    ]
-    if report.memory.gpu is not None:
-        parts.append(f"{report.memory.gpu:,.0f} MiB on the GPU")
-    if report.empty_hypotheses:
-        parts.append(f"{report.empty_hypotheses:,} empty")
-    return ", ".join(parts)
