@@ -30,7 +30,7 @@ from translate.evaluation.report import (
 )
 from translate.evaluation.report_page import report_page
 from translate.evaluation.report_tables import render, summary
-from translate.evaluation.run import TestSet, evaluate_split, peak_memory
+from translate.evaluation.run import Judging, TestSet, evaluate_split, peak_memory
 from translate.inference.forcing import TooLongError
 
 SOURCES = ["uno dos", "", "tres " * 12]
@@ -52,6 +52,8 @@ class LogProb:
 class Shouter:
     """Translates into capitals, with a worse second choice."""
 
+    device = torch.device("cpu")
+
     def __init__(self) -> None:
         self.asked: list[str] = []
 
@@ -67,8 +69,7 @@ class Shouter:
 def run(folder: Path, translator: Shouter | None = None, **changes: object) -> Report:
     arguments: dict[str, object] = {
         "folder": folder,
-        "resamples": 20,
-        "seed": 1,
+        "judging": Judging(tokenize="13a", resamples=20, seed=1),
         "command": "translate evaluate run='¿é'",
         "decoding": {"kind": "beam", "beam_size": 4},
         "model_sha256": "ab12",

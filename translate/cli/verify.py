@@ -74,7 +74,7 @@ def run(
 ) -> None:
     """Translate and score again; a UserError lists what differs."""
     from translate.cli.engines import engine_translator
-    from translate.cli.judging import read_test_set
+    from translate.cli.judging import FILES, read_test_set
     from translate.cli.stored import load_bundle
     from translate.evaluation.report import read
     from translate.evaluation.verify import differences
@@ -92,9 +92,7 @@ def run(
         raise UserError(f"{path} is not there to verify: translate evaluate writes it")
     figures = stored.figures
     search = dict(figures["decoding"])
-    files = {
-        key: search.pop(key, None) for key in ("dictionary", "ensemble", "export", "shortlist")
-    }
+    files = {key: search.pop(key, None) for key in FILES}
     config = {key: search.pop(key, value) for key, value in EVALUATED.items()}
     model = engine_translator(
         config | {"search": search, "device": device, "tokens_per_batch": tokens_per_batch},
