@@ -270,7 +270,7 @@ def score(run: Path, tests: Sequence[Sentences], edges: Sequence[int]) -> list[B
     translations = [line for evaluation in judged for line in evaluation.hypotheses]
     sources = [line for test in tests for line in test.sources]
     references = [item for test in tests for item in test.references]
-    tokenize = judged[0].figures["tokenize"]
+    tokenize = judged[0].tokenize
     return by_length(sources, translations, references, edges, tokenize=tokenize)
 
 

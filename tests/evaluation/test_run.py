@@ -259,8 +259,9 @@ def test_an_evaluation_is_read_back_whole_or_not_at_all(tmp_path: Path) -> None:
     assert stored.hypotheses[0] == "UNO DOS"
     assert len(stored.hypotheses) == 3
     assert stored.figures["sha256"]["sources"] == result.sources_sha256
+    assert stored.likelihood == result.likelihood
     (tmp_path / "test.json").write_text(json.dumps({"sha256": stored.figures["sha256"]}))
-    with pytest.raises(UserError, match=r"test.json cannot be read .*'decoding'"):
+    with pytest.raises(UserError, match=r"test.json cannot be read .*'likelihood'"):
         read(tmp_path, "test")
     write(result, tmp_path)
     (tmp_path / "test.hyp").write_text("other\n")

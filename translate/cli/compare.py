@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -189,7 +189,6 @@ def _system(run: Path, test_set: TestSet, evaluate: Callable[[Path, TestSet], No
     """A run's translations of the test set: those it has, or made now."""
     from translate.cli.stored import training_config
     from translate.evaluation.comparison import System
-    from translate.evaluation.likelihood import Likelihood
     from translate.evaluation.report import read
 
     stored = read(run / "evaluation", test_set.split)
@@ -197,7 +196,7 @@ def _system(run: Path, test_set: TestSet, evaluate: Callable[[Path, TestSet], No
         evaluate(run, test_set)
         stored = read(run / "evaluation", test_set.split)
         assert stored is not None
-    if (known := stored.figures["likelihood"]) is None:
+    if stored.likelihood is None:
         raise UserError(
             f"{run} can read no pair of {test_set.split}, so it has no perplexity to compare: "
             "split its sentences"
@@ -205,23 +204,19 @@ def _system(run: Path, test_set: TestSet, evaluate: Callable[[Path, TestSet], No
     return System(
         name=str(run),
         hypotheses=stored.hypotheses,
-        likelihood=Likelihood(**{field.name: known[field.name] for field in fields(Likelihood)}),
-        search=stored.figures["decoding"],
+        likelihood=stored.likelihood,
+        search=stored.decoding,
         experiment=_experiment(run),
         seed=training_config(run).get("seed"),
     )
 
 
 def _is_current(stored: Stored, run: Path) -> bool:
-    """Whether an evaluation is of the weights the run has now, and by a program that knows both."""
+    """Whether an evaluation is of the weights the run has now."""
     from translate.cli.stored import load_bundle
 
     if stored.figures["sha256"]["model"] != load_bundle(str(run)).weights_sha256:
         log.warning("%s has another model than it was evaluated with: evaluating again", run)
-        return False
-    known = stored.figures.get("likelihood", {})
-    if known is not None and "unknown" not in known:
-        log.warning("%s was evaluated by an older program: evaluating again", run)
         return False
     return True
 
@@ -273,8 +268,8 @@ def _write(comparison: Comparison, folder: Path, made: Sequence[object]) -> None
 
     Folders of several sweeps may be called alike, and so may files of sentences.
     """
+    from translate.durable import write
     from translate.evaluation.comparison_page import comparison_page
-    from translate.plots.figure import write
     from translate.plots.page import write_page
 
     others = ",".join(Path(one.name).name for one in comparison.challengers)

@@ -90,21 +90,20 @@ def run(
     if stored is None:
         path = evaluations / f"{test_set.split}.json"
         raise UserError(f"{path} is not there to verify: translate evaluate writes it")
-    figures = stored.figures
-    search = dict(figures["decoding"])
+    search = dict(stored.decoding)
     files = {key: search.pop(key, None) for key in FILES}
     config = {key: search.pop(key, value) for key, value in EVALUATED.items()}
     model = engine_translator(
         config | {"search": search, "device": device, "tokens_per_batch": tokens_per_batch},
         {"run": str(folder)} | {key: path for key, path in files.items() if path},
     )
-    found = differences(figures, model, test_set.sources, test_set.references, model_sha256=sha256)
+    found = differences(stored, model, test_set.sources, test_set.references, model_sha256=sha256)
     if found:
         lines = "\n  ".join(found)
         raise UserError(
             f"{folder}/evaluation/{test_set.split}.json is not what comes out now:\n  {lines}"
         )
-    bleu = figures["bleu"]
+    bleu = stored.figures["bleu"]
     sys.stdout.write(
         f"equal: {test_set.split}, BLEU {bleu['score']:.2f} ({bleu['signature']}), "
         f"{len(test_set.sources):,} sentences, model {sha256[:12]}\n"

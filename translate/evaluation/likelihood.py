@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 from translate.inference.forcing import TooLongError
 
@@ -38,17 +38,18 @@ class Likelihood:
         """-log2 P / characters: compares models that spell the same references in full."""
         return -self.log_prob / math.log(2) / self.characters
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Likelihood:
+        """What `as_dict` was made of."""
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
+
     def as_dict(self) -> dict[str, float | int | None]:
         """Plain values for JSON, which has no infinity: its place is null."""
         finite = math.isfinite(self.perplexity)
         return {
-            "log_prob": self.log_prob,
-            "tokens": self.tokens,
-            "characters": self.characters,
+            **asdict(self),
             "perplexity": self.perplexity if finite else None,
             "bits_per_character": self.bits_per_character,
-            "left_out": self.left_out,
-            "unknown": self.unknown,
         }
 
 

@@ -26,8 +26,6 @@ from translate.evaluation.sentences import SentenceScores
 from translate.evaluation.significance import Interval
 from translate.evaluation.slices import Slice
 
-READ_BACK = frozenset({"decoding", "likelihood", "sha256", "tokenize"})  # keys of the JSON
-
 
 @dataclass(frozen=True)
 class Memory:
@@ -162,10 +160,13 @@ def name_in(
 
 @dataclass(frozen=True)
 class Stored:
-    """An evaluation read back: what it vouches for, and the translations."""
+    """An evaluation read back."""
 
-    hypotheses: Sequence[str]
-    figures: Mapping[str, Any]  # the JSON
+    hypotheses: list[str]
+    decoding: Mapping[str, Any]
+    tokenize: str
+    likelihood: Likelihood | None
+    figures: Mapping[str, Any]  # all of the JSON
 
 
 def read(folder: Path, split: str) -> Stored | None:
@@ -180,8 +181,14 @@ def read(folder: Path, split: str) -> Stored | None:
         figures = json.loads(described.read_bytes())
         lines = translated.read_bytes()
         vouched = figures["sha256"]["hypotheses"]
-        if missing := READ_BACK.difference(figures):
-            raise KeyError(*sorted(missing))
+        known = figures["likelihood"]
+        stored = Stored(
+            hypotheses=lines.decode("utf-8", "replace").split("\n")[:-1],
+            decoding=figures["decoding"],
+            tokenize=figures["tokenize"],
+            likelihood=None if known is None else Likelihood.from_dict(known),
+            figures=figures,
+        )
     except FileNotFoundError:
         if not described.exists():
             return None
@@ -190,7 +197,7 @@ def read(folder: Path, split: str) -> Stored | None:
         raise UserError(f"{described} cannot be read ({error!r}): {again}") from error
     if digest(lines) != vouched:
         raise UserError(f"{translated} is not what {described.name} vouches for: {again}")
-    return Stored(lines.decode("utf-8").split("\n")[:-1], figures)
+    return stored
 
 
 def as_lines(sentences: Sequence[str]) -> bytes:

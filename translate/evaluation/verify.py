@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from translate.evaluation import report
 from translate.evaluation.metrics import evaluate
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def differences(
-    stored: Mapping[str, Any],
+    stored: report.Stored,
     translator: Translator,
     sources: Sequence[str],
     references: Sequence[Sequence[str]],
@@ -34,16 +34,16 @@ def differences(
     changed = [
         f"the {name} changed: SHA-256 {digest[:12]}…, stored is {str(expected)[:12]}…"
         for name, digest in given.items()
-        if digest != (expected := stored["sha256"].get(name))
+        if digest != (expected := stored.figures["sha256"].get(name))
     ]
     if changed:
         return changed
     hypotheses = [best.text for best, *_ in translator.stream(sources)]
-    if report.digest(report.as_lines(hypotheses)) != stored["sha256"].get("hypotheses"):
+    if hypotheses != stored.hypotheses:
         changed.append("translations changed")
-    scores = evaluate(hypotheses, references, tokenize=stored["tokenize"])
+    scores = evaluate(hypotheses, references, tokenize=stored.tokenize)
     for name, found in asdict(scores).items():
         for key, value in found.items():
-            if value != (expected := stored.get(name, {}).get(key)):
+            if value != (expected := stored.figures.get(name, {}).get(key)):
                 changed.append(f"{name} {key} is {value}, stored is {expected}")
     return changed

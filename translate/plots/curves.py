@@ -1,4 +1,4 @@
-"""Learning curves from the metrics.csv that Lightning's CSV logger writes.
+"""Learning curves from the metrics.csv of a run (`training.metrics.MetricsFile`).
 
 A row holds what was logged at one moment and leaves the other cells empty; the file of a run that
 was killed may end in the middle of a row.

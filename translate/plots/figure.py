@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from translate.durable import write
 from translate.errors import UserError
 
 if TYPE_CHECKING:
@@ -138,19 +139,6 @@ def isolated(text: str) -> str:
     """
     rightwards = not any(unicodedata.bidirectional(c) in ("R", "AL") for c in text)
     return text if rightwards else f"{FIRST_STRONG}{text}{POP}"
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write a file, and make its folder.
-
-    Raises:
-        UserError: the path cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def file_type(path: Path) -> str:
