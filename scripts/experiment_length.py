@@ -27,7 +27,7 @@ from translate.cli.config_dir import options
 from translate.data.corpus import prepare
 from translate.data.toy import toy_pairs
 from translate.errors import UserError
-from translate.evaluation.buckets import Bucket, assign, by_length
+from translate.evaluation.buckets import Bucket, assign, by_source_length
 from translate.evaluation.report import Stored, read
 from translate.inference import bundle
 from translate.models.transformer import Transformer
@@ -271,7 +271,7 @@ def score(run: Path, tests: Sequence[Sentences], edges: Sequence[int]) -> list[B
     sources = [line for test in tests for line in test.sources]
     references = [item for test in tests for item in test.references]
     tokenize = judged[0].tokenize
-    return by_length(sources, translations, references, edges, tokenize=tokenize)
+    return by_source_length(sources, translations, references, edges, tokenize=tokenize)
 
 
 def translated(run: Path, test: Sentences) -> Stored:

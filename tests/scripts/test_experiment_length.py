@@ -119,8 +119,8 @@ def test_a_table_has_a_row_a_model_and_a_column_a_length(experiment: ModuleType)
     sources = ["one two", "one two three four"]
     perfect = [["a b c d e"], ["f g h i j"]]
     scores = {
-        "good": experiment.by_length(sources, ["a b c d e", "f g h i j"], perfect, [3, 10]),
-        "bad": experiment.by_length(sources, ["", ""], perfect, [3, 10]),
+        "good": experiment.by_source_length(sources, ["a b c d e", "f g h i j"], perfect, [3, 10]),
+        "bad": experiment.by_source_length(sources, ["", ""], perfect, [3, 10]),
     }
     assert experiment.table(scores).splitlines() == [
         "| source words | 0–3 | 4–10 |",
@@ -134,7 +134,7 @@ def test_a_table_has_a_row_a_model_and_a_column_a_length(experiment: ModuleType)
 def test_nothing_is_lost_where_no_length_has_enough_sentences(
     experiment: ModuleType, tmp_path: Path
 ) -> None:
-    buckets = experiment.by_length(["a b"], ["c"], [["c"]], [10])
+    buckets = experiment.by_source_length(["a b"], ["c"], [["c"]], [10])
     with pytest.raises(UserError, match=r"no length has 2 sentences, .*length.md and .json"):
         experiment.write(tmp_path / "length", {"good": buckets}, fewest=2)
     assert (tmp_path / "length.md").exists()

@@ -14,13 +14,11 @@ from itertools import groupby, pairwise
 import numpy as np
 from jaxtyping import Float
 
+from translate.data.pharaoh import Link
+from translate.data.tokenizer import END, START, WORD_START
 from translate.errors import UserError
 from translate.evaluation.words import stands_alone
 
-Link = tuple[int, int]
-
-WORD_START = "▁"  # SentencePiece's mark for a space before a piece
-START, END = "<s>", "</s>"
 BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 

@@ -56,7 +56,7 @@ def assign(lengths: Sequence[int], edges: Sequence[int] = EDGES) -> list[int]:
     return [bisect_left(edges, length) for length in lengths]
 
 
-def by_length(
+def by_source_length(
     sources: Sequence[str],
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],

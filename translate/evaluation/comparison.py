@@ -13,7 +13,7 @@ from itertools import combinations
 from statistics import fmean, stdev
 
 from translate.evaluation import sentences
-from translate.evaluation.buckets import Bucket, by_length
+from translate.evaluation.buckets import Bucket, by_source_length
 from translate.evaluation.likelihood import Likelihood
 from translate.evaluation.metrics import METRICS, Scores, evaluate
 from translate.evaluation.sentences import Record, SentenceScores
@@ -143,7 +143,7 @@ def compare(
         Column(
             system,
             evaluate(system.hypotheses, references, tokenize=tokenize),
-            by_length(sources, system.hypotheses, references, tokenize=tokenize),
+            by_source_length(sources, system.hypotheses, references, tokenize=tokenize),
             sentences.sentence_scores(system.hypotheses, references, tokenize=tokenize),
         )
         for system in systems

@@ -15,7 +15,7 @@ import torch
 
 from translate.errors import UserError
 from translate.evaluation import report
-from translate.evaluation.buckets import by_length
+from translate.evaluation.buckets import by_source_length
 from translate.evaluation.comet import CometModel
 from translate.evaluation.likelihood import likelihood
 from translate.evaluation.metrics import evaluate, reference_streams
@@ -130,7 +130,7 @@ def evaluate_split(
         ),
         comet=None if comet is None else comet.judge(test_set.sources, hypotheses, references),
         likelihood=likelihood(translator, test_set.sources, references),
-        buckets=by_length(test_set.sources, hypotheses, references, tokenize=tokenize),
+        buckets=by_source_length(test_set.sources, hypotheses, references, tokenize=tokenize),
         rarity=[]
         if test_set.word_counts is None
         else by_rarest_word(

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from translate.errors import UserError
-from translate.evaluation.metrics import build_ter
+from translate.evaluation.metrics import build_ter, reference_streams
 from translate.evaluation.words import words
 
 EQUAL = 1e-6  # points of chrF within which two sentences are a tie
@@ -43,17 +42,12 @@ def sentence_scores(
 ) -> list[SentenceScores]:
     """The scores of each sentence by itself.
 
-    Raises:
-        UserError: counts that differ.
+    Raises as `metrics.evaluate`.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    if len(hypotheses) != len(references):
-        raise UserError(
-            f"{len(hypotheses)} hypotheses but references for {len(references)} items: "
-            "give one hypothesis for each item"
-        )
+    reference_streams(hypotheses, references)  # refuses what cannot be scored
     metrics = (BLEU(tokenize=tokenize, effective_order=True), CHRF(), build_ter(tokenize))
     return [
         SentenceScores(*(float(m.sentence_score(text, list(item)).score) for m in metrics))
