@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from translate.errors import UserError
-from translate.evaluation.metrics import bleu, chrf
+from translate.evaluation.metrics import DEFAULT, bleu, chrf
 from translate.evaluation.words import words
 
 EDGES = (5, 10, 15, 20, 30, 40)  # the longest source of each bucket but the last, in words
@@ -62,7 +62,7 @@ def by_source_length(
     references: Sequence[Sequence[str]],
     edges: Sequence[int] = EDGES,
     *,
-    tokenize: str = "13a",
+    tokenize: str = DEFAULT,
 ) -> list[Bucket]:
     """Score the items of each source-length bucket apart, shortest first, without empty ones.
 

@@ -15,7 +15,7 @@ from statistics import fmean, stdev
 from translate.evaluation import sentences
 from translate.evaluation.buckets import Bucket, by_source_length
 from translate.evaluation.likelihood import Likelihood
-from translate.evaluation.metrics import METRICS, Scores, evaluate
+from translate.evaluation.metrics import DEFAULT, METRICS, Scores, evaluate
 from translate.evaluation.sentences import Record, SentenceScores
 from translate.evaluation.significance import SURE, Difference, differences, welch
 
@@ -124,7 +124,7 @@ def compare(
     trials: int,
     seed: int,
     shown: int,
-    tokenize: str = "13a",
+    tokenize: str = DEFAULT,
 ) -> Comparison:
     """Judge two systems or more on one test set; the first is the baseline.
 

@@ -31,8 +31,8 @@ METRICS = {
     "ter": MetricName("TER ↓", -1),
 }
 
-
-UNSPACED = ("zh", "ja-mecab", "char")  # BLEU's tokenisers that part text without spaces
+DEFAULT = "13a"  # BLEU's tokeniser of languages that part words by spaces
+UNSPACED = ("zh", "ja-mecab", "char")  # BLEU's tokenisers of text without spaces
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Scores:
 
 
 def evaluate(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a"
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = DEFAULT
 ) -> Scores:
     """Score a corpus; `tokenize` is BLEU's tokeniser (13a, zh, ja-mecab, char, flores200, …).
 
@@ -77,7 +77,7 @@ def evaluate(
 
 
 def bleu(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a"
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = DEFAULT
 ) -> float:
     """Corpus BLEU in percent alone, as validation watches it. Raises as `evaluate`."""
     return _score(_bleu(tokenize), hypotheses, reference_streams(hypotheses, references)).score

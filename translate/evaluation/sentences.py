@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from translate.evaluation.metrics import build_ter, reference_streams
+from translate.evaluation.metrics import DEFAULT, build_ter, reference_streams
 from translate.evaluation.words import words
 
 EQUAL = 1e-6  # points of chrF within which two sentences are a tie
@@ -38,7 +38,7 @@ class Word(NamedTuple):
 
 
 def sentence_scores(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a"
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = DEFAULT
 ) -> list[SentenceScores]:
     """The scores of each sentence by itself.
 

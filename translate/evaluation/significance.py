@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from translate.evaluation.metrics import METRICS, build_metrics, reference_streams
+from translate.evaluation.metrics import DEFAULT, METRICS, build_metrics, reference_streams
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
@@ -55,7 +55,7 @@ def intervals(
     *,
     resamples: int,
     seed: int,
-    tokenize: str = "13a",
+    tokenize: str = DEFAULT,
 ) -> dict[str, Interval]:
     """The confidence interval of each metric, by name. Raises as `metrics.evaluate`.
 
@@ -87,7 +87,7 @@ def differences(
     resamples: int,
     trials: int,
     seed: int,
-    tokenize: str = "13a",
+    tokenize: str = DEFAULT,
 ) -> dict[str, dict[str, Difference]]:
     """Test every system against the first, the baseline: system → metric → difference.
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from translate.evaluation.metrics import bleu, chrf
+from translate.evaluation.metrics import DEFAULT, bleu, chrf
 from translate.evaluation.words import bare_words
 
 SEEN = (1, 10, 100, 1000)  # the fewest occurrences in training of each class but the first
@@ -30,7 +30,7 @@ def by_label(
     references: Sequence[Sequence[str]],
     order: Sequence[str] = (),
     *,
-    tokenize: str = "13a",
+    tokenize: str = DEFAULT,
 ) -> list[Slice]:
     """Score the items of each label apart: in the given order, or as labels appear."""
     members: dict[str, list[int]] = {label: [] for label in order}
@@ -65,7 +65,7 @@ def by_rarest_word(
     references: Sequence[Sequence[str]],
     counts: Mapping[str, int],
     *,
-    tokenize: str = "13a",
+    tokenize: str = DEFAULT,
 ) -> list[Slice]:
     """Score items by how often the rarest word of their source occurs in training."""
     labels = [
