@@ -32,6 +32,7 @@ from translate.evaluation.report_page import report_page
 from translate.evaluation.report_tables import render, summary
 from translate.evaluation.run import Judging, TestSet, evaluate_split, peak_memory
 from translate.inference.forcing import TooLongError
+from translate.inference.translation import Score
 
 SOURCES = ["uno dos", "", "tres " * 12]
 REFERENCES = [["one two", "1 2"], ["nothing"], ["three " * 12]]
@@ -40,13 +41,6 @@ REFERENCES = [["one two", "1 2"], ["nothing"], ["three " * 12]]
 @dataclass(frozen=True)
 class Translation:
     text: str
-
-
-@dataclass(frozen=True)
-class LogProb:
-    log_prob: float
-    tokens: int
-    unknown: int = 0
 
 
 class Shouter:
@@ -62,8 +56,8 @@ class Shouter:
             self.asked.append(line)
             yield [Translation(line.strip().upper()), Translation("second")]
 
-    def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
-        return [LogProb(-2.0 * len(text), len(text) + 1) for text in targets]
+    def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Score]:
+        return [Score(-2.0 * len(text), len(text) + 1, ()) for text in targets]
 
 
 def run(folder: Path, translator: Shouter | None = None, **changes: object) -> Report:
@@ -104,7 +98,7 @@ def test_the_json_says_how_to_repeat_and_check_the_figures(tmp_path: Path) -> No
 
 def test_translations_are_kept_where_no_pair_can_be_scored(tmp_path: Path) -> None:
     class Nearsighted(Shouter):
-        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
+        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Score]:
             raise TooLongError(dict.fromkeys(range(len(targets)), 9), 8)
 
     assert "perplexity" not in summary(run(tmp_path, Nearsighted()))
@@ -119,7 +113,7 @@ def test_a_fault_in_judging_costs_no_translation(tmp_path: Path) -> None:
         def stream(self, lines: Iterable[str], /) -> Iterator[list[Translation]]:
             yield from ([Translation("better")] for _ in lines)
 
-        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
+        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Score]:
             raise MemoryError
 
     with pytest.raises(MemoryError):
@@ -139,7 +133,7 @@ def test_memory_is_that_of_the_gpu_that_translates(monkeypatch: pytest.MonkeyPat
 
 def test_perplexity_says_how_many_pairs_it_is_without(tmp_path: Path) -> None:
     class NoFirst(Shouter):
-        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
+        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Score]:
             if sources[0] == SOURCES[0]:
                 raise TooLongError({0: 9}, 8)
             return super().score(sources, targets)
@@ -149,8 +143,8 @@ def test_perplexity_says_how_many_pairs_it_is_without(tmp_path: Path) -> None:
 
 def test_unknown_words_of_the_references_are_told(tmp_path: Path) -> None:
     class Illiterate(Shouter):
-        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
-            return [LogProb(-2.0, 2, unknown=1) for _ in targets]
+        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Score]:
+            return [Score(-2.0, 2, (), unknown=1) for _ in targets]
 
     assert "<unk> in the references: 3" in summary(run(tmp_path, Illiterate()))
 

@@ -1,4 +1,4 @@
-"""What `evaluate` and `compare` share: a test set, and a run's evaluation on it."""
+"""What `evaluate`, `compare` and `verify` share: a test set, and a run's evaluation on it."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def join(pieces: Sequence[str]) -> str:
 
 
 def _spelled(pieces: Sequence[str]) -> list[str]:
-    """Each piece, but of byte pieces the first has what they spell and the others have nothing.
+    """The text of each piece; of a character in byte pieces, the first has it and the others none.
 
     A byte that spells nothing is a lone surrogate.
     """

@@ -41,7 +41,7 @@ class Bucket:
 
 
 def length(text: str) -> int:
-    """Of a sentence in words: see `words`."""
+    """The length of a sentence in words (see `words`)."""
     return len(words(text))
 
 
@@ -112,7 +112,7 @@ def _bucket(
 
 
 def bucket_rows(buckets: Sequence[Bucket]) -> tuple[list[str], list[list[str]]]:
-    """Headings, and a row a bucket."""
+    """Headings of a table, and the cells of a row for each bucket."""
     rows = []
     for bucket in buckets:
         means = (bucket.source_words, bucket.hypothesis_words, bucket.reference_words)

@@ -37,7 +37,7 @@ def render(comparison: Comparison) -> Group:
 
 
 def score_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Headings, and a row a run."""
+    """Headings of a table, and the cells of a row for each run."""
     labels = [name.label for name in METRICS.values()]
     headings = ["run", *labels, "perplexity ↓", "bits a character ↓"]
     rows = []

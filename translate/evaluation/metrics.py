@@ -52,7 +52,7 @@ class Scores:
     ter: Score  # Snover et al. 2006; lower is better
 
     def by_name(self) -> dict[str, Score]:
-        """In the order of METRICS."""
+        """The scores by the names of METRICS, in that order."""
         return {name: getattr(self, name) for name in METRICS}
 
 

@@ -145,9 +145,9 @@ def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
 def name_in(
     folder: Path, name: str, *, sources_sha256: str, references_sha256: str, own: bool
 ) -> str:
-    """What an evaluation of these sentences is called there: `name`, but where others have it.
+    """The name of these sentences' evaluation in a folder: `name`, unless others have it there.
 
-    Unless the name is their `own`, it is not theirs to take either, but for what has it already.
+    If the name is not their `own`, they have it only if they had it before.
     """
     ours = [sources_sha256, references_sha256]
     try:
@@ -160,7 +160,7 @@ def name_in(
 
 @dataclass(frozen=True)
 class Stored:
-    """An evaluation read back."""
+    """An evaluation read back: translations, and the figures that later commands need."""
 
     hypotheses: list[str]
     decoding: Mapping[str, Any]

@@ -40,7 +40,7 @@ def report_page(
     attention: Mapping[int, WordAttention],
     shown: int,
 ) -> Html:
-    """The page.
+    """The HTML page of an evaluation.
 
     Args:
         report: the figures.

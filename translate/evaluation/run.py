@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TestSet:
-    """A name, sentences, and the references of each."""
+    """Sentences to translate, the references of each, and the name of the whole."""
 
     __test__ = False  # pytest would take the name for a test's
 
@@ -53,7 +53,7 @@ class TestSet:
             )
 
     def placed(self, folder: Path) -> TestSet:
-        """Under the name of its evaluation there, which is never that of other sentences."""
+        """The same test set by the name of its evaluation in a folder (see `report.name_in`)."""
         name = report.name_in(
             folder, self.split, own=self.own,
             sources_sha256=self.sources_sha256, references_sha256=self.references_sha256,
@@ -62,12 +62,12 @@ class TestSet:
 
     @property
     def sources_sha256(self) -> str:
-        """See `report.fingerprint`."""
+        """SHA-256 of the sentences (see `report.fingerprint`)."""
         return report.fingerprint(self.sources)
 
     @property
     def references_sha256(self) -> str:
-        """See `report.fingerprint`."""
+        """SHA-256 of the references (see `report.fingerprint`)."""
         return report.fingerprint([list(item) for item in self.references])
 
 
@@ -158,7 +158,7 @@ def evaluate_split(
 
 
 def peak_memory(device: torch.device) -> Memory:
-    """The most memory this process has held so far, and its tensors on `device` if it is a GPU."""
+    """The most memory held so far: by this process, and by its tensors if `device` is a GPU."""
     unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
     process = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     gpu = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None

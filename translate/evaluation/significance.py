@@ -117,7 +117,7 @@ def differences(
 def _statistics(
     metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Float[np.ndarray, "N K"]:
-    """What sacreBLEU counts in each item; the score is that of the sum."""
+    """sacreBLEU's counts of each item; a corpus has the score of their sum."""
     streams = reference_streams(hypotheses, references)
     return np.array(metric._extract_corpus_statistics(hypotheses, streams), dtype=float)  # type: ignore[arg-type]
 
@@ -136,7 +136,7 @@ def _difference(
     trials: int,
     seed: int,
 ) -> Difference:
-    """Both tests; the same seed draws the same items for every metric and system."""
+    """Both tests of one metric; a seed draws the same items for every metric and system."""
     items = len(baseline)
 
     def apart(first: Float[np.ndarray, "K"], second: Float[np.ndarray, "K"]) -> float:
@@ -159,7 +159,7 @@ def _difference(
 
 
 def _p_value(samples: Iterable[float], observed: float) -> float:
-    """How many are as far from 0 as `observed`, or farther; what was observed counts as one."""
+    """The share of samples at least as far from 0 as `observed`, which itself counts as one."""
     far = [abs(sample) >= abs(observed) - EQUAL for sample in samples]
     return (sum(far) + 1) / (len(far) + 1)
 

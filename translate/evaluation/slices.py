@@ -55,7 +55,7 @@ def _chosen(
 
 
 def word_counts(sentences: Iterable[str]) -> Counter[str]:
-    """How often each word occurs, case apart; a letter is a word in scripts without spaces."""
+    """How often each word occurs, in any case; in scripts without spaces a letter is a word."""
     return Counter(word for sentence in sentences for word in _words(sentence))
 
 
@@ -76,7 +76,7 @@ def by_rarest_word(
 
 
 def slice_rows(slices: Sequence[Slice]) -> tuple[list[str], list[list[str]]]:
-    """Headings, and a row a slice."""
+    """Headings of a table, and the cells of a row for each slice."""
     rows = [[s.label, f"{s.items:,}", f"{s.bleu:.1f}", f"{s.chrf:.1f}"] for s in slices]
     return ["", "items", "BLEU", "chrF"], rows
 

@@ -1,4 +1,4 @@
-"""Whether a stored evaluation says what its model still does."""
+"""Whether a model still gives what its stored evaluation says."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def differences(
     *,
     model_sha256: str,
 ) -> list[str]:
-    """Translate and score again; a line for each thing that is not what is stored, none if equal.
+    """Translate and score again; a line for each difference from what is stored, none if equal.
 
-    Scores are compared to the last bit. What comes in is compared first: where model or text are
-    others, nothing is translated.
+    Scores are compared to the last bit. Model and text are compared first, and nothing is
+    translated if they differ.
     """
     given = {
         "model": model_sha256,
