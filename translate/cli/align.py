@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import Float
 
-    from translate.data.pharaoh import Gold
-    from translate.evaluation.alignment import Link
+    from translate.data.pharaoh import Gold, Link
     from translate.inference.aligner import Aligner
 
 log = logging.getLogger(__name__)

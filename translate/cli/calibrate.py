@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,7 +96,7 @@ def run(
     )  # fmt: skip
     evidence, chrf = _translated(model, test)
     judged = judge([learnt(one) for one in evidence], chrf, good=good)
-    confidence.write(folder, learnt.model_copy(update={"judged": judged.as_dict()}))
+    confidence.write(folder, learnt.model_copy(update={"judged": asdict(judged)}))
     sys.stdout.write(
         f"learnt from {len(dev):,} sentences of dev; good is chrF {good:g} or more\n"
         f"of {judged.sentences:,} sentences of test {judged.good:.1%} are good, and "
