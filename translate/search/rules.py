@@ -43,6 +43,17 @@ class Rules(Node):
     repetition_penalty: Annotated[float, Field(ge=1)]
     banned: tuple[str, ...]  # text, which the translator turns into each sentence's `Demand`
 
+    def stricter(self, other: Rules) -> Rules:
+        """These rules, and what `other` asks for beyond them, but for what is banned."""
+        sizes = {self.no_repeat_ngram_size, other.no_repeat_ngram_size} - {0}  # 0 allows everything
+        return self.model_copy(
+            update={
+                "min_length": max(self.min_length, other.min_length),
+                "no_repeat_ngram_size": min(sizes, default=0),
+                "repetition_penalty": max(self.repetition_penalty, other.repetition_penalty),
+            }
+        )
+
     def active(
         self, demands: Demands, limits: Int[Tensor, "B"], *, alone: bool
     ) -> tuple[Rule, ...]:
