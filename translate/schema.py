@@ -35,7 +35,7 @@ from translate.wording import listing, nearest
 Schema = Callable[..., Any] | type[BaseModel]
 
 
-class Node(BaseModel):
+class NodeModel(BaseModel):
     """A node that is read into a model: what it refuses is what a signature refuses."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

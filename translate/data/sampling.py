@@ -18,7 +18,7 @@ from typing import Annotated, Protocol
 
 from pydantic import Field
 
-from translate.schema import Node
+from translate.schema import NodeModel
 
 SPACE = "▁"  # SentencePiece's mark of a space, which begins a word
 WORD = re.compile(f"{SPACE}[^{SPACE}]*|[^{SPACE}]+")
@@ -27,7 +27,7 @@ REMEMBERED = 1 << 16  # words whose segmentations are kept …
 LONGEST = 20  # … of at most so many characters: longer ones are sentences without spaces, seen once
 
 
-class Sampling(Node):
+class Sampling(NodeModel):
     """The node `tokenizer.sampling`: strength of subword regularisation, 0 being off.
 
     `alpha` is for unigram (the smaller, the wilder), `dropout` for bpe.

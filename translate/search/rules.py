@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from translate.schema import Node
+from translate.schema import NodeModel
 from translate.search.demand import FILL, Demand, Demands, Tokens, joined, padded
 from translate.vocabulary import EOS, PAD
 
@@ -35,7 +35,7 @@ class Rule(Protocol):
         """The ranks under this rule; none is above what it was, but for tokens of a prefix."""
 
 
-class Rules(Node):
+class Rules(NodeModel):
     """The node `search.rules`."""
 
     min_length: NonNegativeInt
