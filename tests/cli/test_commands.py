@@ -150,7 +150,7 @@ def test_an_output_that_cannot_be_written_is_told_first(program, run: str, targe
 
 def test_a_run_is_needed_and_must_have_a_model(program, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for command in ("text", "attend", "score", "evaluate", "verify"):
+    for command in ("text", "attend", "score", "align", "export", "evaluate", "verify"):
         sentence = ["x"] if command in ("text", "attend") else []
         for given, line in [
             ([], "run=PATH is missing"),

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import Field, PositiveInt
 
@@ -85,17 +85,18 @@ class Task(NamedTuple):
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
-    from translate.cli.stored import corpus_nodes, search_node
+    from translate.cli.stored import corpus_nodes
 
-    search_node(arguments)  # a missing run is told before a missing file
     nodes = corpus_nodes(arguments.verbatim.get("run"))
     launch(command, arguments, job, nodes=nodes)
 
 
 def job(job: Job) -> None:
     """Check the configuration, then align."""
+    from translate.cli.stored import load_bundle
     from translate.cli.streams import output_problems
 
+    load_bundle(job.verbatim["run"])  # a missing run is told before a missing file
     found = schema.problems(run, job.config, "")
     files = [key for key in ("input", "reference") if key in job.verbatim]
     if len(files) == 1 or ("gold" in job.verbatim and not files):
@@ -227,10 +228,10 @@ def _own_files(job: Job) -> Task | None:
 
 def _split_of_run(run: Path, data: Node, tokenizer: Node, cache: Path) -> Task:
     """The split `data.split` of the run's own corpus, whose gold links are all sure."""
-    from translate.cli.stored import split_of_run
+    from translate.cli.stored import corpus_of_run
     from translate.data.pharaoh import Gold
 
-    table: Any = split_of_run(run, data, tokenizer, cache)
+    _, table = corpus_of_run(run, data, tokenizer, cache)
     if "alignment" not in table.column_names:
         raise UserError(
             f"the corpus of {run} has no gold alignments: give input=FILE reference=FILE (and "

@@ -74,9 +74,10 @@ def run(
     good: Annotated[float, Field(gt=0, lt=100)],
 ) -> None:
     """Learn on dev, judge on test, and write what was learnt."""
-    from translate.cli.stored import corpus_of_run, load_bundle, translator
+    from translate.cli.stored import corpus_of_run, load_bundle
     from translate.evaluation.calibration import judge, learn
     from translate.inference import confidence
+    from translate.inference.loading import load
 
     folder = Path(job.verbatim["run"])
     bundle = load_bundle(str(folder))
@@ -87,7 +88,7 @@ def run(
             f"confidence is judged on test sentences, and the corpus of {folder} has none: give "
             "data= of one that has"
         )
-    model = translator(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch)
+    model = load(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch)
     evidence, chrf = _translated(model, dev)
     slope, intercept = learn(evidence, [score >= good for score in chrf])
     learnt = confidence.Confidence(

@@ -232,14 +232,15 @@ def _evaluate(
 ) -> None:
     """As `translate evaluate` would, with the run's own search."""
     from translate.cli.judging import evaluate_run
-    from translate.cli.stored import load_bundle, translator
+    from translate.cli.stored import load_bundle
+    from translate.inference.loading import load
 
     log.info("evaluating %s on %s", run, test_set.split)
     bundle = load_bundle(str(run))
     search = bundle.config.search
     evaluate_run(
         run,
-        translator(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch),
+        load(bundle, device=device, tokens_per_batch=tokens_per_batch),
         test_set,
         folder=run / "evaluation",
         command=command,

@@ -24,7 +24,7 @@ from translate.data.splits import HoldOut
 from translate.data.text import read_lines
 from translate.data.tokenizer import Tag
 from translate.errors import UserError
-from translate.schema import Node
+from translate.schema import NodeModel
 
 SPLITS = ("train", "dev", "test")
 LanguageColumns = dict[str, str | int]
@@ -32,7 +32,7 @@ NonEmpty = Annotated[str, Field(min_length=1)]  # a name or a path: empty, it na
 MAIN = "main"  # the corpus of `data` itself, beside those of `data.extra`
 
 
-class Splits(Node):
+class Splits(NodeModel):
     """A name for each split in the source; null where the source has no such split."""
 
     train: NonEmpty
@@ -57,7 +57,7 @@ class PairColumns(NamedTuple):
         return both if self.domain is None else [*both, (self.domain, "data.domain")]
 
 
-class Extra(Node):
+class Extra(NodeModel):
     """An entry of the node `data.extra`: two files, line n of one the translation of the other's.
 
     conf/data/base.yaml explains the keys; it can hold no defaults for names it does not know.
@@ -81,7 +81,7 @@ class Extra(Node):
         return Path(self.source).expanduser(), Path(self.target).expanduser()
 
 
-class Source(Node, ABC):
+class Source(NodeModel, ABC):
     """The node `data`: what all kinds share; a subclass a kind adds where its text is.
 
     conf/data/base.yaml says what each key means.
