@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
-from translate.data.sources.base import file_hash
+from translate.durable import file_hash
 from translate.errors import UserError
 from translate.wording import install
 

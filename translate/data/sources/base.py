@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -23,6 +22,7 @@ from translate.data.pair import Pair
 from translate.data.splits import HoldOut
 from translate.data.text import read_lines
 from translate.data.tokenizer import Tag
+from translate.durable import file_hash
 from translate.errors import UserError
 from translate.schema import NodeModel
 
@@ -174,12 +174,3 @@ def column_of(language: str, key: str, columns: Mapping[str, str | int] | None) 
             f"data.{key} = {language} is no language of this corpus; data.columns has {known}"
         )
     return columns[language]
-
-
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}); check the path") from None
