@@ -16,8 +16,7 @@ from translate.cli.commands import COMMANDS, Job
 from translate.cli.compose import launch
 from translate.cli.config_dir import config_dir, groups, options
 from translate.cli.errors import JobFailedError
-from translate.cli.guarding import guard_problems
-from translate.cli.validation import training_problems
+from translate.cli.validation import guard_problems, training_problems
 from translate.errors import UserError
 
 CHOICES = [f"{group}={option}" for group in groups() for option in options(group)]

@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from translate.cli.config_dir import config_dir
-from translate.cli.guarding import guard
+from translate.inference.guard import Guard
 from translate.search import DiverseBeamSearch, Search
 from translate.search.rules import NO_RULES
 from translate.search.shortlist import Shortlist, ShortlistSearch
@@ -128,7 +128,7 @@ def second(search: dict, shortlist: Shortlist | None = None, **rules) -> Search:
     del node["defaults"]
     node["again"] = again
     before = copy.deepcopy(node)
-    watching = guard(node, search, ("de", "en"), shortlist)
+    watching = Guard.of(node, search, languages=("de", "en"), shortlist=shortlist)
     assert node == before
     return watching.again
 

@@ -96,7 +96,9 @@ def test_no_sentence_of_either_side_is_in_two_splits(data, tokenizer, tmp_path, 
         | {normalise(text) for text in corpus.train["target"].to_pylist()}
     ]
     for table in (corpus.dev, corpus.test):
-        references = {normalise(text) for texts in table["references"].to_pylist() for text in texts}
+        references = {
+            normalise(text) for texts in table["references"].to_pylist() for text in texts
+        }
         sides.append({normalise(text) for text in table["source"].to_pylist()} | references)
     assert not sides[0] & sides[1]
     assert not sides[0] & sides[2]
@@ -288,7 +290,10 @@ def test_text_that_replace_changes_is_kept_apart_from_a_given_test(
     data |= {"test": "test", "cleaning": cleaning, "extra": {"more": more}}
     corpus = prepare(data, tokenizer, cache=tmp_path)
     assert corpus.test["source"].to_pylist()[0] == "die [Zahl] eins zwanzig."  # as it was given
-    assert "die Zahl eins zwanzig." not in {*corpus.train["source"].to_pylist(), *corpus.dev["source"].to_pylist()}
+    assert "die Zahl eins zwanzig." not in {
+        *corpus.train["source"].to_pylist(),
+        *corpus.dev["source"].to_pylist(),
+    }
     assert "new words" not in corpus.train["source"].to_pylist()  # the target of test, as a source
 
 

@@ -83,5 +83,7 @@ def test_held_out_items_keep_their_domain(tmp_path: Path) -> None:
     without = prepare(plain, tokenizer, cache=tmp_path / "cache")
     assert "group" not in without.dev.column_names
     with_domains = prepare(plain | {"domain": 3}, tokenizer, cache=tmp_path / "cache")
-    assert list(with_domains.dev["source"].to_pylist()) == list(without.dev["source"].to_pylist()), "another test set"
+    assert list(with_domains.dev["source"].to_pylist()) == list(
+        without.dev["source"].to_pylist()
+    ), "another test set"
     assert set(with_domains.dev["group"].to_pylist()) == {"talk", "news"}

@@ -115,7 +115,9 @@ def test_a_tag_stands_before_every_source_of_its_corpus_alone(prepared: Prepared
         assert row["source_length"] == len(row["source_ids"])
         assert tag not in source.encode(f"<bt> {row['source']} <bt>")  # no text can spell it
         assert tag not in row["target_ids"]
-    assert not any(tag in ids for table in (corpus.dev, corpus.test) for ids in table["source_ids"].to_pylist())
+    assert not any(
+        tag in ids for table in (corpus.dev, corpus.test) for ids in table["source_ids"].to_pylist()
+    )
 
 
 def test_sampled_pieces_keep_the_tag(prepared: Prepared) -> None:
@@ -163,7 +165,9 @@ def test_languages_are_told_apart_by_tags(prepared: Prepared) -> None:
     assert set(corpus.tokenizers.source.tags) == {"en", "fr"}
     for table, tag in ((corpus.train.slice(0, 40), "en"), (corpus.dev, "en"),
                        (corpus.train.slice(40), "fr")):  # fmt: skip
-        for text, ids in zip(*(table[name].to_pylist() for name in ("source", "source_ids")), strict=True):
+        for text, ids in zip(
+            *(table[name].to_pylist() for name in ("source", "source_ids")), strict=True
+        ):
             assert corpus.tokenizers.source.pieces(ids)[0] == f"<{tag}>"
             assert ids == corpus.tokenizers.source.tagged(tag).encode(text)
 

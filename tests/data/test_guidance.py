@@ -119,7 +119,6 @@ def test_guidance_leaves_the_stream_of_batches_alone(corpus: Corpus) -> None:
 
 def test_words_that_cannot_be_told_apart_guide_nothing(corpus: Corpus) -> None:
     """Two unknown words in a row are one `<unk>` of the sentence."""
-
     unknown = [f"日本 語 {text}" for text in corpus.train["source"].to_pylist()]
     place = corpus.train.column_names.index("source")
     train = corpus.train.set_column(place, "source", [unknown])

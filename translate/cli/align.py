@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import Field, PositiveInt
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import Float
 
-    from translate.data.pharaoh import Gold
-    from translate.evaluation.alignment import Link
+    from translate.data.pharaoh import Gold, Link
     from translate.inference.aligner import Aligner
 
 log = logging.getLogger(__name__)
@@ -86,17 +85,18 @@ class Task(NamedTuple):
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
-    from translate.cli.stored import corpus_nodes, search_node
+    from translate.cli.stored import corpus_nodes
 
-    search_node(arguments)  # a missing run is told before a missing file
     nodes = corpus_nodes(arguments.verbatim.get("run"))
     launch(command, arguments, job, nodes=nodes)
 
 
 def job(job: Job) -> None:
     """Check the configuration, then align."""
+    from translate.cli.stored import load_bundle
     from translate.cli.streams import output_problems
 
+    load_bundle(job.verbatim["run"])  # a missing run is told before a missing file
     found = schema.problems(run, job.config, "")
     files = [key for key in ("input", "reference") if key in job.verbatim]
     if len(files) == 1 or ("gold" in job.verbatim and not files):
@@ -228,19 +228,21 @@ def _own_files(job: Job) -> Task | None:
 
 def _split_of_run(run: Path, data: Node, tokenizer: Node, cache: Path) -> Task:
     """The split `data.split` of the run's own corpus, whose gold links are all sure."""
-    from translate.cli.stored import split_of_run
+    from translate.cli.stored import corpus_of_run
     from translate.data.columns import in_order
     from translate.data.pharaoh import Gold
 
-    table = split_of_run(run, data, tokenizer, cache)
+    _, table = corpus_of_run(run, data, tokenizer, cache)
     if "alignment" not in table.column_names:
         raise UserError(
             f"the corpus of {run} has no gold alignments: give input=FILE reference=FILE (and "
             "gold=FILE to score)"
         )
-    gold = [Gold(frozenset(map(tuple, links)), frozenset()) for links in in_order(table, "alignment")]
-    targets = [references[0] for references in in_order(table, "references")]
-    return Task(data["split"], True, list(in_order(table, "source")), targets, gold)
+    sources, references, links = (
+        list(in_order(table, name)) for name in ("source", "references", "alignment")
+    )
+    gold = [Gold(frozenset(map(tuple, each)), frozenset()) for each in links]
+    return Task(data["split"], True, sources, [first for first, *_ in references], gold)
 
 
 def _score(task: Task, found: Sequence[frozenset[Link]], folder: Path, options: Node) -> None:

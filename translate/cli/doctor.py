@@ -65,7 +65,7 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: str, lines: NonNegative
     from translate.data.progress import progress
     from translate.data.sources import KINDS
     from translate.data.tokenizer import TokenizerConfig
-    from translate.plots.figure import write
+    from translate.durable import write
 
     source = KINDS[data["kind"]].model_validate(dict(data))
     tokens = source.tokens_per_batch

@@ -10,7 +10,7 @@ from pydantic import PositiveInt
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
-from translate.cli.errors import UsageError, listed
+from translate.cli.errors import listed
 from translate.cli.fields import Node
 from translate.errors import UserError
 
@@ -44,8 +44,6 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.compose import launch
     from translate.cli.stored import corpus_nodes
 
-    if "run" not in arguments.verbatim and not arguments.inspects:
-        raise UsageError("run=PATH is missing: the folder that translate train wrote")
     launch(command, arguments, job, nodes=corpus_nodes(arguments.verbatim.get("run")))
 
 

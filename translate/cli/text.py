@@ -101,9 +101,8 @@ def main(command: Command, arguments: Arguments) -> None:
 def job(job: Job) -> None:
     """Check the configuration, then translate."""
     from translate.cli.engines import engine_problems
-    from translate.cli.guarding import guard_problems
     from translate.cli.streams import output_problems
-    from translate.cli.validation import mbr_problems, search_problems
+    from translate.cli.validation import guard_problems, mbr_problems, search_problems
 
     found = schema.problems(run, job.config, "")
     found = found or search_problems(job.config["search"]) + guard_problems(job.config["guard"])

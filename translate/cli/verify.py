@@ -10,7 +10,7 @@ from pydantic import PositiveInt
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
-from translate.cli.errors import UsageError, listed
+from translate.cli.errors import listed
 from translate.cli.fields import Device, Node
 from translate.errors import UserError
 
@@ -50,8 +50,6 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.compose import launch
     from translate.cli.stored import corpus_nodes
 
-    if "run" not in arguments.verbatim and not arguments.inspects:
-        raise UsageError("run=PATH is missing: the folder that translate train wrote")
     nodes = corpus_nodes(arguments.verbatim.get("run"))
     launch(command, arguments, job, nodes=nodes)
 
@@ -74,9 +72,10 @@ def run(
 ) -> None:
     """Translate and score again; a UserError lists what differs."""
     from translate.cli.engines import engine_translator
-    from translate.cli.judging import read_test_set
+    from translate.cli.judging import FILES, read_test_set
     from translate.cli.stored import load_bundle
-    from translate.evaluation.verify import differences, read_stored
+    from translate.evaluation.report import read
+    from translate.evaluation.verify import differences
 
     folder = Path(job.verbatim["run"])
     sha256 = load_bundle(str(folder)).weights_sha256
@@ -85,11 +84,12 @@ def run(
     placed = test_set.placed(evaluations)
     if (evaluations / f"{placed.split}.json").is_file():  # else tell what changed
         test_set = placed
-    stored = read_stored(evaluations, test_set.split)
-    search = dict(stored["decoding"])
-    files = {
-        key: search.pop(key, None) for key in ("dictionary", "ensemble", "export", "shortlist")
-    }
+    stored = read(evaluations, test_set.split)
+    if stored is None:
+        path = evaluations / f"{test_set.split}.json"
+        raise UserError(f"{path} is not there to verify: translate evaluate writes it")
+    search = dict(stored.decoding)
+    files = {key: search.pop(key, None) for key in FILES}
     config = {key: search.pop(key, value) for key, value in EVALUATED.items()}
     model = engine_translator(
         config | {"search": search, "device": device, "tokens_per_batch": tokens_per_batch},
@@ -101,7 +101,7 @@ def run(
         raise UserError(
             f"{folder}/evaluation/{test_set.split}.json is not what comes out now:\n  {lines}"
         )
-    bleu = stored["bleu"]
+    bleu = stored.figures["bleu"]
     sys.stdout.write(
         f"equal: {test_set.split}, BLEU {bleu['score']:.2f} ({bleu['signature']}), "
         f"{len(test_set.sources):,} sentences, model {sha256[:12]}\n"

@@ -26,7 +26,6 @@ from translate.data.sampling import Sampling
 from translate.data.sources import KINDS, MAIN, Source
 from translate.data.tokenizer import OFF, TokenizerConfig, Tokenizers, check_tokenizer
 from translate.errors import UserError
-from translate.wording import nearest
 
 FORMAT = 2  # raise it when the same input would be prepared differently
 # keys of `data` that change no prepared file
@@ -67,10 +66,8 @@ class Corpus:
 
 def check_data(config: Mapping[str, Any]) -> list[str]:
     """Every problem of the node `data`, one line each."""
-    kind = config.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        return [f"data.kind = {kind!r} is no kind of source{nearest(str(kind), KINDS)}"]
-    return schema.problems(KINDS[kind], config, "data")
+    found = schema.misnamed("data", config, KINDS)
+    return found or schema.problems(KINDS[config["kind"]], config, "data")
 
 
 def prepare(data: Mapping[str, Any], tokenizer: Mapping[str, Any], *, cache: Path) -> Corpus:

@@ -12,8 +12,8 @@ from typing import Any
 import lightning as L
 import numpy as np
 import torch
-from pyarrow import Table
 from numpy.typing import NDArray
+from pyarrow import Table
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -105,9 +105,7 @@ class Pairs(Dataset[Batch]):
         rows = (at(self.table, name, pairs) for name in ("source", "target", "alignment"))
         shapes = zip(batch.target_lengths.tolist(), batch.source_lengths.tolist(), strict=True)
         matrices = []
-        for pair, source, target, links, shape in zip(
-            pairs, *rows, shapes, strict=True
-        ):
+        for pair, source, target, links, shape in zip(pairs, *rows, shapes, strict=True):
             cut = self._tokenizers_of(pair)
             words = cut.source.encode_words(source), cut.target.encode_words(target)
             matrix = gold_rows(links, *words)

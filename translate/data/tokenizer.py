@@ -46,7 +46,7 @@ def _names_a_tag(name: str) -> str:
 Tag = Annotated[str, AfterValidator(_names_a_tag)]  # `bt` is the piece <bt>
 
 
-class TokenizerConfig(schema.Node):
+class TokenizerConfig(schema.NodeModel):
     """The node `tokenizer`; conf/tokenizer/base.yaml says what each key means."""
 
     kind: Kind

@@ -38,7 +38,7 @@ from translate.inference.untrusted import parse, read, verified
 from translate.models import registry
 from translate.models.head import AttentionHead
 from translate.models.seq2seq import Seq2Seq
-from translate.schema import check, nearest, problems
+from translate.schema import check, chosen, problems
 
 FORMAT = 1  # raised when an older program could not read what a newer one writes
 
@@ -283,16 +283,9 @@ def _config(content: bytes, path: Path) -> Config:
             if isinstance(value, int)
         }
         check(_excesses(config.options, limits, where))
-    check(_search_problems(config, f"{path}: search"))
+    where = f"{path}: search"
+    check(chosen(where, config.search, searches.KINDS) or search_excesses(config.search, where))
     return config
-
-
-def _search_problems(config: Config, where: str) -> list[str]:
-    options = dict(config.search)
-    kind = options.pop("kind", None)
-    if not isinstance(kind, str) or kind not in searches.KINDS:
-        return [f"{where}.kind = {kind!r}: no such kind{nearest(str(kind), searches.KINDS)}"]
-    return problems(searches.KINDS[kind], options, where) or search_excesses(options, where)
 
 
 def search_excesses(search: Mapping[str, Any], where: str) -> list[str]:

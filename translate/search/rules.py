@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from translate.schema import Node
+from translate.schema import NodeModel
 from translate.search.demand import FILL, Demand, Demands, Tokens, joined, padded
 from translate.vocabulary import EOS, PAD
 
@@ -35,13 +35,24 @@ class Rule(Protocol):
         """The ranks under this rule; none is above what it was, but for tokens of a prefix."""
 
 
-class Rules(Node):
+class Rules(NodeModel):
     """The node `search.rules`."""
 
     min_length: NonNegativeInt
     no_repeat_ngram_size: NonNegativeInt
     repetition_penalty: Annotated[float, Field(ge=1)]
     banned: tuple[str, ...]  # text, which the translator turns into each sentence's `Demand`
+
+    def stricter(self, other: Rules) -> Rules:
+        """These rules, and what `other` asks for beyond them, but for what is banned."""
+        sizes = {self.no_repeat_ngram_size, other.no_repeat_ngram_size} - {0}  # 0 allows everything
+        return self.model_copy(
+            update={
+                "min_length": max(self.min_length, other.min_length),
+                "no_repeat_ngram_size": min(sizes, default=0),
+                "repetition_penalty": max(self.repetition_penalty, other.repetition_penalty),
+            }
+        )
 
     def active(
         self, demands: Demands, limits: Int[Tensor, "B"], *, alone: bool

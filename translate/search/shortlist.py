@@ -92,6 +92,11 @@ class ShortlistSearch:
         ]
 
 
+def within(search: Search, shortlist: Shortlist | None) -> Search:
+    """The search, among the words of the shortlist alone if there is one."""
+    return search if shortlist is None else ShortlistSearch(search, shortlist)
+
+
 @dataclass(frozen=True)
 class ShortlistedState:
     """Where the decoder stands, and what is no candidate of each sentence."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -23,8 +22,9 @@ from translate.data.pair import Pair
 from translate.data.splits import HoldOut
 from translate.data.text import read_lines
 from translate.data.tokenizer import Tag
+from translate.durable import file_hash
 from translate.errors import UserError
-from translate.schema import Node
+from translate.schema import NodeModel
 
 SPLITS = ("train", "dev", "test")
 LanguageColumns = dict[str, str | int]
@@ -32,7 +32,7 @@ NonEmpty = Annotated[str, Field(min_length=1)]  # a name or a path: empty, it na
 MAIN = "main"  # the corpus of `data` itself, beside those of `data.extra`
 
 
-class Splits(Node):
+class Splits(NodeModel):
     """A name for each split in the source; null where the source has no such split."""
 
     train: NonEmpty
@@ -57,7 +57,7 @@ class PairColumns(NamedTuple):
         return both if self.domain is None else [*both, (self.domain, "data.domain")]
 
 
-class Extra(Node):
+class Extra(NodeModel):
     """An entry of the node `data.extra`: two files, line n of one the translation of the other's.
 
     conf/data/base.yaml explains the keys; it can hold no defaults for names it does not know.
@@ -81,7 +81,7 @@ class Extra(Node):
         return Path(self.source).expanduser(), Path(self.target).expanduser()
 
 
-class Source(Node, ABC):
+class Source(NodeModel, ABC):
     """The node `data`: what all kinds share; a subclass a kind adds where its text is.
 
     conf/data/base.yaml says what each key means.
@@ -174,12 +174,3 @@ def column_of(language: str, key: str, columns: Mapping[str, str | int] | None) 
             f"data.{key} = {language} is no language of this corpus; data.columns has {known}"
         )
     return columns[language]
-
-
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}); check the path") from None

@@ -10,7 +10,8 @@ from pydantic import model_validator
 
 from translate.data.pair import Pair
 from translate.data.pharaoh import read_links
-from translate.data.sources.base import SPLITS, NonEmpty, Source, file_hash, parallel
+from translate.data.sources.base import SPLITS, NonEmpty, Source, parallel
+from translate.durable import file_hash
 from translate.errors import UserError
 
 # a prefix (`train` for train.de and train.en) or both file names, source first

@@ -15,11 +15,11 @@ from translate.data.sources.base import (
     NonEmpty,
     Splits,
     Table,
-    file_hash,
     parallel,
 )
 from translate.data.sources.files import find_files
 from translate.data.sources.tables import pair_at
+from translate.durable import file_hash
 from translate.errors import UserError
 
 

@@ -32,9 +32,9 @@ from translate.data.sources.base import (
     PairColumns,
     Source,
     column_of,
-    file_hash,
 )
 from translate.data.sources.tables import read_sqlite, read_tsv
+from translate.durable import file_hash
 from translate.errors import UserError
 
 log = logging.getLogger(__name__)

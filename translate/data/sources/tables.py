@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from translate.data.pair import Pair
-from translate.data.sources.base import SPLITS, NonEmpty, PairColumns, Table, file_hash
+from translate.data.sources.base import SPLITS, NonEmpty, PairColumns, Table
 from translate.data.text import read_lines, without_surrogates
+from translate.durable import file_hash
 from translate.errors import UserError
 
 
