@@ -163,10 +163,8 @@ def test_a_validation_that_is_due_where_time_is_out_is_not_skipped(
     def kill(*_: object) -> None:
         raise Killed
 
-    run, settings = (
-        tmp_path / "run",
-        config(*IDLE, "trainer.validate_every=2", "trainer.save_every=1"),
-    )
+    run = tmp_path / "run"
+    settings = config(*IDLE, "trainer.validate_every=2", "trainer.save_every=1")
     with monkeypatch.context() as patch:
         patch.setattr(DevTranslations, "_translate", kill)
         patch.setattr(time, "monotonic", lambda clock=time.monotonic: clock() + late[0])
@@ -293,12 +291,8 @@ def test_stopped_at_every_step_of_three_epochs(
     assert total == provenance.read(whole)["steps"]
     for step in range(total - 1):
         with monkeypatch.context() as patch:
-            stop_in(
-                patch,
-                TranslationTask,
-                "training_step",
-                lambda task, batch, index, step=step: index == step,
-            )
+            stop_in(patch, TranslationTask, "training_step",
+                    lambda task, batch, index, step=step: index == step)  # fmt: skip
             with pytest.raises(Interrupted):
                 train(config(*options, model=model), broken)
     train(config(*options, model=model), broken)

@@ -55,7 +55,7 @@ class Beam:
     kept: Float[Tensor, "B n_best"]  # the best finished scores so far, -inf for none
     nodes: Int[Tensor, "B n"]
     tokens: Int[Tensor, "B n"]  # the last of each hypothesis
-    history: Int[Tensor, "B n T"]  # all of them; T is 0 without a rule
+    history: Int[Tensor, "B n T"]  # its tokens so far; T = 0 when no rule asks for them
     totals: Float[Tensor, "B n"]  # the ranks of its tokens added up: log P, but for rules
     words: Bool[Tensor, "B S"]  # which source positions count as covered or not
     coverage: Float[Tensor, "B n S"]  # the attention each has had; S is 0 without a penalty

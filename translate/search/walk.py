@@ -80,7 +80,8 @@ def walk(
         own = rank = log_probs.gather(1, tokens[:, None])[:, 0]
         if active:
             rank = ranks.gather(1, tokens[:, None])[:, 0]
-            rank = torch.where(rank == -math.inf, own, rank)  # a forbidden </s> that had to be
+            # at the length limit </s> is taken even where a rule forbids it
+            rank = torch.where(rank == -math.inf, own, rank)
             history = torch.cat([history, tokens[:, None]], dim=1)
         ended = tokens == EOS
         scores = torch.where(ended & going, rank, -math.inf)

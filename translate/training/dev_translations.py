@@ -138,7 +138,10 @@ class DevTranslations(Callback):
 
 
 def _lower_on_plateau(trainer: L.Trainer, score: float) -> None:
-    """Before the validation is saved. Lightning does so after an epoch, of which there is one."""
+    """Tell the plateau schedule, before the validation is saved.
+
+    Lightning does so at the end of an epoch, of which a run has one.
+    """
     for config in trainer.lr_scheduler_configs:
         if isinstance(config.scheduler, ReduceLROnPlateau):
             config.scheduler.step(score)

@@ -119,7 +119,7 @@ class MinimumRisk:
         *,
         step: int,
     ) -> list[list[Tokens]]:
-        """Samples of each sentence: without dropout, and without a gradient."""
+        """The samples of each sentence, without </s>; drawn without dropout or gradient."""
         search = SampleSearch(
             n_best=self.candidates, temperature=self.temperature,
             seed=self.seed * 1_000_003 + step, **UNFILTERED, **self.limits,  # type: ignore[arg-type]  # of two dictionaries
