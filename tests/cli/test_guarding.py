@@ -159,7 +159,7 @@ def test_the_second_search_gives_as_many_whatever_its_groups() -> None:
 def test_the_second_search_keeps_the_rules_of_both(first, again, both) -> None:
     asked = NO_RULES.model_dump() | first
     assert second({"rules": asked}, **again).rules == NO_RULES.model_copy(update=both)
-    assert second({}, **again).rules == NO_RULES.model_copy(update=again)  # of an old bundle
+    assert second({}, **again).rules == NO_RULES.model_copy(update=again)
 
 
 def test_confidence_needs_test_sentences(program, run: str, monkeypatch) -> None:
