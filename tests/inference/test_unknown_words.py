@@ -172,7 +172,7 @@ class Unknowing:
 
     rules = NO_RULES
 
-    def __call__(self, model, source, source_mask, *, demands=None, need_alignment=False):
+    def __call__(self, model, source, source_mask, *, constraints=None, need_alignment=False):
         self.asked.append(need_alignment)
         found = []
         for length in source_mask.sum(1).tolist():

@@ -155,7 +155,7 @@ def run(
     from translate.cli import streams
     from translate.cli.engines import engine_translator
 
-    wishes = streams.wishes_in(job.verbatim)
+    constraints = streams.constraints_in(job.verbatim)
     lines = streams.lines_in(job.verbatim, job.sentences)
     if interactive is None:
         interactive = streams.interactive(job.verbatim, job.sentences)
@@ -165,7 +165,7 @@ def run(
         lines,
         window=1 if interactive else None,
         need_alignment=format == "json",
-        wishes=wishes,
+        constraints=constraints,
     )
     watch = Watch()
     numbered = scores or (search.get("n_best", 1) > 1 and mbr is None)

@@ -65,7 +65,7 @@ class Tokenizer:
 
     Args:
         model: the serialised SentencePiece model.
-        sampling: strength of `sample`; a wish of the training run, not part of the model.
+        sampling: strength of `sample`; a matter of the training run, not part of the model.
         tag: a piece before every text, such as <bt> for `bt`: where a source comes from, or which
             language it is to be translated into. No text can spell it.
 

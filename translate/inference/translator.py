@@ -2,9 +2,9 @@
 
 The way of a line through `Translator`, with the modules beside this one that have a part in it:
 
-    stream        the line, and what is wished of its translation      wishes
+    stream        the line, and the constraint on its translation   text_constraints
     _translate    → Line: its texts, and what stands around them       lines
-    _segments     → Segment: ids of a text, and what is demanded       segments
+    _segments     → Segment: ids of a text, and its constraint         segments
     _search       → Batch: segments of like length, shared out         workers
     _batch        as much of it at once as memory holds                out_of_memory
     _together     → Hypothesis: from the model                         translate/search
@@ -38,12 +38,17 @@ from translate.inference.lines import Cutter, Line
 from translate.inference.minimum_bayes_risk import Utility, expected_utilities
 from translate.inference.out_of_memory import by_halves
 from translate.inference.segments import Segment, by_length, has_text
+from translate.inference.text_constraints import (
+    NO_CONSTRAINT,
+    ConstraintEncoder,
+    TextConstraint,
+    paired,
+)
 from translate.inference.translation import AttentionMap, Score, Translation
 from translate.inference.unknown_words import UnknownWords
-from translate.inference.wishes import NO_WISH, Demander, Wish, paired
 from translate.inference.workers import Workers
 from translate.models.seq2seq import Seq2Seq
-from translate.search import Demand, Hypothesis, Search
+from translate.search import Constraint, Hypothesis, Search
 from translate.vocabulary import EOS, UNK
 
 TOKENS_PER_BATCH = 4096
@@ -132,7 +137,7 @@ class Translator:
         self.guard = guard
         self.confidence = confidence
         self.whole_windows = whole_windows
-        self._demands = Demander(tokenizers.target, search.rules.banned)
+        self._constraint_encoder = ConstraintEncoder(tokenizers.target, search.rules.banned)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
         """The best translation of each sentence."""
@@ -144,14 +149,14 @@ class Translator:
         *,
         window: int | None = None,
         need_alignment: bool = False,
-        wishes: Wish | Iterable[Wish] = NO_WISH,
+        constraints: TextConstraint | Iterable[TextConstraint] = NO_CONSTRAINT,
     ) -> Generator[list[Translation], None, None]:
         """The n best translations of each line, in input order, best first.
 
         Reads no further ahead than `window` lines. A line without a visible character has one
-        translation, the empty one. `wishes` holds one for each line, or is that of all.
+        translation, the empty one. `constraints` holds one for each line, or is that of all.
         """
-        asked, read = paired(lines, wishes), 0
+        asked, read = paired(lines, constraints), 0
         work = partial(self._batch, need_alignment=need_alignment)
         with Workers(self.workers, work) as workers:
             search = partial(self._search, workers)
@@ -160,14 +165,16 @@ class Translator:
                 read += len(some)
 
     def _translate(
-        self, lines: list[tuple[str, Wish]], number: int, search: Find
+        self, lines: list[tuple[str, TextConstraint]], number: int, search: Find
     ) -> list[list[Translation]]:
         """The n best of consecutive lines, the first of which is line `number`."""
         cut: list[Line] = []
         segments: list[Segment] = []
-        for i, (line, wish) in enumerate(lines, start=number):
-            cut.append(self._cut(line, i, whole=bool(wish.phrases)))
-            segments += self._segments(cut[-1], self._demands(wish, len(cut[-1].texts), i))
+        for i, (line, constraint) in enumerate(lines, start=number):
+            cut.append(self._cut(line, i, whole=bool(constraint.phrases)))
+            segments += self._segments(
+                cut[-1], self._constraint_encoder(constraint, len(cut[-1].texts), i)
+            )
         n_best = search(segments)
         if self.guard is not None:
             around = partial(self._around, self.guard, search)
@@ -181,12 +188,12 @@ class Translator:
             warn(best, i)
         return joined
 
-    def _segments(self, line: Line, asked: Iterable[Demand]) -> list[Segment]:
-        """What the model reads of a line, with what is demanded of it."""
+    def _segments(self, line: Line, asked: Iterable[Constraint]) -> list[Segment]:
+        """What the model reads of a line, with the constraint of each segment."""
         spelled = self.tokenizers.source.spelled if self.unknown_words else lambda text: []
         return [
-            Segment(text, ids, spelled(text), demand)
-            for text, ids, demand in zip(line.texts, line.ids, asked, strict=False)
+            Segment(text, ids, spelled(text), constraint)
+            for text, ids, constraint in zip(line.texts, line.ids, asked, strict=False)
         ]
 
     def _search(
@@ -214,8 +221,8 @@ class Translator:
         search = self.guard.again if again and self.guard else self.search
         wanted = need_alignment or self.unknown_words is not None
         source, mask = self.forcing.padded([[*segment.ids, EOS] for segment in segments])
-        asked = [segment.demand for segment in segments]
-        hypotheses = search(self.model, source, mask, demands=asked, need_alignment=wanted)
+        asked = [segment.constraint for segment in segments]
+        hypotheses = search(self.model, source, mask, constraints=asked, need_alignment=wanted)
         return [
             [self._translation(segment, found, need_alignment) for found in n_best]
             for segment, n_best in zip(segments, hypotheses, strict=True)
@@ -257,14 +264,14 @@ class Translator:
     ) -> list[list[Translation]]:
         """The n best of each, protected items copied and what is between them translated."""
         lines, parts = [], []
-        for text, _, _, demand in segments:
+        for text, _, _, constraint in segments:
             line = self._cut.between(guard.protection.parts(text))
             late = not line.texts or has_text(line.gaps[0])  # for a prefix
-            if demand.phrases or (demand.prefix and late):  # phrases may belong anywhere
+            if constraint.phrases or (constraint.prefix and late):  # phrases may belong anywhere
                 line = self._cut.between([text])
-            rest = itertools.repeat(replace(demand, prefix=()))
+            rest = itertools.repeat(replace(constraint, prefix=()))
             lines.append(line)
-            parts += self._segments(line, itertools.chain([demand], rest))
+            parts += self._segments(line, itertools.chain([constraint], rest))
         found = iter(search(parts))
         return [line.joined([next(found) for _ in line.texts]) for line in lines]
 
@@ -339,7 +346,7 @@ class Translator:
         if target is not None:
             return tokenizer.encode(target), tuple(tokenizer.spelled(target)), target
         source_and_mask = self.forcing.padded([[*source_ids, EOS]])
-        asked = list(self._demands(NO_WISH, 1, 1))
-        ((best, *_),) = self.search(self.model, *source_and_mask, demands=asked)
+        asked = list(self._constraint_encoder(NO_CONSTRAINT, 1, 1))
+        ((best, *_),) = self.search(self.model, *source_and_mask, constraints=asked)
         ids = list(best.tokens)
         return ids, tuple(tokenizer.pieces(ids)), tokenizer.decode(ids)

@@ -7,7 +7,7 @@ from typing import Any
 
 from translate.schema import check, chosen
 from translate.search.beam import BeamSearch
-from translate.search.demand import Demand
+from translate.search.constraints import Constraint
 from translate.search.diverse import DiverseBeamSearch
 from translate.search.greedy import GreedySearch
 from translate.search.hypothesis import Hypothesis, Search
@@ -17,7 +17,7 @@ from translate.search.sample import SampleSearch
 __all__ = [
     "KINDS",
     "BeamSearch",
-    "Demand",
+    "Constraint",
     "DiverseBeamSearch",
     "GreedySearch",
     "Hypothesis",

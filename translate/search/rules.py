@@ -16,7 +16,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from translate.schema import NodeModel
-from translate.search.demand import FILL, Demand, Demands, Tokens, joined, padded
+from translate.search.constraints import FILL, Constraint, Constraints, Tokens, joined, padded
 from translate.vocabulary import EOS, PAD
 
 
@@ -41,7 +41,7 @@ class Rules(NodeModel):
     min_length: NonNegativeInt
     no_repeat_ngram_size: NonNegativeInt
     repetition_penalty: Annotated[float, Field(ge=1)]
-    banned: tuple[str, ...]  # text, which the translator turns into each sentence's `Demand`
+    banned: tuple[str, ...]  # text, which the translator turns into each sentence's `Constraint`
 
     def stricter(self, other: Rules) -> Rules:
         """These rules, and what `other` asks for beyond them, but for what is banned."""
@@ -55,7 +55,7 @@ class Rules(NodeModel):
         )
 
     def active(
-        self, demands: Demands, limits: Int[Tensor, "B"], *, alone: bool
+        self, constraints: Constraints, limits: Int[Tensor, "B"], *, alone: bool
     ) -> tuple[Rule, ...]:
         """Those that do something under these length limits, the strictest last.
 
@@ -69,10 +69,10 @@ class Rules(NodeModel):
             rules.append(NoRepeat(self.no_repeat_ngram_size))
         if self.min_length:
             rules.append(MinLength(self.min_length))
-        if demands and any(demand.banned for demand in demands):
-            rules.append(Banned(demands, limits, alone=alone))
-        if demands and any(demand.prefix for demand in demands):
-            rules.append(Prefix([demand.prefix for demand in demands], limits.device))
+        if constraints and any(constraint.banned for constraint in constraints):
+            rules.append(Banned(constraints, limits, alone=alone))
+        if constraints and any(constraint.prefix for constraint in constraints):
+            rules.append(Prefix([constraint.prefix for constraint in constraints], limits.device))
         return tuple(rules)
 
 
@@ -144,12 +144,14 @@ class Banned:
     have to make some longer word of it, likely or not, and never begins one.
     """
 
-    def __init__(self, demands: Sequence[Demand], limits: Int[Tensor, "B"], *, alone: bool) -> None:
-        backwards = [[phrase[::-1] for phrase in demand.banned] for demand in demands]
+    def __init__(
+        self, constraints: Sequence[Constraint], limits: Int[Tensor, "B"], *, alone: bool
+    ) -> None:
+        backwards = [[phrase[::-1] for phrase in constraint.banned] for constraint in constraints]
         self.phrases = padded(backwards, limits.device)  # (B, P, L), the last token first
-        self.beginnings, self.onward = joined(demands, self.phrases[:, :, 0])  # (B, P), (V,)
+        self.beginnings, self.onward = joined(constraints, self.phrases[:, :, 0])  # (B, P), (V,)
         self.beginnings &= not alone
-        given = [len(demand.prefix) for demand in demands]
+        given = [len(constraint.prefix) for constraint in constraints]
         self.given, self.limits = torch.tensor(given, device=limits.device), limits
 
     def __call__(self, ranks: Float[Tensor, "N V"], at: Position) -> Float[Tensor, "N V"]:
