@@ -109,7 +109,7 @@ class BeamSearch:
         n_best: PositiveInt,
         max_length_ratio: NonNegativeFloat,
         max_length_offset: PositiveInt,
-        rules: Rules = NO_RULES,  # a bundle of before there were rules has none
+        rules: Rules = NO_RULES,
     ) -> None:
         if n_best > beam_size:
             raise UserError(

@@ -27,7 +27,7 @@ class GreedySearch:
         *,
         max_length_ratio: NonNegativeFloat,
         max_length_offset: PositiveInt,
-        rules: Rules = NO_RULES,  # a bundle of before there were rules has none
+        rules: Rules = NO_RULES,
     ) -> None:
         self.max_length_ratio = max_length_ratio
         self.max_length_offset = max_length_offset
