@@ -298,6 +298,10 @@ def test_the_kernels_of_a_sentence_are_explained(program, run: str, trained: Pat
     assert head.endswith("trained in 32-true")
     assert "training, decode: 1 × decoder_layers.*.self_attention.pattern" in lines
     assert "translating, encode: 1 × encoder_layers.*.self_attention.pattern" in lines
+    assert "readable" not in done.out
+    covering = ["search=beam", "search.coverage_penalty=0.2"]
+    done = program("attend", run, "explain=true", "device=cpu", *covering, "der Hund schläft")
+    assert done.out.count("    readable, not flash: its weights are wanted") == 1, done.out
     assert set(trained.rglob("*")) == before
 
 

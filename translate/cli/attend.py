@@ -136,7 +136,10 @@ def run(
     if explain:
         for folder in folders:
             model = load(load_bundle(folder), search=search, device=device)
-            _explain(model, Path(folder), sentence, job.verbatim.get("reference"))
+            covering = search.get("coverage_penalty", 0) > 0
+            _explain(
+                model, Path(folder), sentence, job.verbatim.get("reference"), covering=covering
+            )
         return
     runs = []
     for folder in folders:
@@ -189,7 +192,9 @@ def tokens(run: Attended, *, pieces: bool) -> Tokens:
     return run.pieces if pieces else run.words
 
 
-def _explain(model: Translator, run: Path, sentence: str, reference: str | None) -> None:
+def _explain(
+    model: Translator, run: Path, sentence: str, reference: str | None, *, covering: bool
+) -> None:
     """Print the fused attention calls and their kernels."""
     import torch
 
@@ -203,14 +208,17 @@ def _explain(model: Translator, run: Path, sentence: str, reference: str | None)
     precision = settled(
         trainer.get("precision", "auto"), model.device.type, noted=noted(run, "precision")
     )
+    guided = trainer.get("guided_alignment", {}).get("weight", 0) > 0
     packed = packing.settle(
         trainer.get("packing", "auto"), model.model, accelerator=model.device.type,
-        precision=precision, compiled=trainer.get("compile", False),
-        guided=trainer.get("guided_alignment", {}).get("weight", 0) > 0,
+        precision=precision, compiled=trainer.get("compile", False), guided=guided,
     )  # fmt: skip
     target = model.translate([sentence])[0] if reference is None else reference
     autocast = autocast_dtype(precision)
-    phases = attention_calls(model, sentence, target, autocast=autocast, packed=packed)
+    phases = attention_calls(
+        model, sentence, target,
+        autocast=autocast, packed=packed, guided=guided, covering=covering,
+    )  # fmt: skip
     head = f"{model.device}, PyTorch {torch.__version__}, trained in {precision}"
     sys.stdout.write("\n".join([head, *described(phases)]) + "\n")
 
