@@ -53,6 +53,7 @@ MODELS: dict[str, dict[str, Any]] = {
     | {"positions": "rotary", "num_kv_heads": 2, "activation": "swiglu"},
     "transformer-learned": TRANSFORMER | {"positions": "learned", "tied_embeddings": "none"},
     "transformer-unordered": TRANSFORMER | {"positions": "none", "num_kv_heads": 1},
+    "transformer-values": TRANSFORMER | {"d_v": 7},
     "transformer-rms": TRANSFORMER | {"normalization": "rms"},
     "transformer-relative": TRANSFORMER | {"positions": "relative"},
     "transformer-alibi-grouped": TRANSFORMER | {"positions": "alibi", "num_kv_heads": 2},
