@@ -146,10 +146,7 @@ def run(
         bundle = load_bundle(folder)
         model = load(bundle, search=search, device=device)
         reference = job.verbatim.get("reference")
-        if attention == "cross":
-            found = model.align(sentence, reference)
-        else:
-            found = model.self_attention(sentence, reference, side=attention)
+        found = _seen(model, folder, sentence, reference, attention)
         given = reference is not None
         runs.append(attended(folder, bundle, found, attention=attention, given=given))
     means = [select(each, layer, head, pieces=pieces) for each in runs]  # may fail: before writing
@@ -164,6 +161,18 @@ def run(
     for path in files(runs, job.verbatim.get("output"), view):
         write(path, runs, means, layer=layer, head=head, grid=grid, pieces=pieces)
         log.info("written: %s", path)
+
+
+def _seen(
+    model: Translator, run: str, sentence: str, reference: str | None, attention: Attention
+) -> AttentionMap:
+    """What a run's model attends to; an error names the run, for there may be two."""
+    try:
+        if attention == "cross":
+            return model.align(sentence, reference)
+        return model.self_attention(sentence, reference, side=attention)
+    except UserError as error:
+        raise UserError(f"{run}: {error}") from error
 
 
 def attended(
