@@ -29,8 +29,8 @@ by domain follow, then the perplexity of the first references, speed and memory.
 the run are kept <split>.hyp, the translations, written before they are judged;
 <split>.sentences.jsonl, each sentence with its scores; <split>.json, the figures; and <split>.html,
 a page with curves, worst and best sentences and attention. Files of sentences take their own name
-for <split>, with digits at its end where other sentences have that name. translate compare sets
-several runs side by side.
+for <split>, with digits at its end where other sentences have that name, as those of another corpus
+(data=) do: test and dev are the run's own. translate compare sets several runs side by side.
 
 Keys:
   run            the folder of the run (required)
