@@ -109,7 +109,7 @@ class Transformer(Seq2Seq):
         dropout: Rate,
         attention_dropout: Rate,
         feed_forward_dropout: Rate,
-        d_v: PositiveInt | None = None,  # a bundle of before there was such a key has none
+        d_v: PositiveInt | None = None,
     ) -> None:
         super().__init__(source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
         self.d_model = d_model
