@@ -13,19 +13,28 @@ from translate.training import dev_translations
 from translate.training.dev_translations import DevTranslations
 from translate.training.module import TranslationTask
 
+CHINESE = ("他在北京买了一本好书。 A new book!", "他在北京买了一本新书。 A new book.")
+THAI = ("ฉันอยู่ที่กรุงเทพมหานคร", "ฉันอยู่ที่กรุงเทพ")
+GERMAN = ("Er kauft in Peking (北京) ein Buch!", "Er kaufte in Peking (北京) ein Buch.")
 
-@pytest.mark.parametrize(("language", "tokenize"), [("zh", "zh"), ("de", "13a")])
+
+@pytest.mark.parametrize(
+    ("language", "tokenize", "texts"),
+    [("zh", "zh", CHINESE), ("th", "char", THAI), ("de", "13a", GERMAN)],
+)
 def test_dev_bleu_goes_by_the_target_language(
-    language: str, tokenize: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    language: str,
+    tokenize: str,
+    texts: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    reference, said = texts
+
     class Rows:
         def __getitem__(self, which: slice) -> dict[str, list[Any]]:
-            return {
-                "source": ["a new book"],
-                "references": [["他在北京买了一本好书。 A new book!"]],
-            }
+            return {"source": ["a new book"], "references": [[reference]]}
 
-    said = "他在北京买了一本新书。 A new book."
     saved: list[int] = []
     corpus: Any = SimpleNamespace(dev=Rows(), target_language=language, tokenizers=None)
     nothing: Any = None
