@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from translate.errors import UserError
+from translate.training import provenance
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.run import train
 
@@ -25,6 +26,14 @@ EXACT = [
     "trainer.validate_every=3",
     "optimizer.eps=1e-5",
 ]  # Adam would make steps of the rounding of gradients that are 0
+
+
+def started(run: Path, options: list[str]) -> None:
+    """Trained in processes of its own."""
+    command = [sys.executable, "-m", "translate", "train", f"run={run}", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -46,10 +55,7 @@ def test_sharded_training_equals_one_process(
             *EXACT, "trainer.devices=2", "trainer.accelerator=cpu",
             f"trainer.strategy={strategy}", f"trainer.max_steps={steps}",
         )  # fmt: skip
-        command = [sys.executable, "-m", "translate", "train", f"run={together}", *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
-        assert done.returncode == 0, done.stderr
-        assert "Warning" not in done.stderr
+        started(together, options)
     expected, actual = (
         AtomicCheckpointIO().load_checkpoint(run / "checkpoints" / "last.ckpt")
         for run in (alone, together)
@@ -67,6 +73,20 @@ def test_sharded_training_equals_one_process(
         )
     saved, whole = (load_file(run / "bundle" / "model.safetensors") for run in (together, alone))
     assert saved.keys() == whole.keys()
+
+
+def test_patience_that_is_spent_stays_spent_where_weights_are_dealt_out(
+    overrides: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    """Also where Lightning reads the checkpoint only after the weights are dealt out."""
+    for steps in (8, 9):
+        options = overrides(
+            *PLAIN, "trainer.strategy=fsdp", "trainer.devices=1", "trainer.accelerator=cpu",
+            "trainer.validate_every=1", "trainer.patience=1", f"trainer.max_steps={steps}",
+            "trainer.samples=0", "optimizer.learning_rate=1e-12",
+        )  # fmt: skip
+        started(tmp_path / "run", options)
+    assert provenance.read(tmp_path / "run")["steps"] == 2
 
 
 @pytest.mark.parametrize(

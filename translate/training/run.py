@@ -130,7 +130,7 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     stop = LastCheckpoint(
         last,
         save_every=options.save_every,
-        validate_every=min(options.validate_every, steps),
+        validate_every=options.validate_every,
         total_steps=steps,
         max_minutes=options.max_minutes,
     )
