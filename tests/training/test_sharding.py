@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from translate.errors import UserError
-from translate.training import provenance
+from translate.training import provenance, sharding
 from translate.training.checkpoint import AtomicCheckpointIO
+from translate.training.finite import StopWhenNotFinite
 from translate.training.run import train
 
 Config = Callable[..., dict[str, Any]]
@@ -87,6 +95,51 @@ def test_patience_that_is_spent_stays_spent_where_weights_are_dealt_out(
         )  # fmt: skip
         started(tmp_path / "run", options)
     assert provenance.read(tmp_path / "run")["steps"] == 2
+
+
+def saves_what_is_broken_in_one_shard(rank: int, folder: Path) -> None:
+    """A process of two: writes what it is told."""
+    rendezvous = f"file://{folder / 'rendezvous'}"
+    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
+    model: Any = nn.Linear(3, 6)
+    with torch.no_grad():
+        model.weight[0, 0] = math.nan
+    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+    trainer: Any = SimpleNamespace(global_step=5)
+    try:
+        StopWhenNotFinite(folder, every=1).on_save_checkpoint(trainer, model, {})
+    except UserError as error:
+        (folder / f"{rank}").write_text(str(error))
+    dist.destroy_process_group()
+
+
+def test_weights_that_are_no_numbers_stop_all_processes_alike(tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(saves_what_is_broken_in_one_shard, (tmp_path,), nprocs=2)
+    told = [(tmp_path / f"{rank}").read_text() for rank in (0, 1)]
+    assert "the weights weight are not finite after step 5" in told[0]
+    assert told[1] == told[0]
+
+
+def test_what_was_gathered_has_gone_before_the_copy_comes_to_the_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A device has to hold all weights once, not twice."""
+    gathered: list[weakref.ref[torch.Tensor]] = []
+
+    def gather(model: nn.Module, options: object) -> dict[str, torch.Tensor]:
+        state = {name: weight.clone() for name, weight in model.state_dict().items()}
+        gathered.extend(map(weakref.ref, state.values()))
+        return state
+
+    class Copy(nn.Linear):
+        def to(self, *_: Any) -> Any:
+            assert [each() for each in gathered] == [None, None]
+            return self
+
+    monkeypatch.setattr(sharding, "get_model_state_dict", gather)
+    task: Any = SimpleNamespace(model=nn.Linear(2, 3), evaluated=Copy(2, 3), device="cuda")
+    sharding.ShardedTask.on_validation_start(task)
+    assert torch.equal(task.evaluated.weight, task.model.weight)
 
 
 @pytest.mark.parametrize(
