@@ -23,7 +23,7 @@ from translate.errors import UserError
 from translate.inference.allocator import keep_memory
 from translate.plots.curves import learning_curves
 from translate.training import packing, parts, precision, provenance, token_budget
-from translate.training.accelerator import check_accelerator, on_gpu
+from translate.training.accelerator import check_accelerator, on_gpu, started_by_the_first
 from translate.training.compilation import Compiler, check_compiler
 from translate.training.disk import check_room
 from translate.training.fine_tuning import Origin, find_origin
@@ -98,9 +98,10 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
             check_compiler(options.accelerator)
         _open_folder(config, run, origin)
     _set_up(options, seed=config["seed"])
+    settled = resuming or started_by_the_first()  # else a note is of an attempt that failed
     numbers = precision.settled(
-        options.precision, options.accelerator,
-        noted=provenance.noted(run, "precision") if resuming or not _is_main_process() else None,
+        options.precision, options.accelerator, nodes=options.num_nodes,
+        noted=provenance.noted(run, "precision") if settled else None,
     )  # fmt: skip
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
     if resuming:
@@ -122,7 +123,7 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     data.tokens_per_batch = tokens = token_budget.settled(
         config["data"]["tokens_per_batch"], run, options, data.longest,
         task_of(total_steps=1, compiler=None), precision=numbers,
-        noted=resuming or not _is_main_process(),
+        noted=settled,
     )  # fmt: skip
     steps = parts.total_steps_of(options, data, last)
     compiler = Compiler("inductor") if options.compile else None
