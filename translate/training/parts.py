@@ -122,7 +122,7 @@ def _task_class(options: Settings) -> type[TranslationTask]:
 
 
 def new_dev_translations(
-    config: Mapping[str, Any], corpus: Corpus, run: Path, tokens: int
+    config: Mapping[str, Any], corpus: Corpus, run: Path, tokens: int, *, tokenize: str | None
 ) -> DevTranslations:
     """Greedy ones, in batches of so many tokens."""
     return DevTranslations(
@@ -134,6 +134,7 @@ def new_dev_translations(
         sentences=config["trainer"]["validation_sentences"],
         samples=config["trainer"]["samples"],
         tokens_per_batch=tokens,
+        tokenize=tokenize,
     )
 
 

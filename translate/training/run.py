@@ -135,7 +135,12 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
         total_steps=steps,
         max_minutes=options.max_minutes,
     )
-    dev = parts.new_dev_translations(config, corpus, run, tokens)
+    dev = parts.new_dev_translations(
+        config, corpus, run, tokens,
+        tokenize=provenance.noted(run, "bleu_tokenizer") if settled else None,
+    )  # fmt: skip
+    if _is_main_process():
+        provenance.write(run, bleu_tokenizer=dev.tokenize)
     finite = StopWhenNotFinite(run, every=options.log_every)
     callbacks = [finite, dev, *parts.new_averaging(options, steps)]
     trainer = build_trainer(options, run, steps, callbacks, stop, precision=numbers)
