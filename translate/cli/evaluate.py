@@ -64,8 +64,8 @@ Keys:
   resamples      of the test set, for the intervals
   seed           of the resampling
   tokenize       BLEU's: 13a, zh, ja-mecab, ko-mecab, char, intl, flores200 …; default: by the
-                 target language, as sacreBLEU chooses; with zh, ja-mecab and char, TER counts
-                 Chinese and Japanese characters
+                 target language, as sacreBLEU chooses, or char for other text without spaces;
+                 with zh, ja-mecab and char, TER counts Chinese and Japanese characters
   shown          so many of the worst and of the best sentences are on the page
   attention      the lines whose attention is on the page, such as [1,5]
 """
