@@ -116,6 +116,7 @@ def test_auto_takes_it_where_flash_attention_is(
     assert "packed, without padding" in caplog.text
     assert not chosen("off", model)
     assert not chosen("auto", model, accelerator="cpu")
+    assert "padded: on a CPU attention takes packed sentences one by one" in caplog.text
     assert not chosen("auto", model, precision="32-true")
     assert "padded: trainer.precision=32-true" in caplog.text
     assert not chosen("auto", model, guided=True)
