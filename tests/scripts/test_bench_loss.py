@@ -16,7 +16,7 @@ def test_both_losses_are_the_same(load_script: Callable[[str], ModuleType]) -> N
         (value, *torch.autograd.grad(value, (hidden, weight)))
         for value in (loss(hidden, weight, targets) for loss in bench.LOSSES.values())
     )
-    assert float(chunked) == pytest.approx(float(whole), rel=1e-5)
+    assert chunked.item() == pytest.approx(whole.item(), rel=1e-5)
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
     assert bench.on_cpu("chunked", 8, 50, 1).milliseconds > 0
