@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -29,6 +31,17 @@ def test_a_model_is_exported_and_served(program, run: str, tmp_path: Path) -> No
     assert served.status == 0
     lines = served.out.split("\n")
     assert [bool(line) for line in lines] == [True, False, True, False]
+
+
+def test_a_quantized_export_tells_how_to_get_its_bleu(program, run: str, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    done = program("export", run, "output=there, =", "quantization=int8", "sentences=5")
+    (command,) = re.findall(r"the BLEU of int8: translate (.*)$", done.err, re.MULTILINE)
+    evaluated = program(*shlex.split(command), "resamples=10")
+    assert evaluated.status == 0, evaluated.err
+    assert (tmp_path / "there, =-evaluation" / "test.json").is_file()
+    assert f"the original's: {shlex.join(['translate', 'evaluate', run])}\n" in done.err
+    assert "BLEU" not in program("export", run, "output=wide", "sentences=5").err
 
 
 def test_what_was_exported_is_evaluated_in_batches(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -128,9 +127,7 @@ def test_words_that_cannot_be_told_apart_guide_nothing(corpus: Corpus) -> None:
     assert not batch.gold.any()
 
 
-def test_guidance_needs_alignments_and_whole_words(corpus: Corpus, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"guided_alignment.weight and tokenizer.sampling at once"):
-        batches(corpus, guided=True, sampling=True)
+def test_guidance_needs_alignments(corpus: Corpus) -> None:
     bare = replace(corpus, train=corpus.train.drop_columns("alignment"))
     with pytest.raises(UserError, match=r"choose data=toy, or data=files with data.alignments"):
         batches(bare, guided=True)

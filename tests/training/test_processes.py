@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from translate.data.batching import collate
+from translate.data.batching import Batch, collate
+from translate.data.corpus import prepare
 from translate.models import registry
+from translate.training import assembly
 from translate.training import run as run_module
 from translate.training.accelerator import started_by_the_first
 from translate.training.module import TranslationTask
 from translate.training.run import train
+from translate.training.settings import Settings
 from translate.training.trainer import quieten_lightning
 
 Config = Callable[..., dict[str, Any]]
@@ -55,6 +59,36 @@ def test_two_processes_equal_one_with_two_batches_a_step(
         torch.testing.assert_close(actual[name], weight, rtol=0, atol=1e-6, msg=name)
     lines = (together / "train.log").read_text(encoding="utf-8").splitlines()
     assert sum("training" in line for line in lines) == 1  # by one of the processes
+
+
+@pytest.mark.soak
+def test_one_process_goes_on_with_the_batches_that_two_left(
+    config: Config,
+    overrides: Callable[..., list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = tmp_path / "run"
+    options = overrides("trainer.devices=2", "trainer.accelerator=cpu", "trainer.max_steps=3")
+    command = [sys.executable, "-m", "translate", "train", f"run={run}", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    assert done.returncode == 0, done.stderr
+
+    taken: list[list[int]] = []
+    step = TranslationTask.training_step
+
+    def watched(self: TranslationTask, batch: Batch, batch_idx: int) -> Any:
+        taken.append(batch.ids.tolist())
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(TranslationTask, "training_step", watched)
+    settings = config("trainer.devices=1", "trainer.accelerator=cpu", "trainer.max_steps=7")
+    train(settings, run)
+    corpus = prepare(settings["data"], settings["tokenizer"], cache=Path(settings["cache"]))
+    data = assembly.new_data(settings, corpus, Settings(**settings["trainer"]))
+    data.tokens_per_batch = settings["data"]["tokens_per_batch"]
+    of_the_run = islice(iter(data.batches()), 2 * 3, 2 * 3 + 4)
+    assert taken == [[draw.pair for draw in batch] for batch in of_the_run]
 
 
 def test_a_signal_to_one_process_ends_them_all(

@@ -27,8 +27,9 @@ from translate.training import provenance
 from translate.training.disk import CHECKPOINTS, SLACK, check_room
 from translate.training.finite import StopWhenNotFinite
 from translate.training.lock import locked
-from translate.training.refusals import refuse_other_configuration
+from translate.training.refusals import refuse_other_configuration, refuse_what_the_model_cannot
 from translate.training.run import train
+from translate.training.settings import Settings
 
 Config = Callable[..., dict[str, Any]]
 
@@ -186,6 +187,44 @@ class Model(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(1000, 1000))
+
+
+GUIDED = "trainer.guided_alignment.weight=0.5"
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "told"),
+    [
+        ("transformer", ["trainer.packing=on", "model.positions=alibi"],
+         r"trainer\.packing = on, but model\.positions=alibi"),
+        ("transformer", ["trainer.packing=on", GUIDED, "trainer.guided_alignment.layer=1"],
+         r"trainer\.packing = on, but trainer\.guided_alignment"),
+        ("transformer", ["trainer.packing=on", "trainer.compile=true"],
+         r"trainer\.packing = on, but trainer\.compile"),
+        ("transformer", [GUIDED, "trainer.guided_alignment.layer=9"],
+         r"trainer\.guided_alignment\.layer = 9: this model has layers 1 to 2"),
+        ("transformer", [GUIDED, "tokenizer=unigram", "tokenizer.sampling.alpha=0.2"],
+         r"guided_alignment\.weight and tokenizer\.sampling at once"),
+        ("rnn", [GUIDED, "model.attention=none"], "no attention over the source"),
+        ("rnn", ["search.coverage_penalty=0.2", "model.attention=none"],
+         r"search\.coverage_penalty = 0\.2 .* this model has no attention"),
+    ],
+)  # fmt: skip
+def test_what_its_model_cannot_do_is_refused_before_a_corpus_is_prepared(
+    config: Config, tmp_path: Path, model: str, options: list[str], told: str
+) -> None:
+    settings = config(*options, model=model) | {"cache": str(tmp_path / "cache")}
+    with pytest.raises(UserError, match=told):
+        train(settings, tmp_path / "run")
+    assert not (tmp_path / "cache").exists()
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_to_ask_a_model_draws_nothing_of_the_run(config: Config) -> None:
+    settings = config(GUIDED, "trainer.packing=off")
+    before = torch.random.get_rng_state()
+    refuse_what_the_model_cannot(settings, Settings(**settings["trainer"]))
+    assert torch.equal(before, torch.random.get_rng_state())
 
 
 def test_a_disk_too_small_for_the_checkpoints_is_refused(

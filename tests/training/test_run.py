@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import translate
 from translate.errors import UserError
 from translate.training import assembly, provenance
+from translate.training.callbacks import lasting
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.module import TranslationTask
 from translate.training.run import Interrupted, train
@@ -63,7 +65,9 @@ def test_a_finished_run_has_everything_and_translates(
     assert (run / "plots" / "learning_curves.png").stat().st_size > 5000
     assert (run / "plots" / "attention-000012.png").exists()
     assert sorted(losses(run)) == list(range(12))
-    assert "dev BLEU" in (run / "train.log").read_text()
+    told = (run / "train.log").read_text()
+    assert "dev BLEU" in told
+    assert len(re.findall(r"about \d+ s for the 2 steps to come, without validations", told)) == 1
     assert json.loads((run / "provenance.json").read_text())["steps"] == 12
     translator = translate.load(run, device="cpu")
     assert len(translator.translate(["der Hund schläft .", ""])) == 2
@@ -105,6 +109,14 @@ def test_sentences_that_the_model_cannot_read_are_told_before_training(
     with pytest.raises(UserError, match=message):
         train(config(*learned), tmp_path / "run")
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(9.4, "9 s"), (89, "89 s"), (91, "2 min"), (660, "11 min"), (7500, "2 h 05 min")],
+)
+def test_an_estimate_is_told_in_few_digits(seconds: float, told: str) -> None:
+    assert lasting(seconds) == told
 
 
 # what changes the model of `MODELS` that is named

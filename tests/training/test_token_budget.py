@@ -118,8 +118,10 @@ def test_processes_started_together_are_refused(
         settings["trainer"]["num_nodes"] = 2
     else:
         monkeypatch.setenv(together, "2")
+    settings["cache"] = str(tmp_path / "cache")
     with pytest.raises(UserError, match="auto is found by one process before it starts the others"):
         train(settings, tmp_path / "run")
+    assert not (tmp_path / "cache").exists()
 
 
 def test_a_model_that_is_dealt_out_is_not_tried_whole(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal
 
@@ -29,7 +30,8 @@ translate export: write a model for another engine, and check it against the ori
 
 The export is first written in float32, where both engines must translate the same sentences
 greedily to the same words, but for near-ties, with the same log-probabilities, within 0.001. In the
-quantization asked for, how many translations differ is reported. The folder holds the tokenizers
+quantization asked for, how many translations differ is reported, and the commands are told that
+give its BLEU and the original's. The folder holds the tokenizers
 too, so that it can be used alone. What an engine cannot carry is refused with the reason.
 
 `onnx` and `torch` write two graphs, one that reads the source and one for a step of the decoder,
@@ -109,3 +111,8 @@ def run(
     for name, parity in exports[to](bundle, folder, sentences=compared):
         log.info("%s: %s", name, parity)
     log.info("written to %s", folder)
+    if quantization != "float32":
+        evaluate = ["translate", "evaluate", f"run={job.verbatim['run']}"]
+        quantized = [f"engine={to}", f"export={folder}", f"output={folder}-evaluation"]
+        log.info("the BLEU of %s: %s", quantization, shlex.join([*evaluate, *quantized]))
+        log.info("the original's: %s", shlex.join(evaluate))

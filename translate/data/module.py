@@ -125,7 +125,7 @@ class TranslationData(L.LightningDataModule):
         guided: say where attention should look, from the gold alignments of the training pairs.
 
     Raises:
-        UserError: there are no gold alignments to guide by, or sampling would tear them apart.
+        UserError: there are no gold alignments to guide by.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class TranslationData(L.LightningDataModule):
     ) -> None:
         super().__init__()
         if guided:
-            _check_guidance(corpus, sampling)
+            _check_guidance(corpus)
         self.corpus, self.max_length, self.seed = corpus, max_length, seed
         self.sampling, self.guided = sampling, guided
         self.tokens_per_batch, self.pool_batches = tokens_per_batch, pool_batches
@@ -234,13 +234,8 @@ class TranslationData(L.LightningDataModule):
         self.skip, self.steps_before = state_dict["batches_done"], state_dict["steps"]
 
 
-def _check_guidance(corpus: Corpus, sampling: bool) -> None:
+def _check_guidance(corpus: Corpus) -> None:
     key = "trainer.guided_alignment.weight"
-    if sampling:
-        raise UserError(
-            f"{key} and tokenizer.sampling at once: alignments are between words, whose pieces "
-            "sampling draws anew each epoch; set one of the two to 0"
-        )
     if "alignment" not in corpus.train.column_names:
         raise UserError(
             f"{key} needs gold alignments, and the training pairs of this corpus have none: "

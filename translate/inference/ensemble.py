@@ -17,7 +17,8 @@ def together(bundles: Sequence[tuple[str, Bundle]]) -> Bundle:
         bundles: runs and what they hold.
 
     Raises:
-        UserError: runs with different tokenizers, whose pieces mean different words.
+        UserError: runs with different tokenizers of a side: their pieces mean different words, and
+            a sentence is cut into pieces once, for all of them.
     """
     (first, one), *others = bundles
     for run, other in others:
@@ -26,6 +27,7 @@ def together(bundles: Sequence[tuple[str, Bundle]]) -> Bundle:
             if hashes[0] != hashes[1]:
                 raise UserError(
                     f"{first} and {run} have different {side} tokenizers (SHA-256 {hashes[0]} and "
-                    f"{hashes[1]}): train the runs of an ensemble with the same data and tokenizer"
+                    f"{hashes[1]}), and an ensemble reads and writes one kind of pieces: train its "
+                    "runs with the same data and tokenizer"
                 )
     return replace(one, model=Ensemble([bundle.model for _, bundle in bundles]).eval())

@@ -46,7 +46,10 @@ def choose_head(
     Raises:
         UserError: no such layer or head, or no attention over the source at all.
     """
-    layers, heads = _shape(model)
+    shape = _shape(model)
+    if shape is None:
+        raise UserError(NO_ATTENTION)
+    layers, heads = shape
     for name, number, count in (("layer", layer, layers), ("head", head, heads)):
         if number is not None and not 1 <= number <= count:
             raise UserError(f"{where}{name} = {number}: this model has {name}s 1 to {count}")
@@ -62,8 +65,13 @@ def default_layer(layers: int) -> int:
     return layers - 1 if layers > 2 else layers
 
 
+def attends(model: Seq2Seq) -> bool:
+    """Whether its decoder has attention over the source."""
+    return _shape(model) is not None
+
+
 @torch.no_grad()
-def _shape(model: Seq2Seq) -> tuple[int, int]:
+def _shape(model: Seq2Seq) -> tuple[int, int] | None:
     """Layers and heads of attention over the source: asked of the model with one token each."""
     device = next(model.parameters()).device
     source, target = (torch.tensor([[token]], device=device) for token in (EOS, BOS))
@@ -72,6 +80,4 @@ def _shape(model: Seq2Seq) -> tuple[int, int]:
     memory = model.encode(source, mask)
     alignment = model.decode(target, memory, need_alignment=True).alignment
     model.train(training)
-    if alignment is None:
-        raise UserError(NO_ATTENTION)
-    return alignment.shape[1], alignment.shape[2]
+    return None if alignment is None else (alignment.shape[1], alignment.shape[2])

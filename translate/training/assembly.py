@@ -29,7 +29,7 @@ from translate.training.trainer import processes
 def new_data(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> TranslationData:
     """The batches of a corpus; their `tokens_per_batch` is still to be settled."""
     data = config["data"]
-    sampling, guided = _samples(config["tokenizer"]), options.guided_alignment.weight > 0
+    sampling, guided = samples(config["tokenizer"]), options.guided_alignment.weight > 0
     workers = data["workers"]
     if workers is None:
         # cutting text takes time; padding takes a CPU less of it than fetching from a worker
@@ -46,7 +46,7 @@ def new_data(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> Tr
     )
 
 
-def _samples(tokenizer: Mapping[str, Any]) -> bool:
+def samples(tokenizer: Mapping[str, Any]) -> bool:
     """Whether training text is segmented anew each epoch."""
     return any(bool(value) for value in tokenizer.get("sampling", {}).values())
 

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import lightning as L
+import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping, RichProgressBar
 from rich.progress import ProgressColumn
 from torch import Tensor
@@ -16,6 +17,7 @@ from translate.data.batching import Batch
 
 log = logging.getLogger(__name__)
 
+TIMED = 10  # steps, after which a run can tell how long it will take
 
 SHOWN = (  # beside the bar: logged name, name for people, format
     ("train/loss", "loss", "%.3f"),
@@ -72,6 +74,51 @@ class Patience(EarlyStopping):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if is_due(trainer):
             super().on_validation_end(trainer, pl_module)
+
+
+class EstimatedTime(Callback):
+    """Says once, after `TIMED` steps, how long the rest will take at their speed.
+
+    The first step is left out: it loads libraries and compiles.
+    """
+
+    def __init__(self, *, total_steps: int) -> None:
+        self.total_steps = total_steps
+        self.first_step, self.started = 0, 0.0
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.first_step = trainer.global_step
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+    ) -> None:
+        done = trainer.global_step - self.first_step
+        if done not in (1, TIMED) or (batch_idx + 1) % trainer.accumulate_grad_batches:
+            return
+        if pl_module.device.type == "cuda":
+            torch.cuda.synchronize()  # else a step has only been asked for
+        now = time.monotonic()
+        if done == 1:
+            self.started = now
+        elif left := self.total_steps - trainer.global_step:
+            seconds = (now - self.started) / (TIMED - 1) * left
+            log.info(
+                "about %s for the %s steps to come, without validations",
+                lasting(seconds), f"{left:,}",
+            )  # fmt: skip
+
+
+def lasting(seconds: float) -> str:
+    """As precise as an estimate is: `40 s`, `11 min`, `2 h 05 min`."""
+    minutes = round(seconds / 60)
+    if minutes < 2:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
 class Throughput(Callback):

@@ -52,8 +52,8 @@ def settle(
         raise UserError(f"trainer.packing = on, but {why_not}: choose auto or off")
     if choice != "auto":
         return choice == "on"
-    if not on_gpu(accelerator):
-        return False
+    if why_not is None and not on_gpu(accelerator):
+        why_not = "on a CPU attention takes packed sentences one by one"
     if why_not is None and not half:
         why_not = f"trainer.precision={precision}, and flash attention computes in 16 bits"
     log.info("sentences are %s", f"padded: {why_not}" if why_not else "packed, without padding")

@@ -9,14 +9,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
 from translate.data.corpus import Corpus
 from translate.data.module import TranslationData, lengths
 from translate.errors import UserError
+from translate.models import registry
+from translate.models.head import attends
 from translate.models.seq2seq import Seq2Seq
-from translate.training import provenance
+from translate.training import packing, provenance
+from translate.training.assembly import samples
+from translate.training.guidance import build_guidance
 from translate.training.settings import MAY_CHANGE, Settings
+
+FEW = 8  # pieces, special ones included: embeddings take no memory
 
 
 def refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
@@ -64,6 +71,35 @@ def refuse_what_cannot_be_sharded(options: Settings, family: str) -> None:
             f"trainer.strategy = fsdp cannot go with {', '.join(wrong)}: choose "
             f"{', '.join(wrong.values())}; or trainer.strategy=ddp"
         )
+
+
+def refuse_what_the_model_cannot(config: Mapping[str, Any], options: Settings) -> None:
+    """UserError for options that its model does not carry, before a corpus is prepared for it.
+
+    A model of the configuration is asked, with a vocabulary of `FEW` pieces.
+    """
+    guided = options.guided_alignment.weight > 0
+    coverage = config["search"].get("coverage_penalty", 0.0)
+    if guided and samples(config["tokenizer"]):
+        raise UserError(
+            "trainer.guided_alignment.weight and tokenizer.sampling at once: alignments are "
+            "between words, whose pieces sampling draws anew each epoch; set one of the two to 0"
+        )
+    if not (guided or coverage or options.packing == "on"):
+        return
+    with torch.random.fork_rng(devices=[]):  # the run's own weights come first of its seed
+        model = registry.build(**config["model"], source_vocab_size=FEW, target_vocab_size=FEW)
+    build_guidance(model, options.guided_alignment)
+    if coverage and not attends(model):
+        raise UserError(
+            f"search.coverage_penalty = {coverage} adds up the decoder's attention to each source "
+            "word, and this model has no attention: search.coverage_penalty=0"
+        )
+    if options.packing == "on":  # what it asks of a GPU is known when its precision is
+        packing.settle(
+            "on", model, accelerator="cpu", precision="32-true",
+            guided=guided, compiled=options.compile,
+        )  # fmt: skip
 
 
 def refuse_other_corpus(corpus: Corpus, run: Path) -> None:

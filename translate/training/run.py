@@ -42,6 +42,7 @@ from translate.training.refusals import (
     refuse_other_corpus,
     refuse_random_weights,
     refuse_what_cannot_be_sharded,
+    refuse_what_the_model_cannot,
 )
 from translate.training.settings import Settings
 from translate.training.trainer import build_trainer, quieten_lightning
@@ -110,6 +111,7 @@ def _begin(
     precision.check_precision(options.precision, options.accelerator)
     if options.strategy == "fsdp":
         refuse_what_cannot_be_sharded(options, config["model"]["family"])
+    refuse_what_the_model_cannot(config, options)
     if main:
         _log_to(run / "train.log")
     if resuming:
@@ -117,6 +119,8 @@ def _begin(
     origin = find_origin(run, init, config["model"], resuming=resuming)
     if origin is None and not resuming:
         refuse_random_weights(options)
+    if main and not resuming and config["data"]["tokens_per_batch"] == "auto":
+        token_budget.refuse_started_together(options)
     if main and options.compile:
         check_compiler(options.accelerator)
     if main:

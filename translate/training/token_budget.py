@@ -68,12 +68,17 @@ def settled(
     return tokens
 
 
-def _found(options: Settings, longest: int, task: TranslationTask, precision: Precision) -> int:
+def refuse_started_together(options: Settings) -> None:
+    """UserError where every process would find a number of its own."""
     if started_together(options.num_nodes) > 1:
         raise UserError(
             f"data.{KEY} = auto is found by one process before it starts the others, and here all "
             "are started at once: train a step on one device first, and give the number it logs"
         )
+
+
+def _found(options: Settings, longest: int, task: TranslationTask, precision: Precision) -> int:
+    refuse_started_together(options)
     most = max(longest, MOST // (options.accumulate * processes(options)))
     if not on_gpu(options.accelerator):
         return min(most, TOKENS_ON_CPU)

@@ -17,7 +17,7 @@ from lightning.pytorch.strategies import Strategy
 from translate.errors import UserError
 from translate.training.accelerator import on_gpu
 from translate.training.best_checkpoints import BestCheckpoints
-from translate.training.callbacks import Patience, StepsBar, Throughput
+from translate.training.callbacks import EstimatedTime, Patience, StepsBar, Throughput
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.checkpoint_average import KEPT
 from translate.training.last_checkpoint import LastCheckpoint
@@ -44,6 +44,7 @@ def build_trainer(
     shows_bar = sys.stderr.isatty()
     callbacks = [
         *callbacks,
+        EstimatedTime(total_steps=steps),
         Throughput(every=options.log_every, total_steps=steps, lines=not shows_bar),
         BestCheckpoints(
             run / "checkpoints", filename="best", monitor="dev/bleu", mode="max", save_top_k=1,

@@ -1,0 +1,70 @@
+#!/usr/bin/env python
+"""How much of the batches is padding, by their size and that of the pools sorted by length.
+
+    scripts/bench_padding.py experiment=multi30k data.dir=/path/to/multi30k
+    scripts/bench_padding.py experiment=demo --tokens 1200 4096 --pools 100 400 1000
+
+Prepares the corpus as `translate train` would, and lays out one epoch of it for each size; nothing
+is trained. A figure is the share of padding in all positions of both sides. Further arguments are
+overrides of the configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from translate.cli.config_dir import config_dir
+from translate.data.corpus import prepare
+from translate.data.module import TranslationData
+
+
+def main() -> None:
+    """Lay out an epoch for every size asked for, and print a row each."""
+    options, overrides = arguments()
+    with initialize_config_dir(str(config_dir()), version_base=None):
+        config: Any = OmegaConf.to_container(compose("train", overrides), resolve=True)
+    data = config["data"]
+    corpus = prepare(data, config["tokenizer"], cache=Path(config["cache"]))
+    pools = options.pools or [data["pool_batches"]]
+    print(f"| tokens a batch | {' | '.join(f'pools of {pool} batches' for pool in pools)} |")
+    print("|---" * (1 + len(pools)) + "|")
+    for tokens in options.tokens:
+        shares = []
+        for pool in pools:
+            feed = TranslationData(
+                corpus, max_length=data["max_length"], tokens_per_batch=tokens,
+                pool_batches=pool, workers=0, sampling=False, guided=False, seed=config["seed"],
+            )  # fmt: skip
+            shares.append(f"{padding(feed):.2%}")
+        print(f"| {tokens:,} | {' | '.join(shares)} |", flush=True)
+
+
+def arguments() -> tuple[argparse.Namespace, list[str]]:
+    """What to lay out, and the overrides of the configuration."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tokens", nargs="+", type=int, default=[1500, 2000, 4096])
+    parser.add_argument("--pools", nargs="+", type=int, help="default: data.pool_batches")
+    return parser.parse_known_args()
+
+
+def padding(feed: TranslationData) -> float:
+    """The share of an epoch's positions, source and target, that hold no token."""
+    batches = feed.batches()
+    tokens = batches.source_lengths + batches.target_lengths
+    real = padded = 0
+    for pairs in batches.epoch(0):
+        real += int(tokens[pairs].sum())
+        widest = batches.source_lengths[pairs].max() + batches.target_lengths[pairs].max()
+        padded += len(pairs) * int(widest)
+    return 1 - real / padded
+
+
+if __name__ == "__main__":
+    main()
