@@ -14,9 +14,15 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from translate.attention.caches import Ancestry, Cache, KeysValues
+from translate.attention.flex import SMALLEST_HEAD
 from translate.attention.linear import FastWeightAttention, LinearAttention
 from translate.attention.masks import added_to_scores, over_keys
-from translate.attention.patterns import FixedAttention, FullAttention, Pattern, StridedAttention
+from translate.attention.patterns import (
+    FixedAttention,
+    FullAttention,
+    StridedAttention,
+    with_flex,
+)
 from translate.attention.positions import (
     LearnedPositions,
     LinearBiases,
@@ -109,6 +115,7 @@ class Transformer(Seq2Seq):
         dropout: Rate,
         attention_dropout: Rate,
         feed_forward_dropout: Rate,
+        flex_attention: bool = False,  # a default, for bundles from before the key
     ) -> None:
         super().__init__(source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
         self.d_model = d_model
@@ -127,7 +134,7 @@ class Transformer(Seq2Seq):
             "relative": partial(RelativeKeys, d_k=d_model // num_heads, max_distance=max_distance),
             "alibi": partial(LinearBiases, num_heads=num_heads),
         }
-        patterns: dict[str, Callable[..., Pattern]] = {
+        patterns: dict[str, Callable[..., Any]] = {
             "full": FullAttention,
             "sliding_window": partial(SlidingWindowAttention, window=window),
             "strided": partial(StridedAttention, stride=stride),
@@ -135,11 +142,14 @@ class Transformer(Seq2Seq):
             "linear": LinearAttention,
             "fast_weights": FastWeightAttention,
         }
+        new_pattern = patterns[self_attention]
+        if flex_attention:
+            new_pattern = partial(with_flex, new_pattern)
         new_norm = partial(NORMS[normalization], d_model)
         options = LayerOptions(
             d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads, d_ff=d_ff,
             activation=activation, new_norm=new_norm, norm_before=norm == "pre",
-            new_pattern=patterns[self_attention],
+            new_pattern=new_pattern,
             new_relation=relations.get(positions, lambda: None), rotary=positions == "rotary",
             dropout=dropout, attention_dropout=attention_dropout,
             feed_forward_dropout=feed_forward_dropout,
@@ -200,6 +210,8 @@ class Transformer(Seq2Seq):
                 f"a block of {options['stride']} keys has no {options['summary']} to summarise it "
                 "(model.stride, model.summary)"
             )
+        if options.get("flex_attention"):
+            found += _no_flex_attention(options)
         return found + tying_problems(options)
 
     def _initialise(self) -> None:
@@ -308,6 +320,29 @@ class Transformer(Seq2Seq):
         stacked = torch.stack(alignment, dim=1)  # (B, L, H, n, S)
         by_hypothesis = stacked.permute(0, 3, 1, 2, 4).flatten(0, 1)  # (N, L, H, S)
         return Step(hidden, after, by_hypothesis)
+
+
+def _no_flex_attention(options: Mapping[str, Any]) -> list[str]:
+    """What model.flex_attention=true cannot compute, or flash attention computes better."""
+    kind, positions = options["self_attention"], options["positions"]
+    found = []
+    if kind in ("linear", "fast_weights"):
+        found.append(f"model.self_attention={kind} makes no scores")
+    elif kind == "full" and positions not in ("relative", "alibi"):
+        found.append(
+            f"model.self_attention=full with model.positions={positions} is flash attention's"
+        )
+    if options["attention_dropout"]:
+        found.append(
+            f"model.attention_dropout={options['attention_dropout']} needs the weights, which it "
+            "never forms"
+        )
+    if (d_k := options["d_model"] // options["num_heads"]) < SMALLEST_HEAD:
+        found.append(
+            f"a head has {d_k} dimensions (model.d_model / model.num_heads), and it multiplies "
+            f"{SMALLEST_HEAD} or more"
+        )
+    return [f"model.flex_attention = true, but {reason}: set it to false" for reason in found]
 
 
 def _why_padded(

@@ -16,6 +16,7 @@ from translate.data.module import TranslationData, lengths
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
 from translate.training import provenance
+from translate.training.accelerator import on_gpu
 from translate.training.settings import MAY_CHANGE, Settings
 
 
@@ -64,6 +65,22 @@ def refuse_what_cannot_be_sharded(options: Settings, family: str) -> None:
             f"trainer.strategy = fsdp cannot go with {', '.join(wrong)}: choose "
             f"{', '.join(wrong.values())}; or trainer.strategy=ddp"
         )
+
+
+def refuse_flex_attention(model: Mapping[str, Any], options: Settings) -> None:
+    """Where a run asks for it and it cannot be had."""
+    if not model.get("flex_attention"):
+        return
+    why = None
+    if options.compile:
+        why = "trainer.compile makes programs of its own: set one of them to false"
+    elif not on_gpu(options.accelerator):
+        why = (
+            f"it learns on NVIDIA GPUs alone, and with trainer.accelerator={options.accelerator} "
+            "this run has none: set it to false; a run begun with it goes on where there is one"
+        )
+    if why is not None:
+        raise UserError(f"model.flex_attention = true, but {why}")
 
 
 def refuse_other_corpus(corpus: Corpus, run: Path) -> None:

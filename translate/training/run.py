@@ -34,6 +34,7 @@ from translate.training.plan import plan
 from translate.training.refusals import (
     flat,
     identity,
+    refuse_flex_attention,
     refuse_longer_than_readable,
     refuse_other_configuration,
     refuse_other_corpus,
@@ -84,6 +85,7 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     precision.check_precision(options.precision, options.accelerator)
     if options.strategy == "fsdp":
         refuse_what_cannot_be_sharded(options, config["model"]["family"])
+    refuse_flex_attention(config["model"], options)
     if _is_main_process():
         _log_to(run / "train.log")
     last = run / "checkpoints" / "last.ckpt"
