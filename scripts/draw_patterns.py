@@ -30,7 +30,7 @@ PATTERNS = {
 def seen(pattern: FullAttention) -> Tensor:
     """1 where query (row) i sees key (column) j."""
     at = torch.arange(LENGTH)
-    mask = pattern.visible(at, at)
+    mask = pattern.visible(at[:, None], at)
     mask = torch.ones(LENGTH, LENGTH, dtype=torch.bool) if mask is None else mask
     return (mask & causal_mask(LENGTH) if pattern.causal else mask).float()
 

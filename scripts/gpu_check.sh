@@ -6,6 +6,7 @@ usage="Usage: scripts/gpu_check.sh [FOLDER]
 
 Runs on a machine with an NVIDIA GPU:
   - the tests of attention, of its kernels and of sentences laid end to end, on CUDA,
+  - FlexAttention's kernel in bf16, beside the formula,
   - the contract of every model, on CUDA,
   - scripts/bench_attention.py, in which the flash kernel is asserted,
   - short bf16 trainings of the demo's Transformer on the toy grammar, sentences laid end to end and
@@ -74,7 +75,7 @@ part() { # TITLE, SECONDS, "MODULES", COMMAND… : one section of the report
   printf '    %s\n\n' "${*/#$python/python}" >> "$report"
 }
 
-tests() { # TITLE, SECONDS, FILE… : tests, whose last lines go into the report
+tests() { # TITLE, SECONDS, WHAT pytest RUNS… : tests, whose last lines go into the report
   local title=$1 seconds=$2
   shift 2
   part "$title" "$seconds" "pytest pytest_timeout hypothesis jaxtyping pydantic beartype" \
@@ -93,11 +94,12 @@ print(torch.cuda.get_device_name(), 'capability %d.%d,' % torch.cuda.get_device_
 } > "$report"
 
 attention=tests/attention/test_
-tests "Attention and its kernels" 130 \
+tests "Attention and its kernels" 110 \
   ${attention}{kernels,variable_length,scaled_dot_product,multi_head,patterns,linear}.py
-tests "Contract of every model" 140 tests/models/test_contract.py
+tests "FlexAttention's kernel" 80 -k "on_cuda and bfloat16" ${attention}flex.py
+tests "Contract of every model" 110 tests/models/test_contract.py
 
-part "Cost of attention" 110 "numpy jaxtyping pydantic matplotlib" \
+part "Cost of attention" 100 "numpy jaxtyping pydantic matplotlib" \
   "$python" scripts/bench_attention.py --device cuda --plot "$folder/cost.png"
 cat "$(log_of "Cost of attention")" >> "$report" 2> /dev/null
 
@@ -105,7 +107,7 @@ run=$(mktemp -d)
 trap 'rm -rf "$run"' EXIT
 for packing in on off; do
   title="Training the demo's Transformer in bf16, packing $packing"
-  part "$title" 80 "lightning hydra sentencepiece datasets sacrebleu" \
+  part "$title" 70 "lightning hydra sentencepiece datasets sacrebleu" \
     "$python" -m translate train data=toy tokenizer=word model=transformer schedule=linear \
     "run=$run/$packing" "cache=$run/cache" schedule.warmup_steps=100 data.tokens_per_batch=8192 \
     trainer.accelerator=gpu trainer.precision=bf16-mixed trainer.max_steps=300 \

@@ -76,7 +76,7 @@ def seen(mask: Tensor) -> list[list[bool]]:
 
 @given(queries=places, keys=places, left=sizes, right=sizes)
 def test_a_sliding_window(queries: Tensor, keys: Tensor, left: int, right: int) -> None:
-    mask = sliding_window_mask(queries, keys, left=left, right=right)
+    mask = sliding_window_mask(queries[:, None], keys, left=left, right=right)
     assert seen(mask) == [
         [i - left <= j <= i + right for j in keys.tolist()] for i in queries.tolist()
     ]
@@ -88,12 +88,12 @@ def test_strided(queries: Tensor, keys: Tensor, stride: int) -> None:
         [abs(i - j) <= stride or (i - j) % stride == 0 for j in keys.tolist()]
         for i in queries.tolist()
     ]
-    assert seen(strided_mask(queries, keys, stride=stride)) == expected
+    assert seen(strided_mask(queries[:, None], keys, stride=stride)) == expected
 
 
 @given(queries=places, keys=places, stride=sizes, summary=sizes)
 def test_fixed(queries: Tensor, keys: Tensor, stride: int, summary: int) -> None:
-    mask = fixed_mask(queries, keys, stride=stride, summary=summary)
+    mask = fixed_mask(queries[:, None], keys, stride=stride, summary=summary)
     expected = [
         [i // stride == j // stride or j % stride >= stride - summary for j in keys.tolist()]
         for i in queries.tolist()

@@ -369,6 +369,18 @@ def test_output_has_one_logit_a_word(model: Seq2Seq) -> None:
             {"self_attention": "fixed", "summary": 5},
             ("block of 4 keys", "no 5", "model.stride", "model.summary"),
         ),
+        *(
+            (
+                {"flex_attention": True, "d_model": 64} | wrong,
+                ("model.flex_attention = true", *words, "set it to false"),
+            )
+            for wrong, words in (
+                ({}, ("model.self_attention=full", "model.positions=sinusoidal", "flash")),
+                ({"self_attention": "linear"}, ("model.self_attention=linear", "no scores")),
+                ({"self_attention": "fixed"}, ("model.attention_dropout=0.1",)),
+                ({"self_attention": "fixed", "d_model": 32}, ("8 dimensions", "16 or more")),
+            )
+        ),
     ],
 )
 def test_contradicting_options_are_named(change: dict[str, Any], words: tuple[str, ...]) -> None:

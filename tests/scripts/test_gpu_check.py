@@ -55,7 +55,7 @@ def test_all_limits_together_are_under_ten_minutes(tmp_path: Path) -> None:
     done = check(PYTHON=str(tmp_path / "python"), OUT=str(tmp_path / "out"), PATH=path)
     assert done.returncode == 0, done.stderr
     limits = [int(line) for line in (tmp_path / "limits").read_text().split()]
-    assert len(limits) == 5
+    assert len(limits) == 6
     assert sum(limits) + 60 <= 600  # a minute for what is between them
 
 
@@ -66,10 +66,11 @@ def test_the_report_says_what_passed_failed_and_was_skipped(tmp_path: Path) -> N
     done = check(PYTHON=str(python), OUT=str(tmp_path / "out"))
     assert done.returncode == 1, done.stderr
     report = (tmp_path / "out" / "gpu.md").read_text()
-    device, kernels, contract, cost, packed, padded = report.split("\n## ")
+    device, kernels, flex, contract, cost, packed, padded = report.split("\n## ")
     assert "Some GPU, torch 2.10" in device
     assert "passed" in kernels
     assert "5 passed" in kernels
+    assert "-k on_cuda and bfloat16" in flex
     assert "FAILED with status 1" in contract
     assert "cuDNN is gone" in contract
     assert "1 failed" in contract

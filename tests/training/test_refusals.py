@@ -288,3 +288,20 @@ def test_weights_that_are_no_numbers_are_never_saved(tmp_path: Path) -> None:
         model.weight[3, 3] = float("nan")
     with pytest.raises(UserError, match="the weights weight are not finite after step 5"):
         guard.on_save_checkpoint(SimpleNamespace(global_step=5), model, {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (["trainer.accelerator=cpu"], r"trainer\.accelerator=cpu this run has none"),
+        (["trainer.compile=true"], r"trainer\.compile makes programs of its own"),
+    ],
+)
+def test_flex_attention_is_refused_where_it_cannot_learn(
+    asked: list[str], reason: str, config: Config, tmp_path: Path
+) -> None:
+    """Before a folder is made: nothing but the lock is in it."""
+    wanted = ["model.flex_attention=true", "model.positions=alibi", "model.d_model=64"]
+    with pytest.raises(UserError, match=r"model\.flex_attention = true, but .*" + reason):
+        train(config(*wanted, *asked), tmp_path / "run")
+    assert not (tmp_path / "run" / "config.yaml").exists()

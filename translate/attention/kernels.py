@@ -21,6 +21,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.profiler import ProfilerActivity, profile
 
+from translate.attention.flex import flex_attention
+
 NAMES = {
     SDPBackend.FLASH_ATTENTION: "flash",
     SDPBackend.EFFICIENT_ATTENTION: "efficient",
@@ -135,6 +137,8 @@ class _Recorder(TorchFunctionMode):
             self._record(*args, **(kwargs or {}))
         elif str(func) == VARIABLE_LENGTH:
             self._record_packed(*args)
+        elif func is flex_attention:
+            self._add(args[:3], None, False, 0.0, Kernel("flex", ""))
         return func(*args, **(kwargs or {}))
 
     def _record(

@@ -48,30 +48,30 @@ def both(
 
 
 def sliding_window_mask(
-    queries: Int[Tensor, "T"], keys: Int[Tensor, "S"], *, left: int, right: int
-) -> Bool[Tensor, "T S"]:
+    queries: Int[Tensor, "*#pairs"], keys: Int[Tensor, "*#pairs"], *, left: int, right: int
+) -> Bool[Tensor, "*pairs"]:
     """Keys up to `left` before and `right` after the query (Beltagy et al. 2020, section 3.1)."""
-    distance = keys - queries[:, None]
+    distance = keys - queries
     return (distance >= -left) & (distance <= right)
 
 
 def strided_mask(
-    queries: Int[Tensor, "T"], keys: Int[Tensor, "S"], *, stride: int
-) -> Bool[Tensor, "T S"]:
+    queries: Int[Tensor, "*#pairs"], keys: Int[Tensor, "*#pairs"], *, stride: int
+) -> Bool[Tensor, "*pairs"]:
     """Child et al. 2019, section 4.3, strided; the union of both sets (a merged head).
 
     A¹_i = {j : |i - j| ≤ l},  A²_i = {j : (i - j) mod l = 0};  a causal mask keeps their j ≤ i.
     """
-    distance = queries[:, None] - keys
+    distance = queries - keys
     return (distance.abs() <= stride) | (distance % stride == 0)
 
 
 def fixed_mask(
-    queries: Int[Tensor, "T"], keys: Int[Tensor, "S"], *, stride: int, summary: int
-) -> Bool[Tensor, "T S"]:
+    queries: Int[Tensor, "*#pairs"], keys: Int[Tensor, "*#pairs"], *, stride: int, summary: int
+) -> Bool[Tensor, "*pairs"]:
     """Child et al. 2019, section 4.3, fixed; the union of both sets (a merged head).
 
     A¹_i = {j : ⌊j/l⌋ = ⌊i/l⌋},  A²_i = {j : j mod l ≥ l - c};  a causal mask keeps their j ≤ i.
     """
-    same_block = queries[:, None] // stride == keys // stride
+    same_block = queries // stride == keys // stride
     return same_block | (keys % stride >= stride - summary)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from translate.attention.caches import Ancestry, Cache, GrowingCache, KeysValues, KeyValueCache
+from translate.attention.flex import FlexAttention
 from translate.attention.masks import both, fixed_mask, strided_mask
 from translate.attention.positions import Relation
 from translate.attention.scaled_dot_product import fused_attention
@@ -65,15 +68,16 @@ class FullAttention(Pattern):
     """Every query meets every key that `visible` shows it; here, all."""
 
     sees_all = True  # False where `visible` hides something
+    flex: FlexAttention | None = None  # a kernel of its own, for what it `serves`
 
     def __init__(self, *, causal: bool, relation: Relation | None = None) -> None:
         super().__init__(causal=causal)
         self.relation = relation
 
     def visible(
-        self, queries: Int[Tensor, "T"], keys: Int[Tensor, "S"]
-    ) -> Bool[Tensor, "T S"] | None:
-        """The pattern, as a mask between positions."""
+        self, queries: Int[Tensor, "*#pairs"], keys: Int[Tensor, "*#pairs"]
+    ) -> Bool[Tensor, "*pairs"] | None:
+        """The pattern, as a mask between positions that broadcast: (T, 1) and (S), or of a pair."""
         return None
 
     def bias(
@@ -92,10 +96,23 @@ class FullAttention(Pattern):
     ) -> Float[Tensor, "B H T Kv"]:
         if isinstance(mask, SameSentence):
             return mask.attention(query, memory, causal=self.causal)
+        if self.flex is not None and self.flex.serves(query, training=self.training):
+            return self.flex(query, memory, mask=mask)
+        return self.fused(query, memory, mask=mask, dropout=dropout)
+
+    def fused(
+        self,
+        query: Float[Tensor, "B H T K"],
+        memory: KeysValues,
+        *,
+        mask: Bool[Tensor, "B 1 1 T"] | None,
+        dropout: float,
+    ) -> Float[Tensor, "B H T Kv"]:
+        """By PyTorch's fused kernels, under a mask and a bias of N × N numbers if there are any."""
         positions = torch.arange(query.shape[2], device=query.device)
         return fused_attention(
             query, memory.keys, memory.values,
-            mask=both(mask, self.visible(positions, positions)), causal=self.causal,
+            mask=both(mask, self.visible(positions[:, None], positions)), causal=self.causal,
             bias=self.bias(query, positions, positions), dropout=dropout,
         )  # fmt: skip
 
@@ -113,9 +130,16 @@ class FullAttention(Pattern):
         if self.relation is not None or not self.sees_all:
             keys = ancestry.positions(memory.keys)
             here = keys[-query.shape[2] :]
-            mask, told = self.visible(here, keys), self.bias(query, here, keys)
+            mask, told = self.visible(here[:, None], keys), self.bias(query, here, keys)
             bias = bias if told is None else told if bias is None else told + bias
         return fused_attention(query, memory.keys, memory.values, mask=mask, bias=bias)
+
+
+def with_flex(new_pattern: Callable[..., FullAttention], **options: Any) -> FullAttention:
+    """A pattern whose training on CUDA is one kernel (flex.py)."""
+    pattern = new_pattern(**options)
+    pattern.flex = FlexAttention(pattern.visible, causal=pattern.causal, relation=pattern.relation)
+    return pattern
 
 
 class StridedAttention(FullAttention):
@@ -130,7 +154,9 @@ class StridedAttention(FullAttention):
         super().__init__(causal=causal, relation=relation)
         self.stride = stride
 
-    def visible(self, queries: Int[Tensor, "T"], keys: Int[Tensor, "S"]) -> Bool[Tensor, "T S"]:
+    def visible(
+        self, queries: Int[Tensor, "*#pairs"], keys: Int[Tensor, "*#pairs"]
+    ) -> Bool[Tensor, "*pairs"]:
         return strided_mask(queries, keys, stride=self.stride)
 
 
@@ -148,5 +174,7 @@ class FixedAttention(FullAttention):
         super().__init__(causal=causal, relation=relation)
         self.stride, self.summary = stride, summary
 
-    def visible(self, queries: Int[Tensor, "T"], keys: Int[Tensor, "S"]) -> Bool[Tensor, "T S"]:
+    def visible(
+        self, queries: Int[Tensor, "*#pairs"], keys: Int[Tensor, "*#pairs"]
+    ) -> Bool[Tensor, "*pairs"]:
         return fixed_mask(queries, keys, stride=self.stride, summary=self.summary)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float, Int
@@ -95,6 +96,9 @@ def rotate(x: Float[Tensor, "B H T K"], wave: Float[Tensor, "#T K"]) -> Float[Te
     return turned.flatten(-2)
 
 
+PairBias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # sentence, head, query, key → bias
+
+
 class Relation(nn.Module, ABC):
     """What the distance of a query and a key adds to their score, before the softmax."""
 
@@ -103,6 +107,10 @@ class Relation(nn.Module, ABC):
         self, query: Float[Tensor, "B H T K"], distance: Int[Tensor, "T S"]
     ) -> Float[Tensor, "#B H T S"]:
         """The bias of each score; `distance` is the key's position less the query's."""
+
+    @abstractmethod
+    def of_pairs(self, query: Float[Tensor, "B H T K"]) -> PairBias:
+        """The same biases, one at a time, as flex attention asks for them (flex.py)."""
 
 
 class RelativeKeys(Relation):
@@ -120,9 +128,21 @@ class RelativeKeys(Relation):
     def forward(
         self, query: Float[Tensor, "B H T K"], distance: Int[Tensor, "T S"]
     ) -> Float[Tensor, "B H T S"]:
-        scores = query @ self.w.T / math.sqrt(query.shape[-1])  # (B, H, T, 2m + 1)
-        which = distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
-        return scores.gather(-1, which.expand(*scores.shape[:2], -1, -1))
+        scores = self.scores(query)
+        return scores.gather(-1, self.which(distance).expand(*scores.shape[:2], -1, -1))
+
+    def scores(self, query: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T W"]:
+        """Of each query and each of the 2m + 1 distances."""
+        return query @ self.w.T / math.sqrt(query.shape[-1])
+
+    def which(self, distance: Int[Tensor, "*pairs"]) -> Int[Tensor, "*pairs"]:
+        return distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
+
+    def of_pairs(self, query: Float[Tensor, "B H T K"]) -> PairBias:
+        scores = self.scores(query)
+        # float32: its gradient is a sum over keys, made in this tensor
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        return lambda b, h, q, k: scores[b, h, q, self.which(k - q)]
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
@@ -153,3 +173,6 @@ class LinearBiases(Relation):
         self, query: Float[Tensor, "B H T K"], distance: Int[Tensor, "T S"]
     ) -> Float[Tensor, "1 H T S"]:
         return (-self.slopes[:, None, None] * distance.abs())[None]
+
+    def of_pairs(self, query: Float[Tensor, "B H T K"]) -> PairBias:
+        return lambda b, h, q, k: -self.slopes[h] * (k - q).abs()

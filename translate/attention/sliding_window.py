@@ -29,7 +29,9 @@ class SlidingWindowAttention(FullAttention):
         self.left, self.right = (window - 1, 0) if causal else (window // 2, window // 2)
         self.block = max(window, SMALLEST_BLOCK)
 
-    def visible(self, queries: Int[Tensor, "T"], keys: Int[Tensor, "S"]) -> Bool[Tensor, "T S"]:
+    def visible(
+        self, queries: Int[Tensor, "*#pairs"], keys: Int[Tensor, "*#pairs"]
+    ) -> Bool[Tensor, "*pairs"]:
         return sliding_window_mask(queries, keys, left=self.left, right=self.right)
 
     def empty_cache(self, sentences: int, heads: int, d_k: int, like: Tensor) -> RingCache:
@@ -48,16 +50,16 @@ class SlidingWindowAttention(FullAttention):
         heads = fused_attention(rows, memory.keys, memory.values, bias=self.bias(rows, here, keys))
         return as_beams(heads, query.shape[2])
 
-    def forward(
+    def fused(
         self,
         query: Float[Tensor, "B H T K"],
         memory: KeysValues,
         *,
-        mask: Bool[Tensor, "B 1 1 T"] | None = None,  # type: ignore[override]  # never packed
-        dropout: float = 0.0,
+        mask: Bool[Tensor, "B 1 1 T"] | None,
+        dropout: float,
     ) -> Float[Tensor, "B H T Kv"]:
         if query.shape[2] <= self.block:
-            return super().forward(query, memory, mask=mask, dropout=dropout)
+            return super().fused(query, memory, mask=mask, dropout=dropout)
         return self.in_blocks(query, memory, mask=mask, dropout=dropout)
 
     def in_blocks(
@@ -80,7 +82,7 @@ class SlidingWindowAttention(FullAttention):
         real = self.surroundings(mask.transpose(2, 3)).transpose(2, 3)  # (B·blocks, 1, 1, c')
         heads = fused_attention(
             queries, self.surroundings(memory.keys), self.surroundings(memory.values),
-            mask=self.visible(at, around) & real, bias=self.bias(queries, at, around),
+            mask=self.visible(at[:, None], around) & real, bias=self.bias(queries, at, around),
             dropout=dropout,
         )  # fmt: skip
         heads = heads.view(rows, -1, num_heads, self.block, heads.shape[3]).transpose(1, 2)

@@ -14,9 +14,15 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from translate.attention.caches import Ancestry, Cache, KeysValues
+from translate.attention.flex import SMALLEST_HEAD
 from translate.attention.linear import FastWeightAttention, LinearAttention
 from translate.attention.masks import added_to_scores, over_keys
-from translate.attention.patterns import FixedAttention, FullAttention, Pattern, StridedAttention
+from translate.attention.patterns import (
+    FixedAttention,
+    FullAttention,
+    StridedAttention,
+    with_flex,
+)
 from translate.attention.positions import (
     LearnedPositions,
     LinearBiases,
@@ -110,6 +116,7 @@ class Transformer(Seq2Seq):
         attention_dropout: Rate,
         feed_forward_dropout: Rate,
         d_v: PositiveInt | None = None,
+        flex_attention: bool = False,
     ) -> None:
         super().__init__(source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
         self.d_model = d_model
@@ -130,7 +137,7 @@ class Transformer(Seq2Seq):
             "relative": partial(RelativeKeys, d_k=d_k, max_distance=max_distance),
             "alibi": partial(LinearBiases, num_heads=num_heads),
         }
-        patterns: dict[str, Callable[..., Pattern]] = {
+        patterns: dict[str, Callable[..., Any]] = {
             "full": FullAttention,
             "sliding_window": partial(SlidingWindowAttention, window=window),
             "strided": partial(StridedAttention, stride=stride),
@@ -138,11 +145,14 @@ class Transformer(Seq2Seq):
             "linear": LinearAttention,
             "fast_weights": FastWeightAttention,
         }
+        new_pattern = patterns[self_attention]
+        if flex_attention:
+            new_pattern = partial(with_flex, new_pattern)
         new_norm = partial(NORMS[normalization], d_model)
         options = LayerOptions(
             d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads, d_v=d_v, d_ff=d_ff,
             activation=activation, new_norm=new_norm, norm_before=norm == "pre",
-            new_pattern=patterns[self_attention],
+            new_pattern=new_pattern,
             new_relation=relations.get(positions, lambda: None), rotary=positions == "rotary",
             dropout=dropout, attention_dropout=attention_dropout,
             feed_forward_dropout=feed_forward_dropout,
@@ -201,6 +211,8 @@ class Transformer(Seq2Seq):
                 f"a block of {options['stride']} keys has no {options['summary']} to summarise it "
                 "(model.stride, model.summary)"
             )
+        if options.get("flex_attention"):
+            found += _no_flex_attention(options)
         return found + tying_problems(options)
 
     def _initialise(self) -> None:
@@ -313,6 +325,29 @@ def _end_to_end(
     """Each word with its position in its own sentence, where sentences lie end to end."""
     nothing = embedded.new_zeros(1, packing.longest, embedded.shape[1])
     return embedded + positions(nothing)[0, packing.positions]  # type: ignore[no-any-return]
+
+
+def _no_flex_attention(options: Mapping[str, Any]) -> list[str]:
+    """What model.flex_attention=true cannot compute, or flash attention computes better."""
+    kind, positions = options["self_attention"], options["positions"]
+    found = []
+    if kind in ("linear", "fast_weights"):
+        found.append(f"model.self_attention={kind} makes no scores")
+    elif kind == "full" and positions not in ("relative", "alibi"):
+        found.append(
+            f"model.self_attention=full with model.positions={positions} is flash attention's"
+        )
+    if options["attention_dropout"]:
+        found.append(
+            f"model.attention_dropout={options['attention_dropout']} needs the weights, which it "
+            "never forms"
+        )
+    if (d_k := options["d_model"] // options["num_heads"]) < SMALLEST_HEAD:
+        found.append(
+            f"a head has {d_k} dimensions (model.d_model / model.num_heads), and it multiplies "
+            f"{SMALLEST_HEAD} or more"
+        )
+    return [f"model.flex_attention = true, but {reason}: set it to false" for reason in found]
 
 
 def _why_padded(

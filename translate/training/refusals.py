@@ -19,6 +19,7 @@ from translate.models import registry
 from translate.models.head import attends
 from translate.models.seq2seq import Seq2Seq
 from translate.training import packing, provenance
+from translate.training.accelerator import on_gpu
 from translate.training.assembly import samples
 from translate.training.guidance import build_guidance
 from translate.training.settings import MAY_CHANGE, Settings
@@ -100,6 +101,22 @@ def refuse_what_the_model_cannot(config: Mapping[str, Any], options: Settings) -
             "on", model, accelerator="cpu", precision="32-true",
             guided=guided, compiled=options.compile,
         )  # fmt: skip
+
+
+def refuse_flex_attention(model: Mapping[str, Any], options: Settings) -> None:
+    """Where a run asks for it and it cannot be had."""
+    if not model.get("flex_attention"):
+        return
+    why = None
+    if options.compile:
+        why = "trainer.compile makes programs of its own: set one of them to false"
+    elif not on_gpu(options.accelerator):
+        why = (
+            f"it learns on NVIDIA GPUs alone, and with trainer.accelerator={options.accelerator} "
+            "this run has none: set it to false; a run begun with it goes on where there is one"
+        )
+    if why is not None:
+        raise UserError(f"model.flex_attention = true, but {why}")
 
 
 def refuse_other_corpus(corpus: Corpus, run: Path) -> None:

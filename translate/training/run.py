@@ -37,6 +37,7 @@ from translate.training.plan import plan
 from translate.training.refusals import (
     flat,
     identity,
+    refuse_flex_attention,
     refuse_longer_than_readable,
     refuse_other_configuration,
     refuse_other_corpus,
@@ -111,6 +112,7 @@ def _begin(
     precision.check_precision(options.precision, options.accelerator)
     if options.strategy == "fsdp":
         refuse_what_cannot_be_sharded(options, config["model"]["family"])
+    refuse_flex_attention(config["model"], options)
     refuse_what_the_model_cannot(config, options)
     if main:
         _log_to(run / "train.log")
