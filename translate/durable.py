@@ -18,7 +18,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: `path` is what it was, unless the folder alone could not be synced at the end.
     """
-    temporary = path.with_name(path.name + TEMPORARY)  # same folder: the rename stays atomic
+    # same folder: the rename stays atomic; a name of its own: another process may write `path` too
+    temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
     try:
         with temporary.open("w+b") as file:
             yield file
