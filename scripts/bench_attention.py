@@ -49,8 +49,7 @@ from translate.attention.sliding_window import SlidingWindowAttention
 from translate.errors import UserError
 from translate.models.convolutional import EncoderLayer
 from translate.models.recurrence import Recurrence
-from translate.plots.figure import INK, defaults, file_type, save
-from translate.plots.lengths import COLOURS, GREY, MARKS
+from translate.plots.figure import COLOURS, GREY, INK, MARKS, PALE, defaults, file_type, save
 
 D_MODEL, HEADS, D_K = 256, 4, 64
 WINDOW = 32  # keys of the sliding window
@@ -334,7 +333,7 @@ def draw(costs: Mapping[str, Mapping[int, Cost]], path: Path) -> None:
         axes.set_xlabel("length N", fontsize=9, color=INK)
         axes.set_ylabel(title, fontsize=9, color=INK)
         axes.tick_params(labelsize=8, color=GREY, labelcolor=INK)
-        axes.grid(color="#e6e9ee", linewidth=0.6)
+        axes.grid(color=PALE, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(
             fontsize=7.5, frameon=False, loc="upper left", bbox_to_anchor=(1, 1),

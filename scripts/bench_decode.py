@@ -172,9 +172,7 @@ def native(
     import torch
 
     from translate.inference import loading
-    from translate.inference.allocator import keep_memory
 
-    keep_memory()  # as every command does
     torch.set_num_threads(options.threads)
     loaded = loading.load(
         options.run, device="cpu", search=search, tokens_per_batch=tokens, precision=precision,
@@ -192,9 +190,8 @@ NATIVE: dict[str, Callable[..., Translate]] = {
 
 
 def served(options: argparse.Namespace, search: Any, tokens: int, export: str | None) -> Translate:
-    from translate.inference import bundle
+    from translate.inference import bundle, loading
     from translate.inference.ctranslate2_engine import CTranslate2Search
-    from translate.inference.translator import Translator
 
     assert export is not None
     loaded = bundle.load(bundle.find(options.run))
@@ -202,7 +199,7 @@ def served(options: argparse.Namespace, search: Any, tokens: int, export: str | 
         Path(export), loaded.tokenizers, search,
         tokens_per_batch=tokens, workers=options.threads, device="cpu",
     )  # fmt: skip
-    translator = Translator(loaded.model, loaded.tokenizers, engine, whole_windows=True)
+    translator = loading.load(loaded, device="cpu", search=engine, whole_windows=True)
     return lambda lines: [len(best.tokens) for best, *_ in translator.stream(lines)]
 
 

@@ -16,8 +16,7 @@ from torch import Tensor
 from translate.attention.masks import causal_mask
 from translate.attention.patterns import FixedAttention, FullAttention, StridedAttention
 from translate.attention.sliding_window import SlidingWindowAttention
-from translate.plots.figure import INK, defaults, save, single_hue
-from translate.plots.lengths import GREY
+from translate.plots.figure import GREY, INK, defaults, save, single_hue
 
 LENGTH = 16
 PATTERNS = {

@@ -12,8 +12,7 @@ from pathlib import Path
 import torch
 
 from translate.attention.positions import alibi_slopes, rotate, sinusoidal
-from translate.plots.figure import INK, defaults, save
-from translate.plots.lengths import COLOURS
+from translate.plots.figure import COLOURS, INK, defaults, save
 
 POSITIONS, D = 48, 32
 HEADS = 4

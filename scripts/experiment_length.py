@@ -17,17 +17,18 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import yaml
 
 from translate.cli.config_dir import options
+from translate.data.columns import in_order
 from translate.data.corpus import prepare
 from translate.data.toy import toy_pairs
 from translate.errors import UserError
-from translate.evaluation.buckets import Bucket, assign, by_length
+from translate.evaluation.buckets import Bucket, assign, by_source_length
 from translate.evaluation.report import Stored, read
 from translate.inference import bundle
 from translate.models.transformer import Transformer
@@ -235,7 +236,8 @@ def held_out(config: Mapping[str, Any]) -> Sentences:
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
     if corpus.test is None:
         raise UserError("this corpus has no test split: choose another with data=")
-    return Sentences("test", list(corpus.test["source"]), list(corpus.test["references"]), ())
+    sources, references = (list(in_order(corpus.test, name)) for name in ("source", "references"))
+    return Sentences("test", sources, references, ())
 
 
 def longer(config: Mapping[str, Any], folder: Path) -> Sentences:
@@ -270,8 +272,8 @@ def score(run: Path, tests: Sequence[Sentences], edges: Sequence[int]) -> list[B
     translations = [line for evaluation in judged for line in evaluation.hypotheses]
     sources = [line for test in tests for line in test.sources]
     references = [item for test in tests for item in test.references]
-    tokenize = judged[0].figures.get("tokenize", "13a")  # older evaluations had no other
-    return by_length(sources, translations, references, edges, tokenize=tokenize)
+    tokenize = judged[0].tokenize
+    return by_source_length(sources, translations, references, edges, tokenize=tokenize)
 
 
 def translated(run: Path, test: Sentences) -> Stored:
@@ -292,7 +294,7 @@ def write(
     trained_to: int | None = None,
 ) -> None:
     """The table, the figures and the pictures: path.md, .json, .png and .svg."""
-    figures = {name: [b.as_dict() for b in buckets] for name, buckets in scores.items()}
+    figures = {name: [asdict(b) for b in buckets] for name, buckets in scores.items()}
     path.with_suffix(".json").write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
     text = table(scores)
     path.with_suffix(".md").write_text(text, "utf-8")

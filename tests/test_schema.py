@@ -10,7 +10,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from translate.errors import UserError
-from translate.schema import check, keys, nearest, problems
+from translate.schema import check, chosen, keys, misnamed, problems
+from translate.wording import nearest
 
 if TYPE_CHECKING:
     from nowhere import Unknown  # type: ignore[import-not-found]
@@ -129,6 +130,19 @@ def test_a_rule_about_several_keys_names_the_node() -> None:
 def test_keys_are_those_of_the_signature() -> None:
     assert keys(Model, supplied=("vocab_size",)) == [*GOOD, "names", "maybe", "several"]
     assert keys(Inner) == ["depth"]
+
+
+def test_a_node_names_its_receiver() -> None:
+    receivers = {"rnn": Model, "transformer": Model}
+    assert not misnamed("model", {"kind": "rnn"}, receivers)
+    slip = ["model.kind = 'transformr': no such kind; did you mean transformer?"]
+    assert misnamed("model", {"kind": "transformr"}, receivers) == slip
+    assert chosen("model", {"kind": "transformr", "d_model": 0}, receivers) == slip
+    (problem,) = chosen("model", {"family": 3}, receivers, key="family")
+    assert problem == "model.family = 3: no such family; choose from rnn, transformer"
+    options = {"d_model": 0}
+    found = chosen("model", {"kind": "rnn", **options}, receivers)
+    assert found == problems(Model, options, "model")
 
 
 def test_nearest_suggests_or_lists() -> None:

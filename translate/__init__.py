@@ -37,6 +37,8 @@ def load(
         split_sentences: translate each sentence of a line by itself, as `translate text` does; its
             guard and its confidence are of the command alone.
 
+    The process keeps the memory it has from then on, for speed (glibc alone).
+
     Raises:
         UserError: nothing to load there, or files that are damaged or do not belong together.
     """

@@ -32,12 +32,10 @@ from typing_extensions import TypedDict
 from translate.errors import UserError
 from translate.wording import listing, nearest
 
-__all__ = ["Node", "check", "keys", "nearest", "problems"]
-
 Schema = Callable[..., Any] | type[BaseModel]
 
 
-class Node(BaseModel):
+class NodeModel(BaseModel):
     """A node that is read into a model: what it refuses is what a signature refuses."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -67,6 +65,31 @@ def problems(
     except ValidationError as error:
         return _lines(error, schema, values, where, supplied)
     return []
+
+
+def chosen(
+    where: str,
+    node: Mapping[str, Any],
+    receivers: Mapping[str, Schema],
+    *,
+    key: str = "kind",
+    supplied: Collection[str] = (),
+) -> list[str]:
+    """Every problem of a node whose `key` names the receiver of the others."""
+    if found := misnamed(where, node, receivers, key=key):
+        return found
+    options = {option: value for option, value in node.items() if option != key}
+    return problems(receivers[node[key]], options, where, supplied=supplied)
+
+
+def misnamed(
+    where: str, node: Mapping[str, Any], receivers: Collection[str], *, key: str = "kind"
+) -> list[str]:
+    """The problem of a node whose `key` names none of its receivers, if it is one."""
+    name = node.get(key)
+    if isinstance(name, str) and name in receivers:
+        return []
+    return [f"{where}.{key} = {name!r}: no such {key}{nearest(str(name), receivers)}"]
 
 
 def check(found: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ from translate.attention.masks import added_to_scores, over_keys, padding_mask
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import FullAttention
 from translate.attention.scaled_dot_product import fused_attention
-from translate.attention.variable_length import flash
+from translate.attention.variable_length import Packing, SameSentence, flash
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
     not torch.cuda.is_available(), reason="no CUDA device"))]  # fmt: skip
@@ -124,9 +124,10 @@ def test_the_flash_kernel_of_sentences_end_to_end_is_recorded(causal: bool) -> N
     """Its shapes alone: without a GPU there is no kernel, and `meta` computes nothing."""
     query = torch.empty(6, 4, 8, dtype=torch.bfloat16, device="meta")
     keys = torch.empty(9, 2, 8, dtype=torch.bfloat16, device="meta")
-    starts = torch.empty(3, dtype=torch.int32, device="meta")
+    lengths = torch.empty(2, dtype=torch.int64, device="meta")
+    sentences = SameSentence(Packing(lengths, longest=4, total=6), Packing(lengths, 5, total=9))
     with recorded_calls(nn.Module()) as calls:
-        flash(varlen_attn)(query, keys, keys, starts, starts, 4, 5, causal)
+        flash(varlen_attn, query, keys, keys, sentences, causal=causal)
     (call,) = calls
     assert call.kernel == Kernel("flash, variable length", "")
     assert (call.query, call.mask, call.causal) == ((6, 4, 8), None, causal)

@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
+from translate.attention.caches import KeysValues
 from translate.attention.masks import over_keys, padding_mask
 from translate.attention.scaled_dot_product import readable_attention
-from translate.attention.variable_length import (
-    flash,
-    packed_attention,
-    sentence_by_sentence,
-    starts_of,
-)
+from translate.attention.variable_length import Packing, SameSentence, flash, sentence_by_sentence
 
 HEADS, D_K = 4, 8
 
@@ -29,12 +25,16 @@ def randn(*shape: int, seed: int) -> Tensor:
 
 
 def packed(padded: Tensor, mask: Tensor) -> Tensor:
-    """(B, H, T, K) → the real positions of all sentences, (M, H, K)."""
-    return padded.transpose(1, 2)[mask]
+    """(B, H, T, K) → the real positions of all sentences in one row, (1, H, M, K)."""
+    return padded.transpose(1, 2)[mask].transpose(0, 1)[None]
+
+
+def packing(lengths: Tensor) -> Packing:
+    return Packing(lengths, longest=int(lengths.max()), total=int(lengths.sum()))
 
 
 def test_starts_are_where_sentences_begin_and_the_last_one_ends() -> None:
-    starts = starts_of(torch.tensor([3, 1, 2]))
+    starts = packing(torch.tensor([3, 1, 2])).starts
     assert starts.tolist() == [0, 3, 4, 6]
     assert starts.dtype == torch.int32
 
@@ -49,10 +49,8 @@ def test_starts_are_where_sentences_begin_and_the_last_one_ends() -> None:
 def test_packed_equals_padded_forward_and_backward(lengths, groups, kind, seed) -> None:
     targets = torch.tensor([pair[0] for pair in lengths])
     sources = torch.tensor([pair[1] for pair in lengths]) if kind == "cross" else targets
-    seen, real = (
-        padding_mask(sources, int(sources.max())),
-        padding_mask(targets, int(targets.max())),
-    )
+    seen = padding_mask(sources, int(sources.max()))
+    real = padding_mask(targets, int(targets.max()))
     shapes = [(HEADS, real), (groups, seen), (groups, seen)]
     inputs = [
         randn(len(lengths), heads, mask.shape[1], D_K, seed=seed + i).requires_grad_()
@@ -63,11 +61,8 @@ def test_packed_equals_padded_forward_and_backward(lengths, groups, kind, seed) 
     query, keys, values = (
         packed(tensor, mask) for tensor, (_, mask) in zip(inputs, shapes, strict=True)
     )
-    actual = packed_attention(
-        query, keys, values,
-        query_starts=starts_of(targets), key_starts=starts_of(sources),
-        longest_query=int(targets.max()), longest_keys=int(sources.max()), causal=causal,
-    )  # fmt: skip
+    sentences = SameSentence(packing(targets), packing(sources))
+    actual = sentences.attention(query, KeysValues(keys, values), causal=causal)
     expected = packed(padded, real)
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
     weights = randn(*expected.shape, seed=seed + 9)
@@ -113,11 +108,12 @@ def as_in_2_13(
 @pytest.mark.parametrize("groups", [2, 4])
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_adapter_speaks_each_signature(varlen, groups: int, causal: bool) -> None:
-    starts = starts_of(torch.tensor([3, 1, 2]))
+    each = packing(torch.tensor([3, 1, 2]))
+    sentences = SameSentence(each, each)
     query = randn(6, HEADS, D_K, seed=1)
     keys, values = randn(6, groups, D_K, seed=2), randn(6, groups, D_K, seed=3)
-    actual = flash(varlen)(query, keys, values, starts, starts, 3, 3, causal)
-    expected = sentence_by_sentence(query, keys, values, starts, starts, causal)
+    actual = flash(varlen, query, keys, values, sentences, causal=causal)
+    expected = sentence_by_sentence(query, keys, values, sentences, causal=causal)
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
 
 
@@ -134,17 +130,19 @@ def test_the_installed_kernel_has_a_signature_that_the_adapter_knows() -> None:
 def test_on_cuda_the_kernel_equals_its_twin(kind: str, groups: int) -> None:
     targets = torch.tensor([30, 7, 64], device="cuda")
     sources = torch.tensor([12, 70, 5], device="cuda") if kind == "cross" else targets
-    starts, lengths = (starts_of(targets), starts_of(sources)), (targets, sources, sources)
+    sentences, lengths = (
+        SameSentence(packing(targets), packing(sources)),
+        (targets, sources, sources),
+    )
     inputs = [
         randn(int(tokens.sum()), heads, 64, seed=i).to("cuda", torch.bfloat16).requires_grad_()
         for i, (tokens, heads) in enumerate(zip(lengths, (HEADS, groups, groups), strict=True))
     ]
-    actual = packed_attention(
-        *inputs, query_starts=starts[0], key_starts=starts[1],
-        longest_query=int(targets.max()), longest_keys=int(sources.max()), causal=kind == "causal",
-    )  # fmt: skip
+    query, keys, values = (x.transpose(0, 1)[None] for x in inputs)  # as a layer has them
+    context = sentences.attention(query, KeysValues(keys, values), causal=kind == "causal")
+    actual = context[0].transpose(0, 1)
     wide = [x.detach().float().requires_grad_() for x in inputs]
-    expected = sentence_by_sentence(*wide, *starts, kind == "causal")
+    expected = sentence_by_sentence(*wide, sentences, causal=kind == "causal")
     torch.testing.assert_close(actual.float(), expected, rtol=2e-2, atol=2e-2)
     ours = torch.autograd.grad(actual.float().square().sum(), inputs)
     theirs = torch.autograd.grad(expected.square().sum(), wide)

@@ -150,7 +150,7 @@ def test_an_output_that_cannot_be_written_is_told_first(program, run: str, targe
 
 def test_a_run_is_needed_and_must_have_a_model(program, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for command in ("text", "attend", "score", "evaluate", "verify"):
+    for command in ("text", "attend", "score", "align", "export", "evaluate", "verify"):
         sentence = ["x"] if command in ("text", "attend") else []
         for given, line in [
             ([], "run=PATH is missing"),
@@ -211,8 +211,11 @@ def test_a_stored_score_is_verified_to_the_last_bit(program, run: str, trained: 
     assert f"bleu score is {stored['bleu']['score'] - 1e-9}, stored is" in done.err
     (Path("r")).write_text("the dog\nthe house\n", encoding="utf-8")
     assert "the references changed: SHA-256" in program("verify", run, *files).err
-    path.write_text("{}", encoding="utf-8")
-    assert "is no evaluation" in program("verify", run, *files).err
+    for damaged in ("{}", '{"bleu": {}, "decoding": {}, "sha256": "x"}'):
+        path.write_text(damaged, encoding="utf-8")
+        done = program("verify", run, *files)
+        assert (done.status, done.err.count("\n")) == (1, 1)
+        assert "s.json cannot be read" in done.err
 
 
 def test_an_evaluation_elsewhere_is_verified(program, run: str) -> None:

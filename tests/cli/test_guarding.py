@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from translate.cli.config_dir import config_dir
-from translate.cli.guarding import guard
+from translate.inference.guard import Guard
 from translate.search import DiverseBeamSearch, Search
 from translate.search.rules import NO_RULES
 from translate.search.shortlist import Shortlist, ShortlistSearch
@@ -128,7 +128,7 @@ def second(search: dict, shortlist: Shortlist | None = None, **rules) -> Search:
     del node["defaults"]
     node["again"] = again
     before = copy.deepcopy(node)
-    watching = guard(node, search, ("de", "en"), shortlist)
+    watching = Guard.of(node, search, languages=("de", "en"), shortlist=shortlist)
     assert node == before
     return watching.again
 
@@ -159,7 +159,7 @@ def test_the_second_search_gives_as_many_whatever_its_groups() -> None:
 def test_the_second_search_keeps_the_rules_of_both(first, again, both) -> None:
     asked = NO_RULES.model_dump() | first
     assert second({"rules": asked}, **again).rules == NO_RULES.model_copy(update=both)
-    assert second({}, **again).rules == NO_RULES.model_copy(update=again)  # of an old bundle
+    assert second({}, **again).rules == NO_RULES.model_copy(update=again)
 
 
 def test_confidence_needs_test_sentences(program, run: str, monkeypatch) -> None:

@@ -137,7 +137,7 @@ def test_lists_of_another_length_are_told(program, run: str) -> None:
     Path("phrases").write_text("the\ndog\n", encoding="utf-8")
     done = program("text", run, "constraints=phrases", "der Hund")
     assert done.status == 1
-    assert "2 wishes or more, but only 1 lines" in done.err
+    assert "2 constraints or more, but only 1 lines" in done.err
 
 
 @pytest.mark.parametrize(("prefixes", "short"), [("a\nb\n", "p"), ("a\nb\nc\nd\n", "c")])

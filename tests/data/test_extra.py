@@ -81,7 +81,7 @@ def test_what_is_held_out_is_dropped_and_told(
     assert [part[:3] for part in corpus.parts] == [("main", 40, None), ("back", 27, "bt")]
     assert len(corpus.train) == 67
     assert (len(corpus.dev), len(corpus.test or ())) == (10, 10)
-    assert all("warm" in text for text in corpus.train["source"][40:])
+    assert all("warm" in text for text in corpus.train["source"].to_pylist()[40:])
     dropped = corpus.report["extra"]["back"]["dropped"]
     assert {rule: count for rule, count in dropped.items() if count} == {"empty": 1, "overlap": 2}
     assert corpus.report["dropped"]["overlap"] == 0
@@ -101,21 +101,23 @@ def test_overlap_that_is_allowed_stays_and_is_told(
     assert told in caplog.text
     assert [part.pairs for part in corpus.parts] == [40, 29]
     assert corpus.report["extra"]["back"]["dropped"]["overlap"] == 0
-    assert "something else" in corpus.train["target"]
+    assert "something else" in corpus.train["target"].to_pylist()
 
 
 def test_a_tag_stands_before_every_source_of_its_corpus_alone(prepared: Prepared) -> None:
     corpus = prepared(tag="bt")
     source = corpus.tokenizers.source
-    (tag,) = {row[0] for row in corpus.train["source_ids"][40:]}
+    (tag,) = {row[0] for row in corpus.train["source_ids"].to_pylist()[40:]}
     assert source.pieces([tag]) == ["<bt>"]
-    for row in corpus.train:
+    for row in corpus.train.to_pylist():
         tagged = source.tagged("bt" if "warm" in row["source"] else None)
         assert row["source_ids"] == tagged.encode(row["source"])
         assert row["source_length"] == len(row["source_ids"])
         assert tag not in source.encode(f"<bt> {row['source']} <bt>")  # no text can spell it
         assert tag not in row["target_ids"]
-    assert not any(tag in ids for table in (corpus.dev, corpus.test) for ids in table["source_ids"])
+    assert not any(
+        tag in ids for table in (corpus.dev, corpus.test) for ids in table["source_ids"].to_pylist()
+    )
 
 
 def test_sampled_pieces_keep_the_tag(prepared: Prepared) -> None:
@@ -161,9 +163,11 @@ def test_languages_are_told_apart_by_tags(prepared: Prepared) -> None:
     assert corpus.report["tag"] == "en"
     assert corpus.tokenizers.source.tag == "en"
     assert set(corpus.tokenizers.source.tags) == {"en", "fr"}
-    for table, tag in ((corpus.train.select(range(40)), "en"), (corpus.dev, "en"),
-                       (corpus.train.select(range(40, 67)), "fr")):  # fmt: skip
-        for text, ids in zip(table["source"], table["source_ids"], strict=True):
+    for table, tag in ((corpus.train.slice(0, 40), "en"), (corpus.dev, "en"),
+                       (corpus.train.slice(40), "fr")):  # fmt: skip
+        for text, ids in zip(
+            *(table[name].to_pylist() for name in ("source", "source_ids")), strict=True
+        ):
             assert corpus.tokenizers.source.pieces(ids)[0] == f"<{tag}>"
             assert ids == corpus.tokenizers.source.tagged(tag).encode(text)
 
@@ -231,4 +235,4 @@ def test_what_is_held_out_is_not_learnt_the_other_way(prepared: Prepared, tmp_pa
     write(tmp_path, "back", [("a are alt!", "alt a sind"), ("c d are warm!", "warm c d sind")])
     corpus = prepared()
     assert corpus.report["extra"]["back"]["dropped"]["overlap"] == 1
-    assert "alt a sind" not in corpus.train["target"]
+    assert "alt a sind" not in corpus.train["target"].to_pylist()

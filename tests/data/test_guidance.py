@@ -20,6 +20,7 @@ from translate.errors import UserError
 TOY = {
     "kind": "toy", "source": "de", "target": "en", "attribution": None, "seed": 1,
     "train": 60, "dev": 4, "test": 4, "min_words": 5, "max_words": 9, "allow_overlap": True,
+    "tag": None, "extra": None, "temperature": 1.0,
     "max_length": 100, "tokens_per_batch": 200, "pool_batches": 2, "workers": 0,
     "hold_out": {"dev": 4, "test": 4},
     "cleaning": {
@@ -90,7 +91,7 @@ def test_batches_carry_the_rows_of_their_pairs(corpus: Corpus) -> None:
     for batch in batches(corpus, guided=True):
         assert batch.gold is not None
         for row, index in enumerate(batch.ids.tolist()):
-            pair = corpus.train[index]
+            (pair,) = corpus.train.slice(index, 1).to_pylist()
             source, target = pair["source"].split(), pair["target"].split()
             starts = [p.startswith("▁") for p in pieces(batch.source[row].tolist())]
             owner = np.cumsum(starts) - 1
@@ -118,11 +119,10 @@ def test_guidance_leaves_the_stream_of_batches_alone(corpus: Corpus) -> None:
 
 def test_words_that_cannot_be_told_apart_guide_nothing(corpus: Corpus) -> None:
     """Two unknown words in a row are one `<unk>` of the sentence."""
-
-    def unknown(row: dict[str, str]) -> dict[str, str]:
-        return row | {"source": f"日本 語 {row['source']}"}
-
-    batch = batches(replace(corpus, train=corpus.train.map(unknown)), guided=True)[0]
+    unknown = [f"日本 語 {text}" for text in corpus.train["source"].to_pylist()]
+    place = corpus.train.column_names.index("source")
+    train = corpus.train.set_column(place, "source", [unknown])
+    batch = batches(replace(corpus, train=train), guided=True)[0]
     assert batch.gold is not None
     assert batch.gold.shape[1:] == (batch.target_in.shape[1], batch.source.shape[1])
     assert not batch.gold.any()
@@ -131,6 +131,6 @@ def test_words_that_cannot_be_told_apart_guide_nothing(corpus: Corpus) -> None:
 def test_guidance_needs_alignments_and_whole_words(corpus: Corpus, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"guided_alignment.weight and tokenizer.sampling at once"):
         batches(corpus, guided=True, sampling=True)
-    bare = replace(corpus, train=corpus.train.remove_columns("alignment"))
+    bare = replace(corpus, train=corpus.train.drop_columns("alignment"))
     with pytest.raises(UserError, match=r"choose data=toy, or data=files with data.alignments"):
         batches(bare, guided=True)

@@ -15,7 +15,7 @@ import pytest
 from translate import schema
 from translate.data.pair import Pair
 from translate.data.sources import KINDS
-from translate.data.sources.base import Places
+from translate.data.sources.base import PairColumns
 from translate.data.sources.pypi import fetch
 from translate.data.sources.tables import read_sqlite
 from translate.errors import UserError
@@ -35,22 +35,31 @@ SHARED = {
     },
     "hold_out": {"dev": 1, "test": 0},
     "allow_overlap": False,
+    "tag": None,
+    "extra": None,
+    "temperature": 1.0,
     "max_length": 100,
     "tokens_per_batch": 1000,
     "pool_batches": 10,
     "workers": 0,
     "seed": 1,
 }  # fmt: skip
+OWN = {
+    "files": {"alignments": None},
+    "tsv": {"domain": None},
+    "jsonl": {"domain": None},
+    "hub": {"domain": None},
+}
 
 
 def make(kind, **keys):
-    node = SHARED | {"kind": kind} | ({"alignments": None} if kind == "files" else {}) | keys
+    node = SHARED | {"kind": kind} | OWN.get(kind, {}) | keys
     assert schema.problems(KINDS[kind], node, "data") == []
     return KINDS[kind].model_validate(node)
 
 
 def read(kind, tmp_path, **keys):
-    return make(kind, **keys).read(tmp_path / "cache", 1)
+    return make(kind, **keys).read(tmp_path / "cache")
 
 
 def lines(texts, end="\n"):
@@ -119,9 +128,9 @@ def test_files_of_links_stand_beside_the_text(tmp_path):
     assert [pair._replace(alignment=()) for pair in found["train"]] == PAIRS
     assert found["dev"] == PAIRS[:1]  # no val.align, no links
     source = make("files", **keys)
-    before = source.fingerprint(tmp_path, 1)
+    before = source.fingerprint(tmp_path)
     (tmp_path / "val.align").write_text("0-1\n")
-    assert source.fingerprint(tmp_path, 1) != before
+    assert source.fingerprint(tmp_path) != before
     assert read("files", tmp_path, **keys)["dev"][0].alignment == ((0, 1),)
 
 
@@ -168,7 +177,7 @@ def test_a_fingerprint_follows_the_text_and_not_its_place(tmp_path):
         (tmp_path / name).mkdir()
         write_files(tmp_path / name, "train", pairs)
         files = make("files", dir=str(tmp_path / name), train="train", dev=None, test=None)
-        prints.append(files.fingerprint(tmp_path, 1))
+        prints.append(files.fingerprint(tmp_path))
     assert prints[0] == prints[1] != prints[2]
 
 
@@ -383,7 +392,7 @@ def test_sqlite_by_query(tmp_path, index):
 def test_sql_values_are_texts_or_refused(tmp_path):
     path = tmp_path / "some.db"
     sqlite3.connect(path).close()
-    places = Places("de", "en")
+    places = PairColumns("de", "en")
     query = "SELECT NULL, 7, 1.5 UNION ALL SELECT :source, :target, NULL"
     assert read_sqlite(path, query, places) == [Pair("", "7", "1.5"), Pair("de", "en", "")]
     with pytest.raises(UserError, match=r"data.query = .* gives b'\\x00', which is not text; CAST"):
@@ -411,9 +420,9 @@ def test_toy_turns_with_its_alignment(tmp_path):
 def test_toy_is_told_apart_by_numbers_and_seed(tmp_path):
     keys = {"train": 20, "dev": 2, "test": 2, "min_words": 4, "max_words": 9}
     prints = {
-        make("toy", **keys).fingerprint(tmp_path, 1),
-        make("toy", **keys).fingerprint(tmp_path, 2),
-        make("toy", **keys | {"train": 21}).fingerprint(tmp_path, 1),
+        make("toy", **keys).fingerprint(tmp_path),
+        make("toy", **keys | {"seed": 2}).fingerprint(tmp_path),
+        make("toy", **keys | {"train": 21}).fingerprint(tmp_path),
     }
     assert len(prints) == 3
 

@@ -189,7 +189,7 @@ def test_bytes_files_and_pickles_hold_the_same_model(tokenizer, tmp_path):
     path = tmp_path / "model.spm"
     path.write_bytes(tokenizer.to_bytes())
     for copy in (
-        Tokenizer.from_bytes(tokenizer.to_bytes()),
+        Tokenizer(tokenizer.to_bytes()),
         Tokenizer.load(path),
         pickle.loads(pickle.dumps(tokenizer)),
     ):
@@ -230,7 +230,7 @@ def test_a_model_with_other_special_ids_is_refused():
         sentence_iterator=iter(SENTENCES), model_writer=model, vocab_size=30, minloglevel=2
     )
     with pytest.raises(UserError, match="special ids"):
-        Tokenizer.from_bytes(model.getvalue())
+        Tokenizer(model.getvalue())
 
 
 # --- subword sampling

@@ -8,9 +8,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from translate.data.pharaoh import Link
 from translate.errors import UserError
 from translate.evaluation.alignment import (
-    Link,
     alignment_error_rate,
     join,
     links,

@@ -9,7 +9,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from translate.errors import UserError
 from translate.evaluation.bleu_tokenizer import settle
-from translate.evaluation.buckets import by_length
+from translate.evaluation.buckets import by_source_length
 from translate.evaluation.comparison import System, compare
 from translate.evaluation.likelihood import Likelihood
 from translate.evaluation.slices import by_label
@@ -82,5 +82,5 @@ def test_every_figure_of_a_comparison_is_of_that_tokenizer() -> None:
     assert "norm:yes" in column.scores.ter.signature
     assert "asian:yes" in column.scores.ter.signature
     assert max(sentence.ter for sentence in column.sentences) < 30
-    assert by_length([""] * 3, TRANSLATED, CHINESE, tokenize="zh")[0].bleu == theirs
+    assert by_source_length([""] * 3, TRANSLATED, CHINESE, tokenize="zh")[0].bleu == theirs
     assert by_label(["x"] * 3, TRANSLATED, CHINESE, tokenize="zh")[0].bleu == theirs

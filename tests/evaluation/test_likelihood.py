@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from translate.evaluation.likelihood import Likelihood, likelihood, perplexity
 from translate.inference.forcing import TooLongError
-
-
-@dataclass(frozen=True)
-class Pair:
-    log_prob: float
-    tokens: int
-    unknown: int = 0
+from translate.inference.translation import Score
 
 
 class Coin:
@@ -25,9 +19,9 @@ class Coin:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Pair]:
+    def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Score]:
         counts = [math.ceil((len(text) + 1) / self.size) for text in targets]
-        return [Pair(-count * math.log(4), count) for count in counts]
+        return [Score(-count * math.log(4), count, ()) for count in counts]
 
 
 def test_the_first_references_are_scored() -> None:
@@ -45,8 +39,8 @@ def test_longer_pieces_hide_in_perplexity_but_not_in_bits_a_character() -> None:
 
 def test_what_the_vocabulary_leaves_out_is_counted() -> None:
     class Illiterate(Coin):
-        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Pair]:
-            return [Pair(-1.0, 2, unknown=1) for _ in targets]
+        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Score]:
+            return [Score(-1.0, 2, (), unknown=1) for _ in targets]
 
     found = likelihood(Illiterate(1), ["x", "y"], [["abc"], ["defg"]])
     assert found.unknown == found.as_dict()["unknown"] == 2
@@ -61,7 +55,7 @@ def test_an_impossible_text_has_infinite_perplexity() -> None:
 class ShortSighted(Coin):
     """Reads no more than four characters."""
 
-    def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Pair]:
+    def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Score]:
         if long := {i: len(text) for i, text in enumerate(targets) if len(text) > 4}:
             raise TooLongError(long, 4)
         return super().score(sources, targets)

@@ -6,6 +6,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
 from sacrebleu.metrics.bleu import BLEU
@@ -47,7 +48,7 @@ def test_varying_references_sum_the_statistics_of_each_item_alone(
         (row,) = metric._extract_corpus_statistics([hypothesis], [[text] for text in references])
         totals = [a + b for a, b in zip(totals or [0] * len(row), row, strict=True)]
     expected = metric._compute_score_from_stats(totals).score
-    assert evaluate(HYPOTHESES, REFERENCES).as_dict()[name]["score"] == pytest.approx(expected)
+    assert asdict(evaluate(HYPOTHESES, REFERENCES))[name]["score"] == pytest.approx(expected)
 
 
 def test_a_padded_item_is_not_given_an_empty_reference() -> None:
@@ -82,7 +83,7 @@ def test_perfect_and_single_metric_scores() -> None:
     scores = evaluate(HYPOTHESES, REFERENCES)
     assert bleu(HYPOTHESES, REFERENCES) == scores.bleu.score
     assert chrf(HYPOTHESES, REFERENCES) == scores.chrf.score
-    assert set(scores.as_dict()) == {"bleu", "chrf", "ter"}
+    assert set(asdict(scores)) == {"bleu", "chrf", "ter"}
 
 
 def test_empty_hypotheses_are_scored_not_dropped() -> None:

@@ -8,7 +8,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,6 @@ import torch
 from rich.console import Console
 
 from translate.errors import UserError
-from translate.evaluation import report
 from translate.evaluation.alignment import WordAttention
 from translate.evaluation.comet import Comet
 from translate.evaluation.metrics import evaluate
@@ -26,13 +25,14 @@ from translate.evaluation.report import (
     Report,
     fingerprint,
     read,
-    render,
     write,
     write_hypotheses,
 )
 from translate.evaluation.report_page import report_page
-from translate.evaluation.run import TestSet, evaluate_split, peak_memory
+from translate.evaluation.report_tables import render, summary
+from translate.evaluation.run import Judging, TestSet, evaluate_split, peak_memory
 from translate.inference.forcing import TooLongError
+from translate.inference.translation import Score
 
 SOURCES = ["uno dos", "", "tres " * 12]
 REFERENCES = [["one two", "1 2"], ["nothing"], ["three " * 12]]
@@ -43,15 +43,10 @@ class Translation:
     text: str
 
 
-@dataclass(frozen=True)
-class LogProb:
-    log_prob: float
-    tokens: int
-    unknown: int = 0
-
-
 class Shouter:
     """Translates into capitals, with a worse second choice."""
+
+    device = torch.device("cpu")
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -61,15 +56,14 @@ class Shouter:
             self.asked.append(line)
             yield [Translation(line.strip().upper()), Translation("second")]
 
-    def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
-        return [LogProb(-2.0 * len(text), len(text) + 1) for text in targets]
+    def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Score]:
+        return [Score(-2.0 * len(text), len(text) + 1, ()) for text in targets]
 
 
 def run(folder: Path, translator: Shouter | None = None, **changes: object) -> Report:
     arguments: dict[str, object] = {
         "folder": folder,
-        "resamples": 20,
-        "seed": 1,
+        "judging": Judging(tokenize="13a", resamples=20, seed=1),
         "command": "translate evaluate run='¿é'",
         "decoding": {"kind": "beam", "beam_size": 4},
         "model_sha256": "ab12",
@@ -90,7 +84,7 @@ def test_the_json_says_how_to_repeat_and_check_the_figures(tmp_path: Path) -> No
     found = json.loads((tmp_path / "test.json").read_text("utf-8"))
     hypotheses = (tmp_path / "test.hyp").read_text("utf-8").split("\n")[:-1]
     expected = evaluate(hypotheses, REFERENCES)
-    assert {key: found[key] for key in ("bleu", "chrf", "ter")} == expected.as_dict()
+    assert {key: found[key] for key in ("bleu", "chrf", "ter")} == asdict(expected)
     assert (found["items"], found["references"], found["empty_hypotheses"]) == (3, 4, 1)
     assert [bucket["items"] for bucket in found["buckets"]] == [2, 1]
     assert found["decoding"] == {"kind": "beam", "beam_size": 4}
@@ -104,10 +98,10 @@ def test_the_json_says_how_to_repeat_and_check_the_figures(tmp_path: Path) -> No
 
 def test_translations_are_kept_where_no_pair_can_be_scored(tmp_path: Path) -> None:
     class Nearsighted(Shouter):
-        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
+        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Score]:
             raise TooLongError(dict.fromkeys(range(len(targets)), 9), 8)
 
-    assert "perplexity" not in report.summary(run(tmp_path, Nearsighted()))
+    assert "perplexity" not in summary(run(tmp_path, Nearsighted()))
     assert json.loads((tmp_path / "test.json").read_text("utf-8"))["likelihood"] is None
     assert (tmp_path / "test.hyp").exists()
 
@@ -119,7 +113,7 @@ def test_a_fault_in_judging_costs_no_translation(tmp_path: Path) -> None:
         def stream(self, lines: Iterable[str], /) -> Iterator[list[Translation]]:
             yield from ([Translation("better")] for _ in lines)
 
-        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
+        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Score]:
             raise MemoryError
 
     with pytest.raises(MemoryError):
@@ -139,20 +133,20 @@ def test_memory_is_that_of_the_gpu_that_translates(monkeypatch: pytest.MonkeyPat
 
 def test_perplexity_says_how_many_pairs_it_is_without(tmp_path: Path) -> None:
     class NoFirst(Shouter):
-        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
+        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Score]:
             if sources[0] == SOURCES[0]:
                 raise TooLongError({0: 9}, 8)
             return super().score(sources, targets)
 
-    assert "too long pairs left out: 1" in report.summary(run(tmp_path, NoFirst()))
+    assert "too long pairs left out: 1" in summary(run(tmp_path, NoFirst()))
 
 
 def test_unknown_words_of_the_references_are_told(tmp_path: Path) -> None:
     class Illiterate(Shouter):
-        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[LogProb]:
-            return [LogProb(-2.0, 2, unknown=1) for _ in targets]
+        def score(self, sources: Sequence[str], targets: Sequence[str], /) -> list[Score]:
+            return [Score(-2.0, 2, (), unknown=1) for _ in targets]
 
-    assert "<unk> in the references: 3" in report.summary(run(tmp_path, Illiterate()))
+    assert "<unk> in the references: 3" in summary(run(tmp_path, Illiterate()))
 
 
 def test_progress_counts_sentences(tmp_path: Path) -> None:
@@ -259,6 +253,11 @@ def test_an_evaluation_is_read_back_whole_or_not_at_all(tmp_path: Path) -> None:
     assert stored.hypotheses[0] == "UNO DOS"
     assert len(stored.hypotheses) == 3
     assert stored.figures["sha256"]["sources"] == result.sources_sha256
+    assert stored.likelihood == result.likelihood
+    (tmp_path / "test.json").write_text(json.dumps({"sha256": stored.figures["sha256"]}))
+    with pytest.raises(UserError, match=r"test.json cannot be read .*'likelihood'"):
+        read(tmp_path, "test")
+    write(result, tmp_path)
     (tmp_path / "test.hyp").write_text("other\n")
     with pytest.raises(UserError, match=r"test.hyp is not what test.json vouches for: evaluate it"):
         read(tmp_path, "test")

@@ -16,6 +16,7 @@ import torch
 import translate
 from translate.errors import UserError
 from translate.inference import bundle
+from translate.inference.loading import load
 
 SEARCH = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 5}
 CHECKED = ["config.json", "model.safetensors", "source.spm", "target.spm"]
@@ -113,6 +114,14 @@ def test_a_run_translates_after_loading(saved, make_model) -> None:
     assert len(next(beam.stream(["el perro"]))) == 2
 
 
+def test_every_translator_is_loaded_the_same_way(saved, monkeypatch) -> None:
+    kept: list[bool] = []
+    monkeypatch.setattr("translate.inference.loading.keep_memory", lambda: kept.append(True))
+    folder, there = translate.load(saved), load(bundle.load(saved), device="cpu")
+    assert kept == [True, True]
+    assert folder.translate(["el perro"]) == there.translate(["el perro"])
+
+
 def test_keys_of_a_search_are_laid_over_the_run_s_own(saved) -> None:
     own = translate.load(saved).search
     other = translate.load(saved, search={"max_length_offset": own.max_length_offset + 1}).search
@@ -166,7 +175,7 @@ def test_a_newer_format_is_refused(saved) -> None:
     ("change", "message"),
     [
         ({"family": "transfomer"}, "did you mean transformer"),
-        ({"family": "os"}, "unknown model family"),
+        ({"family": "os"}, r"model.family = 'os': no such family; choose from"),
         ({"source_vocab_size": "many"}, "source_vocab_size = 'many'"),
         ({"options": {"d_model": 8}}, "num_heads is missing"),
         ({"taught": {"layer": 0, "head": 1}}, "layer = 0: must be greater than 0"),
@@ -176,6 +185,15 @@ def test_a_configuration_that_builds_nothing_is_told(saved, change, message) -> 
     config = json.loads((saved / "config.json").read_text()) | change
     forge(saved, "config.json", json.dumps(config).encode())
     with pytest.raises(UserError, match=message):
+        bundle.load(saved)
+
+
+@pytest.mark.parametrize("key", bundle.Config.model_fields)
+def test_a_key_that_is_not_there_is_told(saved, key) -> None:
+    config = json.loads((saved / "config.json").read_text())
+    del config[key]
+    forge(saved, "config.json", json.dumps(config).encode())
+    with pytest.raises(UserError, match=rf"config\.json\.{key} is missing"):
         bundle.load(saved)
 
 

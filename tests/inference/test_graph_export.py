@@ -17,7 +17,7 @@ from translate.inference.ctranslate2_engine import MANIFEST
 from translate.inference.export import random_sentences
 from translate.inference.graph_export import DECODER, INTERFACE, ONNX, TORCH, export_graphs
 from translate.inference.graphs import NEXT, traced
-from translate.models.parts import tensors_in
+from translate.models.state_tensors import tensors_in
 
 EVERY = [
     ("rnn_none", {}),

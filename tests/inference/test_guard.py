@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from translate.inference.confidence import Confidence
 from translate.inference.guard import Guard, loops
 from translate.inference.segments import Segment
+from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
 from translate.inference.translator import Translator
-from translate.inference.wishes import Wish
-from translate.search import Demand, Hypothesis, build
+from translate.search import Constraint, Hypothesis, build
 from translate.search.rules import NO_RULES
 
 BEAM = {
@@ -35,7 +35,7 @@ def findings(source: str, text: str, *, finished: bool = True, **options) -> lis
         return [[found]]
 
     pieces = tuple(f"▁{word}" for word in text.split())
-    segment = Segment(source, [hash(word) for word in source.split()], [], Demand())
+    segment = Segment(source, [hash(word) for word in source.split()], [], Constraint())
     found = Translation(text, -1.0, -1.0, pieces, (), None, finished)
     ((kept,),) = guard(**options).watch([segment], [[found]], around=same, again=same)
     return list(kept.flags)
@@ -93,7 +93,7 @@ class Scripted:
     def __init__(self, tokenizers, answers: dict[str, str]) -> None:
         self.tokenizers, self.answers, self.asked = tokenizers, answers, []
 
-    def __call__(self, model, source, source_mask, *, demands=None, need_alignment=False):
+    def __call__(self, model, source, source_mask, *, constraints=None, need_alignment=False):
         rows = [row[there][:-1].tolist() for row, there in zip(source, source_mask, strict=True)]
         texts = [self.tokenizers.source.decode(row) for row in rows]
         self.asked += texts
@@ -202,9 +202,11 @@ def test_no_item_is_ever_lost(make_translator, lines) -> None:
         assert sorted(guard().protection.items(text)) == sorted(guard().protection.items(line))
 
 
-def test_phrases_that_are_demanded_stay_in_one_piece(make_translator) -> None:
+def test_phrases_that_must_occur_stay_in_one_piece(make_translator) -> None:
     translator = make_translator(guard=guard())
-    ((best, *_),) = translator.stream(["el perro {x} come"], wishes=Wish(phrases=("red house",)))
+    ((best, *_),) = translator.stream(
+        ["el perro {x} come"], constraints=TextConstraint(phrases=("red house",))
+    )
     assert "red house" in best.text
     assert "lost {x}" in best.flags
 
@@ -213,7 +215,7 @@ def test_as_many_translations_as_the_search_gives(make_translator) -> None:
     """And the search of the second try keeps prefixes too."""
     translator = make_translator(guard=guard(), max_source_length=6)
     lines = ["el perro come. la casa {x} azul", "gato", ""]
-    found = list(translator.stream(lines, wishes=Wish("the dog")))
+    found = list(translator.stream(lines, constraints=TextConstraint("the dog")))
     assert [len(n_best) for n_best in found] == [2, 2, 1]
     assert all(best.text.startswith("the dog") for best, *_ in found[:2])
 
@@ -230,7 +232,7 @@ def test_what_was_put_together_has_no_attention_of_its_own(make_translator) -> N
 @pytest.mark.parametrize("line", ["{x} la casa azul", "{x}", "el perro {x}"])
 def test_a_prefix_stays_in_front_of_what_is_copied(make_translator, line: str) -> None:
     translator = make_translator(guard=guard())
-    ((best, *_),) = translator.stream([line], wishes=Wish("the dog"))
+    ((best, *_),) = translator.stream([line], constraints=TextConstraint("the dog"))
     assert best.text.startswith("the dog")
 
 

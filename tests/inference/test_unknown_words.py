@@ -13,7 +13,7 @@ from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
 from translate.errors import UserError
 from translate.inference.translator import Translator
-from translate.inference.unknown_words import UnknownWords, word_spans
+from translate.inference.unknown_words import UnknownWords, spelling_spans
 from translate.search import Hypothesis
 from translate.search.rules import NO_RULES
 from translate.vocabulary import UNK
@@ -133,9 +133,9 @@ def test_entries_are_found_between_punctuation() -> None:
 
 def test_words_are_letters_together_and_anything_else_alone() -> None:
     pieces = ["▁", "<unk>", "er", ",", "▁«", "wa", "s", "»", "▁12", "3", "世", "界", "▁", "🚂"]
-    words = ["".join(pieces[first:last]) for first, last in word_spans(pieces)]
+    words = ["".join(pieces[first:last]) for first, last in spelling_spans(pieces)]
     assert words == ["▁<unk>er", ",", "▁«", "was", "»", "▁123", "世", "界", "▁🚂"]
-    assert word_spans([]) == []
+    assert spelling_spans([]) == []
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ class Unknowing:
 
     rules = NO_RULES
 
-    def __call__(self, model, source, source_mask, *, demands=None, need_alignment=False):
+    def __call__(self, model, source, source_mask, *, constraints=None, need_alignment=False):
         self.asked.append(need_alignment)
         found = []
         for length in source_mask.sum(1).tolist():

@@ -19,8 +19,8 @@ from torch import Tensor
 from translate.attention.masks import padding_mask
 from translate.errors import UserError
 from translate.models import registry
-from translate.models.parts import tensors_in, with_tensors
 from translate.models.seq2seq import Seq2Seq
+from translate.models.state_tensors import tensors_in, with_tensors
 from translate.models.transfer import NEW, fits, transfer
 from translate.search import BeamSearch, GreedySearch
 from translate.vocabulary import EOS, PAD

@@ -1,4 +1,4 @@
-"""Learning curves from the CSV file that Lightning writes."""
+"""Learning curves from the metrics.csv of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults on demand, and a tiny model to suffer them."""
+"""Faults on constraint, and a tiny model to suffer them."""
 
 from __future__ import annotations
 

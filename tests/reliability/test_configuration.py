@@ -16,8 +16,7 @@ from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
 from translate.cli.compose import launch
 from translate.cli.config_dir import groups, options
-from translate.cli.guarding import guard_problems
-from translate.cli.validation import training_problems
+from translate.cli.validation import guard_problems, training_problems
 from translate.wording import nearest
 
 CHOICES = [f"{g}={o}" for g in groups() if g != "experiment" for o in options(g)]

@@ -79,7 +79,8 @@ def test_translations_are_made_once_for_the_same_weights(
     (run / "evaluation" / "test.hyp").write_bytes(lines)
     report = run / "evaluation" / "test.json"
     sha256 = {"hypotheses": hashlib.sha256(lines).hexdigest()}
-    report.write_text(json.dumps({"sha256": sha256, "tokenize": "zh"}), "utf-8")
+    figures = {"sha256": sha256, "tokenize": "zh", "decoding": {}, "likelihood": None}
+    report.write_text(json.dumps(figures), "utf-8")
     test = experiment.Sentences(
         "test", ["a", "", "c"], [["他在北京"], ["x"], ["d"]], ("data.split=test",)
     )
@@ -118,8 +119,8 @@ def test_a_table_has_a_row_a_model_and_a_column_a_length(experiment: ModuleType)
     sources = ["one two", "one two three four"]
     perfect = [["a b c d e"], ["f g h i j"]]
     scores = {
-        "good": experiment.by_length(sources, ["a b c d e", "f g h i j"], perfect, [3, 10]),
-        "bad": experiment.by_length(sources, ["", ""], perfect, [3, 10]),
+        "good": experiment.by_source_length(sources, ["a b c d e", "f g h i j"], perfect, [3, 10]),
+        "bad": experiment.by_source_length(sources, ["", ""], perfect, [3, 10]),
     }
     assert experiment.table(scores).splitlines() == [
         "| source words | 0–3 | 4–10 |",
@@ -133,7 +134,7 @@ def test_a_table_has_a_row_a_model_and_a_column_a_length(experiment: ModuleType)
 def test_nothing_is_lost_where_no_length_has_enough_sentences(
     experiment: ModuleType, tmp_path: Path
 ) -> None:
-    buckets = experiment.by_length(["a b"], ["c"], [["c"]], [10])
+    buckets = experiment.by_source_length(["a b"], ["c"], [["c"]], [10])
     with pytest.raises(UserError, match=r"no length has 2 sentences, .*length.md and .json"):
         experiment.write(tmp_path / "length", {"good": buckets}, fewest=2)
     assert (tmp_path / "length.md").exists()

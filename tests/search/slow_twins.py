@@ -11,7 +11,7 @@ from torch import Tensor
 
 from translate.attention.masks import padding_mask
 from translate.models.seq2seq import Seq2Seq
-from translate.search.demand import Joints
+from translate.search.constraints import Joints
 from translate.vocabulary import BOS, EOS, PAD
 
 Tokens = tuple[int, ...]

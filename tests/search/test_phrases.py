@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from slow_twins import batch, contains, joints, limit, rescored
 
 from translate.models.seq2seq import Seq2Seq
-from translate.search import BeamSearch, Demand, Rules
-from translate.search.demand import Joints
+from translate.search import BeamSearch, Constraint, Rules
+from translate.search.constraints import Joints
 from translate.search.phrases import Phrases, in_turns
 from translate.search.rules import NO_RULES, Position
 from translate.search.scoring import Candidates
@@ -51,20 +51,22 @@ def test_every_translation_has_its_phrases(
     table_model: Models, where, wanted, seed, size, offset, strict
 ) -> None:
     """For any beam, limit and rules: phrases, prefix and the length limit that they allow."""
-    demanded = [Demand(tuple(y), tuple(some), tuple(never), where) for y, some, never in wanted]
+    constrained = [
+        Constraint(tuple(y), tuple(some), tuple(never), where) for y, some, never in wanted
+    ]
     rules = NO_RULES
     if strict:
         rules = Rules(min_length=3, no_repeat_ngram_size=2, repetition_penalty=1.5, banned=())
     model, ids = table_model(10, seed, end=1.0), [[4, 5, 6], []]
     found = beam(size, n_best=size, offset=offset, rules=rules)(
-        model, *batch(*ids), demands=demanded
+        model, *batch(*ids), constraints=constrained
     )
-    for sentence, demand, hypotheses in zip(ids, demanded, found, strict=True):
-        needed = sum(map(len, (demand.prefix, *set(demand.phrases))))
+    for sentence, constraint, hypotheses in zip(ids, constrained, found, strict=True):
+        needed = sum(map(len, (constraint.prefix, *set(constraint.phrases))))
         assert len({h.tokens for h in hypotheses}) == len(hypotheses)
         for hypothesis in hypotheses:
-            assert all(contains(hypothesis.tokens, p, where) for p in demand.phrases)
-            assert hypothesis.tokens[: len(demand.prefix)] == demand.prefix
+            assert all(contains(hypothesis.tokens, p, where) for p in constraint.phrases)
+            assert hypothesis.tokens[: len(constraint.prefix)] == constraint.prefix
             assert len(hypothesis.tokens) <= max(limit(sentence, offset), needed)
             own = rescored(model, sentence, hypothesis.tokens)
             assert hypothesis.token_log_probs == pytest.approx(own, abs=1e-10)
@@ -85,20 +87,20 @@ def test_a_wide_beam_finds_the_best_that_has_them(
     (everything,) = wide(model, *batch(source))
     assert len(everything) == sum(4**n for n in range(6))
     fitting = [h for h in everything if all(contains(h.tokens, p, where) for p in phrases)]
-    (found,) = wide(model, *batch(source), demands=[Demand(phrases=phrases, joints=where)])
+    (found,) = wide(model, *batch(source), constraints=[Constraint(phrases=phrases, joints=where)])
     assert [h.tokens for h in found[:3]] == [h.tokens for h in fitting[:3]]
     assert found[0].score == pytest.approx(fitting[0].score, abs=1e-10)
     if len(phrases) == 1 and not where:  # several might overlap just below the length limit
         assert {h.tokens for h in found} == {h.tokens for h in fitting}
 
 
-def test_nothing_demanded_is_plain_beam_search(table_model: Models) -> None:
+def test_nothing_constrained_is_plain_beam_search(table_model: Models) -> None:
     ids = [[4, 5], [6], [7, 8, 9]]
     for seed in range(10):
         model = table_model(10, seed, end=0.5)
         plain = beam(4, n_best=4)(model, *batch(*ids))
-        beside = [Demand(), Demand(phrases=((4, 5),)), Demand(phrases=((),))]
-        found = beam(4, n_best=4)(model, *batch(*ids), demands=beside)
+        beside = [Constraint(), Constraint(phrases=((4, 5),)), Constraint(phrases=((),))]
+        found = beam(4, n_best=4)(model, *batch(*ids), constraints=beside)
         assert [h.tokens for h in found[0]] == [h.tokens for h in plain[0]]
         assert [h.tokens for h in found[2]] == [h.tokens for h in plain[2]]
 
@@ -128,7 +130,7 @@ few = st.sampled_from([4, 5, 9])
 )
 def test_progress_equals_its_slow_twin(where, parts, history) -> None:
     phrases = list(dict.fromkeys((first, *rest) for first, rest in parts))
-    state = Phrases([Demand(phrases=tuple(phrases), joints=where)], torch.tensor([9]))
+    state = Phrases([Constraint(phrases=tuple(phrases), joints=where)], torch.tensor([9]))
     table = torch.tensor([history], dtype=torch.long).view(1, -1)
     begun, _ = state._begun(table, torch.tensor([0]))
     assert begun[0, : len(phrases)].tolist() == slow_begun(history, phrases, where)
@@ -136,7 +138,7 @@ def test_progress_equals_its_slow_twin(where, parts, history) -> None:
 
 def test_what_can_only_end_lacks_nothing() -> None:
     """There is no room to write the last word anew, should the next token go on with it."""
-    state = Phrases([Demand(phrases=((5,),), joints=joints(10))], torch.tensor([1]))
+    state = Phrases([Constraint(phrases=((5,),), joints=joints(10))], torch.tensor([1]))
     log_probs = torch.arange(-10.0, 0.0)[None]
     at = Position(torch.tensor([0]), torch.tensor([[5]]), log_probs)
     going_on = Candidates(torch.tensor([[9]]), log_probs[:, 9:], log_probs[:, 9:])

@@ -11,7 +11,7 @@ from slow_twins import batch, joints, limit, next_log_probs, rescored, slow_beam
 
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
-from translate.search import BeamSearch, Demand, Rules, SampleSearch, build
+from translate.search import BeamSearch, Constraint, Rules, SampleSearch, build
 from translate.search.rules import NO_RULES
 from translate.vocabulary import EOS
 
@@ -25,13 +25,13 @@ def rules(**changes: Any) -> dict[str, Any]:
     return NO_RULES.model_dump() | changes
 
 
-def slow_rule(changes: dict[str, Any], demand: Demand, most: int, *, alone: bool):
+def slow_rule(changes: dict[str, Any], constraint: Constraint, most: int, *, alone: bool):
     """Every rule, spelled out for one prefix; what is forbidden has rank -inf."""
-    most = max(most, len(demand.prefix))
+    most = max(most, len(constraint.prefix))
 
     def ranks(prefix: Tokens, log_probs: list[float]) -> list[float]:
-        if len(prefix) < len(demand.prefix):
-            given = demand.prefix[len(prefix)]
+        if len(prefix) < len(constraint.prefix):
+            given = constraint.prefix[len(prefix)]
             return [log_prob if t == given else -math.inf for t, log_prob in enumerate(log_probs)]
         found = []
         for token, log_prob in enumerate(log_probs):
@@ -47,11 +47,11 @@ def slow_rule(changes: dict[str, Any], demand: Demand, most: int, *, alone: bool
                 and text[-n:] in [prefix[i : i + n] for i in range(len(prefix) - n + 1)]
             ):
                 rank = -math.inf
-            for phrase in demand.banned:
+            for phrase in constraint.banned:
                 # a longer word may begin with it, if there is room for one and another way to go
-                where = None if alone else demand.joints
+                where = None if alone else constraint.joints
                 beginning = where is not None and where.open[phrase[-1]]
-                written = prefix[-len(phrase) :] == phrase and len(prefix) > len(demand.prefix)
+                written = prefix[-len(phrase) :] == phrase and len(prefix) > len(constraint.prefix)
                 if beginning and written and not where.onward[token]:
                     rank = -math.inf
                 if text[-len(phrase) :] == phrase and not (beginning and len(text) < most):
@@ -85,13 +85,15 @@ asked = st.tuples(st.lists(tokens, max_size=4), phrases)  # prefix and banned ph
 def test_a_beam_under_rules_equals_the_slow_twin(
     table_model: Models, changes, where, wanted, seed, size
 ) -> None:
-    demanded = [Demand(prefix=tuple(y), banned=tuple(never), joints=where) for y, never in wanted]
+    constrained = [
+        Constraint(prefix=tuple(y), banned=tuple(never), joints=where) for y, never in wanted
+    ]
     model, ids = table_model(8, seed, sharpness=2.0, end=0.5), [[4, 5], [], [6, 7, 4]]
     node = {"beam_size": size, "n_best": size, **BEAM, **LIMITS}
     search = BeamSearch(**node, rules=Rules(**rules(**changes)))
-    found = search(model, *batch(*ids), demands=demanded)
-    for sentence, demand, hypotheses in zip(ids, demanded, found, strict=True):
-        rule = slow_rule(changes, demand, limit(sentence, 6), alone=size == 1)
+    found = search(model, *batch(*ids), constraints=constrained)
+    for sentence, constraint, hypotheses in zip(ids, constrained, found, strict=True):
+        rule = slow_rule(changes, constraint, limit(sentence, 6), alone=size == 1)
         expected, _ = slow_beam(model, sentence, size, "gnmt", size, 6, rule=rule)
         assert [h.tokens for h in hypotheses] == [tokens for tokens, _ in expected]
         scores = [h.score for h in hypotheses]
@@ -116,13 +118,15 @@ NODES = {
 @pytest.mark.parametrize("kind", NODES)
 @pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: "-".join(changes))
 def test_every_search_keeps_the_rules(table_model: Models, kind: str, changes, where) -> None:
-    demand = Demand(prefix=(5,), banned=((6,), (4, 7), (9,)), joints=where)
+    constraint = Constraint(prefix=(5,), banned=((6,), (4, 7), (9,)), joints=where)
     search = build(kind, **NODES[kind], **LIMITS, rules=rules(**changes))
     for seed in range(5):
         model = table_model(12, seed, end=0.5)
-        (found,) = search(model, *batch([4, 5]), demands=[demand])
+        (found,) = search(model, *batch([4, 5]), constraints=[constraint])
         for hypothesis in found:
-            rule = slow_rule(changes, demand, limit([4, 5], 6), alone=kind in ("greedy", "sample"))
+            rule = slow_rule(
+                changes, constraint, limit([4, 5], 6), alone=kind in ("greedy", "sample")
+            )
             for t, token in enumerate((*hypothesis.tokens, EOS)):
                 prefix = hypothesis.tokens[:t]
                 ranks = rule(prefix, next_log_probs(model, [4, 5], prefix))
@@ -133,9 +137,11 @@ def test_every_search_keeps_the_rules(table_model: Models, kind: str, changes, w
 @pytest.mark.parametrize("kind", ["greedy", "sample"])
 def test_a_hypothesis_alone_begins_no_word_with_a_banned_one(table_model: Models, kind) -> None:
     """It would have to go on with it, however unlikely the longer word is."""
-    demand = Demand(banned=((9,),), joints=joints(12))
+    constraint = Constraint(banned=((9,),), joints=joints(12))
     search = build(kind, **NODES[kind], **LIMITS, rules=rules())
-    found = [search(table_model(12, s, end=0.5), *batch([4]), demands=[demand]) for s in range(5)]
+    found = [
+        search(table_model(12, s, end=0.5), *batch([4]), constraints=[constraint]) for s in range(5)
+    ]
     assert not any(9 in one.tokens for (n_best,) in found for one in n_best)
     free = [search(table_model(12, s, end=0.5), *batch([4])) for s in range(5)]
     assert any(9 in one.tokens for (n_best,) in free for one in n_best)
@@ -153,7 +159,7 @@ def test_no_search_writes_more_than_the_model_reads(table_model: Models, kind: s
 def test_phrases_are_left_to_beam_search(table_model: Models, kind: str) -> None:
     search = build(kind, **NODES[kind], **LIMITS, rules=rules())
     with pytest.raises(UserError, match=rf"search.kind = {kind} .* search=beam can"):
-        search(table_model(12, 1), *batch([4, 5]), demands=[Demand(phrases=((5,),))])
+        search(table_model(12, 1), *batch([4, 5]), constraints=[Constraint(phrases=((5,),))])
 
 
 @pytest.mark.parametrize("kind", NODES)
@@ -161,11 +167,11 @@ def test_log_probs_are_the_model_s_own_and_it_always_ends(table_model: Models, k
     strict = rules(min_length=5, no_repeat_ngram_size=1, repetition_penalty=3.0)
     search = build(kind, **NODES[kind], **LIMITS, rules=strict)
     ids = [[4, 5], [], [6, 4, 4, 4]]
-    everything = Demand(banned=tuple((token,) for token in range(8)))
-    demanded = [everything, Demand(prefix=(4, 4, 4, 4, 4, 4, 4, 4, 4)), Demand()]
+    everything = Constraint(banned=tuple((token,) for token in range(8)))
+    constrained = [everything, Constraint(prefix=(4, 4, 4, 4, 4, 4, 4, 4, 4)), Constraint()]
     for seed in range(5):
         model = table_model(8, seed, end=-1.0)
-        found = search(model, *batch(*ids), demands=demanded)
+        found = search(model, *batch(*ids), constraints=constrained)
         assert found[0][0].tokens == ()  # nothing else is left
         assert all(h.tokens == (4,) * 9 for h in found[1])  # over its limit of 6
         for sentence, hypotheses in zip(ids, found, strict=True):
@@ -177,15 +183,15 @@ def test_log_probs_are_the_model_s_own_and_it_always_ends(table_model: Models, k
 
 @pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: "-".join(changes))
 def test_a_beam_of_one_is_greedy_under_rules(table_model: Models, changes) -> None:
-    ids, demanded = [[4, 5], [6]], [Demand(prefix=(4, 5)), Demand(banned=((6,),))]
+    ids, constrained = [[4, 5], [6]], [Constraint(prefix=(4, 5)), Constraint(banned=((6,),))]
     one = build(
         "beam", **NODES["beam"] | {"beam_size": 1, "n_best": 1}, **LIMITS, rules=rules(**changes)
     )
     greedy = build("greedy", **LIMITS, rules=rules(**changes))
     for seed in range(10):
         model = table_model(10, seed)
-        pairs = zip(one(model, *batch(*ids), demands=demanded),
-                    greedy(model, *batch(*ids), demands=demanded), strict=True)  # fmt: skip
+        pairs = zip(one(model, *batch(*ids), constraints=constrained),
+                    greedy(model, *batch(*ids), constraints=constrained), strict=True)  # fmt: skip
         for (first,), (second,) in pairs:
             assert first.tokens == second.tokens
             assert first.log_prob == pytest.approx(second.log_prob, abs=1e-12)
@@ -196,18 +202,20 @@ def test_the_batch_never_changes_what_a_search_finds(table_model: Models, kind: 
     search = build(kind, **NODES[kind], **LIMITS, rules=rules(no_repeat_ngram_size=2))
     ids = [[4], [5, 6, 7], [], [8, 8, 8, 8, 8, 8], [9, 4]]
     asked = [
-        Demand(prefix=(4,)),
-        Demand(),
-        Demand(banned=((5, 6),)),
-        Demand(),
-        Demand(prefix=(9, 9)),
+        Constraint(prefix=(4,)),
+        Constraint(),
+        Constraint(banned=((5, 6),)),
+        Constraint(),
+        Constraint(prefix=(9, 9)),
     ]
     for seed in range(6):
         model = table_model(10, seed)
-        alone = [search(model, *batch(i), demands=[d])[0] for i, d in zip(ids, asked, strict=True)]
+        alone = [
+            search(model, *batch(i), constraints=[d])[0] for i, d in zip(ids, asked, strict=True)
+        ]
         for order in ([0, 1, 2, 3, 4], [4, 2, 0], [3, 1]):
             together = search(
-                model, *batch(*(ids[i] for i in order)), demands=[asked[i] for i in order]
+                model, *batch(*(ids[i] for i in order)), constraints=[asked[i] for i in order]
             )
             for i, found in zip(order, together, strict=True):
                 assert [h.tokens for h in found] == [h.tokens for h in alone[i]]

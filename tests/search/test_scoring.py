@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translate.errors import UserError
-from translate.search.demand import Demand, length_limits
+from translate.search.constraints import Constraint, length_limits
 from translate.search.scoring import (
     PENALTIES,
     best_next,
@@ -63,12 +63,12 @@ def test_limits_count_pieces_without_the_end_of_sentence() -> None:
     assert length_limits([4, 1], ratio=1.5, offset=2, readable=5) == [4, 2]  # and <s>
 
 
-def test_what_is_demanded_raises_a_limit() -> None:
-    demands = [Demand(), Demand(prefix=(4, 5), phrases=((6, 7), (6, 7), (8,)))]
-    limits = length_limits([4, 1], ratio=1.5, offset=2, demands=demands, readable=None)
+def test_constraints_raise_a_limit() -> None:
+    constraints = [Constraint(), Constraint(prefix=(4, 5), phrases=((6, 7), (6, 7), (8,)))]
+    limits = length_limits([4, 1], ratio=1.5, offset=2, constraints=constraints, readable=None)
     assert limits == [6, 5]
     with pytest.raises(UserError, match="must hold 5 given pieces, and this model reads at most 4"):
-        length_limits([4, 1], ratio=1.5, offset=2, demands=demands, readable=5)
+        length_limits([4, 1], ratio=1.5, offset=2, constraints=constraints, readable=5)
 
 
 def test_coverage_penalty_is_equation_14_over_the_words() -> None:

@@ -13,7 +13,7 @@ from slow_twins import batch, joints
 from torch import Tensor
 
 from translate.models.seq2seq import Seq2Seq
-from translate.search import Demand, Hypothesis, Search, build
+from translate.search import Constraint, Hypothesis, Search, build
 from translate.search.ensemble import Ensemble
 from translate.search.shortlist import Shortlist, Shortlisted, ShortlistSearch
 from translate.vocabulary import BOS, EOS, PAD, UNK
@@ -99,15 +99,17 @@ def test_an_ensemble_averages_probabilities_among_the_candidates(table_model) ->
         assert_equal(n_best, expected, 1e-10)
 
 
-def test_what_is_demanded_may_be_written_and_what_is_banned_may_not(table_model) -> None:
+def test_constraints_may_be_written_and_what_is_banned_may_not(table_model) -> None:
     shortlist = Shortlist(torch.tensor([7]), torch.zeros(WORDS, 1, dtype=torch.long))
     search = ShortlistSearch(SEARCHES["beam"], shortlist)
-    demands = [
-        Demand(prefix=(10,), phrases=((11, 12),)),
-        Demand(banned=((7,), (8, 9))),  # 8 and 9 are nobody's candidates
-        Demand(),
+    constraints = [
+        Constraint(prefix=(10,), phrases=((11, 12),)),
+        Constraint(banned=((7,), (8, 9))),  # 8 and 9 are nobody's candidates
+        Constraint(),
     ]
-    given, banned, free = search(table_model(WORDS, 3), *batch([5], [5], [5]), demands=demands)
+    given, banned, free = search(
+        table_model(WORDS, 3), *batch([5], [5], [5]), constraints=constraints
+    )
     assert all(one.tokens[0] == 10 for one in given)
     assert all((11, 12) in zip(one.tokens, one.tokens[1:], strict=False) for one in given)
     assert all(set(one.tokens) <= {UNK} for one in banned)
@@ -120,11 +122,11 @@ def test_a_banned_word_may_go_on_where_a_candidate_of_the_sentence_goes_on(table
     likeliest = torch.zeros(WORDS, 1, dtype=torch.long)
     likeliest[6] = WORDS - 1  # goes on, and no other does
     search = ShortlistSearch(SEARCHES["beam"], Shortlist(torch.tensor([5, 7]), likeliest))
-    demand = Demand(banned=((5,),), joints=joints(WORDS))
+    constraint = Constraint(banned=((5,),), joints=joints(WORDS))
     model, both = table_model(WORDS, 8), [[4], [6]]
-    together = search(model, *batch(*both), demands=[demand] * 2)
+    together = search(model, *batch(*both), constraints=[constraint] * 2)
     for source, n_best in zip(both, together, strict=True):
-        assert_equal(n_best, search(model, *batch(source), demands=[demand])[0], 1e-10)
+        assert_equal(n_best, search(model, *batch(source), constraints=[constraint])[0], 1e-10)
     assert not any(5 in one.tokens for one in together[0])
     assert any(5 in one.tokens for one in together[1])
     for one in together[1]:

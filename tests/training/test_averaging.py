@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
+from translate.training.assembly import new_averaging
 from translate.training.averaging import AveragedWeights
-from translate.training.parts import new_averaging
 from translate.training.settings import Settings
 
 Config = Callable[..., dict[str, Any]]

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 import sacrebleu
 import torch
-from datasets import Dataset
 from small_models import CONVOLUTIONAL, RNN, TRANSFORMER
 from torch import Tensor
 
@@ -66,7 +66,7 @@ def batch(tokenizer: Tokenizer) -> Batch:
 @pytest.fixture
 def new_risk(tokenizer: Tokenizer) -> Callable[..., MinimumRisk]:
     def new(**changes: Any) -> MinimumRisk:
-        by_pair = Dataset.from_dict({"target": [TEXTS[1], TEXTS[2], TEXTS[0]], "other": [1, 2, 3]})
+        by_pair = pyarrow.table({"target": [TEXTS[1], TEXTS[2], TEXTS[0]], "other": [1, 2, 3]})
         options = {
             "weight": 0.5, "candidates": 8, "temperature": 1.0, "sharpness": 0.5, "metric": "chrf",
             "include_reference": True, "seed": 3, "tokenizer": tokenizer, "references": by_pair,

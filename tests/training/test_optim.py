@@ -69,7 +69,7 @@ def test_decay_spares_the_vector_of_the_additive_score() -> None:
 @pytest.mark.parametrize("patience", [1, 2])
 def test_plateau_follows_dev_bleu(patience: int) -> None:
     optimizer = build_optimizer(nn.Linear(1, 1), **ADAMW, weight_decay=0.0)
-    plan = build_schedule(optimizer, 9, kind="plateau", mode="max", factor=0.5, patience=patience)
+    plan = build_schedule(optimizer, 9, kind="plateau", factor=0.5, patience=patience)
     assert plan["monitor"] == "dev/bleu"
     for score in [10.0] + [9.0] * (patience - 1):
         plan["scheduler"].step(score)

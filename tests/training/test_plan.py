@@ -58,8 +58,8 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
     source, target, steps, times, memory, disk = (
         float(n.replace(",", "")) for n in numbers.groups()
     )
-    assert source == sum(map(len, corpus.train["source_ids"])) + len(corpus.train)
-    assert target == sum(map(len, corpus.train["target_ids"])) + len(corpus.train)
+    assert source == sum(map(len, corpus.train["source_ids"].to_pylist())) + len(corpus.train)
+    assert target == sum(map(len, corpus.train["target_ids"].to_pylist())) + len(corpus.train)
     batches = len(data.batches().epoch(0))
     assert steps == pytest.approx(batches / (2 * 3), abs=1)
     assert times == pytest.approx(30 / (batches / 6), abs=tolerance)

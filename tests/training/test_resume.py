@@ -163,10 +163,8 @@ def test_a_validation_that_is_due_where_time_is_out_is_not_skipped(
     def kill(*_: object) -> None:
         raise Killed
 
-    run, settings = (
-        tmp_path / "run",
-        config(*IDLE, "trainer.validate_every=2", "trainer.save_every=1"),
-    )
+    run = tmp_path / "run"
+    settings = config(*IDLE, "trainer.validate_every=2", "trainer.save_every=1")
     with monkeypatch.context() as patch:
         patch.setattr(DevTranslations, "_translate", kill)
         patch.setattr(time, "monotonic", lambda clock=time.monotonic: clock() + late[0])
@@ -186,7 +184,7 @@ def test_the_validation_at_the_end_of_a_call_lowers_no_rate_and_spends_no_patien
     short = config("trainer.validate_every=50", "trainer.max_steps=100", "trainer.patience=1",
                    "trainer.max_minutes=1e-5", "trainer.samples=0",
                    "optimizer.learning_rate=1e-6")  # fmt: skip
-    short["schedule"] = {"kind": "plateau", "mode": "max", "factor": 0.1, "patience": 1}
+    short["schedule"] = {"kind": "plateau", "factor": 0.1, "patience": 1}
     for _ in range(3):
         train(short, tmp_path / "run")
     saved = AtomicCheckpointIO().load_checkpoint(tmp_path / "run" / "checkpoints" / "last.ckpt")
@@ -293,12 +291,8 @@ def test_stopped_at_every_step_of_three_epochs(
     assert total == provenance.read(whole)["steps"]
     for step in range(total - 1):
         with monkeypatch.context() as patch:
-            stop_in(
-                patch,
-                TranslationTask,
-                "training_step",
-                lambda task, batch, index, step=step: index == step,
-            )
+            stop_in(patch, TranslationTask, "training_step",
+                    lambda task, batch, index, step=step: index == step)  # fmt: skip
             with pytest.raises(Interrupted):
                 train(config(*options, model=model), broken)
     train(config(*options, model=model), broken)

@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import translate
 from translate.errors import UserError
-from translate.training import parts, provenance
+from translate.training import assembly, provenance
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.module import TranslationTask
 from translate.training.run import Interrupted, train
@@ -248,7 +248,7 @@ def test_a_plateau_of_dev_bleu_lowers_the_learning_rate(
 ) -> None:
     # next to nothing is learnt: BLEU never rises above that of the first of three validations
     tiny = config("optimizer.learning_rate=1e-6", "trainer.validate_every=4", "trainer.samples=0")
-    tiny["schedule"] = {"kind": "plateau", "mode": "max", "factor": 0.1, "patience": 1}
+    tiny["schedule"] = {"kind": "plateau", "factor": 0.1, "patience": 1}
     train(tiny, tmp_path / "run")
     with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
         rates = [float(r["learning_rate"]) for r in csv.DictReader(file) if r["learning_rate"]]
@@ -293,10 +293,10 @@ def test_epochs_count_what_is_left_for_another_number_of_processes(
     batches = SimpleNamespace(epoch=lambda epoch: [[0]] * 12)
 
     data = SimpleNamespace(batches=lambda: batches)
-    assert parts.total_steps_of(options, data, last) == 24
+    assert assembly.total_steps_of(options, data, last) == 24
     state = {"global_step": 8, "SimpleNamespace": {"batches_done": 16}}  # of two processes
     AtomicCheckpointIO().save_checkpoint(state, last)
-    assert parts.total_steps_of(options, data, last) == 16
+    assert assembly.total_steps_of(options, data, last) == 16
 
 
 def test_the_learning_rate_of_a_step_is_the_one_it_was_taken_with(
@@ -326,6 +326,6 @@ def test_a_process_makes_batches_only_where_it_pays(
 ) -> None:
     chosen = config("data.workers=null", "trainer.accelerator=cpu", *asked)
     given: dict[str, Any] = {}
-    monkeypatch.setattr(parts, "TranslationData", lambda _, **options: given.update(options))
-    parts.new_data(chosen, object(), Settings(**chosen["trainer"]))
+    monkeypatch.setattr(assembly, "TranslationData", lambda _, **options: given.update(options))
+    assembly.new_data(chosen, object(), Settings(**chosen["trainer"]))
     assert given["workers"] == workers

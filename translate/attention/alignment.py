@@ -146,7 +146,7 @@ class Alignment(nn.Module, ABC):
         query: Float[Tensor, "B T Q"],
         position: Int[Tensor, "T"],
     ) -> Float[Tensor, "B T S"]:
-        """From the scores; by the query or its position t in the target a window is placed."""
+        """The weights, from the scores; local attention looks at the query or its position t."""
 
 
 class GlobalAlignment(Alignment):

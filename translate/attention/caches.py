@@ -45,7 +45,10 @@ class Ancestry:
         return torch.tensor(self.columns, device=keys.device)
 
     def grown(self, sentences: int, beam: int, like: Float[Tensor, "..."]) -> Ancestry:
-        """With one more token of every hypothesis, which it alone sees; of `like`'s type."""
+        """The ancestry with a further token of every hypothesis, which that one alone sees.
+
+        `hidden` is of `like`'s type and device.
+        """
         if beam == 1 and self.hidden is None:
             return Ancestry(self.length + 1)
         own = torch.eye(beam, dtype=torch.bool, device=like.device)
@@ -83,7 +86,7 @@ class Cache(ABC):
         """The memory of these sentences; `hypotheses` are theirs."""
 
     def traceable(self) -> Cache:
-        """The same for a graph, which has no memory of its own to write in."""
+        """The cache for a graph, which has no memory of its own to write in."""
         return self
 
 

@@ -22,7 +22,7 @@ class LinguisticCoverage(nn.Module):
         self.V = nn.Linear(1, attention_size, bias=False)
 
     def fertility(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S"]:
-        """Φ: computed once a sentence."""
+        """The fertility Φ of each source word, computed once a sentence."""
         return self.max_fertility * torch.sigmoid(self.U_f(states)).squeeze(-1)
 
     def forward(

@@ -58,10 +58,11 @@ class SelfAttention(nn.Module):
         length: int,
         places: Int[Tensor, "T"] | slice = slice(None),
     ) -> tuple[Float[Tensor, "B H T K"], KeysValues]:
-        """[Q, K, V] = X [W_Q, W_K, W_V], cut into heads; one position may be that of all.
+        """[Q, K, V] = X [W_Q, W_K, W_V], cut into heads, and turned by rotary positions.
 
-        Positions are start … start+length-1 (numbers, for compilers know no sizes in a `range`);
-        `places` says which of them each of T tokens has, where that is not its own number.
+        These are start … start+length-1, one a token, or a single one for all T tokens. `places`
+        says which of them each token has, if they are not in order. `start` and `length` are
+        integers because a compiler cannot trace the size of a `range`.
         """
         heads = split_heads(self.qkv(x), self.num_heads + 2 * self.num_kv_heads)
         sizes = [self.num_heads, self.num_kv_heads, self.num_kv_heads]
@@ -95,7 +96,7 @@ class SelfAttention(nn.Module):
     def step(
         self, x: Float[Tensor, "B n D"], cache: Cache, ancestry: Ancestry
     ) -> Float[Tensor, "B n D"]:
-        """One more token of every hypothesis, the last in `ancestry`."""
+        """Read one more token of every hypothesis, the last in `ancestry`."""
         query, new = self.project(x, start=ancestry.length - 1, length=1)
         heads = self.pattern.step(query, new, cache, ancestry)
         return self.output(join_heads(heads))  # type: ignore[no-any-return]

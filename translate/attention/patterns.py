@@ -31,7 +31,7 @@ class Pattern(nn.Module, ABC):
         mask: Bool[Tensor, "B 1 1 T"] | None = None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "B H T Kv"]:
-        """Whole sequences, in which `mask` says what is not padding."""
+        """Attention within whole sequences; `mask` says what is not padding."""
 
     def weights(
         self,
@@ -58,7 +58,7 @@ class Pattern(nn.Module, ABC):
     def step(
         self, query: Float[Tensor, "B H n K"], new: KeysValues, cache: Cache, ancestry: Ancestry
     ) -> Float[Tensor, "B H n Kv"]:
-        """One more token of a sentence's n hypotheses: the last row of `forward` for each."""
+        """Read one more token of a sentence's n hypotheses: the last row of `forward` for each."""
 
 
 class FullAttention(Pattern):
@@ -77,10 +77,7 @@ class FullAttention(Pattern):
         return None
 
     def bias(
-        self,
-        query: Float[Tensor, "B H T K"],
-        queries: Int[Tensor, "T"],
-        keys: Int[Tensor, "S"],
+        self, query: Float[Tensor, "B H T K"], queries: Int[Tensor, "T"], keys: Int[Tensor, "S"]
     ) -> Float[Tensor, "#B H T S"] | None:
         """What positions add to the scores, if they are told there."""
         return None if self.relation is None else self.relation(query, keys - queries[:, None])

@@ -26,12 +26,6 @@ HALF = (torch.float16, torch.bfloat16)  # what the flash kernel multiplies
 EVERYWHERE, CAUSAL = (-1, -1), (-1, 0)  # how far to the left and to the right; -1 is to the end
 
 
-def starts_of(lengths: Int[Tensor, "B"]) -> Int[Tensor, "C"]:
-    """Cumulative lengths, 0 first (C = B + 1), in the integers the kernel takes."""
-    total = lengths.cumsum(0, dtype=torch.int32)
-    return torch.cat((total.new_zeros(1), total))
-
-
 @dataclass(frozen=True)
 class Packing:
     """How sentences lie end to end in a sequence of tokens."""
@@ -42,8 +36,12 @@ class Packing:
 
     @cached_property
     def starts(self) -> Int[Tensor, "C"]:
-        """Where each sentence begins, and at last where the last ends."""
-        return starts_of(self.lengths)
+        """Where each sentence begins, and at last where the last ends (C = B + 1).
+
+        Cumulative lengths, 0 first, in the integers that the kernel takes.
+        """
+        total = self.lengths.cumsum(0, dtype=torch.int32)
+        return torch.cat((total.new_zeros(1), total))
 
     @cached_property
     def positions(self) -> Int[Tensor, "M"]:
@@ -62,62 +60,33 @@ class SameSentence:
     def attention(
         self, query: Float[Tensor, "1 H M K"], memory: KeysValues, *, causal: bool
     ) -> Float[Tensor, "1 H M Kv"]:
-        """Of all sentences, which are one batch row in layers that know of none."""
-        packed = (x[0].transpose(0, 1) for x in (query, memory.keys, memory.values))
-        heads = packed_attention(
-            *packed,
-            query_starts=self.queries.starts, key_starts=self.keys.starts,
-            longest_query=self.queries.longest, longest_keys=self.keys.longest, causal=causal,
-        )  # fmt: skip
+        """Attention of every sentence's queries to its own keys; all are one row of a batch.
+
+        `causal`: query t sees keys 0 … t; for self-attention, where both have the same lengths.
+        """
+        # (M, heads, K)
+        query, keys, values = (x[0].transpose(0, 1) for x in (query, memory.keys, memory.values))
+        if query.device.type == "cuda" and query.dtype in HALF:
+            from torch.nn.attention.varlen import varlen_attn
+
+            heads = flash(varlen_attn, query, keys, values, self, causal=causal)
+        else:
+            heads = sentence_by_sentence(query, keys, values, self, causal=causal)
         return heads.transpose(0, 1)[None]
-
-
-def packed_attention(
-    query: Float[Tensor, "M H K"],
-    keys: Float[Tensor, "P G K"],
-    values: Float[Tensor, "P G K"],
-    *,
-    query_starts: Int[Tensor, "C"],
-    key_starts: Int[Tensor, "C"],
-    longest_query: int,
-    longest_keys: int,
-    causal: bool = False,
-) -> Float[Tensor, "M H K"]:
-    """Attention of every sentence's queries to the keys of the same sentence alone.
-
-    Args:
-        query: the queries of all sentences, one after the other.
-        keys: those of the same sentences; G key/value heads serve H query heads.
-        values: beside the keys.
-        query_starts: where each sentence's queries begin (`starts_of`).
-        key_starts: where each sentence's keys begin.
-        longest_query: the most queries of a sentence; a number, so that the device need not be
-            waited for.
-        longest_keys: the most keys of a sentence.
-        causal: query t sees keys 0 … t; for self-attention, where both have the same lengths.
-    """
-    if query.device.type == "cuda" and query.dtype in HALF:
-        from torch.nn.attention.varlen import varlen_attn
-
-        return flash(varlen_attn)(
-            query, keys, values, query_starts, key_starts, longest_query, longest_keys, causal
-        )
-    return sentence_by_sentence(query, keys, values, query_starts, key_starts, causal)
 
 
 def sentence_by_sentence(
     query: Float[Tensor, "M H K"],
     keys: Float[Tensor, "P G K"],
     values: Float[Tensor, "P G K"],
-    query_starts: Int[Tensor, "C"],
-    key_starts: Int[Tensor, "C"],
+    sentences: SameSentence,
+    *,
     causal: bool,
 ) -> Float[Tensor, "M H K"]:
     """The readable twin: each sentence by itself."""
-    queries, key_parts, value_parts = (
-        torch.split(packed, starts.diff().tolist())
-        for packed, starts in ((query, query_starts), (keys, key_starts), (values, key_starts))
-    )
+    queries = torch.split(query, sentences.queries.lengths.tolist())
+    of_keys = sentences.keys.lengths.tolist()
+    key_parts, value_parts = (torch.split(packed, of_keys) for packed in (keys, values))
     contexts = []
     for sentence in zip(queries, key_parts, value_parts, strict=True):
         q, k, v = (part.transpose(0, 1)[None] for part in sentence)  # (1, heads, T, K)
@@ -125,37 +94,34 @@ def sentence_by_sentence(
     return torch.cat(contexts)
 
 
-def flash(varlen_attn: Callable[..., Any]) -> Callable[..., Tensor]:
+def flash(
+    varlen_attn: Callable[..., Any],
+    query: Float[Tensor, "M H K"],
+    keys: Float[Tensor, "P G K"],
+    values: Float[Tensor, "P G K"],
+    sentences: SameSentence,
+    *,
+    causal: bool,
+) -> Float[Tensor, "M H K"]:
     """One way to call `varlen_attn`, whose signature changes from one PyTorch to the next.
 
     torch 2.10 has `is_causal`; later ones have `window_size` in its place, and `enable_gqa`,
     without which the key/value heads must be as many as the query heads.
     """
     known = inspect.signature(varlen_attn).parameters
-
-    def call(
-        query: Float[Tensor, "M H K"],
-        keys: Float[Tensor, "P G K"],
-        values: Float[Tensor, "P G K"],
-        query_starts: Int[Tensor, "C"],
-        key_starts: Int[Tensor, "C"],
-        longest_query: int,
-        longest_keys: int,
-        causal: bool,
-    ) -> Float[Tensor, "M H K"]:
-        options: dict[str, Any] = {}
-        if "window_size" in known:
-            options["window_size"] = CAUSAL if causal else EVERYWHERE
-        else:
-            options["is_causal"] = causal
-        group = query.shape[1] // keys.shape[1]
-        if "enable_gqa" in known:
-            options["enable_gqa"] = group > 1
-        else:
-            keys, values = (x.repeat_interleave(group, dim=1) for x in (keys, values))
-        context: Tensor = varlen_attn(
-            query, keys, values, query_starts, key_starts, longest_query, longest_keys, **options
-        )
-        return context
-
-    return call
+    options: dict[str, Any] = {}
+    if "window_size" in known:
+        options["window_size"] = CAUSAL if causal else EVERYWHERE
+    else:
+        options["is_causal"] = causal
+    group = query.shape[1] // keys.shape[1]
+    if "enable_gqa" in known:
+        options["enable_gqa"] = group > 1
+    else:
+        keys, values = (x.repeat_interleave(group, dim=1) for x in (keys, values))
+    of_queries, of_keys = sentences.queries, sentences.keys
+    context: Tensor = varlen_attn(
+        query, keys, values,
+        of_queries.starts, of_keys.starts, of_queries.longest, of_keys.longest, **options,
+    )  # fmt: skip
+    return context

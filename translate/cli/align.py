@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import Field, PositiveInt
 
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import Float
 
-    from translate.data.pharaoh import Gold
-    from translate.evaluation.alignment import Link
+    from translate.data.pharaoh import Gold, Link
     from translate.inference.aligner import Aligner
-    from translate.inference.bundle import Bundle
 
 log = logging.getLogger(__name__)
 
@@ -87,17 +85,18 @@ class Task(NamedTuple):
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
-    from translate.cli.stored import corpus_nodes, search_node
+    from translate.cli.stored import corpus_nodes
 
-    search_node(arguments)  # a missing run is told before a missing file
     nodes = corpus_nodes(arguments.verbatim.get("run"))
     launch(command, arguments, job, nodes=nodes)
 
 
 def job(job: Job) -> None:
     """Check the configuration, then align."""
+    from translate.cli.stored import load_bundle
     from translate.cli.streams import output_problems
 
+    load_bundle(job.verbatim["run"])  # a missing run is told before a missing file
     found = schema.problems(run, job.config, "")
     files = [key for key in ("input", "reference") if key in job.verbatim]
     if len(files) == 1 or ("gold" in job.verbatim and not files):
@@ -183,7 +182,8 @@ def aligners(
     made, languages = [], []
     for run in (job.verbatim[key] for key in ("run", "reverse") if key in job.verbatim):
         bundle = load_bundle(run)
-        wanted = (layer, head) if layer or head else _taught(bundle, run)
+        taught = bundle.config.taught
+        wanted = (taught.layer, taught.head) if taught and not (layer or head) else (layer, head)
         chosen = choose_head(bundle.model, layer=wanted[0], head=wanted[1])
         languages.append(bundle.config.languages)
         made.append(
@@ -200,16 +200,6 @@ def aligners(
             f"{job.verbatim['run']} {' to '.join(languages[0])}: give a run of the other direction"
         )
     return made[0], made[1]
-
-
-def _taught(bundle: Bundle, run: str) -> tuple[int | None, int | None]:
-    """Layer and head of guided alignment; of bundles that do not say, what the training asked."""
-    from translate.cli.stored import training_config
-
-    if bundle.config.taught is not None:
-        return bundle.config.taught.layer, bundle.config.taught.head
-    guided = training_config(run).get("trainer", {}).get("guided_alignment", {"weight": 0})
-    return (guided["layer"], guided["head"]) if guided["weight"] else (None, None)
 
 
 def both_directions(
@@ -238,18 +228,21 @@ def _own_files(job: Job) -> Task | None:
 
 def _split_of_run(run: Path, data: Node, tokenizer: Node, cache: Path) -> Task:
     """The split `data.split` of the run's own corpus, whose gold links are all sure."""
-    from translate.cli.stored import split_of_run
+    from translate.cli.stored import corpus_of_run
+    from translate.data.columns import in_order
     from translate.data.pharaoh import Gold
 
-    table: Any = split_of_run(run, data, tokenizer, cache)
+    _, table = corpus_of_run(run, data, tokenizer, cache)
     if "alignment" not in table.column_names:
         raise UserError(
             f"the corpus of {run} has no gold alignments: give input=FILE reference=FILE (and "
             "gold=FILE to score)"
         )
-    gold = [Gold(frozenset(map(tuple, links)), frozenset()) for links in table["alignment"]]
-    targets = [references[0] for references in table["references"]]
-    return Task(data["split"], True, list(table["source"]), targets, gold)
+    sources, references, links = (
+        list(in_order(table, name)) for name in ("source", "references", "alignment")
+    )
+    gold = [Gold(frozenset(map(tuple, each)), frozenset()) for each in links]
+    return Task(data["split"], True, sources, [first for first, *_ in references], gold)
 
 
 def _score(task: Task, found: Sequence[frozenset[Link]], folder: Path, options: Node) -> None:

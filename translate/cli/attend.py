@@ -126,21 +126,22 @@ def run(
     """Draw one sentence's attention, or explain how it is computed."""
     from rich.console import Console
 
-    from translate.cli.stored import load_bundle, translator
+    from translate.cli.stored import load_bundle
     from translate.cli.streams import lines_in
+    from translate.inference.loading import load
     from translate.plots.terminal import TerminalHeatmap
 
     folders = [job.verbatim[key] for key in ("run", "beside") if key in job.verbatim]
     (sentence,) = lines_in({}, job.sentences)
     if explain:
         for folder in folders:
-            model = translator(load_bundle(folder), search=search, device=device)
+            model = load(load_bundle(folder), search=search, device=device)
             _explain(model, Path(folder), sentence, job.verbatim.get("reference"))
         return
     runs = []
     for folder in folders:
         bundle = load_bundle(folder)
-        model = translator(bundle, search=search, device=device)
+        model = load(bundle, search=search, device=device)
         reference = job.verbatim.get("reference")
         if attention == "cross":
             found = model.align(sentence, reference)

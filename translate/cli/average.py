@@ -40,8 +40,6 @@ def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
 
-    if "run" not in arguments.verbatim and not arguments.inspects:
-        raise UsageError("run=PATH is missing: the folder that translate train wrote")
     launch(command, arguments, job)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,8 @@ from translate.cli.fields import Device, Node
 from translate.errors import UserError
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from translate.inference.translator import Translator
 
 HELP = """\
@@ -73,9 +76,10 @@ def run(
     good: Annotated[float, Field(gt=0, lt=100)],
 ) -> None:
     """Learn on dev, judge on test, and write what was learnt."""
-    from translate.cli.stored import corpus_of_run, load_bundle, translator
+    from translate.cli.stored import corpus_of_run, load_bundle
     from translate.evaluation.calibration import judge, learn
     from translate.inference import confidence
+    from translate.inference.loading import load
 
     folder = Path(job.verbatim["run"])
     bundle = load_bundle(str(folder))
@@ -86,7 +90,7 @@ def run(
             f"confidence is judged on test sentences, and the corpus of {folder} has none: give "
             "data= of one that has"
         )
-    model = translator(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch)
+    model = load(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch)
     evidence, chrf = _translated(model, dev)
     slope, intercept = learn(evidence, [score >= good for score in chrf])
     learnt = confidence.Confidence(
@@ -95,7 +99,7 @@ def run(
     )  # fmt: skip
     evidence, chrf = _translated(model, test)
     judged = judge([learnt(one) for one in evidence], chrf, good=good)
-    confidence.write(folder, learnt.model_copy(update={"judged": judged.as_dict()}))
+    confidence.write(folder, learnt.model_copy(update={"judged": asdict(judged)}))
     sys.stdout.write(
         f"learnt from {len(dev):,} sentences of dev; good is chrF {good:g} or more\n"
         f"of {judged.sentences:,} sentences of test {judged.good:.1%} are good, and "
@@ -106,13 +110,14 @@ def run(
     )
 
 
-def _translated(model: Translator, split: Node) -> tuple[list[float], list[float]]:
+def _translated(model: Translator, split: pyarrow.Table) -> tuple[list[float], list[float]]:
     """The evidence of every translation, and its sentence chrF."""
+    from translate.data.columns import in_order
     from translate.evaluation.sentences import sentence_scores
     from translate.inference.confidence import evidence
 
-    found = [best for best, *_ in model.stream(split["source"])]
-    scores = sentence_scores([best.text for best in found], split["references"])
+    found = [best for best, *_ in model.stream(in_order(split, "source"))]
+    scores = sentence_scores([best.text for best in found], list(in_order(split, "references")))
     return (
         [evidence(best.log_prob, len(best.tokens)) for best in found],
         [score.chrf for score in scores],

@@ -21,7 +21,7 @@ class Command:
     repeatable: tuple[str, ...] = ()  # those of them that may be given several times
     sentences: bool = False  # whether bare arguments are sentences (or runs to compare)
     pipe: bool = False  # whether it reads standard input where it is told nothing else
-    stored: bool = False  # whether it starts from the configuration that a run carries
+    stored: bool = False  # whether it works on runs that `translate train` wrote
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ COMMANDS = {
             "average",
             "one model from several checkpoints of a run",
             verbatim=("run", "output"),
+            stored=True,
         ),
         Command(
             "text",

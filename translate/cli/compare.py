@@ -6,8 +6,9 @@ import hashlib
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from translate.errors import UserError
 if TYPE_CHECKING:
     from translate.evaluation.comparison import Comparison, System
     from translate.evaluation.report import Stored
-    from translate.evaluation.run import TestSet
+    from translate.evaluation.run import Judging, TestSet
 
 log = logging.getLogger(__name__)
 
@@ -110,19 +111,24 @@ def run(
     from translate.evaluation.bleu_tokenizer import settle
     from translate.evaluation.comparison import compare
     from translate.evaluation.comparison_tables import render
+    from translate.evaluation.run import Judging
 
     runs = _runs(job.sentences)
     test_set = read_test_set(job, Path(runs[0]), data, tokenizer, Path(cache))
     language = load_bundle(runs[0]).config.target_language
     tokenize = settle(tokenize, language, test_set.references)
+    evaluate = partial(
+        _evaluate, device=device, tokens_per_batch=tokens_per_batch,
+        judging=Judging(tokenize, resamples, seed),
+    )  # fmt: skip
     systems = [
         _system(
-            Path(name), _as_of(Path(name), Path(runs[0]), test_set, job), command=_again(job, name),
-            device=device, tokens_per_batch=tokens_per_batch, resamples=resamples, seed=seed,
-            tokenize=tokenize,
+            Path(name),
+            _as_of(Path(name), Path(runs[0]), test_set, job),
+            partial(evaluate, command=_again(job, name)),
         )
         for name in runs
-    ]  # fmt: skip
+    ]
     comparison = compare(
         systems, test_set.sources, test_set.references,
         split=test_set.split, resamples=resamples, trials=trials, seed=seed, shown=shown,
@@ -179,33 +185,18 @@ def _again(job: Job, run: str) -> list[str]:
     return ["evaluate", f"run={run}", *text, *kept]
 
 
-def _system(
-    run: Path,
-    test_set: TestSet,
-    *,
-    command: Sequence[str],
-    device: str,
-    tokens_per_batch: int,
-    resamples: int,
-    seed: int,
-    tokenize: str,
-) -> System:
+def _system(run: Path, test_set: TestSet, evaluate: Callable[[Path, TestSet], None]) -> System:
     """A run's translations of the test set: those it has, or made now."""
     from translate.cli.stored import training_config
     from translate.evaluation.comparison import System
-    from translate.evaluation.likelihood import Likelihood
     from translate.evaluation.report import read
 
     stored = read(run / "evaluation", test_set.split)
     if stored is None or not _is_current(stored, run):
-        _evaluate(
-            run, test_set, command=command,
-            device=device, tokens_per_batch=tokens_per_batch, resamples=resamples, seed=seed,
-            tokenize=tokenize,
-        )  # fmt: skip
+        evaluate(run, test_set)
         stored = read(run / "evaluation", test_set.split)
         assert stored is not None
-    if (known := stored.figures["likelihood"]) is None:
+    if stored.likelihood is None:
         raise UserError(
             f"{run} can read no pair of {test_set.split}, so it has no perplexity to compare: "
             "split its sentences"
@@ -213,29 +204,19 @@ def _system(
     return System(
         name=str(run),
         hypotheses=stored.hypotheses,
-        likelihood=Likelihood(
-            known["log_prob"],
-            known["tokens"],
-            known["characters"],
-            known["left_out"],
-            known["unknown"],
-        ),
-        search=stored.figures["decoding"],
+        likelihood=stored.likelihood,
+        search=stored.decoding,
         experiment=_experiment(run),
         seed=training_config(run).get("seed"),
     )
 
 
 def _is_current(stored: Stored, run: Path) -> bool:
-    """Whether an evaluation is of the weights the run has now, and by a program that knows both."""
+    """Whether an evaluation is of the weights the run has now."""
     from translate.cli.stored import load_bundle
 
     if stored.figures["sha256"]["model"] != load_bundle(str(run)).weights_sha256:
         log.warning("%s has another model than it was evaluated with: evaluating again", run)
-        return False
-    known = stored.figures.get("likelihood", {})
-    if known is not None and "unknown" not in known:
-        log.warning("%s was evaluated by an older program: evaluating again", run)
         return False
     return True
 
@@ -247,27 +228,24 @@ def _evaluate(
     command: Sequence[str],
     device: str,
     tokens_per_batch: int,
-    resamples: int,
-    seed: int,
-    tokenize: str,
+    judging: Judging,
 ) -> None:
     """As `translate evaluate` would, with the run's own search."""
     from translate.cli.judging import evaluate_run
-    from translate.cli.stored import load_bundle, translator
+    from translate.cli.stored import load_bundle
+    from translate.inference.loading import load
 
     log.info("evaluating %s on %s", run, test_set.split)
     bundle = load_bundle(str(run))
     search = bundle.config.search
     evaluate_run(
         run,
-        translator(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch),
+        load(bundle, device=device, tokens_per_batch=tokens_per_batch),
         test_set,
         folder=run / "evaluation",
         command=command,
         decoding={**search, "engine": "native", "replace_unknown": False, "dictionary": None},
-        resamples=resamples,
-        seed=seed,
-        tokenize=tokenize,
+        judging=judging,
         shown=0,
         attention=[],
     )
@@ -291,8 +269,8 @@ def _write(comparison: Comparison, folder: Path, made: Sequence[object]) -> None
 
     Folders of several sweeps may be called alike, and so may files of sentences.
     """
+    from translate.durable import write
     from translate.evaluation.comparison_page import comparison_page
-    from translate.plots.figure import write
     from translate.plots.page import write_page
 
     others = ",".join(Path(one.name).name for one in comparison.challengers)

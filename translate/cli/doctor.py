@@ -65,12 +65,12 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: str, lines: NonNegative
     from translate.data.progress import progress
     from translate.data.sources import KINDS
     from translate.data.tokenizer import TokenizerConfig
-    from translate.plots.figure import write
+    from translate.durable import write
 
     source = KINDS[data["kind"]].model_validate(dict(data))
     tokens = source.tokens_per_batch
     with progress("reading and examining"):
-        splits = source.read(Path(cache).expanduser(), source.seed)
+        splits = source.read(Path(cache).expanduser())
         checks = all_checks(
             source=source.source, target=source.target, allow_overlap=source.allow_overlap
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,42 +55,45 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
     Raises:
         UserError: no model, dictionary or shortlist, or the engine has nothing of this model.
     """
-    from translate.cli.guarding import guard
+    from translate import search as searches
+    from translate.inference.guard import Guard
     from translate.inference.lexical_shortlist import read
+    from translate.inference.loading import load
+    from translate.search.shortlist import within
 
-    run = verbatim["run"]
     bundle = stored.load_runs(verbatim, config["target"])
     shortlist = None
     if "shortlist" in verbatim:
         shortlist = read(Path(verbatim["shortlist"]), bundle.tokenizers)
-    watching = guard(config.get("guard", {}), config["search"], bundle.config.languages, shortlist)
-    split_sentences = config.get("split") == "sentences"
     replacing = stored.unknown_words(config["replace_unknown"], verbatim.get("dictionary"))
-    if config["engine"] == "native":
-        return stored.translator(
-            bundle, search=config["search"], device=config["device"],
-            tokens_per_batch=config["tokens_per_batch"], split_sentences=split_sentences,
-            unknown_words=replacing, mbr=config["mbr"], guard=watching,
-            confidence=_confidence(config, verbatim, bundle),
-            workers=config["workers"] or 1, precision=config["precision"],
+    guard = None
+    if config.get("guard"):
+        guard = Guard.of(
+            config["guard"], config["search"], languages=bundle.config.languages,
             shortlist=shortlist,
+        )  # fmt: skip
+    translator = partial(
+        load, bundle, device=config["device"], tokens_per_batch=config["tokens_per_batch"],
+        split_sentences=config.get("split") == "sentences", mbr=config["mbr"], guard=guard,
+    )  # fmt: skip
+    if config["engine"] == "native":
+        return translator(
+            search=within(searches.build(**config["search"]), shortlist),
+            unknown_words=replacing, confidence=_confidence(config, verbatim, bundle),
+            workers=config["workers"] or 1, precision=config["precision"],
         )  # fmt: skip
     from translate.inference.ctranslate2_engine import CTranslate2Search, check_origin
     from translate.inference.device import choose_device
-    from translate.inference.translator import Translator
 
-    device = choose_device(config["device"])
+    run = verbatim["run"]
     folder = export_folder(run, config["engine"], verbatim.get("export"))
     check_origin(folder, bundle.weights_sha256, run)
     search = CTranslate2Search(
         folder, bundle.tokenizers, config["search"],
-        tokens_per_batch=config["tokens_per_batch"], workers=config["workers"], device=device,
+        tokens_per_batch=config["tokens_per_batch"], workers=config["workers"],
+        device=choose_device(config["device"]),
     )  # fmt: skip
-    return Translator(
-        bundle.model, bundle.tokenizers, search, tokens_per_batch=config["tokens_per_batch"],
-        device=device, split_sentences=split_sentences, languages=bundle.config.languages,
-        mbr=config["mbr"], guard=watching, whole_windows=True,
-    )  # fmt: skip
+    return translator(search=search, whole_windows=True)
 
 
 def _confidence(

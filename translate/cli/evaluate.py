@@ -119,11 +119,12 @@ def run(
 
     from translate.cli.engines import engine_translator
     from translate.cli.errors import UsageError
-    from translate.cli.judging import evaluate_run, read_test_set
+    from translate.cli.judging import FILES, OPTIONS, evaluate_run, read_test_set
     from translate.cli.stored import load_bundle
     from translate.evaluation.bleu_tokenizer import settle
     from translate.evaluation.comet import CometModel
-    from translate.evaluation.report import render
+    from translate.evaluation.report_tables import render
+    from translate.evaluation.run import Judging
     from translate.inference.device import choose_device
 
     if target is not None and "input" not in job.verbatim:
@@ -134,12 +135,12 @@ def run(
                 f"{main or 'no tag'}: give input= and reference= of that language"
             )
 
-    folder, dictionary = Path(job.verbatim["run"]), job.verbatim.get("dictionary")
-    comet = None
+    folder, comet = Path(job.verbatim["run"]), None
     if "comet" in job.verbatim:
         comet = CometModel(Path(job.verbatim["comet"]), device=choose_device(device))
     translator = engine_translator(job.config, job.verbatim)
     test_set = read_test_set(job, folder, data, tokenizer, Path(cache))
+    language = target or load_bundle(str(folder)).config.target_language
     report = evaluate_run(
         folder,
         translator,
@@ -148,26 +149,12 @@ def run(
         command=sys.argv[1:],
         decoding={
             **search,
-            "target": target,
-            "engine": engine,
-            "precision": precision,
-            "replace_unknown": replace_unknown,
-            "dictionary": dictionary,
-            "mbr": mbr,
-            "ensemble": job.verbatim.get("ensemble"),
-            "export": job.verbatim.get("export"),
-            "shortlist": job.verbatim.get("shortlist"),
+            **{key: job.config[key] for key in OPTIONS},
+            **{key: job.verbatim.get(key) for key in FILES},
         },
-        resamples=resamples,
-        seed=seed,
-        tokenize=settle(
-            tokenize,
-            target or load_bundle(str(folder)).config.target_language,
-            test_set.references,
-        ),
+        judging=Judging(settle(tokenize, language, test_set.references), resamples, seed, comet),
         shown=shown,
         attention=attention,
-        comet=comet,
     )
     Console().print(render(report))
 

@@ -50,9 +50,7 @@ Keys:
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
-    from translate.cli.stored import search_node
 
-    search_node(arguments)  # a missing run is told before anything else
     launch(command, arguments, job)
 
 

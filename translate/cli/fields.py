@@ -7,4 +7,4 @@ from typing import Annotated, Any
 from pydantic import Field
 
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")]
-Node = dict[str, Any]
+Node = dict[str, Any]  # of the configuration: the keyword arguments of one callable

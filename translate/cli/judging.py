@@ -1,4 +1,4 @@
-"""What `evaluate` and `compare` share: a test set, and a run's evaluation on it."""
+"""What `evaluate`, `compare` and `verify` share: a test set, and a run's evaluation on it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +16,15 @@ from translate.errors import UserError
 
 if TYPE_CHECKING:
     from translate.evaluation.alignment import WordAttention
-    from translate.evaluation.comet import CometModel
     from translate.evaluation.report import Report
-    from translate.evaluation.run import TestSet
+    from translate.evaluation.run import Judging, TestSet
     from translate.inference.translator import Translator
-    from translate.plots.curves import Curve
 
 log = logging.getLogger(__name__)
+
+# beside the search, the keys that say how a test set is translated: values, and names of files
+OPTIONS = ("target", "engine", "precision", "replace_unknown", "mbr")
+FILES = ("dictionary", "ensemble", "export", "shortlist")
 
 
 def read_test_set(job: Job, run: Path, data: Node, tokenizer: Node, cache: Path) -> TestSet:
@@ -68,6 +69,7 @@ def names_a_corpus(job: Job) -> bool:
 
 def _split(run: Path, data: Node, tokenizer: Node, cache: Path, *, trained_on_it: bool) -> TestSet:
     from translate.cli.stored import corpus_of_run
+    from translate.data.columns import in_order
     from translate.evaluation.run import TestSet
     from translate.evaluation.slices import word_counts
 
@@ -75,10 +77,10 @@ def _split(run: Path, data: Node, tokenizer: Node, cache: Path, *, trained_on_it
     by_domain = data.get("domain") is not None and "group" in table.column_names
     return TestSet(
         data["split"],
-        list(table["source"]),
-        [list(item) for item in table["references"]],
-        domains=list(table["group"]) if by_domain else None,
-        word_counts=word_counts(corpus.train["source"]) if trained_on_it else None,
+        list(in_order(table, "source")),
+        list(in_order(table, "references")),
+        domains=list(in_order(table, "group")) if by_domain else None,
+        word_counts=word_counts(in_order(corpus.train, "source")) if trained_on_it else None,
     )
 
 
@@ -100,12 +102,9 @@ def evaluate_run(
     folder: Path,
     command: Sequence[str],
     decoding: Node,
-    resamples: int,
-    seed: int,
-    tokenize: str,
+    judging: Judging,
     shown: int,
     attention: Sequence[int],
-    comet: CometModel | None = None,
 ) -> Report:
     """Translate, score, and leave the files of an evaluation in `folder`.
 
@@ -113,10 +112,10 @@ def evaluate_run(
         command: the arguments that repeat it.
         shown: how many of the worst and the best sentences the page has.
         attention: the lines, from 1, whose attention the page shows.
-        comet: judges the translations as well.
     """
     from translate.cli.stored import load_bundle
     from translate.data.progress import progress
+    from translate.evaluation.report_page import report_page
     from translate.evaluation.run import evaluate_split
     from translate.plots.curves import read_curves
 
@@ -134,6 +133,14 @@ def evaluate_run(
             "%s.json is kept for other sentences: this evaluation is %s",
             folder / test_set.split, placed.split,
         )  # fmt: skip
+
+    def page(report: Report, test_set: TestSet, hypotheses: Sequence[str]) -> str:
+        drawn = _attention(translator, test_set, hypotheses, attention)
+        return report_page(
+            report, test_set, hypotheses,
+            run=str(run), curves=curves, attention=drawn, shown=shown,
+        )  # fmt: skip
+
     with progress(f"translating with {run.name}", total=len(test_set.sources)) as advance:
         return evaluate_split(
             translator,
@@ -142,41 +149,10 @@ def evaluate_run(
             command=shlex.join(["translate", *command]),
             decoding=decoding,
             model_sha256=load_bundle(str(run)).weights_sha256,
-            resamples=resamples,
-            seed=seed,
-            device=translator.device,
-            tokenize=tokenize,
-            comet=comet,
+            judging=judging,
             progress=lambda done: advance(1),
-            page=partial(
-                _page, translator=translator, run=run, curves=curves, shown=shown,
-                attention=attention,
-            ),
-        )  # fmt: skip
-
-
-def _page(
-    report: Report,
-    test_set: TestSet,
-    hypotheses: Sequence[str],
-    *,
-    translator: Translator,
-    run: Path,
-    curves: Mapping[str, Curve],
-    shown: int,
-    attention: Sequence[int],
-) -> str:
-    from translate.evaluation.report_page import report_page
-
-    return report_page(
-        report,
-        test_set,
-        hypotheses,
-        run=str(run),
-        curves=curves,
-        attention=_attention(translator, test_set, hypotheses, attention),
-        shown=shown,
-    )
+            page=page,
+        )
 
 
 def _attention(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import translate
 from translate.cli import arguments, errors
+from translate.cli.arguments import Arguments
 from translate.cli.commands import COMMANDS, Command
 from translate.wording import nearest
 
@@ -66,7 +67,7 @@ def _settle_streams() -> None:
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="replace")
 
@@ -86,18 +87,25 @@ def _dispatch(given: list[str]) -> int:
         sys.stdout.write(_help(command))
         return 0
     parsed = arguments.split(command, given[1:])
-    if command.stored and "run" in parsed.verbatim:
-        parsed.verbatim["run"] = _whole_run(parsed.verbatim["run"])
+    if command.stored and "run" in command.verbatim:
+        _require_run(parsed)
     _log_to_stderr()
     importlib.import_module(f"translate.cli.{command.name}").main(command, parsed)
     return 0
 
 
-def _whole_run(run: str) -> str:
-    """The folder of a run where its bundle is named: what lies in that goes with the next one."""
-    folder = Path(run).absolute()
-    of_a_run = folder.name == "bundle" and (folder.parent / "config.yaml").is_file()
-    return str(folder.parent) if of_a_run else run
+def _require_run(parsed: Arguments) -> None:
+    """Where the bundle of a run is named, take the run: what lies in that goes with the next one.
+
+    Raises:
+        UsageError: no run is named, and more than the configuration is wanted.
+    """
+    if "run" in parsed.verbatim:
+        folder = Path(parsed.verbatim["run"]).absolute()
+        if folder.name == "bundle" and (folder.parent / "config.yaml").is_file():
+            parsed.verbatim["run"] = str(folder.parent)
+    elif not parsed.inspects:
+        raise errors.UsageError("run=PATH is missing: the folder that translate train wrote")
 
 
 def _table() -> str:
@@ -128,7 +136,3 @@ def _log_to_stderr() -> None:
     # they tell of a font cache, of every statistic, of every plugin
     for library in ("matplotlib", "sacrebleu", "alembic"):
         logging.getLogger(library).setLevel(logging.WARNING)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -42,16 +42,16 @@ Keys:
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
-    from translate.cli.stored import search_node
 
-    search_node(arguments)  # a missing run is told before a missing file
     launch(command, arguments, job)
 
 
 def job(job: Job) -> None:
     """Check the configuration, then score."""
+    from translate.cli.stored import load_bundle
     from translate.cli.streams import output_problems
 
+    load_bundle(job.verbatim["run"])  # a missing run is told before a missing file
     found = schema.problems(run, job.config, "")
     found += [f"{key}=FILE is missing" for key in ("input", "reference") if key not in job.verbatim]
     found += output_problems(job.verbatim)
@@ -70,17 +70,16 @@ def run(
 ) -> None:
     """Score every pair."""
     from translate.cli import streams
-    from translate.cli.stored import load_runs, translator
+    from translate.cli.stored import load_runs
     from translate.evaluation.likelihood import perplexity
+    from translate.inference.loading import load
 
     source = job.verbatim["input"]
     sources, references = streams.line_pairs(source, job.verbatim["reference"])
     if not sources:
         raise UserError(f"{source} is empty: there is nothing to score")
     bundle = load_runs(job.verbatim, target)
-    model = translator(
-        bundle, search=bundle.config.search, device=device, tokens_per_batch=tokens_per_batch
-    )
+    model = load(bundle, device=device, tokens_per_batch=tokens_per_batch)
     log_prob, count = 0.0, 0
     with streams.lines_out(job.verbatim) as write:
         for reference, score in zip(references, model.score(sources, references), strict=True):

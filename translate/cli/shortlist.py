@@ -10,7 +10,7 @@ from pydantic import PositiveInt
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
-from translate.cli.errors import UsageError, listed
+from translate.cli.errors import listed
 from translate.cli.fields import Node
 from translate.errors import UserError
 
@@ -44,8 +44,6 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.compose import launch
     from translate.cli.stored import corpus_nodes
 
-    if "run" not in arguments.verbatim and not arguments.inspects:
-        raise UsageError("run=PATH is missing: the folder that translate train wrote")
     launch(command, arguments, job, nodes=corpus_nodes(arguments.verbatim.get("run")))
 
 
@@ -67,6 +65,7 @@ def run(
 ) -> None:
     """Learn from the training pairs, and write what was learnt."""
     from translate.cli.stored import corpus_of_run, load_bundle
+    from translate.data.columns import in_order
     from translate.inference.lexical_shortlist import FILE, learn, same, write
 
     folder = Path(job.verbatim["run"])
@@ -77,10 +76,10 @@ def run(
             f"this corpus is cut into other pieces than {folder} was trained on: give data= and "
             "tokenizer= as they were"
         )
-    columns = corpus.train.select_columns(["source_ids", "target_ids"]).with_format("numpy")
-    pairs = ((pair["source_ids"], pair["target_ids"]) for pair in columns)
+    sides = (in_order(corpus.train, f"{side}_ids") for side in ("source", "target"))
+    pairs = zip(*sides, strict=True)
     shortlist = learn(pairs, tokenizers, frequent=frequent, likeliest=likeliest)
     name = Path(FILE).with_stem(job.name(Path(FILE).stem))
     path = Path(job.verbatim.get("output", folder / name))
     write(path, shortlist, tokenizers)
-    log.info("%s: learnt from %d pairs", path, len(columns))
+    log.info("%s: learnt from %d pairs", path, len(corpus.train))

@@ -21,14 +21,7 @@ from translate.errors import UserError
 if TYPE_CHECKING:
     from translate.data.corpus import Corpus
     from translate.inference.bundle import Bundle
-    from translate.inference.confidence import Confidence
-    from translate.inference.engines import Precision
-    from translate.inference.guard import Guard
-    from translate.inference.minimum_bayes_risk import Utility
-    from translate.inference.translator import Translator
     from translate.inference.unknown_words import UnknownWords
-    from translate.search import Search
-    from translate.search.shortlist import Shortlist
 
 KEYS = ("data", "tokenizer", "model", "optimizer", "schedule", "trainer", "search", "seed", "cache")
 LARGEST, DEEPEST = 1 << 18, 16  # characters and levels of a config.yaml
@@ -82,14 +75,11 @@ def search_node(arguments: Arguments) -> dict[str, Any]:
     """How the run searches unless told otherwise, to be had as `search=stored`.
 
     Raises:
-        UserError: no run was named (and more than the configuration is wanted), or it has no model.
+        UserError: the run has no model that can be read.
     """
-    if "run" in arguments.verbatim:
-        search: dict[str, Any] = _literal(load_bundle(arguments.verbatim["run"]).config.search)
-        return search
-    if arguments.inspects:
-        return {}
-    raise UsageError("run=PATH is missing: the folder that translate train wrote")
+    run = arguments.verbatim.get("run")
+    search: dict[str, Any] = {} if run is None else _literal(load_bundle(run).config.search)
+    return search
 
 
 def _literal(value: Any) -> Any:
@@ -101,50 +91,6 @@ def _literal(value: Any) -> Any:
     if isinstance(value, str):
         return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
     return value
-
-
-def translator(
-    bundle: Bundle,
-    *,
-    search: Mapping[str, Any],
-    device: str,
-    split_sentences: bool = False,
-    unknown_words: UnknownWords | None = None,
-    mbr: Utility | None = None,
-    precision: Precision | None = None,
-    guard: Guard | None = None,
-    confidence: Confidence | None = None,
-    shortlist: Shortlist | None = None,
-    **options: Any,  # tokens_per_batch, workers
-) -> Translator:
-    """A translator that searches as the composed configuration says."""
-    from translate.inference.allocator import keep_memory
-    from translate.inference.device import in_precision
-    from translate.inference.translator import Translator
-
-    keep_memory()
-    return Translator(
-        in_precision(bundle.model, precision),
-        bundle.tokenizers,
-        built(search, shortlist),
-        device=device,
-        split_sentences=split_sentences,
-        languages=bundle.config.languages,
-        unknown_words=unknown_words,
-        mbr=mbr,
-        guard=guard,
-        confidence=confidence,
-        **options,
-    )
-
-
-def built(search: Mapping[str, Any], shortlist: Shortlist | None) -> Search:
-    """The search that a node describes, among the words of the shortlist alone if there is one."""
-    from translate import search as searches
-    from translate.search.shortlist import ShortlistSearch
-
-    found = searches.build(**search)
-    return found if shortlist is None else ShortlistSearch(found, shortlist)
 
 
 def unknown_words(replace_unknown: bool, dictionary: str | None) -> UnknownWords | None:
@@ -162,17 +108,6 @@ def unknown_words(replace_unknown: bool, dictionary: str | None) -> UnknownWords
     if not replace_unknown:
         return None
     return UnknownWords({}) if dictionary is None else UnknownWords.read(dictionary)
-
-
-def split_of_run(
-    run: Path, data: Mapping[str, Any], tokenizer: Mapping[str, Any], cache: Path
-) -> Any:
-    """The table of the split `data.split` of the corpus a run was trained on.
-
-    Raises:
-        UserError: the run does not say what it was trained on, or there is no such split.
-    """
-    return corpus_of_run(run, data, tokenizer, cache)[1]
 
 
 def corpus_of_run(

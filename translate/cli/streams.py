@@ -19,7 +19,7 @@ from translate.data.text import one_line, read_lines
 from translate.errors import UserError
 
 if TYPE_CHECKING:
-    from translate.inference.wishes import Wish
+    from translate.inference.text_constraints import TextConstraint
 
 log = logging.getLogger(__name__)
 
@@ -51,22 +51,24 @@ def lines_in(verbatim: Mapping[str, str], sentences: Sequence[str] = ()) -> Iter
     return read_lines(sys.stdin.buffer)
 
 
-def wishes_in(verbatim: Mapping[str, str]) -> Wish | Iterator[Wish]:
+def constraints_in(verbatim: Mapping[str, str]) -> TextConstraint | Iterator[TextConstraint]:
     """What `prefix=`, or the lines of `prefixes=` and `constraints=`, ask of each translation.
 
     Raises:
         UsageError: a prefix in two ways.
     """
-    from translate.inference.wishes import Wish
+    from translate.inference.text_constraints import TextConstraint
 
     if "prefix" in verbatim and "prefixes" in verbatim:
         raise UsageError("prefix= and prefixes= at once: give one of the two")
     prefix, given = verbatim.get("prefix", ""), [key for key in FOR_EACH if key in verbatim]
     if not given:
-        return Wish(prefix)
+        return TextConstraint(prefix)
     rows = _rows([verbatim[key] for key in given])
     return (
-        Wish(of.get("prefixes", prefix), tuple(filter(None, of.get("constraints", "").split("\t"))))
+        TextConstraint(
+            of.get("prefixes", prefix), tuple(filter(None, of.get("constraints", "").split("\t")))
+        )
         for of in (dict(zip(given, row, strict=True)) for row in rows)
     )
 

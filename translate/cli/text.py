@@ -101,9 +101,8 @@ def main(command: Command, arguments: Arguments) -> None:
 def job(job: Job) -> None:
     """Check the configuration, then translate."""
     from translate.cli.engines import engine_problems
-    from translate.cli.guarding import guard_problems
     from translate.cli.streams import output_problems
-    from translate.cli.validation import mbr_problems, search_problems
+    from translate.cli.validation import guard_problems, mbr_problems, search_problems
 
     found = schema.problems(run, job.config, "")
     found = found or search_problems(job.config["search"]) + guard_problems(job.config["guard"])
@@ -156,7 +155,7 @@ def run(
     from translate.cli import streams
     from translate.cli.engines import engine_translator
 
-    wishes = streams.wishes_in(job.verbatim)
+    constraints = streams.constraints_in(job.verbatim)
     lines = streams.lines_in(job.verbatim, job.sentences)
     if interactive is None:
         interactive = streams.interactive(job.verbatim, job.sentences)
@@ -166,7 +165,7 @@ def run(
         lines,
         window=1 if interactive else None,
         need_alignment=format == "json",
-        wishes=wishes,
+        constraints=constraints,
     )
     watch = Watch()
     numbered = scores or (search.get("n_best", 1) > 1 and mbr is None)

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from translate import schema
-from translate.wording import nearest
+from translate.cli.fields import Node
+from translate.schema import chosen
 
-Node = Mapping[str, Any]
 
-
-def training_problems(config: Node) -> list[str]:
+def training_problems(config: Mapping[str, Any]) -> list[str]:
     """Every problem of what `translate train` was given, one line each."""
     from translate.data.corpus import check_data
     from translate.data.tokenizer import check_tokenizer
@@ -77,11 +76,8 @@ def model_problems(node: Node) -> list[str]:
     """The node `model`: types and ranges first, then what the family says of the combination."""
     from translate.models.registry import families
 
-    sizes = {
-        "source_vocab_size": 1,
-        "target_vocab_size": 1,
-    }  # the tokenizer's business, not the node's
-    found = chosen("model", node, families(), key="family", supplied=tuple(sizes))
+    sizes = {"source_vocab_size": 1, "target_vocab_size": 1}  # the tokenizer's business
+    found = chosen("model", node, families(), key="family", supplied=sizes)
     if found:
         return found
     options = {name: value for name, value in node.items() if name != "family"}
@@ -96,7 +92,26 @@ def search_problems(node: Node) -> list[str]:
     return chosen("search", node, KINDS) or search_excesses(node, "search")
 
 
-def mbr_problems(config: Node) -> list[str]:
+def guard_problems(node: Node) -> list[str]:
+    """The node `guard`; an empty one is `guard=none`."""
+    from translate.inference.guard import Guard
+    from translate.search import KINDS
+
+    if not node:
+        return []
+    options = {key: value for key, value in node.items() if key != "again"}
+    found = schema.problems(Guard, options, "guard", supplied=("again", "foreign"))
+    again = node["again"]
+    if not isinstance(again, dict):
+        shown = f"guard.again = {again!r}: must be a search, such as search@guard.again=beam"
+        return [*found, shown]
+    found += chosen("guard.again", again, KINDS)
+    if not found and (banned := again.get("rules", {}).get("banned")):
+        found = [f"guard.again.rules.banned = {banned}: both searches keep search.rules.banned"]
+    return found
+
+
+def mbr_problems(config: Mapping[str, Any]) -> list[str]:
     """Of one translation, which is the default, there is none to choose."""
     if config["mbr"] is None or config["search"].get("n_best", 1) > 1:
         return []
@@ -104,19 +119,3 @@ def mbr_problems(config: Node) -> list[str]:
         f"mbr = {config['mbr']} chooses among several translations: give search.n_best=… "
         "(search=sample search.n_best=30)"
     ]
-
-
-def chosen(
-    where: str,
-    node: Node,
-    receivers: Mapping[str, schema.Schema],
-    *,
-    key: str = "kind",
-    supplied: tuple[str, ...] = (),
-) -> list[str]:
-    """A node whose `key` names its receiver: the others are that receiver's keywords."""
-    name = node.get(key)
-    if not isinstance(name, str) or name not in receivers:
-        return [f"{where}.{key} = {name!r}: no such {key}{nearest(str(name), receivers)}"]
-    options = {option: value for option, value in node.items() if option != key}
-    return schema.problems(receivers[name], options, where, supplied=supplied)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, PositiveInt
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
-from translate.cli.errors import UsageError, listed
+from translate.cli.errors import listed
 from translate.cli.fields import Device, Node
 from translate.errors import UserError
 from translate.inference.engines import Engine, Precision
@@ -43,9 +43,6 @@ Keys:
 """
 
 
-FILES = ("dictionary", "ensemble", "export", "shortlist")
-
-
 class Decoding(BaseModel):
     """How stored translations were made, beside the search; older evaluations say less."""
 
@@ -66,8 +63,6 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.compose import launch
     from translate.cli.stored import corpus_nodes
 
-    if "run" not in arguments.verbatim and not arguments.inspects:
-        raise UsageError("run=PATH is missing: the folder that translate train wrote")
     nodes = corpus_nodes(arguments.verbatim.get("run"))
     launch(command, arguments, job, nodes=nodes)
 
@@ -90,9 +85,10 @@ def run(
 ) -> None:
     """Translate and score again; a UserError lists what differs."""
     from translate.cli.engines import engine_translator
-    from translate.cli.judging import read_test_set
+    from translate.cli.judging import FILES, read_test_set
     from translate.cli.stored import load_bundle
-    from translate.evaluation.verify import differences, read_stored
+    from translate.evaluation.report import read
+    from translate.evaluation.verify import differences
 
     folder = Path(job.verbatim["run"])
     sha256 = load_bundle(str(folder)).weights_sha256
@@ -101,9 +97,11 @@ def run(
     placed = test_set.placed(evaluations)
     if (evaluations / f"{placed.split}.json").is_file():  # else tell what changed
         test_set = placed
-    stored = read_stored(evaluations, test_set.split)
     path = evaluations / f"{test_set.split}.json"
-    decoding = _decoding(stored["decoding"], path)
+    stored = read(evaluations, test_set.split)
+    if stored is None:
+        raise UserError(f"{path} is not there to verify: translate evaluate writes it")
+    decoding = _decoding(stored.decoding, path)
     model = engine_translator(
         decoding | {"device": device, "tokens_per_batch": tokens_per_batch},
         {"run": str(folder)} | {key: decoding[key] for key in FILES if decoding[key]},
@@ -112,7 +110,7 @@ def run(
     if found:
         lines = "\n  ".join(found)
         raise UserError(f"{path} is not what comes out now:\n  {lines}")
-    bleu = stored["bleu"]
+    bleu = stored.figures["bleu"]
     sys.stdout.write(
         f"equal: {test_set.split}, BLEU {bleu['score']:.2f} ({bleu['signature']}), "
         f"{len(test_set.sources):,} sentences, model {sha256[:12]}\n"

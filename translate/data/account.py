@@ -95,10 +95,10 @@ def render(report: Mapping[str, Any]) -> str:
     """The report of a corpus as text: what is suspicious, splits, drops, languages, attribution."""
     out = StringIO()
     console = Console(file=out, width=100, highlight=False)
-    for line in report.get("suspicious", ()):  # reports of older corpora have none
+    for line in report["suspicious"]:
         console.print(f"Suspicious: {line}", markup=False)
     console.print(_splits(report), _drops(report), sep="\n")
-    for name, extra in report.get("extra", {}).items():
+    for name, extra in report["extra"].items():
         console.print(_extra(name, extra))
     console.print(_languages(report))
     if report["attribution"]:
@@ -122,8 +122,7 @@ def _splits(report: Mapping[str, Any]) -> Table:
 
 
 def _drops(report: Mapping[str, Any]) -> Table:
-    # reports of older corpora do not tell what was held out of training text from what was given
-    return _cleaning("Cleaning", report.get("kept"), report["dropped"])
+    return _cleaning("Cleaning", report["kept"], report["dropped"])
 
 
 def _extra(name: str, extra: Mapping[str, Any]) -> Table:
@@ -131,10 +130,9 @@ def _extra(name: str, extra: Mapping[str, Any]) -> Table:
     return _cleaning(f"Extra: {name}{tag}", extra["pairs"], extra["dropped"])
 
 
-def _cleaning(title: str, kept: int | None, dropped: Mapping[str, int]) -> Table:
+def _cleaning(title: str, kept: int, dropped: Mapping[str, int]) -> Table:
     table = _table(title, "pairs")
-    if kept is not None:
-        table.add_row("kept", f"{kept:,}")
+    table.add_row("kept", f"{kept:,}")
     for rule, count in dropped.items():
         table.add_row(f"dropped: {rule.replace('_', ' ')}", f"{count:,}")
     return table

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from translate.data.mixing import Weights, pairs_of
+from translate.data.pair_table import Places
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD
 
 TOKENS_ON_CPU = 4_096  # what `data.tokens_per_batch=auto` is where no GPU's memory sets it
 Lengths = Int[np.ndarray, "pairs"]  # tokens of each pair's source or target
-Places = Int[np.ndarray, "batch"]  # of pairs in the corpus
 
 
 class Batch(NamedTuple):

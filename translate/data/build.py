@@ -68,7 +68,7 @@ def build(source: Source, settings: TokenizerConfig, cache: Path, folder: Path) 
 def _fill(
     folder: Path, source: Source, settings: TokenizerConfig, cache: Path, scratch: Path
 ) -> None:
-    given, suspicious = _look(source.open(cache, source.seed))
+    given, suspicious = _look(source.open(cache))
     main, held_out = _clean_and_split(source, given, scratch)
     unseen = [Pair(row.source, text) for rows in held_out.values() for row in rows
               for text in row.references]  # fmt: skip

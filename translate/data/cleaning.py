@@ -16,7 +16,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 from translate.data.pair import Pair
 from translate.data.pair_table import PairTable, Places, digests, write_pairs
 from translate.data.text import normalise
-from translate.schema import Node
+from translate.schema import NodeModel
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ SUSPICIOUS = 0.05  # share of the pairs that differ too much in length
 RULES = ("empty", "too_long", "length_ratio", "identical", "duplicate", "overlap")
 
 
-class Cleaning(Node):
+class Cleaning(NodeModel):
     """The node `data.cleaning`, explained in conf/data/base.yaml; null switches a rule off."""
 
     replace: list[tuple[str, str]]

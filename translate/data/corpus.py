@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import datasets
+import pyarrow
 from filelock import FileLock
 
 from translate import schema
@@ -26,16 +26,10 @@ from translate.data.sampling import Sampling
 from translate.data.sources import KINDS, MAIN, Source
 from translate.data.tokenizer import OFF, TokenizerConfig, Tokenizers, check_tokenizer
 from translate.errors import UserError
-from translate.wording import nearest
 
-FORMAT = 1  # raise it when the same input would be prepared differently
-BATCHING = {
-    "max_length",
-    "tokens_per_batch",
-    "pool_batches",
-    "workers",
-    "temperature",
-}  # keys of `data` that change no prepared file
+FORMAT = 2  # raise it when the same input would be prepared differently
+# keys of `data` that change no prepared file
+BATCHING = {"max_length", "tokens_per_batch", "pool_batches", "workers", "temperature"}
 
 
 class Part(NamedTuple):
@@ -61,10 +55,10 @@ class Corpus:
 
     folder: Path
     tokenizers: Tokenizers
-    train: datasets.Dataset
+    train: pyarrow.Table
     parts: tuple[Part, ...]
-    dev: datasets.Dataset
-    test: datasets.Dataset | None
+    dev: pyarrow.Table
+    test: pyarrow.Table | None
     report: dict[str, Any]
     source_language: str
     target_language: str
@@ -72,10 +66,8 @@ class Corpus:
 
 def check_data(config: Mapping[str, Any]) -> list[str]:
     """Every problem of the node `data`, one line each."""
-    kind = config.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        return [f"data.kind = {kind!r} is no kind of source{nearest(str(kind), KINDS)}"]
-    return schema.problems(KINDS[kind], config, "data")
+    found = schema.misnamed("data", config, KINDS)
+    return found or schema.problems(KINDS[config["kind"]], config, "data")
 
 
 def prepare(data: Mapping[str, Any], tokenizer: Mapping[str, Any], *, cache: Path) -> Corpus:
@@ -124,12 +116,11 @@ def load(
     """
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     tables = {
-        path.stem: datasets.Dataset.from_file(str(path), split=datasets.NamedSplit(path.stem))
+        path.stem: pyarrow.ipc.open_stream(pyarrow.memory_map(str(path))).read_all()
         for path in folder.glob("*.arrow")
     }
-    # reports of older corpora have neither a tag nor further text
-    main = {"pairs": report["splits"]["train"]["pairs"], "tag": report.get("tag")}
-    texts = {MAIN: main} | report.get("extra", {})
+    main = {"pairs": report["splits"]["train"]["pairs"], "tag": report["tag"]}
+    texts = {MAIN: main} | report["extra"]
     own = {name: text["pairs"] for name, text in texts.items() if name not in weights}
     weights = by_temperature(own, temperature) | dict(weights)
     parts = [Part(name, text["pairs"], text["tag"], weights[name]) for name, text in texts.items()]
@@ -148,39 +139,15 @@ def load(
 
 def _key(source: Source, tokenizer: Mapping[str, Any], cache: Path) -> str:
     """Hash of the text and of all settings that shape what is made of it."""
-    settings = source.model_dump(mode="json", exclude=BATCHING | {"dir", "extra", "tag"})
-    if settings.get("domain") is None:
-        settings.pop("domain", None)  # the folders of before there was such a key go on
-    parts: list[Any] = [
+    parts = [
         FORMAT,
-        source.fingerprint(cache, source.seed),
-        settings,
+        source.fingerprint(cache),
+        source.model_dump(mode="json", exclude=BATCHING | {"dir", "extra"}),
+        [(name, *text.fingerprint()) for name, text in (source.extra or {}).items()],
         {key: value for key, value in tokenizer.items() if key != "sampling"},
-        source.seed,
     ]
-    if source.extra or source.tag:  # else the folders of before there were such keys go on
-        extra = [(name, *text.fingerprint()) for name, text in (source.extra or {}).items()]
-        parts += [source.tag, extra]
-    if source.extra and source.allow_overlap:
-        parts.append("extra overlap stays")  # once it was dropped all the same
-    if _once_shared(source):
-        parts.append("splits share no sentence")
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
-
-
-def _once_shared(source: Source) -> bool:
-    """Whether splits of such a corpus may share sentences where an older version prepared it.
-
-    It compared training text only after `cleaning.replace` with text that is not replaced, and held
-    sentences out by number without a look at splits that are given or of groups.
-    """
-    given = set(source.given()) - {"train"}
-    held_out = [choice for split, choice in source.hold_out if split not in given]
-    groups = any(isinstance(choice, list) for choice in held_out)
-    numbers = any(isinstance(choice, int) and choice > 0 for choice in held_out)
-    replaced = source.cleaning.replace and (given or source.extra)
-    return not source.allow_overlap and bool(replaced or (numbers and (given or groups)))
 
 
 @contextmanager
@@ -190,6 +157,5 @@ def _writing(cache: Path) -> Iterator[None]:
     except OSError as error:
         raise UserError(
             f"the corpus cannot be written to the cache {cache} ({error.strerror or error}); free "
-            "space there, or "
-            "choose another folder with cache=PATH or the variable TRANSLATE_CACHE"
+            "space there, or choose another folder with cache=PATH or the variable TRANSLATE_CACHE"
         ) from None

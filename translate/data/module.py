@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 import lightning as L
 import numpy as np
 import torch
-from datasets import Dataset as Table
 from numpy.typing import NDArray
+from pyarrow import Table
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -21,12 +21,12 @@ from translate.data.batching import (
     Batch,
     Draw,
     Lengths,
-    Places,
     TokenBatches,
     by_shape,
     collate,
     cut,
 )
+from translate.data.columns import at
 from translate.data.corpus import Corpus
 from translate.data.drawn_lengths import MEASURED, most_drawn
 from translate.data.guidance import gold_rows, pad_rows
@@ -39,8 +39,7 @@ class Sentences:
     """A column of token ids, sentence by sentence, read in place from the memory-mapped table."""
 
     def __init__(self, table: Table, column: str) -> None:
-        lists = table.with_format("arrow")[column]
-        chunks = lists.chunks if hasattr(lists, "chunks") else [lists]
+        chunks = table.column(column).chunks
         self.values = [chunk.values.to_numpy() for chunk in chunks]
         self.offsets = [chunk.offsets.to_numpy() for chunk in chunks]
         self.first = np.cumsum([0, *(len(chunk) for chunk in chunks)])
@@ -78,8 +77,6 @@ class Pairs(Dataset[Batch]):
         self.tokenizers = [chosen for _, chosen in tokenizers]
         self.drawn, self.guided, self.seed = drawn, guided, seed
         self.source, self.target = Sentences(table, "source_ids"), Sentences(table, "target_ids")
-        if guided:
-            self.aligned = table.select_columns(["source", "target", "alignment"])
 
     def __getitems__(self, draws: list[Draw]) -> Batch:
         pairs = [draw.pair for draw in draws]
@@ -87,9 +84,9 @@ class Pairs(Dataset[Batch]):
             sources = [self.source[pair] for pair in pairs]
             batch = collate(pairs, sources, [self.target[pair] for pair in pairs])
             return batch._replace(gold=self._gold(batch)) if self.guided else batch
-        rows = self.table[pairs]
+        texts = (at(self.table, name, pairs) for name in ("source", "target"))
         sources, targets = [], []
-        for draw, source, target in zip(draws, rows["source"], rows["target"], strict=True):
+        for draw, source, target in zip(draws, *texts, strict=True):
             first, second = np.random.default_rng((self.seed, *draw)).integers(2**31, size=2)
             cut = self._tokenizers_of(draw.pair)
             most = [int(side[draw.pair]) - 1 for side in self.drawn]  # </s> comes yet
@@ -104,12 +101,11 @@ class Pairs(Dataset[Batch]):
 
     def _gold(self, batch: Batch) -> Tensor:
         """The gold rows of each pair; zeros where its words cannot be told from its pieces."""
-        rows = self.aligned[batch.ids.tolist()]  # source, target, alignment
+        pairs = batch.ids.tolist()
+        rows = (at(self.table, name, pairs) for name in ("source", "target", "alignment"))
         shapes = zip(batch.target_lengths.tolist(), batch.source_lengths.tolist(), strict=True)
         matrices = []
-        for pair, source, target, links, shape in zip(
-            batch.ids.tolist(), *(rows[name] for name in rows), shapes, strict=True
-        ):
+        for pair, source, target, links, shape in zip(pairs, *rows, shapes, strict=True):
             cut = self._tokenizers_of(pair)
             words = cut.source.encode_words(source), cut.target.encode_words(target)
             matrix = gold_rows(links, *words)
@@ -164,17 +160,18 @@ class TranslationData(L.LightningDataModule):
         start = 0
         for part in self.corpus.parts:  # each in its own language and script
             those = range(start, start + part.pairs)
-            some = self.corpus.train[those[:: max(1, part.pairs // MEASURED)]]
+            some = those[:: max(1, part.pairs // MEASURED)]
+            sources, targets = (at(self.corpus.train, name, some) for name in ("source", "target"))
             source, target = (side[start : those.stop] for side in best)
             planned.append(
                 (
-                    most_drawn(self.corpus.tokenizers.source, some["source"], source),
-                    most_drawn(self.corpus.tokenizers.target, some["target"], target),
+                    most_drawn(self.corpus.tokenizers.source, sources, source),
+                    most_drawn(self.corpus.tokenizers.target, targets, target),
                 )
             )
             start = those.stop
-        sources, targets = zip(*planned, strict=True)
-        return np.concatenate(sources), np.concatenate(targets)
+        source, target = map(np.concatenate, zip(*planned, strict=True))
+        return source, target
 
     @cached_property
     def weights(self) -> Weights:
@@ -219,10 +216,13 @@ class TranslationData(L.LightningDataModule):
         table = self.corpus.dev
         source_lengths, target_lengths = lengths(table)
         order = by_shape(source_lengths, target_lengths)
-        batches = cut(order, source_lengths, target_lengths, self.tokens_per_batch)
+        batches = [
+            [Draw(0, pair, 0) for pair in batch.tolist()]
+            for batch in cut(order, source_lengths, target_lengths, self.tokens_per_batch)
+        ]
         tokenizers = [(len(table), self.corpus.tokenizers)]
         pairs = Pairs(table, tokenizers, drawn=None, guided=False, seed=self.seed)
-        return DataLoader(pairs, batch_sampler=_Fixed(batches), collate_fn=_as_is)
+        return DataLoader(pairs, batch_sampler=batches, collate_fn=_as_is)
 
     def state_dict(self) -> dict[str, Any]:
         assert self.trainer is not None
@@ -250,25 +250,9 @@ def _check_guidance(corpus: Corpus, sampling: bool) -> None:
 
 def lengths(table: Table) -> tuple[Lengths, Lengths]:
     """Tokens of each source and target, </s> (or <s>) included."""
-    names = ("source_length", "target_length")
-    # as a whole: a column of `datasets` is read item by item, 0.1 ms each
-    columns = table.select_columns(list(names)).with_format("arrow")[:]
-    source, target = (columns[name].to_numpy() + np.int32(1) for name in names)
+    columns = (table.column(f"{side}_length") for side in ("source", "target"))
+    source, target = (column.to_numpy() + np.int32(1) for column in columns)
     return source, target
-
-
-class _Fixed:
-    """The same batches in the same order each time."""
-
-    def __init__(self, batches: list[Places]) -> None:
-        self.batches = batches
-
-    def __iter__(self) -> Iterator[list[Draw]]:
-        for batch in self.batches:
-            yield [Draw(0, int(pair), 0) for pair in batch]
-
-    def __len__(self) -> int:
-        return len(self.batches)
 
 
 def _leave_signals_to_the_trainer(worker: int) -> None:

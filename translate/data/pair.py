@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-Links = tuple[
-    tuple[int, int], ...
-]  # (source word, target word), counted from 0 over words between spaces
+# (source word, target word), counted from 0 over words between spaces
+Links = tuple[tuple[int, int], ...]
 
 
 class Pair(NamedTuple):

@@ -25,7 +25,7 @@ SCHEMA = pyarrow.schema(
         "alignment": ALIGNMENT,
     }
 )
-Places = Int[np.ndarray, "pairs"]
+Places = Int[np.ndarray, "places"]  # of pairs in a table
 
 
 class PairTable(Sequence[Pair]):

@@ -7,7 +7,6 @@ the words of a sentence are independent, and each is sampled by itself.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Mapping
 from functools import lru_cache
@@ -18,16 +17,14 @@ from typing import Annotated, Protocol
 
 from pydantic import Field
 
-from translate.schema import Node
+from translate.schema import NodeModel
 
-SPACE = "▁"  # SentencePiece's mark of a space, which begins a word
-WORD = re.compile(f"{SPACE}[^{SPACE}]*|[^{SPACE}]+")
 UNKNOWN_PENALTY = 10.0  # nats below the rarest piece, as in SentencePiece
 REMEMBERED = 1 << 16  # words whose segmentations are kept …
 LONGEST = 20  # … of at most so many characters: longer ones are sentences without spaces, seen once
 
 
-class Sampling(Node):
+class Sampling(NodeModel):
     """The node `tokenizer.sampling`: strength of subword regularisation, 0 being off.
 
     `alpha` is for unigram (the smaller, the wilder), `dropout` for bpe.

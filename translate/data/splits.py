@@ -19,13 +19,13 @@ from translate.data.pair import Pair
 from translate.data.pair_table import PairTable, Places, digests
 from translate.data.text import normalise
 from translate.errors import UserError
-from translate.schema import Node
+from translate.schema import NodeModel
 
 Groups = list[str | int]
 NEARLY_ALL = 0.9  # of the pairs in one group: no smaller number makes good splits of the rest
 
 
-class HoldOut(Node):
+class HoldOut(NodeModel):
     """The node `data.hold_out`: how many items to hold out, or which groups (books) by name."""
 
     dev: PositiveInt | Groups

@@ -24,9 +24,8 @@ log = logging.getLogger(__name__)
 GZIP_MAGIC = b"\x1f\x8b"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 WARNINGS = 5  # lines named one by one; after that only their number is told
-LINE_BREAKS = re.compile(
-    "[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]+"
-)  # whatever any reader takes for a line's end
+# whatever any reader takes for a line's end
+LINE_BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]+")
 # Scripts that put no spaces between words, and their punctuation: Thai, Lao, Tibetan, Burmese;
 # Khmer; Chinese, Japanese, Yi. Full-width Latin letters are words between other signs.
 UNSPACED = (

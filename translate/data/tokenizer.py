@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any, Literal
@@ -15,7 +15,7 @@ import sentencepiece
 from pydantic import AfterValidator, Field, PositiveInt
 
 from translate import schema
-from translate.data.sampling import WORD, Sampling, sampler
+from translate.data.sampling import Sampling, sampler
 from translate.data.text import one_line, without_surrogates
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD, UNK
@@ -25,6 +25,8 @@ Normalization = Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"
 
 OFF = Sampling(alpha=0.0, dropout=0.0)
 WORD_START = "▁"  # SentencePiece's mark for a space before a piece
+WORD = re.compile(f"{WORD_START}[^{WORD_START}]*|[^{WORD_START}]+")
+DRAWS = 4  # of a sentence, if they are too long
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"  # the names of these pieces
 RESERVED = ("pad", "unk", "s")
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -44,7 +46,7 @@ def _names_a_tag(name: str) -> str:
 Tag = Annotated[str, AfterValidator(_names_a_tag)]  # `bt` is the piece <bt>
 
 
-class TokenizerConfig(schema.Node):
+class TokenizerConfig(schema.NodeModel):
     """The node `tokenizer`; conf/tokenizer/base.yaml says what each key means."""
 
     kind: Kind
@@ -58,15 +60,12 @@ class TokenizerConfig(schema.Node):
     sampling: Sampling
 
 
-DRAWS = 4  # of a sentence, if they are too long
-
-
 class Tokenizer:
     """A trained SentencePiece model with the ids of translate/vocabulary.py.
 
     Args:
         model: the serialised SentencePiece model.
-        sampling: strength of `sample`; a wish of the training run, not part of the model.
+        sampling: strength of `sample`; a matter of the training run, not part of the model.
         tag: a piece before every text, such as <bt> for `bt`: where a source comes from, or which
             language it is to be translated into. No text can spell it.
 
@@ -100,10 +99,6 @@ class Tokenizer:
         self._sampler = sampler(sampling, scores)
 
     @classmethod
-    def from_bytes(cls, model: bytes) -> Tokenizer:
-        return cls(model)
-
-    @classmethod
     def load(cls, path: Path, *, sampling: Sampling = OFF) -> Tokenizer:
         """Read a model file; UserError if it is missing or no SentencePiece model."""
         try:
@@ -124,7 +119,7 @@ class Tokenizer:
         return int(self._processor.vocab_size())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._model, self.sampling, self.tag)
+        return partial(Tokenizer, sampling=self.sampling, tag=self.tag), (self._model,)
 
     @property
     def front(self) -> int:
@@ -258,9 +253,8 @@ def check_tokenizer(config: Mapping[str, Any]) -> list[str]:
     if settings.byte_fallback and kind == "word":
         found.append(
             "tokenizer.byte_fallback = true: a word model spells everything after the first "
-            "unknown word out in "
-            "bytes, spaces and known words included; set it to false or choose tokenizer=unigram "
-            "or tokenizer=bpe"
+            "unknown word out in bytes, spaces and known words included; set it to false or choose "
+            "tokenizer=unigram or tokenizer=bpe"
         )
     for name, strength, only in (
         ("alpha", sampling.alpha, "unigram"),
@@ -269,17 +263,12 @@ def check_tokenizer(config: Mapping[str, Any]) -> list[str]:
         if strength and kind in ("char", "word"):
             found.append(
                 f"tokenizer.sampling.{name} = {strength}: a {kind} model has one way to split a "
-                "sentence, so there "
-                "is nothing to sample; set it to 0 or choose tokenizer=unigram or tokenizer=bpe"
+                "sentence, so there is nothing to sample; set it to 0 or choose tokenizer=unigram "
+                "or tokenizer=bpe"
             )
         elif strength and kind != only:
             found.append(
                 f"tokenizer.sampling.{name} = {strength} is for kind {only}, not {kind}; set it "
-                "to 0 and "
-                f"tokenizer.sampling.{'dropout' if name == 'alpha' else 'alpha'} instead"
+                f"to 0 and tokenizer.sampling.{'dropout' if name == 'alpha' else 'alpha'} instead"
             )
     return found
-
-
-def _rebuild(model: bytes, sampling: Sampling, tag: str | None) -> Tokenizer:
-    return Tokenizer(model, sampling=sampling, tag=tag)

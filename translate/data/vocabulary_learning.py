@@ -16,9 +16,8 @@ from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD, UNK
 
 THREADS = 2  # fixed: sums over another number of threads round otherwise, into another model
-LONGEST_LINE = (
-    1 << 20
-)  # bytes; SentencePiece skips longer ones silently, cleaning has decided before
+# bytes; SentencePiece skips longer ones silently, cleaning has decided before
+LONGEST_LINE = 1 << 20
 
 
 class Sentences(Protocol):

@@ -14,13 +14,11 @@ from itertools import groupby, pairwise
 import numpy as np
 from jaxtyping import Float
 
+from translate.data.pharaoh import Link
+from translate.data.tokenizer import END, START, WORD_START
 from translate.errors import UserError
 from translate.evaluation.words import stands_alone
 
-Link = tuple[int, int]
-
-WORD_START = "▁"  # SentencePiece's mark for a space before a piece
-START, END = "<s>", "</s>"
 BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
@@ -160,7 +158,7 @@ def join(pieces: Sequence[str]) -> str:
 
 
 def _spelled(pieces: Sequence[str]) -> list[str]:
-    """Each piece, but of byte pieces the first has what they spell and the others have nothing.
+    """The text of each piece; of a character in byte pieces, the first has it and the others none.
 
     A byte that spells nothing is a lone surrogate.
     """

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from translate.errors import UserError
-from translate.evaluation.metrics import build_metrics
+from translate.evaluation.metrics import DEFAULT, build_metrics
 from translate.evaluation.words import mostly_alone
 
 log = logging.getLogger(__name__)
 
-DEFAULT = "13a"
 TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}  # as sacreBLEU chooses
 CODES = {
     **dict.fromkeys(["zho", "chi", "cmn", "cn", "chinese"], "zh"),

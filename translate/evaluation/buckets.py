@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from translate.errors import UserError
-from translate.evaluation.metrics import bleu, chrf
+from translate.evaluation.metrics import DEFAULT, bleu, chrf
 from translate.evaluation.words import words
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 EDGES = (5, 10, 15, 20, 30, 40)  # the longest source of each bucket but the last, in words
 
@@ -43,13 +39,9 @@ class Bucket:
             f">{self.shortest - 1}" if self.longest is None else f"{self.shortest}–{self.longest}"
         )
 
-    def as_dict(self) -> dict[str, int | float | None]:
-        """Plain values for JSON."""
-        return asdict(self)
-
 
 def length(text: str) -> int:
-    """Of a sentence in words: see `words`."""
+    """The length of a sentence in words (see `words`)."""
     return len(words(text))
 
 
@@ -64,13 +56,13 @@ def assign(lengths: Sequence[int], edges: Sequence[int] = EDGES) -> list[int]:
     return [bisect_left(edges, length) for length in lengths]
 
 
-def by_length(
+def by_source_length(
     sources: Sequence[str],
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     edges: Sequence[int] = EDGES,
     *,
-    tokenize: str = "13a",
+    tokenize: str = DEFAULT,
 ) -> list[Bucket]:
     """Score the items of each source-length bucket apart, shortest first, without empty ones.
 
@@ -119,18 +111,11 @@ def _bucket(
     )
 
 
-def table(buckets: Sequence[Bucket]) -> Table:
-    """The buckets as a rich table, a row a bucket."""
-    from rich.table import Table
-
-    result = Table(title="by source length", title_justify="left", header_style="bold")
-    for heading in ("source words", "items", "source", "hypothesis", "reference", "BLEU", "chrF"):
-        result.add_column(heading, justify="right")
+def bucket_rows(buckets: Sequence[Bucket]) -> tuple[list[str], list[list[str]]]:
+    """Headings of a table, and the cells of a row for each bucket."""
+    rows = []
     for bucket in buckets:
         means = (bucket.source_words, bucket.hypothesis_words, bucket.reference_words)
-        result.add_row(
-            bucket.label,
-            f"{bucket.items:,}",
-            *(f"{value:.1f}" for value in (*means, bucket.bleu, bucket.chrf)),
-        )
-    return result
+        figures = [f"{value:.1f}" for value in (*means, bucket.bleu, bucket.chrf)]
+        rows.append([bucket.label, f"{bucket.items:,}", *figures])
+    return ["source words", "items", "source", "hypothesis", "reference", "BLEU", "chrF"], rows

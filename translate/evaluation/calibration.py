@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -40,10 +40,6 @@ class Judgement:
     brier: float
     brier_of_share: float
     rank_correlation: float
-
-    def as_dict(self) -> dict[str, float]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 def learn(evidence: Sequence[float], good: Sequence[bool]) -> tuple[float, float]:
@@ -83,7 +79,7 @@ def learn(evidence: Sequence[float], good: Sequence[bool]) -> tuple[float, float
 
 
 def judge(confidence: Sequence[float], chrf: Sequence[float], *, good: float) -> Judgement:
-    """Compare with what came out; `good` is the chrF from which on a sentence is good."""
+    """Compare confidence with the chrF of its sentences; from `good` on a sentence is good."""
     said, scores = np.array(confidence), np.array(chrf)
     hits = (scores >= good).astype(float)
     tenths = np.array_split(np.argsort(said, kind="stable"), BINS)
@@ -102,7 +98,7 @@ def judge(confidence: Sequence[float], chrf: Sequence[float], *, good: float) ->
 
 
 def _rank_correlation(a: Float[np.ndarray, "N"], b: Float[np.ndarray, "N"]) -> float:
-    """Spearman's ρ; 0 where all values of a side are equal."""
+    """Spearman's ρ of two variables; 0 if all values of one are equal."""
     ranks = np.stack([_ranks(a), _ranks(b)])
     if (ranks.std(axis=1) == 0).any():
         return 0.0
@@ -110,7 +106,7 @@ def _rank_correlation(a: Float[np.ndarray, "N"], b: Float[np.ndarray, "N"]) -> f
 
 
 def _ranks(values: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
-    """Equal values share the mean of their ranks."""
+    """The rank of each value, from 1; equal values share the mean of their ranks."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     ranks: Float[np.ndarray, "N"] = (last - (counts - 1) / 2)[inverse]

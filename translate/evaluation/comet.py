@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
-from translate.data.sources.base import file_hash
+from translate.durable import file_hash
 from translate.errors import UserError
 from translate.wording import install
 
@@ -38,12 +38,12 @@ class Comet:
 
     @cached_property
     def score(self) -> float:
-        """The mean over the sentences."""
+        """The mean score of the sentences."""
         return fmean(self.sentences)
 
     @property
     def half_width(self) -> float:
-        """Of the 95 % interval of that mean: 1.96 σ/√n, where resampling the sentences leads."""
+        """Half the width of that mean's 95 % interval: 1.96 σ/√n, as from resampling sentences."""
         return 1.96 * pstdev(self.sentences) / sqrt(len(self.sentences))
 
     @property

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from statistics import fmean, stdev
 
 from translate.evaluation import sentences
-from translate.evaluation.buckets import Bucket, by_length
+from translate.evaluation.buckets import Bucket, by_source_length
 from translate.evaluation.likelihood import Likelihood
-from translate.evaluation.metrics import METRICS, Scores, evaluate
+from translate.evaluation.metrics import DEFAULT, METRICS, Scores, evaluate
 from translate.evaluation.sentences import Record, SentenceScores
 from translate.evaluation.significance import SURE, Difference, differences, welch
 
@@ -44,7 +44,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Challenger:
-    """A run after the first, against the first."""
+    """A run after the first, compared with the first."""
 
     name: str
     differences: Mapping[str, Difference]  # by metric
@@ -75,7 +75,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All of it."""
+    """Runs on one test set: scores, differences, verdicts, and the sentences behind them."""
 
     split: str
     items: int
@@ -96,16 +96,16 @@ class Comparison:
             "runs": [
                 {
                     "run": column.system.name,
-                    **column.scores.as_dict(),
+                    **asdict(column.scores),
                     "likelihood": column.system.likelihood.as_dict(),
-                    "buckets": [bucket.as_dict() for bucket in column.buckets],
+                    "buckets": [asdict(bucket) for bucket in column.buckets],
                 }
                 for column in self.columns
             ],
             "against_the_first": [
                 {
                     "run": one.name,
-                    **{metric: found.as_dict() for metric, found in one.differences.items()},
+                    **{metric: asdict(found) for metric, found in one.differences.items()},
                     "sentences": one.record._asdict(),
                 }
                 for one in self.challengers
@@ -124,7 +124,7 @@ def compare(
     trials: int,
     seed: int,
     shown: int,
-    tokenize: str = "13a",
+    tokenize: str = DEFAULT,
 ) -> Comparison:
     """Judge two systems or more on one test set; the first is the baseline.
 
@@ -143,7 +143,7 @@ def compare(
         Column(
             system,
             evaluate(system.hypotheses, references, tokenize=tokenize),
-            by_length(sources, system.hypotheses, references, tokenize=tokenize),
+            by_source_length(sources, system.hypotheses, references, tokenize=tokenize),
             sentences.sentence_scores(system.hypotheses, references, tokenize=tokenize),
         )
         for system in systems
@@ -207,7 +207,7 @@ def _second_opinion(bleu: Difference, chrf: Difference) -> str:
 
 
 def _share(p: float) -> str:
-    """A probability as people say it; resampling cannot show less than one in its samples."""
+    """A p-value in percent; below 0.1 % no more than that is said."""
     return f"{p:.1%}" if p >= 0.001 else "less than 0.1%"
 
 
@@ -241,7 +241,7 @@ def _experiment(seeds: Sequence[Column]) -> Experiment:
 
 
 def _common_name(runs: Sequence[str]) -> str:
-    """What the folders of a sweep are called but for the seed."""
+    """The name of a sweep's folders without the seed."""
     without = {re.sub(r"[-,_]?seed[=_-]?\d+", "", run) for run in runs}
     return without.pop() if len(without) == 1 else f"{runs[0]} and {len(runs) - 1} more"
 
@@ -251,7 +251,7 @@ def _verdicts(
     challengers: Sequence[Challenger],
     experiments: Sequence[Experiment],
 ) -> list[str]:
-    """Experiments with seeds are judged by their means, all other runs one by one."""
+    """A sentence a difference: experiments by the means of their seeds, other runs one by one."""
     seeded = {name for experiment in experiments for name in experiment.runs}
     both = [_between(columns, *pair) for pair in combinations(experiments, 2)]
     alone = [
@@ -290,7 +290,7 @@ def _between(columns: Sequence[Column], first: Experiment, second: Experiment) -
 
 
 def _caveats(systems: Sequence[System]) -> list[str]:
-    """A difference that is due to the search, or to other pairs, says nothing of the models."""
+    """What differs beside the models, and could be the reason: search, pairs left out, <unk>."""
     keys = dict.fromkeys(key for system in systems for key in system.search)
     values = {key: [str(system.search.get(key)) for system in systems] for key in keys}
     differing = [f"{key} {', '.join(each)}" for key, each in values.items() if len(set(each)) > 1]

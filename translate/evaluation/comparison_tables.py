@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from translate.evaluation.buckets import Bucket
 from translate.evaluation.comparison import Comparison, Shown
 from translate.evaluation.metrics import METRICS
 from translate.evaluation.sentences import word_diff
+from translate.plots.terminal import table
 
 if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-    from rich.table import Table
+    from rich.console import Group
     from rich.text import Text
 
 
@@ -21,20 +20,24 @@ def render(comparison: Comparison) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[RenderableType] = [
-        _scores(comparison),
-        _tests(comparison),
-        *([_experiments(comparison)] if comparison.experiments else []),
-        _lengths(comparison),
+    seeds = (
+        [table("over seeds: mean ± standard deviation", *experiment_rows(comparison))]
+        if comparison.experiments
+        else []
+    )
+    return Group(
+        table(f"{comparison.split}: {comparison.items:,} items", *score_rows(comparison)),
+        table(f"against {comparison.columns[0].system.name}", *difference_rows(comparison)),
+        *seeds,
+        table("BLEU / chrF by source length", *length_rows(comparison)),
         *(_sentence(comparison, shown) for shown in comparison.shown),
         *(Text(caveat) for caveat in comparison.caveats),
         *(Text(verdict, style="bold") for verdict in comparison.verdicts),
-    ]
-    return Group(*parts)
+    )
 
 
 def score_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Headings, and a row a run."""
+    """Headings of a table, and the cells of a row for each run."""
     labels = [name.label for name in METRICS.values()]
     headings = ["run", *labels, "perplexity ↓", "bits a character ↓"]
     rows = []
@@ -108,34 +111,6 @@ def length_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
         for index, old in enumerate(first)
     ]
     return headings, rows
-
-
-def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(title), title_justify="left", header_style="bold")
-    for number, heading in enumerate(headings):
-        table.add_column(Text(heading), justify="right" if number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
-
-
-def _scores(comparison: Comparison) -> Table:
-    return _table(f"{comparison.split}: {comparison.items:,} items", *score_rows(comparison))
-
-
-def _tests(comparison: Comparison) -> Table:
-    return _table(f"against {comparison.columns[0].system.name}", *difference_rows(comparison))
-
-
-def _experiments(comparison: Comparison) -> Table:
-    return _table("over seeds: mean ± standard deviation", *experiment_rows(comparison))
-
-
-def _lengths(comparison: Comparison) -> Table:
-    return _table("BLEU / chrF by source length", *length_rows(comparison))
 
 
 def _sentence(comparison: Comparison, shown: Shown) -> Text:

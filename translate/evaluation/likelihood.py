@@ -4,42 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 from translate.inference.forcing import TooLongError
+
+if TYPE_CHECKING:
+    from translate.inference.translator import Translator
 
 log = logging.getLogger(__name__)
 
 NAMED = 5  # lines named one by one
-
-
-class HasLogProb(Protocol):
-    """What one translation's probability is known by."""
-
-    @property
-    def log_prob(self) -> float:
-        """Its natural logarithm, </s> included."""
-        ...
-
-    @property
-    def tokens(self) -> int:
-        """How many predictions that is."""
-        ...
-
-    @property
-    def unknown(self) -> int:
-        """How many of them are of <unk>."""
-        ...
-
-
-class ScoresPairs(Protocol):
-    """What scores given translations, as `inference.translator.Translator` does."""
-
-    def score(self, sources: Sequence[str], targets: Sequence[str], /) -> Sequence[HasLogProb]:
-        """The probability of each target as the translation of its source."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -50,9 +26,7 @@ class Likelihood:
     tokens: int  # pieces of the model's own vocabulary, </s> included
     characters: int  # and an end a sentence: the same for every model
     left_out: int = 0  # pairs that are longer than the model reads
-    unknown: int = (
-        0  # of the tokens, those that are <unk>, whose characters the model need not know
-    )
+    unknown: int = 0  # of the tokens: those that are <unk>, which stands for any characters
 
     @property
     def perplexity(self) -> float:
@@ -64,22 +38,23 @@ class Likelihood:
         """-log2 P / characters: compares models that spell the same references in full."""
         return -self.log_prob / math.log(2) / self.characters
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Likelihood:
+        """What `as_dict` was made of."""
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
+
     def as_dict(self) -> dict[str, float | int | None]:
         """Plain values for JSON, which has no infinity: its place is null."""
         finite = math.isfinite(self.perplexity)
         return {
-            "log_prob": self.log_prob,
-            "tokens": self.tokens,
-            "characters": self.characters,
+            **asdict(self),
             "perplexity": self.perplexity if finite else None,
             "bits_per_character": self.bits_per_character,
-            "left_out": self.left_out,
-            "unknown": self.unknown,
         }
 
 
 def likelihood(
-    translator: ScoresPairs, sources: Sequence[str], references: Sequence[Sequence[str]]
+    translator: Translator, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Likelihood | None:
     """Score the first reference of every item by teacher forcing.
 

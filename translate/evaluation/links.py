@@ -13,7 +13,8 @@ from functools import partial
 import numpy as np
 from jaxtyping import Float
 
-from translate.evaluation.alignment import Link, links
+from translate.data.pharaoh import Link
+from translate.evaluation.alignment import links
 
 Linker = Callable[[Float[np.ndarray, "T S"], Float[np.ndarray, "S T"]], frozenset[Link]]
 

@@ -7,7 +7,7 @@ number of references: `references[i]` lists those of item i.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -31,8 +31,8 @@ METRICS = {
     "ter": MetricName("TER ↓", -1),
 }
 
-
-UNSPACED = ("zh", "ja-mecab", "char")  # BLEU's tokenisers that part text without spaces
+DEFAULT = "13a"  # BLEU's tokeniser of languages that part words by spaces
+UNSPACED = ("zh", "ja-mecab", "char")  # BLEU's tokenisers of text without spaces
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,13 @@ class Scores:
     chrf: Score  # Popović 2015 (chrF2, character 6-grams)
     ter: Score  # Snover et al. 2006; lower is better
 
-    def as_dict(self) -> dict[str, dict[str, float | str]]:
-        """Plain values for JSON: `{"bleu": {"score": …, "signature": …}, "chrf": …, "ter": …}`."""
-        return asdict(self)
-
     def by_name(self) -> dict[str, Score]:
-        """In the order of METRICS."""
+        """The scores by the names of METRICS, in that order."""
         return {name: getattr(self, name) for name in METRICS}
 
 
 def evaluate(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a"
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = DEFAULT
 ) -> Scores:
     """Score a corpus; `tokenize` is BLEU's tokeniser (13a, zh, ja-mecab, char, flores200, …).
 
@@ -81,7 +77,7 @@ def evaluate(
 
 
 def bleu(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a"
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = DEFAULT
 ) -> float:
     """Corpus BLEU in percent alone, as validation watches it. Raises as `evaluate`."""
     return _score(_bleu(tokenize), hypotheses, reference_streams(hypotheses, references)).score

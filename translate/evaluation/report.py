@@ -14,21 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from translate.durable import replacing
 from translate.errors import UserError
-from translate.evaluation import buckets
 from translate.evaluation.buckets import Bucket
 from translate.evaluation.comet import Comet
 from translate.evaluation.likelihood import Likelihood
-from translate.evaluation.metrics import METRICS, Scores
+from translate.evaluation.metrics import Scores
 from translate.evaluation.sentences import SentenceScores
 from translate.evaluation.significance import Interval
-from translate.evaluation.slices import Slice, slice_rows
-
-if TYPE_CHECKING:
-    from rich.console import Group
+from translate.evaluation.slices import Slice
 
 
 @dataclass(frozen=True)
@@ -37,10 +33,6 @@ class Memory:
 
     process: float
     gpu: float | None  # of PyTorch's tensors; None without a GPU
-
-    def as_dict(self) -> dict[str, float | None]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -78,20 +70,20 @@ class Report:
         """Plain values for JSON, the scores first."""
         return {
             "split": self.split,
-            **self.scores.as_dict(),
-            "confidence": {name: found.as_dict() for name, found in self.confidence.items()},
+            **asdict(self.scores),
+            "confidence": {name: asdict(found) for name, found in self.confidence.items()},
             **({} if self.comet is None else {"comet": self.comet.as_dict()}),
             "likelihood": None if self.likelihood is None else self.likelihood.as_dict(),
             "tokenize": self.tokenize,
             "items": self.items,
             "references": self.references,
             "empty_hypotheses": self.empty_hypotheses,
-            "buckets": [bucket.as_dict() for bucket in self.buckets],
-            "rarest_word": [part.as_dict() for part in self.rarity],
-            "domains": [part.as_dict() for part in self.domains],
+            "buckets": [asdict(bucket) for bucket in self.buckets],
+            "rarest_word": [asdict(part) for part in self.rarity],
+            "domains": [asdict(part) for part in self.domains],
             "seconds": round(self.seconds, 3),
             "sentences_per_second": round(self.sentences_per_second, 2),
-            "peak_memory_mib": self.memory.as_dict(),
+            "peak_memory_mib": asdict(self.memory),
             "decoding": dict(self.decoding),
             "command": self.command,
             "sha256": {
@@ -153,9 +145,9 @@ def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
 def name_in(
     folder: Path, name: str, *, sources_sha256: str, references_sha256: str, own: bool
 ) -> str:
-    """What an evaluation of these sentences is called there: `name`, but where others have it.
+    """The name of these sentences' evaluation in a folder: `name`, unless others have it there.
 
-    Unless the name is their `own`, it is not theirs to take either, but for what has it already.
+    If the name is not their `own`, they have it only if they had it before.
     """
     ours = [sources_sha256, references_sha256]
     try:
@@ -168,10 +160,13 @@ def name_in(
 
 @dataclass(frozen=True)
 class Stored:
-    """An evaluation read back: what it vouches for, and the translations."""
+    """An evaluation read back: translations, and the figures that later commands need."""
 
-    hypotheses: Sequence[str]
-    figures: Mapping[str, Any]  # the JSON
+    hypotheses: list[str]
+    decoding: Mapping[str, Any]
+    tokenize: str
+    likelihood: Likelihood | None
+    figures: Mapping[str, Any]  # all of the JSON
 
 
 def read(folder: Path, split: str) -> Stored | None:
@@ -186,6 +181,14 @@ def read(folder: Path, split: str) -> Stored | None:
         figures = json.loads(described.read_bytes())
         lines = translated.read_bytes()
         vouched = figures["sha256"]["hypotheses"]
+        known = figures["likelihood"]
+        stored = Stored(
+            hypotheses=lines.decode("utf-8", "replace").split("\n")[:-1],
+            decoding=figures["decoding"],
+            tokenize=figures["tokenize"],
+            likelihood=None if known is None else Likelihood.from_dict(known),
+            figures=figures,
+        )
     except FileNotFoundError:
         if not described.exists():
             return None
@@ -194,7 +197,7 @@ def read(folder: Path, split: str) -> Stored | None:
         raise UserError(f"{described} cannot be read ({error!r}): {again}") from error
     if digest(lines) != vouched:
         raise UserError(f"{translated} is not what {described.name} vouches for: {again}")
-    return Stored(lines.decode("utf-8").split("\n")[:-1], figures)
+    return stored
 
 
 def as_lines(sentences: Sequence[str]) -> bytes:
@@ -217,72 +220,3 @@ def digest(content: bytes) -> str:
 def fingerprint(items: Sequence[object]) -> str:
     r"""SHA-256 of the items as ASCII JSON lines, which tell `["a", "b"]` from `["a\nb"]`."""
     return digest("".join(f"{json.dumps(item)}\n" for item in items).encode("ascii"))
-
-
-def render(report: Report) -> Group:
-    """Scores, slices and speed as a rich renderable for a terminal."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    # a plain string is read as rich's markup, and names of files may look like it
-    heading = Text(f"{report.split}: {report.items:,} items")
-    scores = Table(title=heading, title_justify="left")
-    scores.add_column("metric", no_wrap=True)
-    scores.add_column("score", justify="right", no_wrap=True, style="bold")
-    scores.add_column("95 %", justify="right", no_wrap=True)
-    scores.add_column("signature", overflow="fold", style="dim")
-    for row in score_rows(report):
-        scores.add_row(*map(Text, row))
-    slices = []
-    for title, parts in (
-        ("by the rarest source word's count in training", report.rarity),
-        ("by domain", report.domains),
-    ):
-        if parts:
-            headings, rows = slice_rows(parts)
-            table = Table(*headings, title=title, title_justify="left")
-            for row in rows:
-                table.add_row(*map(Text, row))
-            slices.append(table)
-    return Group(scores, buckets.table(report.buckets), *slices, Text(summary(report)))
-
-
-def score_rows(report: Report) -> list[list[str]]:
-    """Each metric with its score, half the width of its interval, and its signature."""
-    rows = [
-        [
-            METRICS[name].label,
-            f"{score.score:.2f}",
-            f"± {report.confidence[name].half_width:.2f}",
-            report.confidence[name].signature,
-        ]
-        for name, score in report.scores.by_name().items()
-    ]
-    if (comet := report.comet) is not None:
-        rows.append(["COMET", f"{comet.score:.4f}", f"± {comet.half_width:.4f}", comet.signature])
-    return rows
-
-
-def summary(report: Report) -> str:
-    """Perplexity, speed and memory in a line."""
-    parts = []
-    if (chances := report.likelihood) is not None:
-        parts = [
-            f"perplexity {chances.perplexity:.2f}",
-            f"{chances.bits_per_character:.3f} bits a character",
-        ]
-        if chances.left_out:
-            parts.append(f"too long pairs left out: {chances.left_out:,}")
-        if chances.unknown:
-            parts.append(f"<unk> in the references: {chances.unknown:,}")
-    parts += [
-        f"{report.seconds:.1f} s",
-        f"{report.sentences_per_second:.1f} sentences/s",
-        f"{report.memory.process:,.0f} MiB",
-    ]
-    if report.memory.gpu is not None:
-        parts.append(f"{report.memory.gpu:,.0f} MiB on the GPU")
-    if report.empty_hypotheses:
-        parts.append(f"{report.empty_hypotheses:,} empty")
-    return ", ".join(parts)

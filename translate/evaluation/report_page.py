@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from translate.evaluation.alignment import WordAttention
-from translate.evaluation.report import Report, score_rows, summary
+from translate.evaluation.buckets import bucket_rows
+from translate.evaluation.report import Report
+from translate.evaluation.report_tables import score_rows, summary
 from translate.evaluation.run import TestSet
 from translate.evaluation.sentences import word_diff
 from translate.evaluation.slices import Slice, slice_rows
@@ -38,7 +40,7 @@ def report_page(
     attention: Mapping[int, WordAttention],
     shown: int,
 ) -> Html:
-    """The page.
+    """The HTML page of an evaluation.
 
     Args:
         report: the figures.
@@ -67,7 +69,7 @@ def report_page(
 
 
 def _scores(report: Report) -> Html:
-    return section("Scores", table(["", "score", "95 %", "signature"], score_rows(report)))
+    return section("Scores", table(*score_rows(report)))
 
 
 def _training(curves: Mapping[str, Curve]) -> Html:
@@ -86,18 +88,6 @@ def _distribution(report: Report) -> Html:
         "chrF": [bucket.chrf for bucket in report.buckets],
     }
     chrf = [sentence.chrf for sentence in report.sentences]
-    rows = [
-        [
-            bucket.label,
-            f"{bucket.items:,}",
-            f"{bucket.hypothesis_words:.1f}",
-            f"{bucket.reference_words:.1f}",
-            f"{bucket.bleu:.1f}",
-            f"{bucket.chrf:.1f}",
-        ]
-        for bucket in report.buckets
-    ]
-    headings = ["source words", "items", "hypothesis words", "reference words", "BLEU", "chrF"]
     return section(
         "By source length, and sentence by sentence",
         figures(
@@ -106,7 +96,7 @@ def _distribution(report: Report) -> Html:
                 "sentences by their own chrF", chrf, edges=range(0, 101, 5), x="chrF of a sentence"
             ),
         ),
-        table(headings, rows),
+        table(*bucket_rows(report.buckets)),
     )
 
 

@@ -6,45 +6,31 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
 from translate.errors import UserError
 from translate.evaluation import report
-from translate.evaluation.buckets import EDGES, by_length
+from translate.evaluation.buckets import by_source_length
 from translate.evaluation.comet import CometModel
-from translate.evaluation.likelihood import ScoresPairs, likelihood
+from translate.evaluation.likelihood import likelihood
 from translate.evaluation.metrics import evaluate, reference_streams
 from translate.evaluation.report import Memory, Report
 from translate.evaluation.sentences import sentence_scores
 from translate.evaluation.significance import intervals
 from translate.evaluation.slices import by_label, by_rarest_word
 
-
-class HasText(Protocol):
-    """One translation."""
-
-    @property
-    def text(self) -> str:
-        """The detokenised sentence, without a newline."""
-        ...
-
-
-class Translates(ScoresPairs, Protocol):
-    """What translates lines and scores pairs, as `inference.translator.Translator` does."""
-
-    def stream(self, lines: Iterable[str], /) -> Iterator[Sequence[HasText]]:
-        """An n-best list a line, in the order of the lines, best first."""
-        ...
+if TYPE_CHECKING:
+    from translate.inference.translator import Translator
 
 
 @dataclass(frozen=True)
 class TestSet:
-    """A name, sentences, and the references of each."""
+    """Sentences to translate, the references of each, and the name of the whole."""
 
     __test__ = False  # pytest would take the name for a test's
 
@@ -67,7 +53,7 @@ class TestSet:
             )
 
     def placed(self, folder: Path) -> TestSet:
-        """Under the name of its evaluation there, which is never that of other sentences."""
+        """The same test set by the name of its evaluation in a folder (see `report.name_in`)."""
         name = report.name_in(
             folder, self.split, own=self.own,
             sources_sha256=self.sources_sha256, references_sha256=self.references_sha256,
@@ -76,30 +62,35 @@ class TestSet:
 
     @property
     def sources_sha256(self) -> str:
-        """See `report.fingerprint`."""
+        """SHA-256 of the sentences (see `report.fingerprint`)."""
         return report.fingerprint(self.sources)
 
     @property
     def references_sha256(self) -> str:
-        """See `report.fingerprint`."""
+        """SHA-256 of the references (see `report.fingerprint`)."""
         return report.fingerprint([list(item) for item in self.references])
 
 
+@dataclass(frozen=True)
+class Judging:
+    """How translations are judged."""
+
+    tokenize: str  # BLEU's tokeniser
+    resamples: int  # of the bootstrap behind the confidence intervals
+    seed: int  # of the same
+    comet: CometModel | None = None  # judges them as well
+
+
 def evaluate_split(
-    translator: Translates,
+    translator: Translator,
     test_set: TestSet,
     *,
     folder: Path,
     command: str,
     decoding: Mapping[str, object],
     model_sha256: str,
-    resamples: int,
-    seed: int,
-    device: torch.device | None = None,
-    tokenize: str = "13a",
-    edges: Sequence[int] = EDGES,
+    judging: Judging,
     progress: Callable[[int], object] = lambda done: None,
-    comet: CometModel | None = None,
     page: Callable[[Report, TestSet, Sequence[str]], str] | None = None,
 ) -> Report:
     """Translate a test set, score it, write the files of `report` and return it.
@@ -107,19 +98,14 @@ def evaluate_split(
     The translations are written before anything else is made of them.
 
     Args:
-        translator: what translates; nothing is asked of it but `stream` and `score`.
+        translator: translates the sources, and scores the references.
         test_set: sentences and references.
         folder: where the files go, made on demand.
         command: what to type to get this again; recorded, as are the next two.
         decoding: the settings of the search.
         model_sha256: which weights these are.
-        resamples: of the bootstrap behind the confidence intervals.
-        seed: of the same.
-        device: where the model is, for what is told of a GPU's memory.
-        tokenize: BLEU's tokeniser.
-        edges: the longest source length of each bucket, in words.
+        judging: how the translations are judged.
         progress: called with the number of sentences done so far.
-        comet: judges the translations as well.
         page: makes the HTML report of it, if one is wanted.
 
     Raises:
@@ -128,19 +114,23 @@ def evaluate_split(
     """
     test_set.check()
     hypotheses, seconds = _translate(translator, test_set.sources, progress)
-    memory = peak_memory(device)
+    memory = peak_memory(translator.device)
     report.write_hypotheses(test_set.split, hypotheses, folder)
-    references = test_set.references
+    references, tokenize, comet = test_set.references, judging.tokenize, judging.comet
     result = Report(
         split=test_set.split,
         tokenize=tokenize,
         scores=evaluate(hypotheses, references, tokenize=tokenize),
         confidence=intervals(
-            hypotheses, references, resamples=resamples, seed=seed, tokenize=tokenize
+            hypotheses,
+            references,
+            resamples=judging.resamples,
+            seed=judging.seed,
+            tokenize=tokenize,
         ),
         comet=None if comet is None else comet.judge(test_set.sources, hypotheses, references),
         likelihood=likelihood(translator, test_set.sources, references),
-        buckets=by_length(test_set.sources, hypotheses, references, edges, tokenize=tokenize),
+        buckets=by_source_length(test_set.sources, hypotheses, references, tokenize=tokenize),
         rarity=[]
         if test_set.word_counts is None
         else by_rarest_word(
@@ -167,17 +157,16 @@ def evaluate_split(
     return result
 
 
-def peak_memory(device: torch.device | None) -> Memory:
-    """The most memory this process has held so far, and its tensors on `device` if it is a GPU."""
+def peak_memory(device: torch.device) -> Memory:
+    """The most memory held so far: by this process, and by its tensors if `device` is a GPU."""
     unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
     process = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    on_gpu = device is not None and device.type == "cuda"
-    gpu = torch.cuda.max_memory_allocated(device) if on_gpu else None
+    gpu = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     return Memory(round(process / 2**20, 1), None if gpu is None else round(gpu / 2**20, 1))
 
 
 def _translate(
-    translator: Translates, sources: Sequence[str], progress: Callable[[int], object]
+    translator: Translator, sources: Sequence[str], progress: Callable[[int], object]
 ) -> tuple[list[str], float]:
     """The best translation of every source, and the wall time in seconds."""
     hypotheses: list[str] = []
@@ -202,7 +191,7 @@ def _sentences(result: Report, test_set: TestSet, hypotheses: Sequence[str]) -> 
                 "source": source,
                 "references": list(references),
                 "hypothesis": hypothesis,
-                **scores.as_dict(),
+                **asdict(scores),
                 **{name: values[number - 1] for name, values in known.items()},
             },
             ensure_ascii=False,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from translate.errors import UserError
-from translate.evaluation.metrics import build_ter
+from translate.evaluation.metrics import DEFAULT, build_ter, reference_streams
 from translate.evaluation.words import words
 
 EQUAL = 1e-6  # points of chrF within which two sentences are a tie
@@ -22,10 +21,6 @@ class SentenceScores:
     bleu: float  # over the n-gram orders that the sentence has (sacreBLEU's effective order)
     chrf: float
     ter: float
-
-    def as_dict(self) -> dict[str, float]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 class Record(NamedTuple):
@@ -44,21 +39,16 @@ class Word(NamedTuple):
 
 
 def sentence_scores(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a"
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = DEFAULT
 ) -> list[SentenceScores]:
     """The scores of each sentence by itself.
 
-    Raises:
-        UserError: counts that differ.
+    Raises as `metrics.evaluate`.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    if len(hypotheses) != len(references):
-        raise UserError(
-            f"{len(hypotheses)} hypotheses but references for {len(references)} items: "
-            "give one hypothesis for each item"
-        )
+    reference_streams(hypotheses, references)  # refuses what cannot be scored
     metrics = (BLEU(tokenize=tokenize, effective_order=True), CHRF(), build_ter(tokenize))
     return [
         SentenceScores(*(float(m.sentence_score(text, list(item)).score) for m in metrics))

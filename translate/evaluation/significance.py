@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
-from translate.evaluation.metrics import METRICS, build_metrics, reference_streams
+from translate.evaluation.metrics import DEFAULT, METRICS, build_metrics, reference_streams
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
@@ -31,10 +31,6 @@ class Interval:
     mean: float
     half_width: float
     signature: str  # with the number of resamples and the seed
-
-    def as_dict(self) -> dict[str, float | str]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -52,10 +48,6 @@ class Difference:
         """Whether both tests find it too large for chance."""
         return max(self.bootstrap, self.randomisation) < SURE
 
-    def as_dict(self) -> dict[str, float]:
-        """Plain values for JSON."""
-        return asdict(self)
-
 
 def intervals(
     hypotheses: Sequence[str],
@@ -63,7 +55,7 @@ def intervals(
     *,
     resamples: int,
     seed: int,
-    tokenize: str = "13a",
+    tokenize: str = DEFAULT,
 ) -> dict[str, Interval]:
     """The confidence interval of each metric, by name. Raises as `metrics.evaluate`.
 
@@ -95,7 +87,7 @@ def differences(
     resamples: int,
     trials: int,
     seed: int,
-    tokenize: str = "13a",
+    tokenize: str = DEFAULT,
 ) -> dict[str, dict[str, Difference]]:
     """Test every system against the first, the baseline: system → metric → difference.
 
@@ -125,7 +117,7 @@ def differences(
 def _statistics(
     metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Float[np.ndarray, "N K"]:
-    """What sacreBLEU counts in each item; the score is that of the sum."""
+    """sacreBLEU's counts of each item; a corpus has the score of their sum."""
     streams = reference_streams(hypotheses, references)
     return np.array(metric._extract_corpus_statistics(hypotheses, streams), dtype=float)  # type: ignore[arg-type]
 
@@ -144,7 +136,7 @@ def _difference(
     trials: int,
     seed: int,
 ) -> Difference:
-    """Both tests; the same seed draws the same items for every metric and system."""
+    """Both tests of one metric; a seed draws the same items for every metric and system."""
     items = len(baseline)
 
     def apart(first: Float[np.ndarray, "K"], second: Float[np.ndarray, "K"]) -> float:
@@ -167,7 +159,7 @@ def _difference(
 
 
 def _p_value(samples: Iterable[float], observed: float) -> float:
-    """How many are as far from 0 as `observed`, or farther; what was observed counts as one."""
+    """The share of samples at least as far from 0 as `observed`, which itself counts as one."""
     far = [abs(sample) >= abs(observed) - EQUAL for sample in samples]
     return (sum(far) + 1) / (len(far) + 1)
 

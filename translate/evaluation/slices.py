@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from translate.evaluation.metrics import bleu, chrf
+from translate.evaluation.metrics import DEFAULT, bleu, chrf
 from translate.evaluation.words import bare_words
 
 SEEN = (1, 10, 100, 1000)  # the fewest occurrences in training of each class but the first
@@ -23,10 +23,6 @@ class Slice:
     bleu: float
     chrf: float
 
-    def as_dict(self) -> dict[str, str | int | float]:
-        """Plain values for JSON."""
-        return asdict(self)
-
 
 def by_label(
     labels: Sequence[str],
@@ -34,7 +30,7 @@ def by_label(
     references: Sequence[Sequence[str]],
     order: Sequence[str] = (),
     *,
-    tokenize: str = "13a",
+    tokenize: str = DEFAULT,
 ) -> list[Slice]:
     """Score the items of each label apart: in the given order, or as labels appear."""
     members: dict[str, list[int]] = {label: [] for label in order}
@@ -59,7 +55,7 @@ def _chosen(
 
 
 def word_counts(sentences: Iterable[str]) -> Counter[str]:
-    """How often each word occurs, case apart; a letter is a word in scripts without spaces."""
+    """How often each word occurs, in any case; in scripts without spaces a letter is a word."""
     return Counter(word for sentence in sentences for word in _words(sentence))
 
 
@@ -69,7 +65,7 @@ def by_rarest_word(
     references: Sequence[Sequence[str]],
     counts: Mapping[str, int],
     *,
-    tokenize: str = "13a",
+    tokenize: str = DEFAULT,
 ) -> list[Slice]:
     """Score items by how often the rarest word of their source occurs in training."""
     labels = [
@@ -80,7 +76,7 @@ def by_rarest_word(
 
 
 def slice_rows(slices: Sequence[Slice]) -> tuple[list[str], list[list[str]]]:
-    """Headings, and a row a slice."""
+    """Headings of a table, and the cells of a row for each slice."""
     rows = [[s.label, f"{s.items:,}", f"{s.bleu:.1f}", f"{s.chrf:.1f}"] for s in slices]
     return ["", "items", "BLEU", "chrF"], rows
 

@@ -36,7 +36,7 @@ def bare_words(text: str) -> list[str]:
 
 
 class _Bare(dict[int, str]):
-    """What stands for a character in `bare_words`, found when it is first met."""
+    """Character → what `bare_words` puts in its place, worked out when it is first met."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)

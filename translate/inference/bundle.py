@@ -38,7 +38,7 @@ from translate.inference.untrusted import parse, read, verified
 from translate.models import registry
 from translate.models.head import AttentionHead
 from translate.models.seq2seq import Seq2Seq
-from translate.schema import check, nearest, problems
+from translate.schema import check, chosen, problems
 
 FORMAT = 1  # raised when an older program could not read what a newer one writes
 
@@ -68,8 +68,8 @@ class Config(BaseModel):
     target_language: str
     search: dict[str, Any]
     tokenizers: dict[str, str]  # SHA-256 of source and target
-    tag: str | None = None  # before every source, unless another is chosen; older bundles have none
-    taught: AttentionHead | None = None  # by guided alignment; older bundles do not say
+    tag: str | None  # before every source, unless another is chosen
+    taught: AttentionHead | None  # by guided alignment
     extra: dict[str, Any]  # about the training: data, scores
 
     @property
@@ -256,7 +256,7 @@ def _tokenizers(folder: Path, config: Config, expected: Mapping[str, Any]) -> To
                 f"{folder / name} is not the tokenizer this model was trained with "
                 f"(SHA-256 in {CONFIG}): put the original back"
             )
-        loaded.append(Tokenizer.from_bytes(content))
+        loaded.append(Tokenizer(content))
     source, target = loaded
     for side, tokenizer in (("source", source), ("target", target)):
         size = getattr(config, f"{side}_vocab_size")
@@ -290,16 +290,9 @@ def _config(content: bytes, path: Path) -> Config:
             if isinstance(value, int)
         }
         check(_excesses(config.options, limits, where))
-    check(_search_problems(config, f"{path}: search"))
+    where = f"{path}: search"
+    check(chosen(where, config.search, searches.KINDS) or search_excesses(config.search, where))
     return config
-
-
-def _search_problems(config: Config, where: str) -> list[str]:
-    options = dict(config.search)
-    kind = options.pop("kind", None)
-    if not isinstance(kind, str) or kind not in searches.KINDS:
-        return [f"{where}.kind = {kind!r}: no such kind{nearest(str(kind), searches.KINDS)}"]
-    return problems(searches.KINDS[kind], options, where) or search_excesses(options, where)
 
 
 def search_excesses(search: Mapping[str, Any], where: str) -> list[str]:

@@ -19,7 +19,7 @@ from translate.inference.ctranslate2_export import imported, vocabulary
 from translate.inference.segments import by_length
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Hypothesis
-from translate.search.demand import Demand, Demands, length_limits
+from translate.search.constraints import Constraint, Constraints, length_limits
 from translate.search.rules import NO_RULES, Rules
 from translate.search.scoring import PENALTIES, LengthPenalty
 
@@ -115,12 +115,12 @@ class CTranslate2Search:
         source: Int[Tensor, "B S"],
         source_mask: Bool[Tensor, "B S"],
         *,
-        demands: Demands = None,
+        constraints: Constraints = None,
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
         if need_alignment:
             raise UserError("engine=ctranslate2 gives no attention: engine=native")
-        if any(demand != Demand() for demand in demands or ()):
+        if any(constraint != Constraint() for constraint in constraints or ()):
             raise UserError("engine=ctranslate2 takes no prefix, no phrases: engine=native")
         lengths = source_mask.sum(1).tolist()
         rows = [row[: length - 1] for row, length in zip(source.tolist(), lengths, strict=True)]

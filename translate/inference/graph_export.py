@@ -29,7 +29,7 @@ from translate.inference.parity import Parity, compare
 from translate.inference.translator import Translator
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Hypothesis, build
-from translate.search.demand import length_limits
+from translate.search.constraints import length_limits
 from translate.vocabulary import BOS, EOS, PAD, UNK
 from translate.wording import install
 

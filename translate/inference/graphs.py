@@ -19,8 +19,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from translate.errors import UserError
-from translate.models.parts import tensors_in, with_tensors
 from translate.models.seq2seq import DecoderState, Seq2Seq
+from translate.models.state_tensors import tensors_in, with_tensors
 from translate.search.scoring import next_log_probs
 from translate.vocabulary import BOS, EOS, PAD
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterator, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
+from translate import search as searches
 from translate.inference.protection import Kind, Protection
 from translate.inference.segments import Segment, has_text
 from translate.inference.translation import Translation
 from translate.search import Search
+from translate.search.rules import NO_RULES, Rules
+from translate.search.shortlist import Shortlist, within
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +63,25 @@ class Guard:
         self._copy = (copy_share, copy_letters)
         self._length = (length_ratio, length_offset)
         self._foreign = foreign
+
+    @classmethod
+    def of(
+        cls,
+        node: Mapping[str, Any],
+        search: Mapping[str, Any],
+        *,
+        languages: tuple[str, str],
+        shortlist: Shortlist | None,
+    ) -> Guard:
+        """What watches over translations by `search`, the keys of conf/search.
+
+        Args:
+            node: the keys of conf/guard; `again` is then laid over by what `search` asks for.
+            languages: of source and target.
+            shortlist: that of the first search.
+        """
+        again = within(searches.build(**second(node["again"], search)), shortlist)
+        return cls(**{**node, "again": again}, foreign=languages[0] != languages[1])
 
     def findings(self, source: Segment, found: Translation) -> list[str]:
         """What is wrong with a translation, in words; nothing, nearly always."""
@@ -149,6 +172,17 @@ class Guard:
         known, words = set(free.split()), translation.split()
         copied = sum(map(len, filter(known.__contains__, words)))
         return copied >= max(share * sum(map(len, words)), least)
+
+
+def second(again: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
+    """The search `again` with as many translations as the first gives, and the rules of both."""
+    rules = Rules(**first.get("rules", NO_RULES.model_dump()))
+    changes: dict[str, Any] = {"rules": dict(Rules(**again["rules"]).stricter(rules))}
+    for key in {"n_best", "beam_size"} & again.keys():
+        changes[key] = max(again[key], first.get("n_best", 1))
+    if "groups" in again:
+        changes["beam_size"] = math.ceil(changes["beam_size"] / again["groups"]) * again["groups"]
+    return {**again, **changes}
 
 
 def _flagged(found: Translation, flags: list[str]) -> Translation:

@@ -10,15 +10,20 @@ import torch
 
 from translate import search as searches
 from translate.inference import bundle
+from translate.inference.allocator import keep_memory
+from translate.inference.bundle import Bundle
+from translate.inference.confidence import Confidence
 from translate.inference.device import choose_device, in_precision
 from translate.inference.engines import Precision
+from translate.inference.guard import Guard
+from translate.inference.minimum_bayes_risk import Utility
 from translate.inference.translator import TOKENS_PER_BATCH, Translator
 from translate.inference.unknown_words import UnknownWords
 from translate.search import Search
 
 
 def load(
-    run: str | Path,
+    run: str | Path | Bundle,
     *,
     device: str | torch.device = "auto",
     search: Search | Mapping[str, Any] | None = None,
@@ -27,16 +32,26 @@ def load(
     unknown_words: UnknownWords | None = None,
     workers: int = 1,
     precision: Precision | None = None,
+    mbr: Utility | None = None,
+    guard: Guard | None = None,
+    confidence: Confidence | None = None,
+    whole_windows: bool = False,
 ) -> Translator:
-    """The translator in the folder of a run or of a bundle; `search` in place of its own.
+    """The translator of a run or of a bundle, in its folder or loaded already.
 
-    A mapping of the same kind, or of none, changes those keys of it alone.
+    Args:
+        search: in place of its own; a mapping of the same kind, or of none, changes those keys of
+            it alone.
+        precision: the numbers to compute with; None: those of the weights.
+
+    `Translator` describes the others. The process keeps the memory it has from then on.
 
     Raises:
         UserError: nothing to load there, or files that are damaged or do not belong together.
     """
+    keep_memory()
     device = choose_device(device)  # a wrong one is told before the work
-    loaded = bundle.load(bundle.find(run))
+    loaded = run if isinstance(run, Bundle) else bundle.load(bundle.find(run))
     own, search = loaded.config.search, {} if search is None else search
     if isinstance(search, Mapping):
         if search.get("kind", own["kind"]) == own["kind"]:
@@ -53,4 +68,8 @@ def load(
         languages=loaded.config.languages,
         unknown_words=unknown_words,
         workers=workers,
+        mbr=mbr,
+        guard=guard,
+        confidence=confidence,
+        whole_windows=whole_windows,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from translate.errors import UserError
-from translate.search import Demand
+from translate.search import Constraint
 
 INVISIBLE = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}  # controls, formats, surrogates, separators
 
@@ -18,7 +18,7 @@ class Segment(NamedTuple):
     text: str
     ids: list[int]  # without </s>
     pieces: list[str]  # as the text spells them; none where no word will be replaced
-    demand: Demand
+    constraint: Constraint
 
 
 def each(texts: Iterable[str]) -> Iterable[str]:

@@ -1,12 +1,27 @@
-"""Text to text: a trained model, its tokenizers and a search."""
+"""Text to text: a trained model, its tokenizers and a search.
+
+The way of a line through `Translator`, with the modules beside this one that have a part in it:
+
+    stream        the line, and the constraint on its translation   text_constraints
+    _translate    → Line: its texts, and what stands around them       lines
+    _segments     → Segment: ids of a text, and its constraint         segments
+    _search       → Batch: segments of like length, shared out         workers
+    _batch        as much of it at once as memory holds                out_of_memory
+    _together     → Hypothesis: from the model                         translate/search
+    _translation  → Translation: of a segment, decoded                 unknown_words, confidence
+    _ranked       the n best of each in order                          minimum_bayes_risk
+    _translate    → Translation: of the line, joined                   lines
+
+Before they are joined the guard looks at them (guard), and has some made again: by a search of its
+own, or around what must be copied (`_around`).
+"""
 
 from __future__ import annotations
 
 import itertools
-import logging
 import math
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal, NamedTuple
@@ -19,19 +34,22 @@ from translate.inference.confidence import Confidence, evidence
 from translate.inference.device import choose_device
 from translate.inference.forcing import TeacherForcing, as_numpy, encoded_pairs
 from translate.inference.guard import Guard, warn
-from translate.inference.halves import by_halves
 from translate.inference.lines import Cutter, Line
 from translate.inference.minimum_bayes_risk import Utility, expected_utilities
+from translate.inference.out_of_memory import by_halves
 from translate.inference.segments import Segment, by_length, has_text
+from translate.inference.text_constraints import (
+    NO_CONSTRAINT,
+    ConstraintEncoder,
+    TextConstraint,
+    paired,
+)
 from translate.inference.translation import AttentionMap, Score, Translation
 from translate.inference.unknown_words import UnknownWords
-from translate.inference.wishes import NO_WISH, Demander, Wish, paired
 from translate.inference.workers import Workers
 from translate.models.seq2seq import Seq2Seq
-from translate.search import Demand, Hypothesis, Search
+from translate.search import Constraint, Hypothesis, Search
 from translate.vocabulary import EOS, UNK
-
-log = logging.getLogger(__name__)
 
 TOKENS_PER_BATCH = 4096
 WINDOW = 2048  # lines
@@ -52,6 +70,7 @@ class Batch(NamedTuple):
 
 
 BatchWorkers = Workers[Batch, list[list[Translation]]]
+Find = Callable[..., list[list[Translation]]]  # `_search` with its workers
 
 
 class Translator:
@@ -119,7 +138,7 @@ class Translator:
         self.guard = guard
         self.confidence = confidence
         self.whole_windows = whole_windows
-        self._demands = Demander(tokenizers.target, search.rules.banned)
+        self._constraint_encoder = ConstraintEncoder(tokenizers.target, search.rules.banned)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
         """The best translation of each sentence."""
@@ -131,88 +150,55 @@ class Translator:
         *,
         window: int | None = None,
         need_alignment: bool = False,
-        wishes: Wish | Iterable[Wish] = NO_WISH,
+        constraints: TextConstraint | Iterable[TextConstraint] = NO_CONSTRAINT,
     ) -> Generator[list[Translation], None, None]:
         """The n best translations of each line, in input order, best first.
 
         Reads no further ahead than `window` lines. A line without a visible character has one
-        translation, the empty one. `wishes` holds one for each line, or is that of all.
+        translation, the empty one. `constraints` holds one for each line, or is that of all.
         """
-        asked, read = paired(lines, wishes), 0
+        asked, read = paired(lines, constraints), 0
         work = partial(self._batch, need_alignment=need_alignment)
         with Workers(self.workers, work) as workers:
+            search = partial(self._search, workers)
             while some := list(itertools.islice(asked, window or self.window)):
-                yield from self._translate(some, read + 1, workers)
+                yield from self._translate(some, read + 1, search)
                 read += len(some)
 
     def _translate(
-        self, lines: list[tuple[str, Wish]], number: int, workers: BatchWorkers
+        self, lines: list[tuple[str, TextConstraint]], number: int, search: Find
     ) -> list[list[Translation]]:
         """The n best of consecutive lines, the first of which is line `number`."""
-        cut = [
-            self._cut(line, i, whole=bool(wish.phrases))
-            for i, (line, wish) in enumerate(lines, start=number)
-        ]
-        segments = [
-            self._segments(line, self._demands(wish, len(line.texts), i))
-            for i, (line, (_, wish)) in enumerate(zip(cut, lines, strict=True), start=number)
-        ]
-        found = iter(self._watched(list(itertools.chain(*segments)), workers))
+        cut: list[Line] = []
+        segments: list[Segment] = []
+        for i, (line, constraint) in enumerate(lines, start=number):
+            cut.append(self._cut(line, i, whole=bool(constraint.phrases)))
+            segments += self._segments(
+                cut[-1], self._constraint_encoder(constraint, len(cut[-1].texts), i)
+            )
+        n_best = search(segments)
+        if self.guard is not None:
+            around = partial(self._around, self.guard, search)
+            again = partial(search, again=True)
+            n_best = self.guard.watch(segments, n_best, around=around, again=again)
+        found = iter(n_best)
         joined = [line.joined([next(found) for _ in line.texts]) for line in cut]
         if self.guard is not None:
-            sources = (line for line, _ in lines)
-            joined = list(map(self.guard.whole, sources, joined))
+            joined = list(map(self.guard.whole, (line for line, _ in lines), joined))
         for i, (best, *_) in enumerate(joined, start=number):
             warn(best, i)
         return joined
 
-    def _watched(self, segments: list[Segment], workers: BatchWorkers) -> list[list[Translation]]:
-        """The n best of each, better ones where the guard finds something wrong."""
-        search = partial(self._search, workers=workers)
-        found = search(segments)
-        if self.guard is None:
-            return found
-        return self.guard.watch(
-            segments,
-            found,
-            around=partial(self._around, self.guard, workers),
-            again=partial(search, again=True),
-        )
-
-    def _around(
-        self, guard: Guard, workers: BatchWorkers, segments: Sequence[Segment]
-    ) -> list[list[Translation]]:
-        """The n best of each, protected items copied and what is between them translated."""
-        lines, parts = [], []
-        for text, _, _, demand in segments:
-            line = self._cut.between(guard.protection.parts(text))
-            late = not line.texts or has_text(line.gaps[0])  # for a prefix
-            if demand.phrases or (demand.prefix and late):  # phrases may belong anywhere
-                line = self._cut.between([text])
-            rest = itertools.repeat(replace(demand, prefix=()))
-            lines.append(line)
-            parts += self._segments(line, itertools.chain([demand], rest))
-        found = iter(self._search(parts, workers))
-        return [line.joined([next(found) for _ in line.texts]) for line in lines]
-
-    def _ranked(self, found: list[Translation]) -> list[Translation]:
-        """By minimum Bayes risk, if that is wanted; else as they are."""
-        if self.mbr is None or len(found) == 1:
-            return found
-        utilities = expected_utilities([translation.text for translation in found], self.mbr)
-        scored = [replace(t, score=u) for t, u in zip(found, utilities, strict=True)]
-        return sorted(scored, key=lambda translation: translation.score, reverse=True)
-
-    def _segments(self, line: Line, asked: Iterable[Demand]) -> list[Segment]:
-        """What the model reads of a line, with what is demanded of it."""
+    def _segments(self, line: Line, asked: Iterable[Constraint]) -> list[Segment]:
+        """What the model reads of a line, with the constraint of each segment."""
         spelled = self.tokenizers.source.spelled if self.unknown_words else lambda text: []
         return [
-            Segment(text, ids, spelled(text), demand)
-            for text, ids, demand in zip(line.texts, line.ids, asked, strict=False)
+            Segment(text, ids, spelled(text), constraint)
+            for text, ids, constraint in zip(line.texts, line.ids, asked, strict=False)
         ]
 
     def _search(
-        self, segments: Sequence[Segment], workers: BatchWorkers, *, again: bool = False
+        self, workers: BatchWorkers, segments: Sequence[Segment], *, again: bool = False
     ) -> list[list[Translation]]:
         """The n best of every segment, in batches of like length."""
         most = sys.maxsize if self.whole_windows and not again else self.tokens_per_batch
@@ -236,8 +222,8 @@ class Translator:
         search = self.guard.again if again and self.guard else self.search
         wanted = need_alignment or self.unknown_words is not None
         source, mask = self.forcing.padded([[*segment.ids, EOS] for segment in segments])
-        asked = [segment.demand for segment in segments]
-        hypotheses = search(self.model, source, mask, demands=asked, need_alignment=wanted)
+        asked = [segment.constraint for segment in segments]
+        hypotheses = search(self.model, source, mask, constraints=asked, need_alignment=wanted)
         return [
             [self._translation(segment, found, need_alignment) for found in n_best]
             for segment, n_best in zip(segments, hypotheses, strict=True)
@@ -265,6 +251,30 @@ class Translator:
             if self.confidence is None
             else self.confidence(evidence(hypothesis.log_prob, len(tokens))),
         )
+
+    def _ranked(self, found: list[Translation]) -> list[Translation]:
+        """By minimum Bayes risk, if that is wanted; else as they are."""
+        if self.mbr is None or len(found) == 1:
+            return found
+        utilities = expected_utilities([translation.text for translation in found], self.mbr)
+        scored = [replace(t, score=u) for t, u in zip(found, utilities, strict=True)]
+        return sorted(scored, key=lambda translation: translation.score, reverse=True)
+
+    def _around(
+        self, guard: Guard, search: Find, segments: Sequence[Segment]
+    ) -> list[list[Translation]]:
+        """The n best of each, protected items copied and what is between them translated."""
+        lines, parts = [], []
+        for text, _, _, constraint in segments:
+            line = self._cut.between(guard.protection.parts(text))
+            late = not line.texts or has_text(line.gaps[0])  # for a prefix
+            if constraint.phrases or (constraint.prefix and late):  # phrases may belong anywhere
+                line = self._cut.between([text])
+            rest = itertools.repeat(replace(constraint, prefix=()))
+            lines.append(line)
+            parts += self._segments(line, itertools.chain([constraint], rest))
+        found = iter(search(parts))
+        return [line.joined([next(found) for _ in line.texts]) for line in lines]
 
     def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[Score]:
         """How likely each target is as the translation of its source, by teacher forcing.
@@ -337,7 +347,7 @@ class Translator:
         if target is not None:
             return tokenizer.encode(target), tuple(tokenizer.spelled(target)), target
         source_and_mask = self.forcing.padded([[*source_ids, EOS]])
-        asked = list(self._demands(NO_WISH, 1, 1))
-        ((best, *_),) = self.search(self.model, *source_and_mask, demands=asked)
+        asked = list(self._constraint_encoder(NO_CONSTRAINT, 1, 1))
+        ((best, *_),) = self.search(self.model, *source_and_mask, constraints=asked)
         ids = list(best.tokens)
         return ids, tuple(tokenizer.pieces(ids)), tokenizer.decode(ids)

@@ -89,11 +89,11 @@ class UnknownWords:
                 f"leave it out ({NO_ATTENTION})"
             )
         weights = alignment.mean((0, 1))
-        source_words = [(first, last) for first, last in word_spans(source) if first >= front]
+        source_words = [(first, last) for first, last in spelling_spans(source) if first >= front]
         target = tokenizer.pieces(tokens)
         parts: list[tuple[int, str]] = []  # each with its first piece
         end = 0
-        for start, stop in word_spans(target):
+        for start, stop in spelling_spans(target):
             rows = [row for row in range(start, stop) if tokens[row] == UNK]
             given = [weights[rows, first:last].sum() for first, last in source_words]
             if any(given):  # where there is an <unk>
@@ -120,7 +120,7 @@ class UnknownWords:
         return self.dictionary.get(word) or self.dictionary.get(word.lower())
 
 
-def word_spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
+def spelling_spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
     """The half-open ranges of pieces that make one word each; punctuation is apart.
 
     Neighbours are one word where no space comes between them and both are letters, marks or digits,

@@ -30,7 +30,7 @@ class _ByteDropout(torch.autograd.Function):
 
 
 def _random_bytes(like: Float[Tensor, "*shape"]) -> UInt8[Tensor, "*shape"]:
-    """Eight at a draw of the generator, which costs as much as one."""
+    """Random bytes: a draw of the generator makes eight and costs as much as one."""
     count = like.numel()
     words = torch.empty((count + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
     return words.view(torch.uint8)[:count].view(like.shape)

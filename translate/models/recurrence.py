@@ -64,7 +64,7 @@ def _read_sequence(
 def _scan(
     layer: nn.LSTM | nn.GRU, x: Float[Tensor, "B T I"], state: tuple[Tensor, ...]
 ) -> tuple[Float[Tensor, "B T D"], tuple[Tensor, ...]]:
-    """The same as a loop in a graph: traced, the layer's own kernel would be of one length."""
+    """`_read_sequence` for graphs, by a loop: traced, the layer's own kernel has a fixed length."""
     from torch._higher_order_ops.scan import scan  # public nowhere yet; imports the compiler
 
     def read(
@@ -80,7 +80,7 @@ def _scan(
 def _read_token(
     layer: nn.LSTM | nn.GRU, x: Float[Tensor, "B 1 I"], state: tuple[Tensor, ...]
 ) -> tuple[Float[Tensor, "B 1 D"], tuple[Tensor, ...]]:
-    """The same for one token. The layer's own kernel prepares its weights anew at each call."""
+    """`_read_sequence` for one token: the layer's own kernel prepares its weights at each call."""
     (weights,) = layer.all_weights
     if isinstance(layer, nn.LSTM):
         after: tuple[Tensor, ...] = torch.lstm_cell(x[:, 0], state, *weights)

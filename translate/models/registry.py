@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from difflib import get_close_matches
 from typing import Any
 
 import translate.models
-from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
+from translate.schema import check, misnamed
 
 
 def families() -> dict[str, type[Seq2Seq]]:
@@ -34,12 +33,7 @@ def build(
         UserError: the family does not exist, or its options contradict each other.
     """
     known = families()
-    if family not in known:
-        near = get_close_matches(family, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(sorted(known))}"
-        raise UserError(f"unknown model family {family!r} (model.family): {hint}")
+    check(misnamed("model", {"family": family}, known, key="family"))
     sizes = {"source_vocab_size": source_vocab_size, "target_vocab_size": target_vocab_size}
-    problems = known[family].problems({**options, **sizes})
-    if problems:
-        raise UserError("; ".join(problems))
+    check(known[family].problems({**options, **sizes}))
     return known[family](**sizes, **options)

@@ -197,7 +197,7 @@ class RNN(Seq2Seq):
     def _embed(
         self, embedding: nn.Embedding, tokens: Int[Tensor, "*rows"]
     ) -> Float[Tensor, "*rows E"]:
-        """Of unit variance: the same matrix, tied, makes the logits and must itself be small."""
+        """Embeddings of unit variance: their matrix is small, for tied it also makes the logits."""
         return self.dropout(embedding(tokens) * embedding.embedding_dim**0.5)  # type: ignore[no-any-return]
 
     def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]) -> RNNMemory:
@@ -308,7 +308,7 @@ class RNN(Seq2Seq):
         return self.dropout(torch.tanh(self.W_c(both)))  # type: ignore[no-any-return]
 
     def _readout(self, found: Float[Tensor, "N T F"]) -> Float[Tensor, "N T E"]:
-        """h̃_t, which input feeding needed already, and other decoders for all words at once."""
+        """h̃_t: with input feeding each step has made its own, else all are made at once here."""
         return found if self.input_feeding else self._attentional(*found.chunk(2, dim=-1))
 
     def _attend(

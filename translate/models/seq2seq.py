@@ -59,11 +59,11 @@ class DecoderState(Protocol):
         """Go on with these sentences alone: finished ones leave. One named twice goes on twice."""
 
     def traceable(self, length: int) -> Self:
-        """The same after `length` tokens of one hypothesis a sentence, as a graph can hand it on.
+        """The state after `length` tokens of one hypothesis a sentence, for a graph to hand on.
 
-        It is made of dataclasses, lists and tuples of tensors (translate/models/parts.py) whose
-        shapes depend on `length` alone; nothing has room to spare. Sizes may be symbols here and in
-        what is traced: `x.shape[0]` stays one, `len(x)` would be the number of the example.
+        It is made of dataclasses, lists and tuples of tensors (`models.state_tensors`) whose shapes
+        depend on `length` alone; nothing has room to spare. Sizes may be symbols here and in what
+        is traced: `x.shape[0]` stays one, `len(x)` would be the number of the example.
         """
 
 
@@ -115,11 +115,7 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def decode(
-        self,
-        target_in: Int[Tensor, "B T"],
-        memory: Memory,
-        *,
-        need_alignment: bool = False,
+        self, target_in: Int[Tensor, "B T"], memory: Memory, *, need_alignment: bool = False
     ) -> Decoded:
         """Teacher forcing: `hidden[:, t]` predicts the token after `target_in[:, t]`.
 

@@ -123,8 +123,9 @@ class Transformer(Seq2Seq):
         new_positions = added.get(positions, NoPositions)
         self.source_positions, self.target_positions = new_positions(), new_positions()
         self.max_length = self.target_positions.max_length
+        d_k = d_model // num_heads
         relations: dict[str, Callable[[], Relation]] = {
-            "relative": partial(RelativeKeys, d_k=d_model // num_heads, max_distance=max_distance),
+            "relative": partial(RelativeKeys, d_k=d_k, max_distance=max_distance),
             "alibi": partial(LinearBiases, num_heads=num_heads),
         }
         patterns: dict[str, Callable[..., Pattern]] = {
@@ -159,9 +160,7 @@ class Transformer(Seq2Seq):
                 "model.self_attention=sliding_window reads long sources in blocks and keeps the "
                 "last words in a ring, by branches that no graph has"
             )
-        self.why_padded = _why_padded(
-            self_attention, positions, attention_dropout, d_model // num_heads
-        )
+        self.why_padded = _why_padded(self_attention, positions, attention_dropout, d_k)
         self._initialise()
         tie(
             tied_embeddings, source=self.source_embedding, target=self.target_embedding,
@@ -212,23 +211,27 @@ class Transformer(Seq2Seq):
             elif isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=self.d_model**-0.5)
 
+    def _embed(
+        self,
+        embedding: nn.Embedding,
+        tokens: Int[Tensor, "*rows"],
+        add_positions: Callable[[Tensor], Tensor],
+    ) -> Float[Tensor, "*rows D"]:
+        """Embeddings times √D (section 3.4), with their positions, under dropout."""
+        embedded = embedding(tokens) * math.sqrt(self.d_model)
+        return self.dropout(add_positions(embedded))  # type: ignore[no-any-return]
+
     def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]) -> Memory:
-        x = self.source_embedding(source) * math.sqrt(self.d_model)
-        x = self.dropout(self.source_positions(x))
+        x = self._embed(self.source_embedding, source, self.source_positions)
         mask = over_keys(source_mask)
         for layer in self.encoder_layers:
             x = self.through(layer, x, mask)
         return Memory(self.encoder_norm(x), source_mask)
 
     def decode(
-        self,
-        target_in: Int[Tensor, "B T"],
-        memory: Memory,
-        *,
-        need_alignment: bool = False,
+        self, target_in: Int[Tensor, "B T"], memory: Memory, *, need_alignment: bool = False
     ) -> Decoded:
-        x = self.target_embedding(target_in) * math.sqrt(self.d_model)
-        x = self.dropout(self.target_positions(x))
+        x = self._embed(self.target_embedding, target_in, self.target_positions)
         padding = added_to_scores(over_keys(memory.mask), memory.states.dtype)
         alignment = []
         for layer in self.decoder_layers:
@@ -247,27 +250,19 @@ class Transformer(Seq2Seq):
         targets: Packing,
     ) -> Float[Tensor, "M D"]:
         """All sentences in one row; attention alone knows where they begin."""
-        x = self.source_embedding(source) * math.sqrt(self.d_model)
-        x = self.dropout(x + self._places(self.source_positions, sources, x))[None]
+        positions = partial(_end_to_end, self.source_positions, sources)
+        x = self._embed(self.source_embedding, source, positions)[None]
         for encoder_layer in self.encoder_layers:
             x = self.through(encoder_layer, x, SameSentence(sources, sources))
         states = self.encoder_norm(x)
-        x = self.target_embedding(target_in) * math.sqrt(self.d_model)
-        x = self.dropout(x + self._places(self.target_positions, targets, x))[None]
+        positions = partial(_end_to_end, self.target_positions, targets)
+        x = self._embed(self.target_embedding, target_in, positions)[None]
         for layer in self.decoder_layers:
             keys_values = layer.cross_attention.keys_values(states)
-            attend = partial(layer, mask=SameSentence(targets, targets), need_weights=False)
+            attend = partial(layer, packing=SameSentence(targets, targets), need_weights=False)
             x, _ = self.through(attend, x, keys_values, SameSentence(targets, sources))
         hidden: Tensor = self.decoder_norm(x)[0]
         return hidden
-
-    @staticmethod
-    def _places(
-        positions: Positions, packing: Packing, like: Float[Tensor, "M D"]
-    ) -> Float[Tensor, "M D"]:
-        """What is added to each word for where in its sentence it stands."""
-        nothing = like.new_zeros(1, packing.longest, like.shape[1])
-        return positions(nothing)[0, packing.positions]  # type: ignore[no-any-return]
 
     def start(self, memory: Memory) -> TransformerState:
         keys_values = [
@@ -291,8 +286,8 @@ class Transformer(Seq2Seq):
         *,
         need_alignment: bool = False,
     ) -> Step:
-        x = self.target_embedding(tokens)[:, None] * math.sqrt(self.d_model)
-        x = self.dropout(self.target_positions(x, start=state.ancestry.length))
+        positions = partial(self.target_positions, start=state.ancestry.length)
+        x = self._embed(self.target_embedding, tokens[:, None], positions)
         x = x.view(state.sentences, state.beam, self.d_model)  # (N, 1, D) → (B, n, D)
         ancestry = state.ancestry.grown(state.sentences, state.beam, like=x)
         alignment = []
@@ -308,6 +303,14 @@ class Transformer(Seq2Seq):
         stacked = torch.stack(alignment, dim=1)  # (B, L, H, n, S)
         by_hypothesis = stacked.permute(0, 3, 1, 2, 4).flatten(0, 1)  # (N, L, H, S)
         return Step(hidden, after, by_hypothesis)
+
+
+def _end_to_end(
+    positions: Positions, packing: Packing, embedded: Float[Tensor, "M D"]
+) -> Float[Tensor, "M D"]:
+    """Each word with its position in its own sentence, where sentences lie end to end."""
+    nothing = embedded.new_zeros(1, packing.longest, embedded.shape[1])
+    return embedded + positions(nothing)[0, packing.positions]  # type: ignore[no-any-return]
 
 
 def _why_padded(

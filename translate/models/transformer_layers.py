@@ -141,12 +141,15 @@ class DecoderLayer(nn.Module):
         memory: KeysValues,
         padding: Float[Tensor, "B 1 1 S"] | SameSentence,
         *,
-        mask: SameSentence | None = None,
+        packing: SameSentence | None = None,
         need_weights: bool,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
-        """Whole targets: padding comes last, so the causal mask already hides it."""
+        """Read whole targets: padding comes last, so the causal mask already hides it.
+
+        `packing` says which words are of one sentence, where sentences lie end to end.
+        """
         first, *_ = self.residuals
-        x = first.leave(x, self.self_attention(first.enter(x), mask=mask))
+        x = first.leave(x, self.self_attention(first.enter(x), mask=packing))
         return self._after_self_attention(x, memory, padding, need_weights)
 
     def step(
@@ -159,7 +162,7 @@ class DecoderLayer(nn.Module):
         *,
         need_weights: bool,
     ) -> tuple[Float[Tensor, "B n D"], Float[Tensor, "B H n S"] | None]:
-        """One token of every hypothesis: a sentence's are queries against one memory."""
+        """Read a token of every hypothesis: a sentence's are queries against one memory."""
         first, *_ = self.residuals
         x = first.leave(x, self.self_attention.step(first.enter(x), cache, ancestry))
         return self._after_self_attention(x, memory, padding, need_weights)

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from translate.plots.figure import INK, defaults, file_type, label, save, single_hue, text_style
+from translate.plots.figure import (
+    GREY,
+    INK,
+    PALE,
+    defaults,
+    file_type,
+    label,
+    save,
+    single_hue,
+    text_style,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,8 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 POINTS = 72  # an inch
-FRAME = "#9aa3ad"
-EMPTY = "#e6e9ee"  # the lines that tell empty cells apart
 MOST_VECTOR_CELLS = 10_000  # in a panel: beyond, a vector graphic is slow to open
 
 
@@ -155,14 +163,14 @@ def _cells(axes: Axes, weights: Float[np.ndarray, "T S"], top: float, layout: La
         cmap=single_hue(),
         vmin=0,
         vmax=top,
-        edgecolors="none" if many else EMPTY,
+        edgecolors="none" if many else PALE,  # tells empty cells apart
         linewidth=0 if many else 1.2 * layout.cell,  # thinner between smaller cells
         rasterized=many,
     )
     axes.set(xlim=(0, weights.shape[1]), ylim=(weights.shape[0], 0))
     axes.tick_params(length=0, labeltop=True, labelbottom=False)
     for spine in axes.spines.values():
-        spine.set(color=FRAME, linewidth=0.6)
+        spine.set(color=GREY, linewidth=0.6)
     return mesh
 
 
@@ -195,6 +203,6 @@ def _name_rows(axes: Axes, tokens: Sequence[str], layout: Layout) -> None:
 def _colour_bar(figure: Figure, mesh: QuadMesh, layout: Layout) -> None:
     """What the colours mean."""
     bar = figure.colorbar(mesh, cax=figure.add_axes(layout.colour_bar()))
-    bar.outline.set(color=FRAME, linewidth=0.6)
-    bar.ax.tick_params(labelsize=8, length=2, color=FRAME, labelcolor=INK)
+    bar.outline.set(color=GREY, linewidth=0.6)
+    bar.ax.tick_params(labelsize=8, length=2, color=GREY, labelcolor=INK)
     bar.set_label("attention weight", fontsize=8, color=INK)

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from translate.plots.figure import write
+from translate.durable import write
 
 FORMAT = 1  # raised when a reader of the older one would misread the newer
 DIGITS = 6

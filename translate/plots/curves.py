@@ -1,4 +1,4 @@
-"""Learning curves from the metrics.csv that Lightning's CSV logger writes.
+"""Learning curves from the metrics.csv of a run (`training.metrics.MetricsFile`).
 
 A row holds what was logged at one moment and leaves the other cells empty; the file of a run that
 was killed may end in the middle of a row.
@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from translate.errors import UserError
-from translate.plots.figure import BLUE, INK, defaults, file_type, save
+from translate.plots.figure import BLUE, GREY, INK, axis_style, defaults, file_type, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Curve = list[tuple[int, float]]  # (step, value), steps rising
 
-GREY = "#9aa3ad"
 DASHES = ("-", "--", ":", "-.")  # of the losses of training, which are all grey
 
 
@@ -127,10 +126,6 @@ def _panel(
     axes.set_title(title, fontsize=10, color=INK, loc="left")
     axes.set_xlabel("step", fontsize=9, color=INK)
     axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
-    axes.tick_params(labelsize=8, length=3, color=GREY, labelcolor=INK)
-    axes.grid(axis="y", color="#e6e9ee", linewidth=0.6)
-    axes.set_axisbelow(True)
+    axis_style(axes)
     axes.margins(y=0.12)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set(color=GREY, linewidth=0.6)
     axes.legend(frameon=False, fontsize=8, labelcolor=INK)

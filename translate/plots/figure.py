@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from translate.durable import write
 from translate.errors import UserError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
 
@@ -35,6 +37,11 @@ DOTS_PER_INCH = 200
 MOST_DOTS = 6000  # a side: beyond, a grid of long sentences would need gigabytes to draw
 INK = "#222222"
 BLUE = "#1f5fa8"
+GREY = "#9aa3ad"  # of axes and frames
+PALE = "#e6e9ee"  # of the lines of a grid
+# Okabe & Ito 2008: told apart by the colour-blind too; the marks tell them apart in grey print
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#222222")
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LONGEST_LABEL = 24  # characters
 
 FIRST_STRONG, POP = "\u2068", "\u2069"  # begin and end an isolate
@@ -140,19 +147,6 @@ def isolated(text: str) -> str:
     return text if rightwards else f"{FIRST_STRONG}{text}{POP}"
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write a file, and make its folder.
-
-    Raises:
-        UserError: the path cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
-
-
 def file_type(path: Path) -> str:
     """The suffix in lower case, if it is one that can be written.
 
@@ -166,6 +160,15 @@ def file_type(path: Path) -> str:
             f"end the name in {', '.join(UNDATED)}"
         )
     return kind
+
+
+def axis_style(axes: Axes) -> None:
+    """Grey axes at the left and below, and lines across to read a height by."""
+    axes.tick_params(labelsize=8, length=3, color=GREY, labelcolor=INK)
+    axes.grid(axis="y", color=PALE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set(color=GREY, linewidth=0.6)
 
 
 def text_style(texts: Iterable[str]) -> dict[str, Any]:
@@ -271,9 +274,8 @@ def single_hue() -> ListedColormap:
 
     share = np.linspace(0, 1, 256)
     lightness = 1 - 0.68 * share
-    chroma = (
-        0.3 * share * (1.33 - share)
-    )  # as colourful as sRGB allows along the way, without clipping
+    # as colourful as sRGB allows along the way, without clipping
+    chroma = 0.3 * share * (1.33 - share)
     hue = np.deg2rad(255)
     lab = np.stack([lightness, chroma * np.cos(hue), chroma * np.sin(hue)], axis=-1)  # (256, 3)
     linear = np.clip((lab @ OKLAB_TO_CONES.T) ** 3 @ CONES_TO_RGB.T, 0, 1)

@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from translate.errors import UserError
-from translate.plots.figure import INK, defaults, file_type, save, text_style
+from translate.plots.figure import (
+    COLOURS,
+    GREY,
+    INK,
+    MARKS,
+    axis_style,
+    defaults,
+    file_type,
+    save,
+    text_style,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,10 +27,6 @@ Point = tuple[float, float]  # (words of the source, BLEU)
 
 WIDTH, HEIGHT = 6.0, 3.6  # inches, of the axes
 NAME = 9  # points: the size of the names at the line ends
-GREY = "#9aa3ad"
-# Okabe & Ito 2008: told apart by the colour-blind too; the marks tell them apart in grey print
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#222222")
-MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
 @defaults()
@@ -68,11 +74,7 @@ def _frame(axes: Axes, best: float) -> None:
     axes.set_ylim(0, 1.08 * best or 1.0)
     axes.set_xlabel("words in the source sentence", fontsize=9, color=INK)
     axes.set_ylabel("BLEU", fontsize=9, color=INK)
-    axes.tick_params(labelsize=8, length=3, color=GREY, labelcolor=INK)
-    axes.grid(axis="y", color="#e6e9ee", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set(color=GREY, linewidth=0.6)
+    axis_style(axes)
 
 
 def _name_lines(axes: Axes, ends: Mapping[str, Point], colours: Mapping[str, str]) -> None:

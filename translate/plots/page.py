@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NewType
 
-from translate.plots.figure import write
+from translate.durable import write
 
 Html = NewType("Html", str)
 

@@ -1,9 +1,9 @@
-"""An attention heatmap out of characters, for a terminal, a log or a pipe.
+"""What a terminal, a log or a pipe shows: tables, and an attention heatmap out of characters.
 
-Shade alone carries the weights, so that it reads without colour; colour only marks each row's
-largest weight. Where the source words do not fit above their columns, numbers stand there and a
-legend spells them out; a matrix wider than the terminal is cut into blocks of columns. Words of
-right-to-left scripts are left to the terminal.
+In the heatmap shade alone carries the weights, so that it reads without colour; colour only marks
+each row's largest weight. Where the source words do not fit above their columns, numbers stand
+there and a legend spells them out; a matrix wider than the terminal is cut into blocks of columns.
+Words of right-to-left scripts are left to the terminal.
 """
 
 from __future__ import annotations
@@ -27,6 +27,19 @@ BLOCKS = " ░▒▓█"
 ASCII_BLOCKS = " .:+#"
 CELL = 2  # characters of shade a weight
 GAP = 1  # characters between columns
+
+
+def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Names in the first column, figures in the others; no text is read as rich's markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    result = Table(title=Text(title), title_justify="left")
+    for number, heading in enumerate(headings):
+        result.add_column(Text(heading), justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        result.add_row(*map(Text, row))
+    return result
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from translate.errors import UserError
-from translate.schema import check, nearest, problems
+from translate.schema import check, chosen
 from translate.search.beam import BeamSearch
-from translate.search.demand import Demand
+from translate.search.constraints import Constraint
 from translate.search.diverse import DiverseBeamSearch
 from translate.search.greedy import GreedySearch
 from translate.search.hypothesis import Hypothesis, Search
@@ -18,7 +17,7 @@ from translate.search.sample import SampleSearch
 __all__ = [
     "KINDS",
     "BeamSearch",
-    "Demand",
+    "Constraint",
     "DiverseBeamSearch",
     "GreedySearch",
     "Hypothesis",
@@ -42,9 +41,7 @@ def build(kind: str, **options: Any) -> Search:
     Raises:
         UserError: no such kind, or an option is unknown, missing or out of range.
     """
-    if kind not in KINDS:
-        raise UserError(f"search.kind = {kind!r} does not exist{nearest(kind, KINDS)}")
-    check(problems(KINDS[kind], options, "search"))
+    check(chosen("search", {"kind": kind, **options}, KINDS))
     if "rules" in options:
         options["rules"] = Rules(**options["rules"])
     return KINDS[kind](**options)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq, Step
-from translate.search.demand import Demands, length_limits
+from translate.search.constraints import Constraints, length_limits
 from translate.search.hypothesis import Hypothesis
 from translate.search.phrases import Phrases, in_turns
 from translate.search.rules import NO_RULES, Position, Rule, Rules, apply
@@ -55,7 +55,7 @@ class Beam:
     kept: Float[Tensor, "B n_best"]  # the best finished scores so far, -inf for none
     nodes: Int[Tensor, "B n"]
     tokens: Int[Tensor, "B n"]  # the last of each hypothesis
-    history: Int[Tensor, "B n T"]  # all of them; T is 0 without a rule
+    history: Int[Tensor, "B n T"]  # its tokens so far; T = 0 when no rule asks for them
     totals: Float[Tensor, "B n"]  # the ranks of its tokens added up: log P, but for rules
     words: Bool[Tensor, "B S"]  # which source positions count as covered or not
     coverage: Float[Tensor, "B n S"]  # the attention each has had; S is 0 without a penalty
@@ -96,7 +96,7 @@ class BeamSearch:
     counts for `gnmt` alone), β is `coverage_penalty`, and p_ij is the attention of target piece j
     (</s> is one) to source piece i (</s> is none, a tag in front is one): the mean of all layers
     and heads. Open hypotheses are ranked by log P. Under a repetition penalty repeated tokens count
-    more in both. Phrases that are demanded get their places by dynamic beam allocation.
+    more in both. Phrases that must occur get their places by dynamic beam allocation.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class BeamSearch:
         n_best: PositiveInt,
         max_length_ratio: NonNegativeFloat,
         max_length_offset: PositiveInt,
-        rules: Rules = NO_RULES,  # a bundle of before there were rules has none
+        rules: Rules = NO_RULES,
     ) -> None:
         if n_best > beam_size:
             raise UserError(
@@ -133,19 +133,19 @@ class BeamSearch:
         source: Int[Tensor, "B S"],
         source_mask: Bool[Tensor, "B S"],
         *,
-        demands: Demands = None,
+        constraints: Constraints = None,
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
         lengths = source_mask.sum(1).tolist()
         limits = length_limits(
-            lengths, self.max_length_ratio, self.max_length_offset, demands,
+            lengths, self.max_length_ratio, self.max_length_offset, constraints,
             readable=model.max_length,
         )  # fmt: skip
         # without a penalty none are counted, and coverage is a tensor of no columns
         words = _words(source_mask) if self._beta else source_mask[:, :0]
         most_tokens = torch.tensor(limits, device=source.device)
         beam = self._begin(most_tokens, words)
-        asked, shortest = self._asked(demands, most_tokens), min(limits)
+        asked, shortest = self._asked(constraints, most_tokens), min(limits)
         need_attention = need_alignment or self._beta > 0
         state = model.start(model.encode(source, source_mask))
         if self._groups > 1:
@@ -176,11 +176,11 @@ class BeamSearch:
         """What divides the log-probability of `length` tokens, </s> included."""
         return self._divisor(length, self._alpha)
 
-    def _asked(self, demands: Demands, limits: Int[Tensor, "B"]) -> Asked:
-        rules = self.rules.active(demands, limits, alone=self.beam_size == 1)
-        if not demands or not any(demand.phrases for demand in demands):
+    def _asked(self, constraints: Constraints, limits: Int[Tensor, "B"]) -> Asked:
+        rules = self.rules.active(constraints, limits, alone=self.beam_size == 1)
+        if not constraints or not any(constraint.phrases for constraint in constraints):
             return Asked(rules, None)
-        phrases = Phrases(demands, limits)
+        phrases = Phrases(constraints, limits)
         return Asked((phrases.unfinished, *rules), phrases)
 
     def _begin(self, limits: Int[Tensor, "B"], words: Bool[Tensor, "B S"]) -> Beam:

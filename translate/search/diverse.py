@@ -10,7 +10,7 @@ from torch import Tensor
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
 from translate.search.beam import Beam, BeamSearch
-from translate.search.demand import Demands, refuse_phrases
+from translate.search.constraints import Constraints, refuse_phrases
 from translate.search.hypothesis import Hypothesis
 from translate.search.rules import NO_RULES, Rules
 from translate.search.scoring import Alpha, LengthPenalty
@@ -71,12 +71,12 @@ class DiverseBeamSearch(BeamSearch):
         source: Int[Tensor, "B S"],
         source_mask: Bool[Tensor, "B S"],
         *,
-        demands: Demands = None,
+        constraints: Constraints = None,
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
-        refuse_phrases(demands, "diverse")
+        refuse_phrases(constraints, "diverse")
         found = super().__call__(
-            model, source, source_mask, demands=demands, need_alignment=need_alignment
+            model, source, source_mask, constraints=constraints, need_alignment=need_alignment
         )
         # groups may find the same
         unique = [list({h.tokens: h for h in reversed(some)}.values())[::-1] for some in found]

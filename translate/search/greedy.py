@@ -8,7 +8,7 @@ from pydantic import NonNegativeFloat, PositiveInt
 from torch import Tensor
 
 from translate.models.seq2seq import Seq2Seq
-from translate.search.demand import Demands, length_limits, refuse_phrases
+from translate.search.constraints import Constraints, length_limits, refuse_phrases
 from translate.search.hypothesis import Hypothesis
 from translate.search.rules import NO_RULES, Rules
 from translate.search.scoring import best_next
@@ -27,7 +27,7 @@ class GreedySearch:
         *,
         max_length_ratio: NonNegativeFloat,
         max_length_offset: PositiveInt,
-        rules: Rules = NO_RULES,  # a bundle of before there were rules has none
+        rules: Rules = NO_RULES,
     ) -> None:
         self.max_length_ratio = max_length_ratio
         self.max_length_offset = max_length_offset
@@ -40,17 +40,17 @@ class GreedySearch:
         source: Int[Tensor, "B S"],
         source_mask: Bool[Tensor, "B S"],
         *,
-        demands: Demands = None,
+        constraints: Constraints = None,
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
-        refuse_phrases(demands, "greedy")
+        refuse_phrases(constraints, "greedy")
         limits = length_limits(
-            source_mask.sum(1).tolist(), self.max_length_ratio, self.max_length_offset, demands,
+            source_mask.sum(1).tolist(), self.max_length_ratio, self.max_length_offset, constraints,
             readable=model.max_length,
         )  # fmt: skip
         return walk(
             model, source, source_mask, _likeliest, copies=1, limits=limits, rules=self.rules,
-            demands=demands, need_alignment=need_alignment,
+            constraints=constraints, need_alignment=need_alignment,
         )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from translate.models.seq2seq import Seq2Seq
-from translate.search.demand import Demands
+from translate.search.constraints import Constraints
 from translate.search.rules import Rules
 
 
@@ -51,11 +51,11 @@ class Search(Protocol):
         source: Int[Tensor, "B S"],
         source_mask: Bool[Tensor, "B S"],
         *,
-        demands: Demands = None,
+        constraints: Constraints = None,
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each of the B sentences, best first, at least one each.
 
-        `source` ends with </s> and `source_mask` is True at real tokens; `demands` holds one for
-        each sentence. The model is used in the mode it is in: call `model.eval()` first.
+        `source` ends with </s> and `source_mask` is True at real tokens; `constraints` holds one
+        for each sentence. The model is used in the mode it is in: call `model.eval()` first.
         """

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from translate.search.demand import FILL, Demand, joined, padded
+from translate.search.constraints import FILL, Constraint, joined, padded
 from translate.search.rules import Position, forbid
 from translate.search.scoring import Candidates, only_end
 from translate.vocabulary import EOS, PAD
@@ -25,13 +25,15 @@ NO_TOKEN = -2  # beside the history
 class Phrases:
     """What each sentence's translation must contain, and how far a hypothesis has come."""
 
-    def __init__(self, demands: Sequence[Demand], limits: Int[Tensor, "B"]) -> None:
-        wanted = [list(dict.fromkeys(filter(None, demand.phrases))) for demand in demands]
+    def __init__(self, constraints: Sequence[Constraint], limits: Int[Tensor, "B"]) -> None:
+        wanted = [
+            list(dict.fromkeys(filter(None, constraint.phrases))) for constraint in constraints
+        ]
         self.tokens = padded(wanted, limits.device)  # (B, P, L)
         self.lengths = (self.tokens != FILL).sum(2)  # (B, P)
         last = padded([[phrase[-1:] for phrase in some] for some in wanted], limits.device)
-        self.beginnings, self.onward = joined(demands, last[:, :, 0])  # (B, P), (V,)
-        self.given = torch.tensor([len(d.prefix) for d in demands], device=limits.device)
+        self.beginnings, self.onward = joined(constraints, last[:, :, 0])  # (B, P), (V,)
+        self.given = torch.tensor([len(d.prefix) for d in constraints], device=limits.device)
         self.limits = limits
 
     def candidates(self, found: Candidates, at: Position) -> tuple[Candidates, Int[Tensor, "N K"]]:

@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from translate.schema import Node
-from translate.search.demand import FILL, Demand, Demands, Tokens, joined, padded
+from translate.schema import NodeModel
+from translate.search.constraints import FILL, Constraint, Constraints, Tokens, joined, padded
 from translate.vocabulary import EOS, PAD
 
 
@@ -35,16 +35,27 @@ class Rule(Protocol):
         """The ranks under this rule; none is above what it was, but for tokens of a prefix."""
 
 
-class Rules(Node):
+class Rules(NodeModel):
     """The node `search.rules`."""
 
     min_length: NonNegativeInt
     no_repeat_ngram_size: NonNegativeInt
     repetition_penalty: Annotated[float, Field(ge=1)]
-    banned: tuple[str, ...]  # text, which the translator turns into each sentence's `Demand`
+    banned: tuple[str, ...]  # text, which the translator turns into each sentence's `Constraint`
+
+    def stricter(self, other: Rules) -> Rules:
+        """These rules, and what `other` asks for beyond them, but for what is banned."""
+        sizes = {self.no_repeat_ngram_size, other.no_repeat_ngram_size} - {0}  # 0 allows everything
+        return self.model_copy(
+            update={
+                "min_length": max(self.min_length, other.min_length),
+                "no_repeat_ngram_size": min(sizes, default=0),
+                "repetition_penalty": max(self.repetition_penalty, other.repetition_penalty),
+            }
+        )
 
     def active(
-        self, demands: Demands, limits: Int[Tensor, "B"], *, alone: bool
+        self, constraints: Constraints, limits: Int[Tensor, "B"], *, alone: bool
     ) -> tuple[Rule, ...]:
         """Those that do something under these length limits, the strictest last.
 
@@ -58,10 +69,10 @@ class Rules(Node):
             rules.append(NoRepeat(self.no_repeat_ngram_size))
         if self.min_length:
             rules.append(MinLength(self.min_length))
-        if demands and any(demand.banned for demand in demands):
-            rules.append(Banned(demands, limits, alone=alone))
-        if demands and any(demand.prefix for demand in demands):
-            rules.append(Prefix([demand.prefix for demand in demands], limits.device))
+        if constraints and any(constraint.banned for constraint in constraints):
+            rules.append(Banned(constraints, limits, alone=alone))
+        if constraints and any(constraint.prefix for constraint in constraints):
+            rules.append(Prefix([constraint.prefix for constraint in constraints], limits.device))
         return tuple(rules)
 
 
@@ -133,12 +144,14 @@ class Banned:
     have to make some longer word of it, likely or not, and never begins one.
     """
 
-    def __init__(self, demands: Sequence[Demand], limits: Int[Tensor, "B"], *, alone: bool) -> None:
-        backwards = [[phrase[::-1] for phrase in demand.banned] for demand in demands]
+    def __init__(
+        self, constraints: Sequence[Constraint], limits: Int[Tensor, "B"], *, alone: bool
+    ) -> None:
+        backwards = [[phrase[::-1] for phrase in constraint.banned] for constraint in constraints]
         self.phrases = padded(backwards, limits.device)  # (B, P, L), the last token first
-        self.beginnings, self.onward = joined(demands, self.phrases[:, :, 0])  # (B, P), (V,)
+        self.beginnings, self.onward = joined(constraints, self.phrases[:, :, 0])  # (B, P), (V,)
         self.beginnings &= not alone
-        given = [len(demand.prefix) for demand in demands]
+        given = [len(constraint.prefix) for constraint in constraints]
         self.given, self.limits = torch.tensor(given, device=limits.device), limits
 
     def __call__(self, ranks: Float[Tensor, "N V"], at: Position) -> Float[Tensor, "N V"]:

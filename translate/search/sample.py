@@ -12,7 +12,7 @@ from torch import Tensor
 
 from translate.models.seq2seq import Seq2Seq
 from translate.search import filters
-from translate.search.demand import Demands, length_limits, refuse_phrases
+from translate.search.constraints import Constraints, length_limits, refuse_phrases
 from translate.search.filters import Mass, Share
 from translate.search.hypothesis import Hypothesis
 from translate.search.rules import NO_RULES, Rules
@@ -57,14 +57,14 @@ class SampleSearch:
         source: Int[Tensor, "B S"],
         source_mask: Bool[Tensor, "B S"],
         *,
-        demands: Demands = None,
+        constraints: Constraints = None,
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
-        refuse_phrases(demands, "sample")
+        refuse_phrases(constraints, "sample")
         sentences = [ids[real].tolist() for ids, real in zip(source, source_mask, strict=True)]
         lengths = [len(ids) for ids in sentences]
         limits = length_limits(
-            lengths, self.max_length_ratio, self.max_length_offset, demands,
+            lengths, self.max_length_ratio, self.max_length_offset, constraints,
             readable=model.max_length,
         )  # fmt: skip
         chances = self._chances(sentences, limits).to(source.device)
@@ -76,7 +76,7 @@ class SampleSearch:
 
         return walk(
             model, source, source_mask, draw, copies=self.n_best, limits=limits, rules=self.rules,
-            demands=demands, need_alignment=need_alignment,
+            constraints=constraints, need_alignment=need_alignment,
         )  # fmt: skip
 
     def filtered(self, ranks: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from translate.models.seq2seq import Decoded, DecoderState, Memory, Projection, Seq2Seq, Step
-from translate.search.demand import Demand, Demands, Joints, Tokens
+from translate.search.constraints import Constraint, Constraints, Joints, Tokens
 from translate.search.hypothesis import Hypothesis, Search
 from translate.vocabulary import BOS, EOS, PAD, UNK
 
@@ -33,12 +33,12 @@ class Shortlist:
         self,
         source: Int[Tensor, "B S"],
         source_mask: Bool[Tensor, "B S"],
-        demands: Demands,
+        constraints: Constraints,
         size: int,
     ) -> Bool[Tensor, "B V"]:
         """What may occur in the translation of each sentence, of `size` target pieces.
 
-        What is demanded may, and the four special pieces, which searches count on.
+        What is constrained may, and the four special pieces, which searches count on.
         """
         allowed = torch.zeros(len(source), size, dtype=torch.bool, device=source.device)
         allowed[:, [PAD, UNK, BOS, EOS]] = True
@@ -46,8 +46,10 @@ class Shortlist:
         likeliest = self.likeliest.to(source.device)[source]
         likeliest = likeliest.where(source_mask[:, :, None], PAD).flatten(1)
         allowed.scatter_(1, likeliest, torch.ones_like(likeliest, dtype=torch.bool))
-        for row, demand in zip(allowed, demands or (), strict=False):
-            row[[piece for tokens in (demand.prefix, *demand.phrases) for piece in tokens]] = True
+        for row, constraint in zip(allowed, constraints or (), strict=False):
+            row[
+                [piece for tokens in (constraint.prefix, *constraint.phrases) for piece in tokens]
+            ] = True
         return allowed
 
 
@@ -67,29 +69,38 @@ class ShortlistSearch:
         source: Int[Tensor, "B S"],
         source_mask: Bool[Tensor, "B S"],
         *,
-        demands: Demands = None,
+        constraints: Constraints = None,
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
-        allowed = self.shortlist.candidates(source, source_mask, demands, model.target_vocab_size)
+        allowed = self.shortlist.candidates(
+            source, source_mask, constraints, model.target_vocab_size
+        )
         wanted = allowed.any(0)
         # what is banned is nobody's candidate thereby, but has to have a number
-        wanted[[piece for one in demands or () for tokens in one.banned for piece in tokens]] = True
+        wanted[
+            [piece for one in constraints or () for tokens in one.banned for piece in tokens]
+        ] = True
         pieces = wanted.nonzero()[:, 0]
         ids = pieces.tolist()
         numbers = {piece: number for number, piece in enumerate(ids)}
         own = allowed[:, pieces].cpu().numpy()
-        small = demands and [
+        small = constraints and [
             replace(_renumbered(one, numbers), joints=_among(ids, there, one.joints))
-            for one, there in zip(demands, own, strict=True)
+            for one, there in zip(constraints, own, strict=True)
         ]
         found = self.search(
-            Shortlisted(model, pieces, ~allowed[:, pieces]), source, source_mask, demands=small,
+            Shortlisted(model, pieces, ~allowed[:, pieces]), source, source_mask, constraints=small,
             need_alignment=need_alignment,
         )  # fmt: skip
         return [
             [replace(one, tokens=tuple(ids[token] for token in one.tokens)) for one in n_best]
             for n_best in found
         ]
+
+
+def within(search: Search, shortlist: Shortlist | None) -> Search:
+    """The search, among the words of the shortlist alone if there is one."""
+    return search if shortlist is None else ShortlistSearch(search, shortlist)
 
 
 @dataclass(frozen=True)
@@ -158,12 +169,12 @@ class Shortlisted(Seq2Seq):
         return hidden
 
 
-def _renumbered(demand: Demand, numbers: dict[int, int]) -> Demand:
+def _renumbered(constraint: Constraint, numbers: dict[int, int]) -> Constraint:
     def each(some: Sequence[Tokens]) -> tuple[Tokens, ...]:
         return tuple(tuple(numbers[piece] for piece in tokens) for tokens in some)
 
-    (prefix,) = each([demand.prefix])
-    return Demand(prefix, each(demand.phrases), each(demand.banned))
+    (prefix,) = each([constraint.prefix])
+    return Constraint(prefix, each(constraint.phrases), each(constraint.banned))
 
 
 def _among(

@@ -99,9 +99,10 @@ class Tree:
 
     def _along(self, rows: list[int], source_length: int) -> Float[Tensor, "L H T S"] | None:
         """The alignment of the hypothesis whose token t was predicted by row rows[t]."""
+        # the search may have taken more steps than this hypothesis has tokens
         steps = [
             alignment[row]
-            for alignment, row in zip(self._alignments, rows, strict=False)  # others went on
+            for alignment, row in zip(self._alignments, rows, strict=False)
             if alignment is not None
         ]
         return torch.stack(steps, dim=2)[..., :source_length].clone() if steps else None

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from translate.models.seq2seq import Seq2Seq
-from translate.search.demand import Demands
+from translate.search.constraints import Constraints
 from translate.search.hypothesis import Hypothesis
 from translate.search.rules import Position, Rules, apply
 from translate.search.scoring import next_log_probs
@@ -51,7 +51,7 @@ def walk(
     copies: int,
     limits: list[int],
     rules: Rules,
-    demands: Demands,
+    constraints: Constraints,
     need_alignment: bool,
 ) -> list[list[Hypothesis]]:
     """`copies` walks for each sentence; `choose` says where each goes next.
@@ -59,7 +59,7 @@ def walk(
     Walkers b·copies … b·copies + copies - 1 are those of sentence b.
     """
     most_tokens = torch.tensor(limits, device=source.device)
-    active = rules.active(demands, most_tokens, alone=True)
+    active = rules.active(constraints, most_tokens, alone=True)
     walkers = torch.arange(len(source) * copies, device=source.device)  # those in the batch
     sentences = walkers // copies
     going = torch.ones_like(walkers, dtype=torch.bool)  # not finished yet
@@ -80,7 +80,8 @@ def walk(
         own = rank = log_probs.gather(1, tokens[:, None])[:, 0]
         if active:
             rank = ranks.gather(1, tokens[:, None])[:, 0]
-            rank = torch.where(rank == -math.inf, own, rank)  # a forbidden </s> that had to be
+            # at the length limit </s> is taken even where a rule forbids it
+            rank = torch.where(rank == -math.inf, own, rank)
             history = torch.cat([history, tokens[:, None]], dim=1)
         ended = tokens == EOS
         scores = torch.where(ended & going, rank, -math.inf)

@@ -10,7 +10,7 @@ from translate.errors import UserError
 
 
 def on_gpu(accelerator: str) -> bool:
-    """As Lightning decides it: `auto` takes a GPU where there is one."""
+    """Whether a run trains on a GPU, as Lightning decides it: `auto` takes one if there is one."""
     return accelerator != "cpu" and torch.cuda.is_available()
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import WeightAveraging
-from pydantic import Field, PositiveInt
 from torch import Tensor
 
 
@@ -26,9 +25,9 @@ class AveragedWeights(WeightAveraging):
         self,
         *,
         kind: Literal["ema", "last"],
-        decay: Annotated[float, Field(gt=0, lt=1)],
-        start: Annotated[float, Field(ge=0, lt=1)],
-        every: PositiveInt,
+        decay: float,
+        start: float,
+        every: int,
         total_steps: int,
     ) -> None:
         def ema(average: list[Tensor], current: list[Tensor], count: Tensor | int) -> None:

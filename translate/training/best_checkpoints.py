@@ -9,7 +9,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 
 class BestCheckpoints(ModelCheckpoint):
-    """Lightning's, for a run that goes on in a folder that was moved, or with fewer to keep.
+    """Lightning's `ModelCheckpoint`, for runs that go on in a moved folder or with fewer to keep.
 
     Lightning forgets all scores in another folder, and would overwrite the best with the next; of
     more files than it is to keep it never deletes one again.

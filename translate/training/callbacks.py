@@ -37,7 +37,7 @@ class StepsBar(RichProgressBar):
         return self.batches
 
     def configure_columns(self, trainer: L.Trainer) -> list[ProgressColumn]:
-        """Without the number of the epoch, of which there is one, and iterations a second."""
+        """Lightning's columns without the epoch, of which there is one, and iterations a second."""
         _, bar, batches, times, _ = super().configure_columns(trainer)
         bar.bar_width = 20  # leaves room for the figures
         return [bar, batches, times]
@@ -60,7 +60,7 @@ def is_due(trainer: L.Trainer) -> bool:
 
 
 class Patience(EarlyStopping):
-    """Lightning's, which would go on with the patience of before, and after it was spent."""
+    """Early stopping that takes a new patience when a run goes on, and stays stopped once spent."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict | {"patience": self.patience})

@@ -53,7 +53,7 @@ def average_checkpoints(run: Path, steps: Sequence[int], output: Path) -> None:
 
 
 def _told(extra: Mapping[str, Any], run: Path, steps: Sequence[int]) -> dict[str, Any]:
-    """For the model card; the score of the one checkpoint no longer holds."""
+    """Facts for the model card; the score of the one checkpoint no longer holds."""
     stays = {key: value for key, value in extra.items() if key not in ("dev_bleu", "step")}
     return {**stays, "mean of": str(run), "steps": list(steps)}
 

@@ -42,7 +42,7 @@ class Compiler:
         self._backend: Callable[..., Any] = lookup_backend(backend)
 
     def __call__(self, read: Read) -> Read:
-        """The same, compiled where it is called first; UserError there if it cannot be."""
+        """`read`, compiled when it is called first; UserError then if it cannot be."""
         from torch._dynamo import mark_dynamic
         from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
         from torch.fx.experimental.symbolic_shapes import ConstraintViolationError

@@ -50,8 +50,10 @@ class DevTranslations(Callback):
         samples: int,
         tokens_per_batch: int,
     ) -> None:
-        rows = corpus.dev[:sentences]
-        self.sources, self.references = rows["source"], rows["references"]
+        rows = corpus.dev.slice(0, sentences)
+        self.sources, self.references = (
+            rows.column(name).to_pylist() for name in ("source", "references")
+        )
         self.tokenize = bleu_tokenizer.settle(None, corpus.target_language, self.references)
         self.corpus, self.search, self.config, self.run = corpus, search, config, run
         self.samples, self.tokens_per_batch = samples, tokens_per_batch
@@ -136,7 +138,10 @@ class DevTranslations(Callback):
 
 
 def _lower_on_plateau(trainer: L.Trainer, score: float) -> None:
-    """Before the validation is saved. Lightning does so after an epoch, of which there is one."""
+    """Tell the plateau schedule, before the validation is saved.
+
+    Lightning does so at the end of an epoch, of which a run has one.
+    """
     for config in trainer.lr_scheduler_configs:
         if isinstance(config.scheduler, ReduceLROnPlateau):
             config.scheduler.step(score)

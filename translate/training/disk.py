@@ -38,7 +38,7 @@ def room(model: nn.Module, *, averaged: bool, keep: int) -> int:
 
 
 def bytes_of(model: nn.Module) -> int:
-    """Of the weights."""
+    """Bytes that the weights take."""
     return sum(p.numel() * p.element_size() for p in model.parameters())
 
 
@@ -49,5 +49,5 @@ def _written(run: Path) -> int:
 
 
 def readable(count: int) -> str:
-    """Bytes for people."""
+    """A number of bytes as people read it: `1.2 GB`."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

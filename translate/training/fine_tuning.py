@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from translate.data.tokenizer import Tokenizer, Tokenizers
+from translate.data.tokenizer import SPECIAL, Tokenizer, Tokenizers
 from translate.errors import UserError
 from translate.inference import bundle as bundles
 from translate.inference.bundle import Bundle
@@ -20,11 +20,8 @@ from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.models.transfer import NEW, fits, transfer
 from translate.training import provenance
-from translate.vocabulary import BOS, EOS, PAD, UNK
 
 log = logging.getLogger(__name__)
-
-SPECIAL = (PAD, UNK, BOS, EOS)  # the same ids in every vocabulary
 
 
 @dataclass(frozen=True)
@@ -116,5 +113,6 @@ def origins(old: Tokenizer, new: Tokenizer) -> Int[Tensor, "V"]:
     """For each piece of the new vocabulary its row in the old one, or NEW."""
     row = {piece: index for index, piece in enumerate(old.pieces(range(len(old))))}
     found = [row.get(piece, NEW) for piece in new.pieces(range(len(new)))]
-    found[: len(SPECIAL)] = SPECIAL
+    for special in SPECIAL.values():  # the same ids in every vocabulary
+        found[special] = special
     return torch.tensor(found)

@@ -29,7 +29,7 @@ class Guidance:
     def loss(
         self, alignment: Float[Tensor, "B L H T S"], gold: Float[Tensor, "B T S"]
     ) -> Float[Tensor, ""]:
-        """L_a; rows of zeros (padding, words without a link) do not count."""
+        """The loss L_a; rows of zeros (padding, words without a link) do not count."""
         weights = self.head.of(alignment)
         weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
         # a link outside of a local window has weight 0: a large loss, and nothing to learn from it

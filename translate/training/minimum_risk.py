@@ -19,14 +19,15 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from datasets import Dataset as Table
 from jaxtyping import Bool, Float, Int
+from pyarrow import Table
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 
 from translate.attention.masks import padding_mask
 from translate.data.batching import Batch, pad
+from translate.data.columns import at
 from translate.data.tokenizer import Tokenizer
 from translate.inference.forcing import log_probs_of
 from translate.inference.minimum_bayes_risk import UTILITIES, Utility
@@ -82,7 +83,7 @@ class MinimumRisk:
         self.score = UTILITIES[metric]()
         self.seed, self.limits = seed, dict(limits)
         self.tokenizer = tokenizer
-        self.references = references.select_columns(["target"])
+        self.references = references
 
     def __call__(self, model: Seq2Seq, batch: Batch, *, step: int) -> Risk:
         """The risk of each sentence; `step` and its source alone say which samples are drawn."""
@@ -118,7 +119,7 @@ class MinimumRisk:
         *,
         step: int,
     ) -> list[list[Tokens]]:
-        """Samples of each sentence: without dropout, and without a gradient."""
+        """The samples of each sentence, without </s>; drawn without dropout or gradient."""
         search = SampleSearch(
             n_best=self.candidates, temperature=self.temperature,
             seed=self.seed * 1_000_003 + step, **UNFILTERED, **self.limits,  # type: ignore[arg-type]  # of two dictionaries
@@ -135,7 +136,7 @@ class MinimumRisk:
 
     def _costs(self, drawn: Sequence[list[Tokens]], batch: Batch) -> list[dict[Tokens, float]]:
         """S(x) of each sentence, with Δ of each candidate."""
-        texts = self.references[batch.ids.tolist()]["target"]
+        texts = at(self.references, "target", batch.ids.tolist())
         given = batch.target_out.tolist()
         lengths = batch.target_lengths.tolist()
         costs = []

@@ -84,11 +84,7 @@ class TranslationTask(L.LightningModule):
         hidden, alignment = read(batch, source_mask, target_mask)
         output = (self.model if self.training else self.evaluated).output
         losses = projected_loss(
-            hidden,
-            output.weight,
-            output.bias,
-            batch.target_out[target_mask],
-            objective,
+            hidden, output.weight, output.bias, batch.target_out[target_mask], objective
         )
         if self.guidance is None or batch.gold is None or alignment is None:
             return losses
@@ -113,7 +109,7 @@ class TranslationTask(L.LightningModule):
         return model.read_packed(source, target_in, sources, targets), None
 
     def training_losses(self, batch: Batch) -> Losses:
-        """The same of what is read in training: as often as it takes, without some words."""
+        """The losses in training: as many passes as the objective needs, with words dropped."""
         repeated = batch.repeated(self.objective.passes)
         return self.losses(drop_words(repeated, self.word_dropout, tags=self.tags), self.objective)
 
@@ -135,7 +131,7 @@ class TranslationTask(L.LightningModule):
         return loss
 
     def _with_risk(self, token_loss: Float[Tensor, ""], batch: Batch) -> Float[Tensor, ""]:
-        """Mixed with the risk of what the model samples, where that is wanted."""
+        """The loss, mixed with the risk of what the model samples if that is wanted."""
         if self.minimum_risk is None:
             return token_loss
         risk = self.minimum_risk(self.model, batch, step=self.trainer.global_step)
@@ -178,7 +174,7 @@ class TranslationTask(L.LightningModule):
         return [p.grad for p in self.parameters() if p.grad is not None]
 
     def gradient_norm(self) -> Tensor:
-        """Of the whole gradient."""
+        """The norm of the whole gradient."""
         return get_total_norm([p.grad for p in self.parameters() if p.grad is not None])
 
     def configure_optimizers(self) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
@@ -77,13 +77,12 @@ def constant(total_steps: int, *, warmup_steps: NonNegativeInt) -> Factor:
 def plateau(
     optimizer: Optimizer,
     *,
-    mode: Literal["max"],
     factor: Annotated[float, Field(gt=0, lt=1)],
     patience: PositiveInt,
 ) -> ReduceLROnPlateau:
     """Multiply by `factor` when dev BLEU has not risen for `patience` validations."""
     tolerated = patience - 1  # PyTorch counts those without a consequence
-    return ReduceLROnPlateau(optimizer, mode=mode, factor=factor, patience=tolerated)
+    return ReduceLROnPlateau(optimizer, mode="max", factor=factor, patience=tolerated)
 
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adamw": adamw}

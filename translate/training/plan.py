@@ -58,7 +58,7 @@ def _left_out(data: TranslationData, used: int) -> str:
 
 
 def _batches(data: TranslationData) -> float:
-    """Of an epoch."""
+    """Batches of an epoch, estimated from a sample of the pairs."""
     source, target = data.planned
     every = slice(None, None, -(-len(source) // SAMPLE))
     sample = TokenBatches(

@@ -43,7 +43,7 @@ def read(run: Path) -> dict[str, Any]:
 
 
 def noted(run: Path, fact: str) -> Any:
-    """What the record says of it; None without a record, or where it says nothing."""
+    """What a run's record says of a fact; None without a record, or where it says nothing."""
     return read(run).get(fact) if (run / FILE).exists() else None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import lightning as L
 import torch
@@ -18,18 +18,21 @@ import yaml
 
 from translate.attention.kernels import leave_out_cudnn
 from translate.data.corpus import prepare
+from translate.data.module import TranslationData
 from translate.durable import remove_temporaries, replacing
 from translate.errors import UserError
 from translate.inference.allocator import keep_memory
 from translate.plots.curves import learning_curves
-from translate.training import packing, parts, precision, provenance, token_budget
+from translate.training import assembly, packing, precision, provenance, token_budget
 from translate.training.accelerator import check_accelerator, on_gpu
 from translate.training.compilation import Compiler, check_compiler
+from translate.training.dev_translations import DevTranslations
 from translate.training.disk import check_room
 from translate.training.fine_tuning import Origin, find_origin
 from translate.training.finite import StopWhenNotFinite
 from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.lock import locked
+from translate.training.module import TranslationTask
 from translate.training.plan import plan
 from translate.training.refusals import (
     flat,
@@ -78,65 +81,93 @@ def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> floa
         return _train(config, run, init)
 
 
+class _Made(NamedTuple):
+    """What trains a run, ready to begin."""
+
+    task: TranslationTask
+    data: TranslationData
+    trainer: L.Trainer
+    stop: LastCheckpoint
+    dev: DevTranslations
+    compiler: Compiler | None
+
+
 def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
-    options = Settings(**config["trainer"])
+    options, last = Settings(**config["trainer"]), run / "checkpoints" / "last.ckpt"
+    resuming = last.exists()
+    origin = _begin(config, run, init, options, resuming=resuming)
+    made = _make(config, run, options, origin, last, resuming=resuming)
+    _fit(made, run, last if resuming else None)
+    return _finish(made, run)
+
+
+def _begin(
+    config: Mapping[str, Any], run: Path, init: str | None, options: Settings, *, resuming: bool
+) -> Origin | None:
+    """Refuse what can be refused before any work, and open the folder; what the run begins from."""
+    main = _is_main_process()
     check_accelerator(options.accelerator)
     precision.check_precision(options.precision, options.accelerator)
     if options.strategy == "fsdp":
         refuse_what_cannot_be_sharded(options, config["model"]["family"])
-    if _is_main_process():
+    if main:
         _log_to(run / "train.log")
-    last = run / "checkpoints" / "last.ckpt"
-    resuming = last.exists()
     if resuming:
         refuse_other_configuration(config, run)
     origin = find_origin(run, init, config["model"], resuming=resuming)
     if origin is None and not resuming:
         refuse_random_weights(options)
-    if _is_main_process():
-        if options.compile:
-            check_compiler(options.accelerator)
+    if main and options.compile:
+        check_compiler(options.accelerator)
+    if main:
         _open_folder(config, run, origin)
+    return origin
+
+
+def _make(
+    config: Mapping[str, Any],
+    run: Path,
+    options: Settings,
+    origin: Origin | None,
+    last: Path,
+    *,
+    resuming: bool,
+) -> _Made:
+    """The corpus and the model, then what trains it; tells what is about to happen."""
+    main = _is_main_process()
+    noted = resuming or not main  # what `auto` stands for: by an earlier call or the first process
     _set_up(options, seed=config["seed"])
     numbers = precision.settled(
         options.precision, options.accelerator,
-        noted=provenance.noted(run, "precision") if resuming or not _is_main_process() else None,
+        noted=provenance.noted(run, "precision") if noted else None,
     )  # fmt: skip
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
     if resuming:
         refuse_other_corpus(corpus, run)
-    model = parts.new_model(config, corpus, options)
+    model = assembly.new_model(config, corpus, options)
     if origin is not None:
         origin.give_to(model, corpus.tokenizers)
-    if _is_main_process():
-        averaged = options.averaging.kind != "none"
-        check_room(run, model, averaged=averaged, keep=options.keep)
+    if main:
+        check_room(run, model, averaged=options.averaging.kind != "none", keep=options.keep)
         provenance.write(run, corpus=identity(corpus), precision=numbers)
     packed = packing.settle(
         options.packing, model, accelerator=options.accelerator, precision=numbers,
         guided=options.guided_alignment.weight > 0, compiled=options.compile,
     )  # fmt: skip
-    task_of = partial(parts.new_task, config, options, model, corpus, packed=packed)
-    data = parts.new_data(config, corpus, options)
+    task_of = partial(assembly.new_task, config, options, model, corpus, packed=packed)
+    data = assembly.new_data(config, corpus, options)
     refuse_longer_than_readable(model, data)
-    data.tokens_per_batch = tokens = token_budget.settled(
+    data.tokens_per_batch = token_budget.settled(
         config["data"]["tokens_per_batch"], run, options, data.longest,
-        task_of(total_steps=1, compiler=None), precision=numbers,
-        noted=resuming or not _is_main_process(),
+        task_of(total_steps=1, compiler=None), precision=numbers, noted=noted,
     )  # fmt: skip
-    steps = parts.total_steps_of(options, data, last)
+    steps = assembly.total_steps_of(options, data, last)
     compiler = Compiler("inductor") if options.compile else None
     task = task_of(total_steps=steps, compiler=compiler)
-    stop = LastCheckpoint(
-        last,
-        save_every=options.save_every,
-        validate_every=min(options.validate_every, steps),
-        total_steps=steps,
-        max_minutes=options.max_minutes,
-    )
-    dev = parts.new_dev_translations(config, corpus, run, tokens)
+    stop = assembly.new_last_checkpoint(options, last, steps)
+    dev = assembly.new_dev_translations(config, corpus, run, data.tokens_per_batch)
     finite = StopWhenNotFinite(run, every=options.log_every)
-    callbacks = [finite, dev, *parts.new_averaging(options, steps)]
+    callbacks = [finite, dev, *assembly.new_averaging(options, steps)]
     trainer = build_trainer(options, run, steps, callbacks, stop, precision=numbers)
     told = plan(
         run, model, data, options,
@@ -145,33 +176,44 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     log.info("%s", told)
     for logger in trainer.loggers:
         logger.log_hyperparams(flat(config))
+    return _Made(task, data, trainer, stop, dev, compiler)
+
+
+def _fit(made: _Made, run: Path, checkpoint: Path | None) -> None:
+    """The steps and their validations, until the run or this call is at its end."""
     try:
-        trainer.fit(task, data, ckpt_path=last if resuming else None)
+        made.trainer.fit(made.task, made.data, ckpt_path=checkpoint)
     except torch.OutOfMemoryError as error:
         resume = shlex.join(["translate", "train", f"run={run}"])
         raise UserError(
-            f"the GPU's memory was full at step {trainer.global_step}, with data.tokens_per_batch "
-            f"= {tokens}: start anew with fewer, and trainer.accumulate for as many a step; or go "
-            f"on, where another program had filled it, by {resume}, for models that are not "
-            "recurrent also with trainer.activation_checkpointing=true"
+            f"the GPU's memory was full at step {made.trainer.global_step}, with "
+            f"data.tokens_per_batch = {made.data.tokens_per_batch}: start anew with fewer, and "
+            "trainer.accumulate for as many a step; or go on, where another program had filled "
+            f"it, by {resume}, for models that are not recurrent also with "
+            "trainer.activation_checkpointing=true"
         ) from error
-    if compiler is not None:
-        log.info("%s", compiler.account())
+    if made.compiler is not None:
+        log.info("%s", made.compiler.account())
+
+
+def _finish(made: _Made, run: Path) -> float:
+    """Judge the last step, draw the curves, note how the run ended; its best dev BLEU."""
+    trainer, stop, dev = made.trainer, made.stop, made.dev
     number = stop.signalled(trainer)
     if number is not None and stop.interrupted:
         raise Interrupted(number, run, finished=False)
     if dev.last_step != trainer.global_step:
-        trainer.validate(task, data, verbose=False)
+        trainer.validate(made.task, made.data, verbose=False)
     best = round(trainer.strategy.broadcast(dev.best), 2)  # one process knows it
     # what was out of time goes on by the same command, as often as it takes
     status = "unfinished" if stop.out_of_time else "finished"
     if _is_main_process():
         learning_curves(run / "metrics.csv", run / "plots" / "learning_curves.png")
         provenance.write(run, status=status, steps=trainer.global_step, dev_bleu=best)
+        steps = f"{trainer.global_step}/{stop.total_steps}"
         log.info(
             "%s: best dev BLEU %.2f; the translator is %s",
-            f"out of time at step {trainer.global_step}/{steps}" if stop.out_of_time else status,
-            best, run / "bundle",
+            f"out of time at step {steps}" if stop.out_of_time else status, best, run / "bundle",
         )  # fmt: skip
     if number is not None:
         raise Interrupted(number, run, finished=not stop.out_of_time)
@@ -190,7 +232,7 @@ def _open_folder(config: Mapping[str, Any], run: Path, origin: Origin | None) ->
 
 
 def _set_up(options: Settings, *, seed: int) -> None:
-    """What holds for the whole process."""
+    """Set what holds for the whole process."""
     quieten_lightning()
     keep_memory()
     precision.multiply_in(options.precision)
@@ -202,9 +244,10 @@ def _set_up(options: Settings, *, seed: int) -> None:
 
 
 def _is_main_process() -> bool:
-    """Of all on all machines: whoever starts the others numbers them in some of these variables.
+    """Whether no process on any machine comes before this one.
 
-    torchrun sets RANK, SLURM its own, Lightning the number on a machine and that of the machine.
+    Whoever starts the others numbers them in some of these variables: torchrun sets RANK, SLURM
+    its own, Lightning the number on a machine and that of the machine.
     """
     numbers = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")
     return all(os.environ.get(name, "0") == "0" for name in numbers)

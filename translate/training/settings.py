@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import (
-    Field,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    model_validator,
-)
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from translate.inference.minimum_bayes_risk import Utility
-from translate.schema import Node
+from translate.schema import NodeModel
 from translate.training.precision import Precision
 
 
-class Averaging(Node):
+class Averaging(NodeModel):
     """Which average of the weights is validated and shipped (`translate.training.averaging`)."""
 
     kind: Literal["none", "ema", "last"]
@@ -26,7 +20,7 @@ class Averaging(Node):
     every: PositiveInt
 
 
-class GuidedAlignment(Node):
+class GuidedAlignment(NodeModel):
     """Which attention learns to follow given alignments (`translate.training.guidance`)."""
 
     weight: Annotated[float, Field(ge=0)]
@@ -34,7 +28,7 @@ class GuidedAlignment(Node):
     head: PositiveInt
 
 
-class MinimumRisk(Node):
+class MinimumRisk(NodeModel):
     """How much the risk of sampled translations counts (`translate.training.minimum_risk`)."""
 
     weight: Annotated[float, Field(ge=0, le=1)]
@@ -45,7 +39,7 @@ class MinimumRisk(Node):
     include_reference: bool
 
 
-class Settings(Node):
+class Settings(NodeModel):
     """Each key is explained where its default stands, in conf/trainer/default.yaml."""
 
     max_steps: PositiveInt | None

@@ -34,7 +34,7 @@ from translate.training.module import TranslationTask
 
 
 class FullySharded(ModelParallelStrategy):
-    """Lightning's, with the checkpoints that every other strategy writes and reads: whole ones."""
+    """Lightning's strategy, with whole checkpoints, which every other strategy writes and reads."""
 
     def __init__(self, processes: int) -> None:
         super().__init__(
@@ -42,7 +42,7 @@ class FullySharded(ModelParallelStrategy):
         )
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        """Of every parameter, in the first process; parameters have the numbers of an optimizer.
+        """The state of every parameter, in the first process; numbered as an optimizer does.
 
         Lightning numbers them as the model does, which another strategy would read wrongly.
         """
@@ -130,5 +130,5 @@ def _renamed(state: Mapping[str, Any], names: Mapping[Any, Any]) -> dict[str, An
 
 
 def _part(gradient: Tensor) -> Tensor:
-    """What of a gradient is in this process."""
+    """The part of a gradient that is in this process."""
     return gradient.to_local() if isinstance(gradient, DTensor) else gradient

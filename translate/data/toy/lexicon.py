@@ -164,28 +164,6 @@ def nouns_of(letter: str) -> tuple[Noun, ...]:
     return tuple(noun for noun in lexicon().nouns if letter in noun.classes)
 
 
-def lemmas() -> tuple[frozenset[str], frozenset[str]]:
-    """German and English lemmas of nouns, verbs, adjectives and adverbs, as `class:lemma`."""
-    words = lexicon()
-    german = (
-        {f"noun:{noun.german}" for noun in words.nouns}
-        | {f"verb:{verb.particle}{verb.infinitive}" for verb in words.verbs}
-        | {f"adjective:{adjective.german}" for adjective in words.adjectives}
-        | {f"adverb:{_text(phrase.german)}" for phrase in words.phrases}
-    )
-    english = (
-        {f"noun:{noun.english}" for noun in words.nouns}
-        | {f"verb:{verb.english}" for verb in words.verbs}
-        | {f"adjective:{adjective.english}" for adjective in words.adjectives}
-        | {f"adverb:{_text(phrase.english)}" for phrase in words.phrases}
-    )
-    return frozenset(german), frozenset(english)
-
-
-def _text(units: tuple[tuple[str, ...], ...]) -> str:
-    return " ".join(word for unit in units for word in unit)
-
-
 def _rows(name: str) -> Iterator[list[str]]:
     text = (files(__package__) / name).read_text(encoding="utf-8")
     for line in text.rstrip("\n").split("\n")[1:]:  # the first line names the columns

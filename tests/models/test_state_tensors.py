@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.models.parts import tensors_in, with_tensors
+from translate.models.state_tensors import tensors_in, with_tensors
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.compilation import Compiler
 from translate.training.dev_translations import DevTranslations
 from translate.training.guidance import build_guidance
+from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.minimum_risk import build_minimum_risk
 from translate.training.module import TranslationTask
 from translate.training.settings import Settings
@@ -26,7 +27,7 @@ from translate.training.trainer import processes
 
 
 def new_data(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> TranslationData:
-    """Its `tokens_per_batch` is still to be settled."""
+    """The batches of a corpus; their `tokens_per_batch` is still to be settled."""
     data = config["data"]
     sampling, guided = _samples(config["tokenizer"]), options.guided_alignment.weight > 0
     workers = data["workers"]
@@ -67,7 +68,7 @@ def total_steps_of(options: Settings, data: TranslationData, last: Path) -> int:
 
 
 def new_model(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> Seq2Seq:
-    """With its first weights."""
+    """A model for the corpus's vocabularies, with random weights."""
     model = registry.build(
         **config["model"],
         source_vocab_size=len(corpus.tokenizers.source),
@@ -89,7 +90,7 @@ def new_task(
     packed: bool,
     total_steps: int,
 ) -> TranslationTask:
-    """How the model learns; over so many steps."""
+    """What a training step of the model is, in a run of `total_steps`."""
     return _task_class(options)(
         model,
         label_smoothing=options.label_smoothing,
@@ -124,7 +125,7 @@ def _task_class(options: Settings) -> type[TranslationTask]:
 def new_dev_translations(
     config: Mapping[str, Any], corpus: Corpus, run: Path, tokens: int
 ) -> DevTranslations:
-    """Greedy ones, in batches of so many tokens."""
+    """The callback that translates dev sentences, greedily, in batches of so many tokens."""
     return DevTranslations(
         corpus=corpus,
         # a beam would cost more than it tells
@@ -138,12 +139,23 @@ def new_dev_translations(
 
 
 def _length_limits(config: Mapping[str, Any]) -> dict[str, Any]:
-    """How long what is translated while training may become: as long as later."""
+    """How long translations may become while training: as long as the run's search allows."""
     return {key: config["search"][key] for key in ("max_length_ratio", "max_length_offset")}
 
 
+def new_last_checkpoint(options: Settings, last: Path, steps: int) -> LastCheckpoint:
+    """What saves last.ckpt, and ends a run of so many steps."""
+    return LastCheckpoint(
+        last,
+        save_every=options.save_every,
+        validate_every=min(options.validate_every, steps),
+        total_steps=steps,
+        max_minutes=options.max_minutes,
+    )
+
+
 def new_averaging(options: Settings, steps: int) -> list[Callback]:
-    """None or one, for a run of so many steps."""
+    """The callback that averages weights, if any, for a run of so many steps."""
     if options.averaging.kind == "none":
         return []
     return [AveragedWeights(**options.averaging.model_dump(), total_steps=steps)]

@@ -26,14 +26,14 @@ class Joints(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Demand:
+class Constraint:
     """Asked of one translation; it outranks the rules and the length limit of a search.
 
     Attributes:
         prefix: its first tokens.
         phrases: token sequences it must contain somewhere, without a gap; each begins a word.
         banned: token sequences it may not contain after the prefix.
-        joints: where a phrase, wished or banned, is only the beginning of a longer word, which is
+        joints: where a phrase, given or banned, is only the beginning of a longer word, which is
             another; None: nowhere. The same for all of a batch that have any.
     """
 
@@ -43,32 +43,35 @@ class Demand:
     joints: Joints | None = field(default=None, compare=False, repr=False)
 
 
-Demands = Sequence[Demand] | None  # one a sentence of the batch; None: nothing is demanded
+Constraints = (
+    Sequence[Constraint] | None
+)  # one a sentence of the batch; None: nothing is constrained
 
 
 def length_limits(
     source_lengths: Sequence[int],
     ratio: float,
     offset: int,
-    demands: Demands = None,
+    constraints: Constraints = None,
     *,
     readable: int | None,
 ) -> list[int]:
     """The most tokens of each translation: ratio · source length + offset, </s> never counted.
 
-    More where the demanded tokens alone would exceed it.
+    More where the given tokens alone would exceed it.
 
     Args:
         source_lengths: those of the model's input, which ends with </s>.
         readable: the most tokens that the model can read (`max_length`), <s> among them.
 
     Raises:
-        UserError: more is demanded than the model can read.
+        UserError: more is given than the model can read.
     """
     most = math.inf if readable is None else readable - 1
     limits = [min(ratio * (length - 1) + offset, most) for length in source_lengths]
     needed = [
-        sum(map(len, (d.prefix, *set(d.phrases)))) for d in demands or [Demand()] * len(limits)
+        sum(map(len, (d.prefix, *set(d.phrases))))
+        for d in constraints or [Constraint()] * len(limits)
     ]
     if max(needed, default=0) > most:
         raise UserError(
@@ -79,13 +82,13 @@ def length_limits(
 
 
 def joined(
-    demands: Sequence[Demand], last: Int[Tensor, "B P"]
+    constraints: Sequence[Constraint], last: Int[Tensor, "B P"]
 ) -> tuple[Bool[Tensor, "B P"], Bool[Tensor, "V"]]:
     """Which phrases, known by their last tokens, may begin a longer word; what makes it longer.
 
-    V is 1 where no demand has joints.
+    V is 1 where no constraint has joints.
     """
-    given = [demand.joints for demand in demands]
+    given = [constraint.joints for constraint in constraints]
     joints = next(filter(None, given), Joints(np.zeros(1, bool), np.zeros(1, bool)))
     is_open, onward = (torch.from_numpy(side).to(last.device) for side in joints)
     there = torch.tensor([one is not None for one in given], device=last.device)
@@ -93,13 +96,13 @@ def joined(
     return is_open[inside] & (last == inside) & there[:, None], onward
 
 
-def refuse_phrases(demands: Demands, kind: str) -> None:
+def refuse_phrases(constraints: Constraints, kind: str) -> None:
     """For a search that cannot promise them.
 
     Raises:
-        UserError: a sentence demands phrases.
+        UserError: a translation must contain phrases.
     """
-    if any(demand.phrases for demand in demands or ()):
+    if any(constraint.phrases for constraint in constraints or ()):
         raise UserError(
             f"search.kind = {kind} cannot make a translation contain given phrases: search=beam can"
         )

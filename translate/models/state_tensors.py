@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 
 def tensors_in(value: Any, name: str = "") -> dict[str, Tensor]:
-    """Every tensor in it, named by the fields and places that lead there: `caches.0.keys`."""
+    """Every tensor in a value, named by the way that leads to it: `caches.0.keys`."""
     if isinstance(value, Tensor):
         return {name: value}
     found: dict[str, Tensor] = {}

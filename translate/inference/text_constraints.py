@@ -14,8 +14,8 @@ from translate.data.text import spells_a_word, unspaced
 from translate.data.tokenizer import BYTES, Tokenizer
 from translate.errors import UserError
 from translate.inference.segments import each
-from translate.search import Demand
-from translate.search.demand import Joints, Tokens
+from translate.search import Constraint
+from translate.search.constraints import Joints, Tokens
 from translate.vocabulary import UNK
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ STOP = "。"  # a text before another with no space between them
 
 
 @dataclass(frozen=True)
-class Wish:
+class TextConstraint:
     """Asked of the translation of one line, spelled as the target tokenizer would spell it.
 
     Attributes:
@@ -36,31 +36,35 @@ class Wish:
     phrases: tuple[str, ...] = ()
 
 
-NO_WISH = Wish()
+NO_CONSTRAINT = TextConstraint()
 
 
-def paired(lines: Iterable[str], wishes: Wish | Iterable[Wish]) -> Iterator[tuple[str, Wish]]:
-    """Each line with what is wished of it; one wish is that of every line.
+def paired(
+    lines: Iterable[str], constraints: TextConstraint | Iterable[TextConstraint]
+) -> Iterator[tuple[str, TextConstraint]]:
+    """Each line with its constraint; one constraint is that of every line.
 
     Raises:
-        UserError: more lines than wishes, or fewer, told when it shows; a string in place of lines.
+        UserError: more lines than constraints, or fewer, told when it shows; a string, not lines.
     """
     lines = each(lines)
-    if isinstance(wishes, Wish):
-        yield from ((line, wishes) for line in lines)
+    if isinstance(constraints, TextConstraint):
+        yield from ((line, constraints) for line in lines)
         return
-    for number, (line, wish) in enumerate(itertools.zip_longest(lines, wishes), start=1):
-        if line is None or wish is None:
-            more, less = ("lines", "wishes") if wish is None else ("wishes", "lines")
+    for number, (line, constraint) in enumerate(itertools.zip_longest(lines, constraints), start=1):
+        if line is None or constraint is None:
+            more, less = (
+                ("lines", "constraints") if constraint is None else ("constraints", "lines")
+            )
             raise UserError(
                 f"{number} {more} or more, but only {number - 1} {less}: line n of prefixes= and "
                 "constraints= is for line n of the input, and may be empty"
             )
-        yield line, wish
+        yield line, constraint
 
 
-class Demander:
-    """Spells what is wished, and what is banned, as a target tokenizer does.
+class ConstraintEncoder:
+    """Spells constraints, and what is banned, as a target tokenizer does.
 
     A phrase is whole words: "eine" is not in "einem", and does not ban it. In a script without
     spaces between words (Chinese, Thai) it is a run of characters, wherever it begins and ends; in
@@ -75,29 +79,32 @@ class Demander:
         self._target = target
         self._banned = tuple(itertools.chain.from_iterable(map(self._never, banned)))
 
-    def __call__(self, wish: Wish, segments: int, line: int) -> Iterator[Demand]:
-        """What is demanded of each segment of a line: the first begins with the prefix.
+    def __call__(
+        self, constraint: TextConstraint, segments: int, line: int
+    ) -> Iterator[Constraint]:
+        """The constraint of each segment of a line: the first begins with the prefix.
 
         Raises:
             UserError: phrases for a line in several segments, of which none is theirs; a word that
                 the model cannot write.
         """
-        if wish.phrases and segments > 1:
+        if constraint.phrases and segments > 1:
             raise UserError(
                 f"line {line} is too long to be translated in one piece, so there is no telling "
-                f"where {wish.phrases[0]!r} belongs: split the line, or leave its constraints empty"
+                f"where {constraint.phrases[0]!r} belongs: split the line, or leave its "
+                "constraints empty"
             )
-        for text in (wish.prefix, *wish.phrases):
+        for text in (constraint.prefix, *constraint.phrases):
             if unknown := self._unknown(text):
                 raise UserError(
                     f"line {line}: {unknown!r} is no word of this model, so no translation can be "
                     f"asked to contain {text!r}: choose other words"
                 )
-        prefix = tuple(self._target.encode(wish.prefix))
-        phrases = tuple(map(self._inside, wish.phrases))
+        prefix = tuple(self._target.encode(constraint.prefix))
+        phrases = tuple(map(self._inside, constraint.phrases))
         joints = self._joints if phrases or self._banned else None
         for segment in range(segments):
-            yield Demand(prefix if segment == 0 else (), phrases, self._banned, joints)
+            yield Constraint(prefix if segment == 0 else (), phrases, self._banned, joints)
 
     def _never(self, text: str) -> tuple[Tokens, ...]:
         """How a banned text is spelled at the beginning of a translation, and inside it."""

@@ -10,7 +10,12 @@ import pytest
 from translate.data.tokenizer import Tokenizer
 from translate.data.vocabulary_learning import train_tokenizer
 from translate.errors import UserError
-from translate.inference.wishes import NO_WISH, Demander, Wish, paired
+from translate.inference.text_constraints import (
+    NO_CONSTRAINT,
+    ConstraintEncoder,
+    TextConstraint,
+    paired,
+)
 from translate.search import build
 from translate.vocabulary import EOS
 
@@ -19,14 +24,19 @@ RULES = {"min_length": 0, "no_repeat_ngram_size": 0, "repetition_penalty": 1.0, 
 
 
 def test_a_prefix_begins_every_translation(make_translator) -> None:
-    for best, *_ in make_translator().stream(LINES, wishes=Wish("the dog")):
+    for best, *_ in make_translator().stream(LINES, constraints=TextConstraint("the dog")):
         assert best.text.startswith("the dog") or not best.tokens
 
 
-def test_each_line_has_wishes_of_its_own(make_translator) -> None:
-    wishes = [Wish("a cat"), Wish(phrases=("blue", "red house")), Wish("the"), NO_WISH]
+def test_each_line_has_constraints_of_its_own(make_translator) -> None:
+    constraints = [
+        TextConstraint("a cat"),
+        TextConstraint(phrases=("blue", "red house")),
+        TextConstraint("the"),
+        NO_CONSTRAINT,
+    ]
     translator = make_translator()
-    found = [best.text for best, *_ in translator.stream(LINES, wishes=wishes, window=3)]
+    found = [best.text for best, *_ in translator.stream(LINES, constraints=constraints, window=3)]
     assert found[0].startswith("a cat")
     assert "blue" in found[1]
     assert "red house" in found[1]
@@ -49,12 +59,12 @@ def test_banned_words_stay_away(make_translator) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "wishes", "words"),
-    [(3, 2, "3 lines .* only 2 wishes"), (1, 2, "2 wishes .* only 1 lines")],
+    ("lines", "constraints", "words"),
+    [(3, 2, "3 lines .* only 2 constraints"), (1, 2, "2 constraints .* only 1 lines")],
 )
-def test_counts_that_differ_are_told(lines: int, wishes: int, words: str) -> None:
+def test_counts_that_differ_are_told(lines: int, constraints: int, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        list(paired(["x"] * lines, [NO_WISH] * wishes))
+        list(paired(["x"] * lines, [NO_CONSTRAINT] * constraints))
 
 
 TEXTS = [
@@ -108,28 +118,28 @@ def test_a_phrase_is_whole_words_or_a_run_of_characters(
 ) -> None:
     for kind in kinds.split():
         target = make_target(kind)
-        (demand,) = Demander(target, [phrase])(NO_WISH, 1, 1)
+        (constraint,) = ConstraintEncoder(target, [phrase])(NO_CONSTRAINT, 1, 1)
         written = (*target.encode(text), EOS)
         found = [
             (tokens[-1], written[end])
-            for tokens in demand.banned
+            for tokens in constraint.banned
             for end in range(len(written))
             if written[:end][-len(tokens) :] == tokens
         ]
-        joints = demand.joints  # none where every piece is a word
+        joints = constraint.joints  # none where every piece is a word
         whole = [not (joints and joints.open[a] and joints.onward[b]) for a, b in found]
         assert any(whole) == there, (kind, target.pieces(written))
 
 
-def test_a_wish_in_a_script_without_spaces_asks_for_none(make_target) -> None:
+def test_a_constraint_in_a_script_without_spaces_asks_for_none(make_target) -> None:
     target = make_target("char")
-    (demand,) = Demander(target, [])(Wish(phrases=("红的", "집")), 1, 1)
-    assert [target.pieces(tokens) for tokens in demand.phrases] == [["红", "的"], ["▁", "집"]]
+    (constraint,) = ConstraintEncoder(target, [])(TextConstraint(phrases=("红的", "집")), 1, 1)
+    assert [target.pieces(tokens) for tokens in constraint.phrases] == [["红", "的"], ["▁", "집"]]
 
 
 def test_no_more_lines_are_read_than_asked_for() -> None:
     endless = itertools.count()
-    pairs = paired(map(str, endless), Wish("x"))
+    pairs = paired(map(str, endless), TextConstraint("x"))
     assert [next(pairs)[0], next(pairs)[0]] == ["0", "1"]
     assert next(endless) == 2
 
@@ -138,8 +148,12 @@ def test_phrases_of_a_line_in_segments_are_refused(make_translator) -> None:
     translator = make_translator(max_source_length=8)
     long = "el perro come la casa. " * 3
     with pytest.raises(UserError, match=r"line 2 is too long .* 'blue' belongs"):
-        list(translator.stream(["la", long], wishes=[NO_WISH, Wish(phrases=("blue",))]))
-    ((best, *_),) = translator.stream([long], wishes=[Wish("a cat")])
+        list(
+            translator.stream(
+                ["la", long], constraints=[NO_CONSTRAINT, TextConstraint(phrases=("blue",))]
+            )
+        )
+    ((best, *_),) = translator.stream([long], constraints=[TextConstraint("a cat")])
     assert best.text.startswith("a cat")
     assert best.text.count("a cat") == 1
 
@@ -148,14 +162,18 @@ def test_searches_that_cannot_promise_phrases_say_so(make_translator) -> None:
     translator = make_translator()
     translator.search = build("greedy", max_length_ratio=1.0, max_length_offset=4)
     with pytest.raises(UserError, match="search=beam can"):
-        list(translator.stream(["la"], wishes=Wish(phrases=("blue",))))
+        list(translator.stream(["la"], constraints=TextConstraint(phrases=("blue",))))
 
 
-@pytest.mark.parametrize("wish", [Wish("the 🚂 dog"), Wish(phrases=("blue", "a 🚂"))])
-def test_a_wish_for_what_the_model_cannot_write_is_refused(make_translator, wish: Wish) -> None:
+@pytest.mark.parametrize(
+    "constraint", [TextConstraint("the 🚂 dog"), TextConstraint(phrases=("blue", "a 🚂"))]
+)
+def test_a_constraint_the_model_cannot_write_is_refused(
+    make_translator, constraint: TextConstraint
+) -> None:
     with pytest.raises(UserError, match="line 2: '🚂' is no word of this model") as told:
-        list(make_translator().stream(["la", "gato"], wishes=[NO_WISH, wish]))
-    assert repr(wish.prefix or wish.phrases[1]) in str(told.value)
+        list(make_translator().stream(["la", "gato"], constraints=[NO_CONSTRAINT, constraint]))
+    assert repr(constraint.prefix or constraint.phrases[1]) in str(told.value)
 
 
 def test_to_ban_an_unknown_word_bans_no_other(make_translator, caplog) -> None:
@@ -163,6 +181,6 @@ def test_to_ban_an_unknown_word_bans_no_other(make_translator, caplog) -> None:
     with caplog.at_level(logging.WARNING, logger="translate"):
         translator = make_translator(search={"rules": RULES | {"banned": ["🚂", "a 🚅"]}})
     assert translator.translate(LINES) == expected
-    (demand,) = translator._demands(NO_WISH, 1, 1)
-    assert demand.banned == ()
+    (constraint,) = translator._constraint_encoder(NO_CONSTRAINT, 1, 1)
+    assert constraint.banned == ()
     assert "'🚅' is no word of this model, which never writes 'a 🚅'" in caplog.text
