@@ -11,7 +11,8 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from sacrebleu.metrics.ter import TER, TERScore, TERSignature
+from sacrebleu.metrics.base import Signature
+from sacrebleu.metrics.ter import TER, TERScore
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +30,9 @@ class BoundedTER(TER):
         super().__init__(normalized=unspaced, asian_support=unspaced)
         self.without_shifts = 0  # sentences
 
-    def get_signature(self) -> TERSignature:
+    def get_signature(self) -> Signature:
         """sacreBLEU's, and up to how many words shifts were looked for."""
-        signature: TERSignature = super().get_signature()
+        signature = super().get_signature()
         if self.without_shifts:
             signature.update("shifts", f"≤{LONGEST}words")
         return signature
