@@ -70,6 +70,11 @@ def test_many_invalid_lines_are_summed_up(caplog):
     assert "20 lines" in caplog.records[-1].getMessage()
 
 
+def test_strict_refuses_invalid_utf8():
+    with pytest.raises(UserError, match=r"line 1: byte 0xff is not UTF-8; convert the file"):
+        list(read_lines(io.BytesIO(b"\xff"), strict=True))
+
+
 def test_a_missing_file_and_a_damaged_archive_are_one_line_errors(tmp_path):
     with pytest.raises(UserError, match=r"nowhere cannot be read"):
         list(read_lines(tmp_path / "nowhere"))

@@ -12,7 +12,7 @@ from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
-from translate.cli.fields import Device, Node
+from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
 from translate.inference.engines import Engine, Precision
 from translate.wording import listing
@@ -79,7 +79,7 @@ def run(
     *,
     data: Node,
     tokenizer: Node,
-    cache: str,
+    cache: Folder,
     device: Device,
     tokens_per_batch: PositiveInt,
 ) -> None:

@@ -40,18 +40,19 @@ _UNSPACED = re.compile(UNSPACED)
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def read_lines(file: str | Path | BinaryIO) -> Iterator[str]:
+def read_lines(file: str | Path | BinaryIO, *, strict: bool = False) -> Iterator[str]:
     r"""The lines of a file or a binary stream, plain or gzip (told by its first bytes), lazily.
 
     One `\r` before the line's end and a byte-order mark at the start are dropped. Bytes that are
-    not UTF-8 become U+FFFD with a warning that names the line.
+    not UTF-8 become U+FFFD with a warning that names the line; with `strict` they raise UserError
+    instead.
     """
     with ExitStack() as stack:
         if isinstance(file, str | Path):
             name, stream = str(file), stack.enter_context(_open(Path(file)))
         else:
             name, stream = str(getattr(file, "name", "input")), file
-        yield from _decode(_raw_lines(stream, name), name)
+        yield from _decode(_raw_lines(stream, name), name, strict)
 
 
 def one_line(text: str) -> str:
@@ -124,7 +125,7 @@ class _WoundBack:
         return read or self.stream.read(size)
 
 
-def _decode(lines: Iterable[bytes], name: str) -> Iterator[str]:
+def _decode(lines: Iterable[bytes], name: str, strict: bool) -> Iterator[str]:
     invalid = 0
     for number, line in enumerate(lines, start=1):
         if number == 1:
@@ -133,12 +134,12 @@ def _decode(lines: Iterable[bytes], name: str) -> Iterator[str]:
         try:
             yield line.decode("utf-8")
         except UnicodeDecodeError as error:
+            place = f"{name}, line {number}: byte {line[error.start]:#04x} is not UTF-8"
+            if strict:
+                raise UserError(f"{place}; convert the file, for instance with iconv") from None
             invalid += 1
             if invalid <= WARNINGS:
-                log.warning(
-                    "%s, line %d: byte %#04x is not UTF-8 and was replaced",
-                    name, number, line[error.start],
-                )  # fmt: skip
+                log.warning("%s and was replaced", place)
             yield line.decode("utf-8", "replace")
     if invalid > WARNINGS:
         log.warning("%s: %d lines in all held bytes that are not UTF-8", name, invalid)

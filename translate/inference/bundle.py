@@ -171,6 +171,24 @@ def load(folder: str | Path) -> Bundle:
         UserError: a file is missing or damaged, or the files do not belong together.
     """
     folder = Path(folder)
+    began = _identity(folder)
+    try:
+        return _load(folder)
+    except UserError:
+        if _identity(folder) == began:
+            raise
+    return _load(folder)  # a training has replaced it meanwhile, and the files were of two bundles
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def _load(folder: Path) -> Bundle:
     present = atomic_folder.present(folder, CONFIG)
     if present is None:
         raise UserError(f"{folder} is no bundle: {CONFIG} is missing")
