@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from translate.attention.positions import (
+    TABULATED,
     LinearBiases,
     RelativeKeys,
+    SinusoidalPositions,
     alibi_slopes,
     rotate,
     sinusoidal,
@@ -34,6 +36,28 @@ def test_sinusoidal_positions_follow_the_formula_from_any_start(randn: Randn) ->
             angle = position / 10_000 ** (2 * i / 6)
             assert wave[position - 3, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
             assert wave[position - 3, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+def test_a_word_has_its_position_however_it_is_read(randn: Randn) -> None:
+    """One by one or together, from the table or past its end."""
+    positions = SinusoidalPositions(d_model=6)
+    words = randn(1, TABULATED + 4, 6).float()
+    whole = positions(words)
+    torch.testing.assert_close(whole - words, sinusoidal(0, TABULATED + 4, words)[None])
+    for t in range(TABULATED - 3, TABULATED + 4):
+        torch.testing.assert_close(positions(words[:, t : t + 1], start=t)[:, 0], whole[:, t])
+    late = positions(words[:, TABULATED - 2 :], start=TABULATED - 2)
+    torch.testing.assert_close(late, whole[:, TABULATED - 2 :])
+
+
+def test_rotary_positions_turn_each_pair_by_its_own_angle(randn: Randn) -> None:
+    """Pair i of position p, a complex number, times e^(i p 10000^(-2i/K))."""
+    x = randn(2, 3, 5, 8)
+    angles = torch.tensor([[p * 10_000 ** (-2 * i / 8) for i in range(4)] for p in range(7, 12)])
+    turned = torch.view_as_complex(x.unflatten(-1, (4, 2)).contiguous()) * torch.exp(1j * angles)
+    expected = torch.view_as_real(turned).flatten(-2)
+    actual = rotate(x, sinusoidal(7, 5, x))
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)  # waves are made in float32
 
 
 def test_rotary_scores_depend_on_distance_alone(randn: Randn) -> None:

@@ -114,3 +114,18 @@ def test_causal_weights_are_lower_triangular(randn: Randn) -> None:
     x = randn(1, 2, 5, 4)
     _, weights = readable_attention(x, x, x, causal=True)
     assert torch.equal(weights != 0, causal_mask(5).expand_as(weights))
+
+
+def test_readable_dropout_drops_weights_and_keeps_their_expectation(randn: Randn) -> None:
+    """Of one-hot values the output is the weights; each is left out, or divided by 1 - p."""
+    query, keys, values = randn(1, 2, 6, 4), randn(1, 2, 6, 4), torch.eye(6).double()
+    rows = values.expand(1, 2, 6, 6)
+    draws = []
+    for _ in range(2000):
+        dropped, weights = readable_attention(query, keys, rows, dropout=0.25)
+        draws.append(dropped)
+    kept = draws[0] != 0
+    assert 0 < kept.sum() < kept.numel()
+    torch.testing.assert_close(draws[0][kept], weights[kept] / 0.75)
+    torch.testing.assert_close(torch.stack(draws).mean(0), weights, rtol=0, atol=0.05)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2, 6, dtype=weights.dtype))

@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 import yaml
 
+from translate.cli.attend import select
+from translate.plots.attention_page import Attended, Tokens
+
 ODD = ["¿Dónde, 'está' = ${x} {tren} [y]~?", "", "two  spaces", "   ", "é=3", '"quoted", x']
 
 
@@ -314,6 +317,23 @@ def test_another_look_at_a_sentence_does_not_take_the_place_of_the_first(
     assert len(list((trained / "plots").glob("attention-ein-hund-schlaft-*-layer1-head2.png"))) == 1
 
 
+def test_a_picture_is_of_the_layer_and_head_that_are_named() -> None:
+    weights = np.arange(2 * 3 * 4 * 5, dtype=float).reshape(2, 3, 4, 5)
+    words, pieces = (Tokens(["s"] * 5, ["t"] * 4, array) for array in (weights, -weights))
+    shown = Attended(
+        run="runs/x", family="transformer", languages=("de", "en"), attention="cross",
+        source="", target="", target_given=False, words=words, pieces=pieces,
+    )  # fmt: skip
+    for layer, head, expected in [
+        (2, 3, weights[1, 2]),
+        (2, None, weights[1].mean(0)),
+        (None, 1, weights[:, 0].mean(0)),
+        (None, None, weights.mean((0, 1))),
+    ]:
+        np.testing.assert_allclose(select(shown, layer, head, pieces=False), expected)
+        np.testing.assert_allclose(select(shown, layer, head, pieces=True), -expected)
+
+
 def test_attention_from_a_given_translation(program, run: str, tmp_path: Path) -> None:
     arguments = ["reference=the dog, = sleeps", "layer=1", "head=2", "output=p, =.png"]
     done = program("attend", run, *arguments, "der Hund schläft")
@@ -334,6 +354,10 @@ def test_the_kernels_of_a_sentence_are_explained(program, run: str, trained: Pat
     assert head.endswith("trained in 32-true")
     assert "training, decode: 1 × decoder_layers.*.self_attention.pattern" in lines
     assert "translating, encode: 1 × encoder_layers.*.self_attention.pattern" in lines
+    assert "readable" not in done.out
+    covering = ["search=beam", "search.coverage_penalty=0.2"]
+    done = program("attend", run, "explain=true", "device=cpu", *covering, "der Hund schläft")
+    assert done.out.count("    readable, not flash: its weights are wanted") == 1, done.out
     assert set(trained.rglob("*")) == before
 
 
@@ -404,6 +428,12 @@ def test_two_runs_side_by_side(program, run: str, trained: Path, tmp_path: Path)
     assert (page[-5:], data[-5:]) == (".html", ".json")
     document = json.loads(Path(data.removeprefix("written: ")).read_text("utf-8"))
     assert [one["model"]["run"] for one in document["runs"]] == [str(trained), str(other)]
+
+
+def test_what_a_model_cannot_show_is_told_of_the_run_it_is_of(program, run: str) -> None:
+    done = program("attend", run, " ")
+    assert done.status == 1
+    assert f"{run.removeprefix('run=')}: the sentence to align is empty" in done.err
 
 
 @pytest.mark.parametrize(

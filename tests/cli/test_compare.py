@@ -98,6 +98,27 @@ def test_the_test_sentences_of_another_run_do_not_take_the_place_of_its_own(
     assert only(tmp_path / "a" / "evaluation", "test.json")["rarest_word"] != []
 
 
+def test_runs_of_one_corpus_may_be_batched_apart(
+    program, runs: Path, home: Path, tmp_path: Path
+) -> None:
+    """And where a bundle is named, what is written of its run lies outside it."""
+    for number, name in enumerate(("a", "b")):
+        shutil.copytree(runs / "toy-seed=1" / "bundle", tmp_path / name / "bundle")
+        config = yaml.safe_load((runs / "toy-seed=1" / "config.yaml").read_text("utf-8"))
+        config["data"]["tokens_per_batch"] += number
+        (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    before = sorted(tmp_path.glob("?/bundle/**/*"))
+    done = program("compare", "a/bundle", "b/bundle", *FAST, f"cache={home}/data")
+    assert done.status == 0, done.err
+    for name in ("a", "b"):
+        figures = json.loads((tmp_path / name / "evaluation" / "test.json").read_text("utf-8"))
+        assert figures["rarest_word"] != []
+        command = shlex.split(figures["command"])[:4]
+        ours = f"run={tmp_path / name}"
+        assert command == ["translate", "evaluate", ours, "data.split=test"]
+    assert sorted(tmp_path.glob("?/bundle/**/*")) == before
+
+
 def test_an_average_and_a_fine_tuned_run_are_no_seeds(
     program, runs: Path, home: Path, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from translate.evaluation.bleu_tokenizer import settle
 from translate.evaluation.buckets import by_source_length
 from translate.evaluation.comparison import System, compare
 from translate.evaluation.likelihood import Likelihood
+from translate.evaluation.metrics import bleu
 from translate.evaluation.slices import by_label
 
 CHINESE = [["他昨天在北京买了一本好书。"], ["一个男人正在海边跑步。"], ["孩子们正在公园里踢足球。"]]
@@ -53,11 +54,24 @@ def test_what_is_named_is_taken_or_refused() -> None:
         settle("zh-tw", "zh", CHINESE)
 
 
+@pytest.mark.parametrize("language", ["target", "th", "yue"])
 @pytest.mark.parametrize("text", ["他昨天在北京。", "彼はカメラを買った。", "เขาอยู่ที่นี่"])
-def test_13a_on_text_without_spaces_is_told(text: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_characters_count_where_neither_language_nor_spaces_tell_words(
+    text: str, language: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
-        assert settle(None, "target", [[text], ["GPU"]]) == "13a"
-    assert "the references are in a script without" in caplog.text
+        assert settle(None, language, [[text], ["GPU"]]) == "char"
+    assert "BLEU counts characters (tokenize=char): the references are in a" in caplog.text
+    assert f"of the language '{language}' no tokenizer is known" in caplog.text
+    assert settle("13a", language, [[text]]) == "13a", "what is named is taken"
+
+
+def test_a_nearly_right_translation_without_spaces_scores() -> None:
+    references = [["ฉันอยู่ที่กรุงเทพมหานคร"], ["เขาไปโรงเรียนทุกวัน"]]
+    nearly = ["ฉันอยู่ที่กรุงเทพ", "เขาไปโรงเรียนวันนี้"]
+    tokenize = settle(None, "th", references)
+    assert bleu(nearly, references, tokenize=tokenize) > 50
+    assert bleu(["ก", "ก"], references, tokenize=tokenize) < 1
 
 
 def test_every_figure_of_a_comparison_is_of_that_tokenizer() -> None:

@@ -51,6 +51,7 @@ def make_bundle(make_bundle):
         {"positions": "none", "tied_embeddings": "decoder"},
         {"positions": "rotary", "num_kv_heads": 2},
         {"positions": "relative", "max_distance": 3, "num_kv_heads": 1},
+        {"d_v": 4},
     ],
     ids=str,
 )
@@ -70,6 +71,7 @@ def test_the_export_computes_what_the_model_does(make_bundle, tmp_path, changes)
     [
         ("transformer", {"positions": "alibi"}, "model.positions = alibi: .* decoders only"),
         ("transformer", {"self_attention": "sliding_window"}, "self_attention = sliding_window"),
+        ("transformer", {"d_v": 5}, "model.d_v = 5: in CTranslate2 a value has a key's size, 4"),
         ("rnn_general", {}, "model.family = rnn: CTranslate2 has Transformers only"),
     ],
 )

@@ -1,21 +1,22 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
-from translate.attention.kernels import kernels_that_ran
+from translate.attention.kernels import kernels_that_ran, recorded_calls
 from translate.inference.explain import attention_calls, described
 
 SOURCE, TARGET = "el perro come.", "the dog eats."
+DEFAULTS = {"autocast": None, "packed": False, "guided": False, "covering": False}
 
 
 @pytest.fixture
 def explained(make_translator):
     def explain(name: str, **options):
         translator = make_translator(name)
-        return attention_calls(
-            translator, SOURCE, TARGET, **{"autocast": None, "packed": False, **options}
-        )
+        return attention_calls(translator, SOURCE, TARGET, **DEFAULTS | options)
 
     return explain
 
@@ -96,7 +97,7 @@ def test_the_answer_is_a_few_lines_a_call(explained) -> None:
 def test_the_model_is_left_as_it_was_and_runs_what_was_announced(make_translator) -> None:
     translator = make_translator("transformer")
     translator.model.float()
-    phases = attention_calls(translator, SOURCE, TARGET, autocast=torch.bfloat16, packed=False)
+    phases = attention_calls(translator, SOURCE, TARGET, **DEFAULTS | {"autocast": torch.bfloat16})
     assert not translator.model.training
     assert not torch.is_autocast_enabled("cpu")
     announced = {
@@ -106,3 +107,21 @@ def test_the_model_is_left_as_it_was_and_runs_what_was_announced(make_translator
         for call in calls
     }
     assert kernels_that_ran(lambda: translator.translate([SOURCE])) == announced
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.5])
+def test_a_search_that_counts_attention_makes_the_calls_that_are_told(
+    make_translator, penalty: float
+) -> None:
+    """The weights that a coverage penalty adds up are not those of a fused kernel."""
+    translator = make_translator("transformer", {"coverage_penalty": penalty})
+    with recorded_calls(translator.model) as ran:
+        translator.translate([SOURCE])
+    told = attention_calls(translator, SOURCE, TARGET, **DEFAULTS | {"covering": penalty > 0})
+    step = told["translating, a step of 2 hypotheses"]
+    fused = {call.place for call in step if call.kernel.name != "readable"}
+    assert fused == {
+        re.sub(r"\.\d+\.", ".*.", call.place) for call in ran if call.place.startswith("decoder")
+    }
+    assert len(step) == 2
+    assert ("    readable, not flash: its weights are wanted" in described(told)) == (penalty > 0)

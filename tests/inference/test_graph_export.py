@@ -28,7 +28,7 @@ EVERY = [
     ("transformer", {}),
     ("transformer", {"positions": "rotary", "num_kv_heads": 1, "activation": "swiglu"}),
     ("transformer", {"positions": "learned", "norm": "post", "activation": "gelu"}),
-    ("transformer", {"positions": "relative", "normalization": "rms"}),
+    ("transformer", {"positions": "relative", "normalization": "rms", "d_v": 3}),
     ("transformer", {"positions": "alibi", "self_attention": "strided"}),
     ("transformer", {"positions": "none", "self_attention": "fixed"}),
     ("transformer", {"self_attention": "linear"}),

@@ -53,6 +53,7 @@ MODELS: dict[str, dict[str, Any]] = {
     | {"positions": "rotary", "num_kv_heads": 2, "activation": "swiglu"},
     "transformer-learned": TRANSFORMER | {"positions": "learned", "tied_embeddings": "none"},
     "transformer-unordered": TRANSFORMER | {"positions": "none", "num_kv_heads": 1},
+    "transformer-values": TRANSFORMER | {"d_v": 7},
     "transformer-rms": TRANSFORMER | {"normalization": "rms"},
     "transformer-relative": TRANSFORMER | {"positions": "relative"},
     "transformer-alibi-grouped": TRANSFORMER | {"positions": "alibi", "num_kv_heads": 2},
@@ -140,12 +141,16 @@ def test_projecting_to_some_pieces_is_projecting_to_all(model: Seq2Seq) -> None:
     torch.testing.assert_close(model.projection(pieces)(hidden, barred), expected, **EXACT)
 
 
-def test_source_padding_changes_nothing(model: Seq2Seq) -> None:
-    source, source_mask = sentences(5, 3)
+@given(extra=st.integers(0, 20), content=st.integers(0, WORDS - 1), seed=st.integers(0, 99))
+@settings(max_examples=5, deadline=None)
+@pytest.mark.parametrize("name", MODELS)
+def test_source_padding_changes_nothing(name: str, extra: int, content: int, seed: int) -> None:
+    model = make(name)
+    source, source_mask = sentences(5, 3, seed=seed)
     target, _ = sentences(4, 4, seed=1)
-    wider = F.pad(source, (0, 6), value=7)  # padding of any content
-    wider[1, 3:] = 9
-    wider_mask = padding_mask(torch.tensor([5, 3]), 11)
+    wider = F.pad(source, (0, extra), value=content)
+    wider[1, 3:] = content
+    wider_mask = padding_mask(torch.tensor([5, 3]), 5 + extra)
     expected = model.decode(target, model.encode(source, source_mask)).hidden
     actual = model.decode(target, model.encode(wider, wider_mask)).hidden
     torch.testing.assert_close(actual, expected, **EXACT)
@@ -161,15 +166,19 @@ def test_a_sentence_alone_equals_the_sentence_in_a_batch(model: Seq2Seq) -> None
         torch.testing.assert_close(together[b : b + 1, :t], alone, **EXACT)
 
 
-def test_the_future_of_the_target_is_not_seen(model: Seq2Seq) -> None:
+@given(position=st.integers(0, 11), seed=st.integers(0, 99))
+@settings(max_examples=5, deadline=None)
+@pytest.mark.parametrize("name", MODELS)
+def test_the_future_of_the_target_is_not_seen(name: str, position: int, seed: int) -> None:
+    model = make(name)
     memory = model.encode(*sentences(5))
-    target, _ = sentences(6, seed=1)
+    target, _ = sentences(12, seed=seed)
     changed = target.clone()
-    changed[0, 4] = target[0, 4] % (WORDS - 1) + 1
+    changed[0, position] = target[0, position] % (WORDS - 1) + 1
     before = model.decode(target, memory).hidden
     after = model.decode(changed, memory).hidden
-    torch.testing.assert_close(after[:, :4], before[:, :4], **EXACT)
-    assert not torch.allclose(after[:, 4], before[:, 4])
+    torch.testing.assert_close(after[:, :position], before[:, :position], **EXACT)
+    assert not torch.allclose(after[:, position], before[:, position])
 
 
 def test_the_order_of_the_source_matters(request: pytest.FixtureRequest, model: Seq2Seq) -> None:

@@ -11,6 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from translate.attention.kernels import recorded_calls
+from translate.attention.linear import FastWeightAttention, LinearAttention
+from translate.attention.patterns import FixedAttention, FullAttention, StridedAttention
+from translate.attention.positions import LinearBiases, RelativeKeys
+from translate.attention.sliding_window import SlidingWindowAttention
 from translate.models import registry
 from translate.models.transformer import Transformer
 
@@ -84,6 +88,10 @@ def test_attention_dropout_reaches_every_attention_and_those_alone() -> None:
             model.decode(words, model.encode(words, mask))
         assert [call.dropout for call in calls] == [rate] * 4  # twice encoding, and decoding
         x = torch.randn(1, 9, 16, dtype=torch.float64)
+        for attention in (layer.cross_attention for layer in model.decoder_layers):
+            memory = attention.keys_values(x)  # with weights, it is not the fused kernel that drops
+            (one, _), (other, _) = (attention(x, memory, need_weights=True) for _ in range(2))
+            assert torch.equal(one, other) == (rate == 0)
         for layer in (*model.encoder_layers, *model.decoder_layers):
             assert torch.equal(layer.feed_forward(x), layer.feed_forward(x)) == (rate > 0)
 
@@ -114,6 +122,41 @@ def test_root_mean_square_norms_have_no_mean_and_no_bias() -> None:
     x = torch.randn(3, 16, dtype=torch.float64) + 1
     expected = x / x.square().mean(-1, keepdim=True).sqrt() * model.encoder_norm.weight
     torch.testing.assert_close(model.encoder_norm(x), expected, rtol=0, atol=1e-12)
+
+
+PATTERNS = {
+    "full": (FullAttention, {}),
+    "sliding_window": (SlidingWindowAttention, {"window": 7}),
+    "strided": (StridedAttention, {"stride": 5}),
+    "fixed": (FixedAttention, {"stride": 5, "summary": 3}),
+    "linear": (LinearAttention, {}),
+    "fast_weights": (FastWeightAttention, {}),
+}
+
+
+@pytest.mark.parametrize("kind", PATTERNS)
+def test_the_key_chooses_the_self_attention_that_it_names(kind: str) -> None:
+    expected, sizes = PATTERNS[kind]
+    model = make(self_attention=kind, window=7, stride=5, summary=3)
+    for stack, causal in ((model.encoder_layers, False), (model.decoder_layers, True)):
+        for layer in stack:
+            pattern = layer.self_attention.pattern
+            assert type(pattern) is expected
+            assert pattern.causal == causal
+            assert {name: getattr(pattern, name) for name in sizes} == sizes
+
+
+@pytest.mark.parametrize(
+    ("positions", "relation"),
+    [("relative", RelativeKeys), ("alibi", LinearBiases), ("rotary", type(None))],
+)
+def test_the_key_chooses_the_positions_that_it_names(positions: str, relation: type) -> None:
+    model = make(positions=positions, max_distance=5)
+    for layer in (*model.encoder_layers, *model.decoder_layers):
+        found = layer.self_attention.pattern.relation
+        assert type(found) is relation
+        assert getattr(found, "max_distance", 5) == 5
+        assert layer.self_attention.rotary == (positions == "rotary")
 
 
 @pytest.mark.parametrize("kind", ["sliding_window", "linear", "fast_weights"])

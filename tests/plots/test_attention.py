@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.font_manager import fontManager
 
 from translate.errors import UserError
@@ -80,18 +81,59 @@ def test_an_svg_holds_its_labels_as_text(tmp_path: Path) -> None:
     assert texts[: len(escaped)] == escaped
 
 
+def places(path: Path) -> dict[str, tuple[float, float]]:
+    """Where an SVG's texts stand: x, y."""
+    found = re.findall(r'<text[^>]* x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)<', path.read_text())
+    return {text: (float(x), float(y)) for x, y, text in found}
+
+
+def darkest(path: Path) -> tuple[float, float, float, float]:
+    """The one cell of an SVG in the colour of the largest weight: left, top, right, bottom."""
+    (outline,) = re.findall(
+        rf'd="([^"]*)" clip-path="[^"]*" style="fill: {to_hex(single_hue()(1.0))}; stroke',
+        path.read_text(),
+    )
+    corners = np.array(re.findall(r"([\d.]+) ([\d.]+)", outline), dtype=float)
+    (left, top), (right, bottom) = corners.min(0), corners.max(0)
+    return left, top, right, bottom
+
+
+@pytest.mark.parametrize(("t", "s"), [(0, 0), (0, 2), (1, 1)])
+def test_a_weight_is_painted_under_its_source_and_beside_its_target(
+    tmp_path: Path, t: int, s: int
+) -> None:
+    one = np.zeros((2, 3))
+    one[t, s] = 1
+    path = tmp_path / "a.svg"
+    heatmap(["s0", "s1", "s2"], ["t0", "t1"], one, path)
+    left, top, right, bottom = darkest(path)
+    named = places(path)
+    assert left < named[f"s{s}"][0] < right
+    assert top < named[f"t{t}"][1] < bottom
+
+
+@pytest.mark.parametrize("head", [1, 2, 3])
+@pytest.mark.parametrize("layer", [1, 2])
+def test_the_panel_of_a_grid_shows_the_head_that_its_caption_names(
+    tmp_path: Path, layer: int, head: int
+) -> None:
+    one = np.zeros((2, 3, 2, 3))
+    one[layer - 1, head - 1, 0, 1] = 1
+    path = tmp_path / "a.svg"
+    grid(["s0", "s1", "s2"], ["t0", "t1"], one, path)
+    left, top, right, _ = darkest(path)
+    captions = {text: at for text, at in places(path).items() if text.startswith("layer")}
+    below = {text: y - top for text, (x, y) in captions.items() if left < x < right and y > top}
+    assert min(below, key=below.__getitem__) == f"layer {layer} head {head}"
+
+
 def test_source_tokens_run_along_the_top_and_target_tokens_down_the_left(tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
     heatmap(["s1", "s2", "s3"], ["t1", "t2"], weights(2, 3), path)
-    places = {
-        token: (float(x), float(y))
-        for x, y, token in re.findall(
-            r'<text[^>]* x="([\d.]+)" y="([\d.]+)"[^>]*>([st]\d)</text>', path.read_text("utf-8")
-        )
-    }
-    assert places["s1"][0] < places["s2"][0] < places["s3"][0]
-    assert places["s1"][1] == places["s3"][1] < places["t1"][1] < places["t2"][1]
-    assert places["t1"][0] < places["s1"][0]
+    named = places(path)
+    assert named["s1"][0] < named["s2"][0] < named["s3"][0]
+    assert named["s1"][1] == named["s3"][1] < named["t1"][1] < named["t2"][1]
+    assert named["t1"][0] < named["s1"][0]
 
 
 def test_dollars_underscores_and_backslashes_are_no_mathematics(tmp_path: Path) -> None:

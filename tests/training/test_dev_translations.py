@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from translate.training import dev_translations
+from translate.errors import UserError
+from translate.evaluation import bleu_tokenizer
+from translate.training import dev_translations, provenance
 from translate.training.dev_translations import DevTranslations
 from translate.training.module import TranslationTask
+from translate.training.run import train
+
+Config = Callable[..., dict[str, Any]]
+
+CHINESE = ("他在北京买了一本好书。 A new book!", "他在北京买了一本新书。 A new book.")
+THAI = ("ฉันอยู่ที่กรุงเทพมหานคร", "ฉันอยู่ที่กรุงเทพ")
+GERMAN = ("Er kauft in Peking (北京) ein Buch!", "Er kaufte in Peking (北京) ein Buch.")
 
 
-@pytest.mark.parametrize(("language", "tokenize"), [("zh", "zh"), ("de", "13a")])
+@pytest.mark.parametrize(
+    ("language", "tokenize", "texts"),
+    [("zh", "zh", CHINESE), ("th", "char", THAI), ("de", "13a", GERMAN)],
+)
 def test_dev_bleu_goes_by_the_target_language(
-    language: str, tokenize: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    language: str,
+    tokenize: str,
+    texts: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Rows:
-        def __getitem__(self, which: slice) -> dict[str, list[Any]]:
-            return {
-                "source": ["a new book"],
-                "references": [["他在北京买了一本好书。 A new book!"]],
-            }
+    reference, said = texts
 
-    said = "他在北京买了一本新书。 A new book."
+    rows = pa.table({"source": ["a new book"], "references": [[reference]]})
     saved: list[int] = []
-    corpus: Any = SimpleNamespace(dev=Rows(), target_language=language, tokenizers=None)
+    corpus: Any = SimpleNamespace(dev=rows, target_language=language, tokenizers=None)
     nothing: Any = None
     dev = DevTranslations(
         corpus=corpus, search=nothing, config={}, run=tmp_path,
@@ -42,6 +55,23 @@ def test_dev_bleu_goes_by_the_target_language(
     expected = BLEU(tokenize=tokenize).corpus_score([said], [dev.references[0]]).score
     assert dev._translate(trainer, task) == pytest.approx(expected)
     assert saved == [7]
+
+
+def test_a_run_that_goes_on_scores_by_the_tokenizer_it_began_with(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which was not installed when it began, say: scores of two tokenizers do not compare."""
+    short = ("trainer.validate_every=1", "trainer.samples=0", "trainer.validation_sentences=2")
+    run = tmp_path / "run"
+    monkeypatch.setitem(bleu_tokenizer.TOKENIZERS, "en", "char")
+    train(config("trainer.max_steps=1", *short), run)
+    assert provenance.read(run)["bleu_tokenizer"] == "char"
+    monkeypatch.delitem(bleu_tokenizer.TOKENIZERS, "en")
+    train(config("trainer.max_steps=2", *short), run)
+    assert provenance.read(run)["bleu_tokenizer"] == "char"
+    provenance.write(run, bleu_tokenizer="no longer there")
+    with pytest.raises(UserError, match="BLEU tokenizer 'no longer there'"):
+        train(config("trainer.max_steps=3", *short), run)
 
 
 @pytest.mark.parametrize("main", [True, False])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -15,15 +16,19 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from translate.attention.kernels import recorded_calls
 from translate.attention.masks import padding_mask
 from translate.data.batching import Batch
 from translate.data.corpus import Corpus, prepare
 from translate.data.module import TranslationData
 from translate.errors import UserError
 from translate.inference import bundle
+from translate.inference.explain import attention_calls
+from translate.inference.translator import Translator
 from translate.models import registry
 from translate.models.head import AttentionHead
 from translate.models.seq2seq import Seq2Seq
+from translate.search import GreedySearch
 from translate.training.guidance import Guidance, build_guidance
 from translate.training.loss import CrossEntropy
 from translate.training.module import TranslationTask
@@ -179,6 +184,26 @@ def test_a_few_steps_put_the_attention_on_gold_links(
         loss.backward()
         optimizer.step()
     assert mass(translator, guided.guidance.head, batch) > before + 0.1
+
+
+def test_the_calls_of_a_guided_step_are_those_that_explain_tells(
+    config: Callable[..., dict[str, Any]],
+) -> None:
+    options = config("transformer")
+    corpus = prepared(options)
+    model = built(options, corpus)
+    (batch,) = batches(corpus, 1)
+    with recorded_calls(model) as ran:
+        task(options, model).losses(batch, CrossEntropy(0.0))
+    search = GreedySearch(max_length_ratio=1.0, max_length_offset=4)
+    told = attention_calls(
+        Translator(model, corpus.tokenizers, search), "der Hund schläft .", "the dog sleeps .",
+        autocast=None, packed=False, guided=True, covering=False,
+    )  # fmt: skip
+    kernels = {call.place: call.kernel.name for call in told["training, decode"]}
+    assert kernels.pop("decoder_layers.*.cross_attention") == "readable"
+    decoding = {call.place for call in ran if call.place.startswith("decoder")}
+    assert {re.sub(r"\.\d+\.", ".*.", place) for place in decoding} == set(kernels)
 
 
 def test_without_weight_no_alignment_is_computed(

@@ -82,6 +82,7 @@ def test_packed_equals_padded_with_two_passes(config: Config) -> None:
         (("model.self_attention=linear",), "model.self_attention=linear"),
         (("model.attention_dropout=0.1",), "model.attention_dropout=0.1"),
         (("model.d_model=20", "model.num_heads=2"), "a head has 10 dimensions"),
+        (("model.d_v=16",), "model.d_v=16, and flash attention takes values of a key's size, 8"),
     ],
 )
 def test_what_flash_cannot_compute_stays_padded(

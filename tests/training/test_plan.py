@@ -66,6 +66,10 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
     weights = 4 * count
     assert memory == round(weights * (1 + 1 + 2 + 1) / 1e6)  # gradient, AdamW's two, the average
     assert disk == round(((3 + 4) * 4 * weights + 2 * weights + SLACK) / 1e6)
+    monkeypatch.setattr(module, "readable", str)
+    settings["trainer"]["strategy"] = "fsdp"
+    shared = weights * (1 + 1 + 2 + 1) // 3 + weights  # of three processes; whole, to validate with
+    assert f"memory {shared} and activations" in told(data)
     data.max_length = 10
     del data.weights  # which were found for the other length
     longest = (max(map(len, pair)) for pair in zip(*(corpus.train[f"{side}_ids"]

@@ -75,6 +75,7 @@ def test_a_cpu_trains_in_bf16_where_it_multiplies_it_faster(
 def test_processes_started_at_once_agree_without_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "_cpu_has_bf16", lambda: True)
     monkeypatch.setattr(precision, "products_in_bf16", lambda: 2.5)
+    assert settled("auto", "cpu", nodes=2) == "32-true"
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert settled("auto", "cpu") == "32-true"
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from translate.data.batching import collate
 from translate.models import registry
 from translate.training import run as run_module
+from translate.training.accelerator import started_by_the_first
 from translate.training.module import TranslationTask
 from translate.training.run import train
 from translate.training.trainer import quieten_lightning
@@ -78,26 +79,29 @@ def test_a_signal_to_one_process_ends_them_all(
 
 
 @pytest.mark.parametrize(
-    ("variables", "main"),
+    ("variables", "main", "started"),
     [
-        ({}, True),
-        ({"LOCAL_RANK": "1"}, False),  # Lightning's own processes: of this machine …
-        ({"NODE_RANK": "1"}, False),  # … and the first of another
-        ({"RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0"}, True),  # torchrun
-        ({"RANK": "8", "LOCAL_RANK": "0", "GROUP_RANK": "1"}, False),
-        ({"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, True),
-        ({"SLURM_PROCID": "8", "SLURM_LOCALID": "0"}, False),
-        ({"SLURM_PROCID": "0", "LOCAL_RANK": "1"}, False),  # Lightning's, within one task of SLURM
+        ({}, True, False),
+        ({"LOCAL_RANK": "1", "NODE_RANK": "0"}, False, True),  # Lightning's: of this machine …
+        ({"NODE_RANK": "1"}, False, False),  # … and the first of another, and what that starts
+        ({"LOCAL_RANK": "1", "NODE_RANK": "1"}, False, False),
+        ({"RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0"}, True, False),  # torchrun
+        ({"RANK": "1", "LOCAL_RANK": "1", "GROUP_RANK": "0"}, False, False),
+        ({"RANK": "8", "LOCAL_RANK": "0", "GROUP_RANK": "1"}, False, False),
+        ({"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, True, False),
+        ({"SLURM_PROCID": "8", "SLURM_LOCALID": "0"}, False, False),
+        ({"SLURM_PROCID": "0", "LOCAL_RANK": "1"}, False, True),  # Lightning's, in a task of SLURM
     ],
 )
-def test_one_process_of_all_machines_writes(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], main: bool
+def test_one_process_of_all_machines_writes_for_those_that_it_starts(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], main: bool, started: bool
 ) -> None:
     for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert run_module._is_main_process() == main
+    assert started_by_the_first() == started
 
 
 class Watched(TranslationTask):

@@ -178,20 +178,23 @@ def test_a_validation_that_is_due_where_time_is_out_is_not_skipped(
     assert validated(run) == [1, 3, 5, 7, 9, 11]
 
 
+@pytest.mark.parametrize("ends", ["out of time", "at its last step"])
 def test_the_validation_at_the_end_of_a_call_lowers_no_rate_and_spends_no_patience(
-    config: Config, tmp_path: Path
+    config: Config, tmp_path: Path, ends: str
 ) -> None:
-    short = config("trainer.validate_every=50", "trainer.max_steps=100", "trainer.patience=1",
-                   "trainer.max_minutes=1e-5", "trainer.samples=0",
-                   "optimizer.learning_rate=1e-6")  # fmt: skip
-    short["schedule"] = {"kind": "plateau", "factor": 0.1, "patience": 1}
-    for _ in range(3):
+    minutes = ["trainer.max_minutes=1e-5"] if ends == "out of time" else []
+    for call in range(1, 4):
+        last = 100 if minutes else call
+        short = config("trainer.validate_every=50", f"trainer.max_steps={last}", *minutes,
+                       "trainer.patience=1", "trainer.samples=0",
+                       "optimizer.learning_rate=1e-6")  # fmt: skip
+        short["schedule"] = {"kind": "plateau", "factor": 0.1, "patience": 1}
         train(short, tmp_path / "run")
     saved = AtomicCheckpointIO().load_checkpoint(tmp_path / "run" / "checkpoints" / "last.ckpt")
     assert saved["global_step"] == 3
     assert saved["optimizer_states"][0]["param_groups"][0]["lr"] == 1e-6
     assert validated(tmp_path / "run") == [0, 1, 2]
-    assert provenance.run_status(tmp_path / "run") == "unfinished"
+    assert provenance.run_status(tmp_path / "run") == ("unfinished" if minutes else "finished")
 
 
 def test_a_signal_to_all_processes_leaves_the_workers_their_last_batch(

@@ -119,9 +119,14 @@ KINDS = {
     "learned": ("transformer", "model.positions=learned", "model.max_positions=60"),
     "none": ("transformer", "model.positions=none"),
     "rms": ("transformer", "model.normalization=rms"),
+    "rotary": ("transformer", "model.positions=rotary"),
+    "grouped": ("transformer", "model.num_kv_heads=2"),
+    "values": ("transformer", "model.d_v=6"),
     "convolutional": ("convolutional",),
     "local_m": ("rnn", "model.attention=local_m", "model.local_score=additive"),
     "local_p": ("rnn", "model.attention=local_p", "model.local_score=additive"),
+    "no_attention": ("rnn", "model.attention=none"),
+    "dot": ("rnn", "model.attention=dot", "model.query=current"),
     "projected": ("rnn", "model.attention=projected"),
     "coverage": ("rnn", "model.coverage=linguistic"),
 }
@@ -147,6 +152,19 @@ def test_every_kind_trains_is_bundled_and_translates(
     stored = json.loads((run / "bundle" / "config.json").read_text())["options"]
     assert {key: str(stored[key]) for key in options} == options
     assert len(translator.translate(["der Hund schläft .", ""])) == 2
+
+
+@pytest.mark.parametrize("model", ["rnn", "transformer", "convolutional"])
+def test_eight_sentences_are_learnt(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, model: str
+) -> None:
+    short = ("trainer.max_steps=60", "trainer.validate_every=60", "trainer.samples=0",
+             "trainer.validation_sentences=4", "trainer.averaging.kind=none",
+             "trainer.label_smoothing=0.0", "model.dropout=0.0", "data.train=8",
+             "schedule=constant", "optimizer.learning_rate=0.01")  # fmt: skip
+    train(config(*short, model=model), tmp_path / "run")
+    falling = [float(loss) for _, loss in sorted(losses(tmp_path / "run").items())]
+    assert falling[-1] < falling[0] / 2
 
 
 def test_a_run_goes_on_only_under_its_own_configuration(

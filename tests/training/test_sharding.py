@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from translate.errors import UserError
+from translate.training import provenance, sharding
 from translate.training.checkpoint import AtomicCheckpointIO
+from translate.training.finite import StopWhenNotFinite
 from translate.training.run import train
 
 Config = Callable[..., dict[str, Any]]
@@ -25,6 +34,14 @@ EXACT = [
     "trainer.validate_every=3",
     "optimizer.eps=1e-5",
 ]  # Adam would make steps of the rounding of gradients that are 0
+
+
+def started(run: Path, options: list[str]) -> None:
+    """Trained in processes of its own."""
+    command = [sys.executable, "-m", "translate", "train", f"run={run}", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -46,10 +63,7 @@ def test_sharded_training_equals_one_process(
             *EXACT, "trainer.devices=2", "trainer.accelerator=cpu",
             f"trainer.strategy={strategy}", f"trainer.max_steps={steps}",
         )  # fmt: skip
-        command = [sys.executable, "-m", "translate", "train", f"run={together}", *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
-        assert done.returncode == 0, done.stderr
-        assert "Warning" not in done.stderr
+        started(together, options)
     expected, actual = (
         AtomicCheckpointIO().load_checkpoint(run / "checkpoints" / "last.ckpt")
         for run in (alone, together)
@@ -67,6 +81,65 @@ def test_sharded_training_equals_one_process(
         )
     saved, whole = (load_file(run / "bundle" / "model.safetensors") for run in (together, alone))
     assert saved.keys() == whole.keys()
+
+
+def test_patience_that_is_spent_stays_spent_where_weights_are_dealt_out(
+    overrides: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    """Also where Lightning reads the checkpoint only after the weights are dealt out."""
+    for steps in (8, 9):
+        options = overrides(
+            *PLAIN, "trainer.strategy=fsdp", "trainer.devices=1", "trainer.accelerator=cpu",
+            "trainer.validate_every=1", "trainer.patience=1", f"trainer.max_steps={steps}",
+            "trainer.samples=0", "optimizer.learning_rate=1e-12",
+        )  # fmt: skip
+        started(tmp_path / "run", options)
+    assert provenance.read(tmp_path / "run")["steps"] == 2
+
+
+def saves_what_is_broken_in_one_shard(rank: int, folder: Path) -> None:
+    """A process of two: writes what it is told."""
+    rendezvous = f"file://{folder / 'rendezvous'}"
+    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
+    model: Any = nn.Linear(3, 6)
+    with torch.no_grad():
+        model.weight[0, 0] = math.nan
+    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+    trainer: Any = SimpleNamespace(global_step=5)
+    try:
+        StopWhenNotFinite(folder, every=1).on_save_checkpoint(trainer, model, {})
+    except UserError as error:
+        (folder / f"{rank}").write_text(str(error))
+    dist.destroy_process_group()
+
+
+def test_weights_that_are_no_numbers_stop_all_processes_alike(tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(saves_what_is_broken_in_one_shard, (tmp_path,), nprocs=2)
+    told = [(tmp_path / f"{rank}").read_text() for rank in (0, 1)]
+    assert "the weights weight are not finite after step 5" in told[0]
+    assert told[1] == told[0]
+
+
+def test_what_was_gathered_has_gone_before_the_copy_comes_to_the_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A device has to hold all weights once, not twice."""
+    gathered: list[weakref.ref[torch.Tensor]] = []
+
+    def gather(model: nn.Module, options: object) -> dict[str, torch.Tensor]:
+        state = {name: weight.clone() for name, weight in model.state_dict().items()}
+        gathered.extend(map(weakref.ref, state.values()))
+        return state
+
+    class Copy(nn.Linear):
+        def to(self, *_: Any) -> Any:
+            assert [each() for each in gathered] == [None, None]
+            return self
+
+    monkeypatch.setattr(sharding, "get_model_state_dict", gather)
+    task: Any = SimpleNamespace(model=nn.Linear(2, 3), evaluated=Copy(2, 3), device="cuda")
+    sharding.ShardedTask.on_validation_start(task)
+    assert torch.equal(task.evaluated.weight, task.model.weight)
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,33 @@ def test_a_probe_that_does_not_fit_is_halved() -> None:
 
     assert rows_that_fit(peak, 16, 175) == 7
     assert tried == [16, 8, 4, 8, 2, 4]
-    with pytest.raises(UserError, match=r"two of the longest .* lower data\.max_length"):
+    with pytest.raises(torch.OutOfMemoryError):
         rows_that_fit(lambda rows: peak(rows + 7), 16, 175)
+
+
+def test_no_room_for_a_row_is_no_row() -> None:
+    with pytest.raises(torch.OutOfMemoryError):
+        rows_that_fit(lambda rows: 100 + 10 * rows, 16, 109)
+
+
+class TooLarge:
+    """A model that a GPU has no memory for."""
+
+    def parameters(self) -> list[torch.Tensor]:
+        return []
+
+    def zero_grad(self) -> None: ...
+
+    def to(self, device: str) -> None:
+        if device == "cuda":
+            raise torch.OutOfMemoryError
+
+
+def test_a_model_too_large_for_the_gpu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (10**9, 10**9))
+    task: Any = TooLarge()
+    with pytest.raises(UserError, match=r"do not fit into the GPU's memory: lower data\.max_len"):
+        token_budget._rows_on_gpu(task, 9, None, averages=False)
 
 
 def losses(run: Path) -> dict[int, str]:
@@ -94,6 +119,17 @@ def test_processes_started_together_are_refused(
     else:
         monkeypatch.setenv(together, "2")
     with pytest.raises(UserError, match="auto is found by one process before it starts the others"):
+        train(settings, tmp_path / "run")
+
+
+def test_a_model_that_is_dealt_out_is_not_tried_whole(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_budget, "on_gpu", lambda accelerator: True)
+    settings = config(
+        "data.tokens_per_batch=auto", "trainer.strategy=fsdp", "trainer.averaging.kind=none"
+    )
+    with pytest.raises(UserError, match=r"one GPU, .*fsdp.*such as data\.tokens_per_batch=4096"):
         train(settings, tmp_path / "run")
 
 

@@ -136,17 +136,17 @@ def run(
     if explain:
         for folder in folders:
             model = load(load_bundle(folder), search=search, device=device)
-            _explain(model, Path(folder), sentence, job.verbatim.get("reference"))
+            covering = search.get("coverage_penalty", 0) > 0
+            _explain(
+                model, Path(folder), sentence, job.verbatim.get("reference"), covering=covering
+            )
         return
     runs = []
     for folder in folders:
         bundle = load_bundle(folder)
         model = load(bundle, search=search, device=device)
         reference = job.verbatim.get("reference")
-        if attention == "cross":
-            found = model.align(sentence, reference)
-        else:
-            found = model.self_attention(sentence, reference, side=attention)
+        found = _seen(model, folder, sentence, reference, attention)
         given = reference is not None
         runs.append(attended(folder, bundle, found, attention=attention, given=given))
     means = [select(each, layer, head, pieces=pieces) for each in runs]  # may fail: before writing
@@ -161,6 +161,18 @@ def run(
     for path in files(runs, job.verbatim.get("output"), view):
         write(path, runs, means, layer=layer, head=head, grid=grid, pieces=pieces)
         log.info("written: %s", path)
+
+
+def _seen(
+    model: Translator, run: str, sentence: str, reference: str | None, attention: Attention
+) -> AttentionMap:
+    """What a run's model attends to; an error names the run, for there may be two."""
+    try:
+        if attention == "cross":
+            return model.align(sentence, reference)
+        return model.self_attention(sentence, reference, side=attention)
+    except UserError as error:
+        raise UserError(f"{run}: {error}") from error
 
 
 def attended(
@@ -189,7 +201,9 @@ def tokens(run: Attended, *, pieces: bool) -> Tokens:
     return run.pieces if pieces else run.words
 
 
-def _explain(model: Translator, run: Path, sentence: str, reference: str | None) -> None:
+def _explain(
+    model: Translator, run: Path, sentence: str, reference: str | None, *, covering: bool
+) -> None:
     """Print the fused attention calls and their kernels."""
     import torch
 
@@ -203,14 +217,17 @@ def _explain(model: Translator, run: Path, sentence: str, reference: str | None)
     precision = settled(
         trainer.get("precision", "auto"), model.device.type, noted=noted(run, "precision")
     )
+    guided = trainer.get("guided_alignment", {}).get("weight", 0) > 0
     packed = packing.settle(
         trainer.get("packing", "auto"), model.model, accelerator=model.device.type,
-        precision=precision, compiled=trainer.get("compile", False),
-        guided=trainer.get("guided_alignment", {}).get("weight", 0) > 0,
+        precision=precision, compiled=trainer.get("compile", False), guided=guided,
     )  # fmt: skip
     target = model.translate([sentence])[0] if reference is None else reference
     autocast = autocast_dtype(precision)
-    phases = attention_calls(model, sentence, target, autocast=autocast, packed=packed)
+    phases = attention_calls(
+        model, sentence, target,
+        autocast=autocast, packed=packed, guided=guided, covering=covering,
+    )  # fmt: skip
     head = f"{model.device}, PyTorch {torch.__version__}, trained in {precision}"
     sys.stdout.write("\n".join([head, *described(phases)]) + "\n")
 

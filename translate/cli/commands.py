@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 LONGEST_NAME = 120  # bytes; file systems end at 255
@@ -48,6 +49,13 @@ def file_name(overrides: Sequence[str]) -> str:
     if (short := shortened(name)) != name:
         name = f"{short}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return name
+
+
+def whole_run(run: str) -> str:
+    """The folder of a run where its bundle is named: what lies in that goes with the next one."""
+    folder = Path(run).absolute()
+    of_a_run = folder.name == "bundle" and (folder.parent / "config.yaml").is_file()
+    return str(folder.parent) if of_a_run else run
 
 
 def shortened(name: str) -> str:

@@ -16,7 +16,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from translate import schema
 from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job, shortened
+from translate.cli.commands import Command, Job, shortened, whole_run
 from translate.cli.errors import UsageError, listed
 from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
@@ -143,7 +143,7 @@ def run(
 def _runs(given: Sequence[str]) -> list[str]:
     """The folders of runs; a folder that is none but holds some stands for them, by name."""
     runs: list[str] = []
-    for name in given:
+    for name in map(whole_run, given):
         path = Path(name)
         inside = [str(folder) for folder in sorted(path.glob("*/")) if _is_run(folder)]
         runs += [name] if _is_run(path) or not inside else inside
@@ -167,9 +167,14 @@ def _same_corpus(run: Path, first: Path, job: Job) -> bool:
     """Whether the test sentences, which are the first run's, are the run's own as well."""
     from translate.cli.judging import names_a_corpus
     from translate.cli.stored import training_config
+    from translate.data.corpus import BATCHING
 
-    stored = [training_config(each).get("data") for each in (run, first)]
-    return not names_a_corpus(job) and stored[0] == stored[1]
+    texts = [
+        {key: value for key, value in training_config(each).get("data", {}).items()
+         if key not in BATCHING}
+        for each in (run, first)
+    ]  # fmt: skip
+    return not names_a_corpus(job) and texts[0] == texts[1]
 
 
 def _again(job: Job, run: str) -> list[str]:

@@ -29,8 +29,8 @@ by domain follow, then the perplexity of the first references, speed and memory.
 the run are kept <split>.hyp, the translations, written before they are judged;
 <split>.sentences.jsonl, each sentence with its scores; <split>.json, the figures; and <split>.html,
 a page with curves, worst and best sentences and attention. Files of sentences take their own name
-for <split>, with digits at its end where other sentences have that name. translate compare sets
-several runs side by side.
+for <split>, with digits at its end where other sentences have that name, as those of another corpus
+(data=) do: test and dev are the run's own. translate compare sets several runs side by side.
 
 Keys:
   run            the folder of the run (required)
@@ -64,8 +64,8 @@ Keys:
   resamples      of the test set, for the intervals
   seed           of the resampling
   tokenize       BLEU's: 13a, zh, ja-mecab, ko-mecab, char, intl, flores200 …; default: by the
-                 target language, as sacreBLEU chooses; with zh, ja-mecab and char, TER counts
-                 Chinese and Japanese characters
+                 target language, as sacreBLEU chooses, or char for other text without spaces;
+                 with zh, ja-mecab and char, TER counts Chinese and Japanese characters
   shown          so many of the worst and of the best sentences are on the page
   attention      the lines whose attention is on the page, such as [1,5]
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -63,8 +62,12 @@ def _own_files(source: str | None, references: Sequence[str]) -> TestSet:
 
 
 def names_a_corpus(job: Job) -> bool:
-    """Whether `data=` says more than where the corpus lies, and which of its splits is wanted."""
-    return any(re.match(r"data(=|\.(?!dir=|split=))", override) for override in job.overrides)
+    """Whether `data=` says more than where the corpus lies, and how its sentences are read."""
+    from translate.data.corpus import BATCHING
+
+    reading = {f"data.{key}" for key in (*BATCHING, "dir", "split", "domain")}
+    keys = {override.partition("=")[0] for override in job.overrides} - reading
+    return any(key == "data" or key.startswith("data.") for key in keys)
 
 
 def _split(run: Path, data: Node, tokenizer: Node, cache: Path, *, trained_on_it: bool) -> TestSet:
@@ -81,6 +84,7 @@ def _split(run: Path, data: Node, tokenizer: Node, cache: Path, *, trained_on_it
         list(in_order(table, "references")),
         domains=list(in_order(table, "group")) if by_domain else None,
         word_counts=word_counts(in_order(corpus.train, "source")) if trained_on_it else None,
+        own=trained_on_it,
     )
 
 

@@ -8,12 +8,11 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import translate
 from translate.cli import arguments, errors
 from translate.cli.arguments import Arguments
-from translate.cli.commands import COMMANDS, Command
+from translate.cli.commands import COMMANDS, Command, whole_run
 from translate.wording import nearest
 
 HELP = """\
@@ -95,15 +94,13 @@ def _dispatch(given: list[str]) -> int:
 
 
 def _require_run(parsed: Arguments) -> None:
-    """Where the bundle of a run is named, take the run: what lies in that goes with the next one.
+    """Where the bundle of a run is named, take the run.
 
     Raises:
         UsageError: no run is named, and more than the configuration is wanted.
     """
     if "run" in parsed.verbatim:
-        folder = Path(parsed.verbatim["run"]).absolute()
-        if folder.name == "bundle" and (folder.parent / "config.yaml").is_file():
-            parsed.verbatim["run"] = str(folder.parent)
+        parsed.verbatim["run"] = whole_run(parsed.verbatim["run"])
     elif not parsed.inspects:
         raise errors.UsageError("run=PATH is missing: the folder that translate train wrote")
 

@@ -25,21 +25,26 @@ def settle(tokenize: str | None, language: str, references: Iterable[Sequence[st
     """BLEU's tokeniser: the one that is named, else that of the target language.
 
     The language is free text; what is known of it is read from `zh-TW`, `zho_Hans` or `Chinese`.
+    Where that is nothing and the references have no spaces, BLEU counts characters: by 13a a
+    sentence is one word, and nearly right translations score 0.
 
     Raises:
         UserError: the one that is named is unknown or not installed.
     """
-    if tokenize is None:
-        code = re.split(r"[\W_]", language.strip().lower())[0]
-        tokenize = _installed(TOKENIZERS.get(CODES.get(code, code), DEFAULT))
-    build_metrics(tokenize)
-    if tokenize == DEFAULT and mostly_alone("".join(chain.from_iterable(references))):
+    if tokenize is not None:
+        build_metrics(tokenize)
+        return tokenize
+    code = re.split(r"[\W_]", language.strip().lower())[0]
+    known = TOKENIZERS.get(CODES.get(code, code))
+    if known is not None:
+        return _installed(known)
+    if mostly_alone("".join(chain.from_iterable(references))):
         log.warning(
-            "BLEU's tokenizer 13a and TER part words at spaces, and the references are in a script "
-            "without: evaluate with tokenize=char, or train with the language as data.target "
-            "(%r says nothing of it)", language,
+            "BLEU counts characters (tokenize=char): the references are in a script without "
+            "spaces, and of the language %r no tokenizer is known, as of zh, ja and ko", language,
         )  # fmt: skip
-    return tokenize
+        return "char"
+    return DEFAULT
 
 
 def _installed(tokenize: str) -> str:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 import torch
 from torch import Tensor
 
-from translate.attention.kernels import Call, recorded_calls
+from translate.attention.kernels import Call, Kernel, recorded_calls
 from translate.attention.variable_length import Packing
 from translate.inference.translator import Translator
 from translate.models.seq2seq import Seq2Seq
 from translate.vocabulary import BOS, EOS
 
 Phases = dict[str, Counter[Call]]  # what the model does → its calls, alike ones counted
+READABLE = Kernel("readable", "its weights are wanted")
 
 
 def attention_calls(
@@ -27,12 +29,16 @@ def attention_calls(
     *,
     autocast: torch.dtype | None,
     packed: bool,
+    guided: bool,
+    covering: bool,
 ) -> Phases:
     """The fused attention calls for one pair of sentences; none where a model makes none.
 
     Args:
         autocast: what a training step multiplies in, where that is not the model's own dtype.
         packed: whether training lays sentences end to end.
+        guided: whether the training loss reads the attention over the source.
+        covering: whether the search does.
     """
     device, tokenizers = translator.device, translator.tokenizers
     source_ids = torch.tensor([[*tokenizers.source.encode(source), EOS]], device=device)
@@ -41,10 +47,12 @@ def attention_calls(
     if autocast is not None:
         mixed = torch.autocast(device.type, autocast)
     with _in_training(translator.model) as model, mixed:
-        teacher_forcing = _end_to_end if packed else _teacher_forcing
-        training = teacher_forcing(model, source_ids, target_in)
+        if packed:
+            training = _end_to_end(model, source_ids, target_in)
+        else:
+            training = _looked_at(partial(_teacher_forcing, model, source_ids, target_in), guided)
     with torch.inference_mode():
-        translating = _two_steps(translator.model, source_ids)
+        translating = _looked_at(partial(_two_steps, translator.model, source_ids), covering)
     return {
         **{f"training, {name}": calls for name, calls in training.items()},
         **{f"translating, {name}": calls for name, calls in translating.items()},
@@ -65,11 +73,26 @@ def described(phases: Phases) -> Iterator[str]:
             yield f"    {_shapes(call)}"
 
 
-def _teacher_forcing(model: Seq2Seq, source: Tensor, target_in: Tensor) -> Phases:
+def _looked_at(phases: Callable[[bool], Phases], wanted: bool) -> Phases:
+    """Of what the weights are wanted, the calls that then are not made have the readable form."""
+    fused = phases(False)
+    left = phases(True) if wanted else fused
+    return {
+        phase: Counter(
+            {
+                call if call in left[phase] else replace(call, kernel=READABLE): count
+                for call, count in calls.items()
+            }
+        )
+        for phase, calls in fused.items()
+    }
+
+
+def _teacher_forcing(model: Seq2Seq, source: Tensor, target_in: Tensor, looked_at: bool) -> Phases:
     with recorded_calls(model) as encoding:
         memory = model.encode(source, torch.ones_like(source, dtype=torch.bool))
     with recorded_calls(model) as decoding:
-        model.decode(target_in, memory)
+        model.decode(target_in, memory, need_alignment=looked_at)
     return {"encode": _counted(encoding), "decode": _counted(decoding)}
 
 
@@ -83,7 +106,7 @@ def _end_to_end(model: Seq2Seq, source: Tensor, target_in: Tensor) -> Phases:
     return {"sentences end to end": _counted(reading)}
 
 
-def _two_steps(model: Seq2Seq, source: Tensor) -> Phases:
+def _two_steps(model: Seq2Seq, source: Tensor, looked_at: bool) -> Phases:
     """The first step of one hypothesis, then a step of two."""
     with recorded_calls(model) as encoding:
         memory = model.encode(source, torch.ones_like(source, dtype=torch.bool))
@@ -91,7 +114,7 @@ def _two_steps(model: Seq2Seq, source: Tensor) -> Phases:
     first = model.decode_step(source.new_tensor([BOS]), state)
     state = first.state.select(source.new_tensor([0, 0]))
     with recorded_calls(model) as stepping:
-        model.decode_step(source.new_tensor([EOS, EOS]), state)
+        model.decode_step(source.new_tensor([EOS, EOS]), state, need_alignment=looked_at)
     return {"encode": _counted(encoding), "a step of 2 hypotheses": _counted(stepping)}
 
 

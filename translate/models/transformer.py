@@ -109,6 +109,7 @@ class Transformer(Seq2Seq):
         dropout: Rate,
         attention_dropout: Rate,
         feed_forward_dropout: Rate,
+        d_v: PositiveInt | None = None,
     ) -> None:
         super().__init__(source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
         self.d_model = d_model
@@ -124,6 +125,7 @@ class Transformer(Seq2Seq):
         self.source_positions, self.target_positions = new_positions(), new_positions()
         self.max_length = self.target_positions.max_length
         d_k = d_model // num_heads
+        d_v = d_v or d_k
         relations: dict[str, Callable[[], Relation]] = {
             "relative": partial(RelativeKeys, d_k=d_k, max_distance=max_distance),
             "alibi": partial(LinearBiases, num_heads=num_heads),
@@ -138,7 +140,7 @@ class Transformer(Seq2Seq):
         }
         new_norm = partial(NORMS[normalization], d_model)
         options = LayerOptions(
-            d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads, d_ff=d_ff,
+            d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads, d_v=d_v, d_ff=d_ff,
             activation=activation, new_norm=new_norm, norm_before=norm == "pre",
             new_pattern=patterns[self_attention],
             new_relation=relations.get(positions, lambda: None), rotary=positions == "rotary",
@@ -160,7 +162,7 @@ class Transformer(Seq2Seq):
                 "model.self_attention=sliding_window reads long sources in blocks and keeps the "
                 "last words in a ring, by branches that no graph has"
             )
-        self.why_padded = _why_padded(self_attention, positions, attention_dropout, d_k)
+        self.why_padded = _why_padded(self_attention, positions, attention_dropout, d_k, d_v)
         self._initialise()
         tie(
             tied_embeddings, source=self.source_embedding, target=self.target_embedding,
@@ -314,7 +316,7 @@ def _end_to_end(
 
 
 def _why_padded(
-    self_attention: str, positions: str, attention_dropout: float, d_k: int
+    self_attention: str, positions: str, attention_dropout: float, d_k: int, d_v: int
 ) -> str | None:
     """What the attention of packed sentences, one flash kernel, cannot compute."""
     if self_attention != "full":
@@ -328,4 +330,6 @@ def _why_padded(
             f"a head has {d_k} dimensions (model.d_model / model.num_heads), and flash attention "
             "takes multiples of 8 up to 256"
         )
+    if d_v != d_k:
+        return f"model.d_v={d_v}, and flash attention takes values of a key's size, {d_k}"
     return None

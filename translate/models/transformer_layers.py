@@ -73,6 +73,7 @@ class LayerOptions:
     d_model: int
     num_heads: int
     num_kv_heads: int
+    d_v: int  # of the attention over the source
     d_ff: int
     activation: str
     new_norm: Callable[[], nn.Module]
@@ -102,7 +103,7 @@ class LayerOptions:
 
     def cross_attention(self) -> CrossAttention:
         return CrossAttention(
-            d_model=self.d_model, memory_size=self.d_model, d_v=self.d_model // self.num_heads,
+            d_model=self.d_model, memory_size=self.d_model, d_v=self.d_v,
             num_heads=self.num_heads, num_kv_heads=self.num_kv_heads,
             dropout=self.attention_dropout,
         )  # fmt: skip

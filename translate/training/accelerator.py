@@ -22,6 +22,16 @@ def check_accelerator(accelerator: str) -> None:
         )
 
 
-def started_together() -> int:
-    """How many processes torchrun or SLURM started at once; 1: none but this."""
-    return max(int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "SLURM_NTASKS"))
+def started_together(nodes: int) -> int:
+    """How many processes torchrun, SLURM or a person, one a node, started at once; 1: only this."""
+    return max(nodes, *(int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "SLURM_NTASKS")))
+
+
+def started_by_the_first() -> bool:
+    """Whether the run's first process started this one, by Lightning, once it had noted its own.
+
+    Processes that were started at once are not: what they find in the folder is an earlier try's.
+    """
+    lightning = "LOCAL_RANK" in os.environ and "RANK" not in os.environ  # torchrun sets both
+    on_this_node = os.environ.get("NODE_RANK", "0") == "0"
+    return lightning and on_this_node and os.environ["LOCAL_RANK"] != "0"

@@ -123,7 +123,7 @@ def _task_class(options: Settings) -> type[TranslationTask]:
 
 
 def new_dev_translations(
-    config: Mapping[str, Any], corpus: Corpus, run: Path, tokens: int
+    config: Mapping[str, Any], corpus: Corpus, run: Path, tokens: int, *, tokenize: str | None
 ) -> DevTranslations:
     """The callback that translates dev sentences, greedily, in batches of so many tokens."""
     return DevTranslations(
@@ -135,6 +135,7 @@ def new_dev_translations(
         sentences=config["trainer"]["validation_sentences"],
         samples=config["trainer"]["samples"],
         tokens_per_batch=tokens,
+        tokenize=tokenize,
     )
 
 
@@ -148,7 +149,7 @@ def new_last_checkpoint(options: Settings, last: Path, steps: int) -> LastCheckp
     return LastCheckpoint(
         last,
         save_every=options.save_every,
-        validate_every=min(options.validate_every, steps),
+        validate_every=options.validate_every,
         total_steps=steps,
         max_minutes=options.max_minutes,
     )

@@ -65,7 +65,8 @@ class Patience(EarlyStopping):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict | {"patience": self.patience})
 
-    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        # not at the start of fitting, where a sharded run has not yet read its checkpoint
         trainer.should_stop = self.wait_count >= self.patience
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

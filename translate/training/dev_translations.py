@@ -37,6 +37,7 @@ class DevTranslations(Callback):
     Args:
         sentences: at most so many dev sentences count for BLEU.
         samples: so many are shown, the first with its attention.
+        tokenize: BLEU's tokenizer, where the run has begun with one: scores of two do not compare.
     """
 
     def __init__(
@@ -49,12 +50,13 @@ class DevTranslations(Callback):
         sentences: int,
         samples: int,
         tokens_per_batch: int,
+        tokenize: str | None = None,
     ) -> None:
         rows = corpus.dev.slice(0, sentences)
         self.sources, self.references = (
             rows.column(name).to_pylist() for name in ("source", "references")
         )
-        self.tokenize = bleu_tokenizer.settle(None, corpus.target_language, self.references)
+        self.tokenize = bleu_tokenizer.settle(tokenize, corpus.target_language, self.references)
         self.corpus, self.search, self.config, self.run = corpus, search, config, run
         self.samples, self.tokens_per_batch = samples, tokens_per_batch
         self.best = -1.0

@@ -11,6 +11,7 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from translate.data.batching import Batch
 from translate.durable import replacing
@@ -54,7 +55,7 @@ class StopWhenNotFinite(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         self._look()
-        broken = [name for name, p in pl_module.named_parameters() if not p.isfinite().all()]
+        broken = [name for name, p in pl_module.named_parameters() if not _is_finite(p)]
         if broken:
             raise UserError(
                 f"the weights {broken[0]} are not finite after step {trainer.global_step}: "
@@ -73,6 +74,12 @@ class StopWhenNotFinite(Callback):
             f"the loss is {loss.item()} at step {step} (its training pairs: {self.run / FILE}): "
             f"{_remedy()}"
         )
+
+
+def _is_finite(weights: Tensor) -> bool:
+    """All of them, of which this process may have a shard: all processes find, and stop, alike."""
+    finite = weights.isfinite().all()
+    return bool(finite.full_tensor() if isinstance(finite, DTensor) else finite)
 
 
 def _remedy() -> str:

@@ -28,16 +28,17 @@ def plan(
 ) -> str:
     """Three lines: the run, its way through the corpus, what memory and disk have to hold.
 
-    Memory is that of weights, gradients and optimizer, or a process's share of them; activations,
-    which grow with the batch, come on top.
+    Memory is that of weights, gradients and optimizer, or a process's share of them and the whole
+    weights that it validates with; activations, which grow with the batch, come on top.
     """
     source, target = (side * data.weights for side in lengths(data.corpus.train))
     used = int(np.count_nonzero(data.weights))
     batches = options.accumulate * processes  # of a step
     tokens, epoch = data.tokens_per_batch * batches, _batches(data) / batches
     averaged = options.averaging.kind != "none"
-    sharers = processes if options.strategy == "fsdp" else 1
-    memory = bytes_of(model) * (2 + MOMENTS + averaged) // sharers
+    memory = bytes_of(model) * (2 + MOMENTS + averaged)
+    if options.strategy == "fsdp":
+        memory = memory // processes + bytes_of(model)
     disk = room(model, averaged=averaged, keep=options.keep)
     return (
         f"{'going on with' if resuming else 'training'} {run}: "

@@ -18,7 +18,7 @@ ON_GPUS = ("tf32", "16-mixed")  # CPUs have no such products, or none that is fa
 
 
 def settled(
-    asked: Precision | Literal["auto"], accelerator: str, *, noted: object = None
+    asked: Precision | Literal["auto"], accelerator: str, *, nodes: int = 1, noted: object = None
 ) -> Precision:
     """What a run multiplies in; `auto` is what this machine trains faster in, bf16 or float32.
 
@@ -35,7 +35,7 @@ def settled(
     if on_gpu(accelerator):
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        fast = started_together() == 1 and _cpu_has_bf16() and products_in_bf16() >= PAYS
+        fast = started_together(nodes) == 1 and _cpu_has_bf16() and products_in_bf16() >= PAYS
     return "bf16-mixed" if fast else "32-true"
 
 

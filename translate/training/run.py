@@ -24,7 +24,7 @@ from translate.errors import UserError
 from translate.inference.allocator import keep_memory
 from translate.plots.curves import learning_curves
 from translate.training import assembly, packing, precision, provenance, token_budget
-from translate.training.accelerator import check_accelerator, on_gpu
+from translate.training.accelerator import check_accelerator, on_gpu, started_by_the_first
 from translate.training.compilation import Compiler, check_compiler
 from translate.training.dev_translations import DevTranslations
 from translate.training.disk import check_room
@@ -135,10 +135,11 @@ def _make(
 ) -> _Made:
     """The corpus and the model, then what trains it; tells what is about to happen."""
     main = _is_main_process()
-    noted = resuming or not main  # what `auto` stands for: by an earlier call or the first process
+    # what `auto` stands for: by an earlier call or the first process, not by an attempt that failed
+    noted = resuming or started_by_the_first()
     _set_up(options, seed=config["seed"])
     numbers = precision.settled(
-        options.precision, options.accelerator,
+        options.precision, options.accelerator, nodes=options.num_nodes,
         noted=provenance.noted(run, "precision") if noted else None,
     )  # fmt: skip
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
@@ -165,7 +166,12 @@ def _make(
     compiler = Compiler("inductor") if options.compile else None
     task = task_of(total_steps=steps, compiler=compiler)
     stop = assembly.new_last_checkpoint(options, last, steps)
-    dev = assembly.new_dev_translations(config, corpus, run, data.tokens_per_batch)
+    dev = assembly.new_dev_translations(
+        config, corpus, run, data.tokens_per_batch,
+        tokenize=provenance.noted(run, "bleu_tokenizer") if noted else None,
+    )  # fmt: skip
+    if main:
+        provenance.write(run, bleu_tokenizer=dev.tokenize)
     finite = StopWhenNotFinite(run, every=options.log_every)
     callbacks = [finite, dev, *assembly.new_averaging(options, steps)]
     trainer = build_trainer(options, run, steps, callbacks, stop, precision=numbers)

@@ -89,9 +89,11 @@ class ShardedTask(TranslationTask):
             self.compiled = self.model.read  # which gathers weights now
 
     def on_validation_start(self) -> None:
-        # every process takes part in gathering, and from there on none waits for another
-        whole = get_model_state_dict(self.model, options=StateDictOptions(full_state_dict=True))
-        self.evaluated.load_state_dict(whole)
+        # every process takes part in gathering, and from there on none waits for another; what was
+        # gathered has gone from the device before the copy comes there
+        self.evaluated.load_state_dict(
+            get_model_state_dict(self.model, options=StateDictOptions(full_state_dict=True))
+        )
         self.evaluated.to(self.device).eval()
 
     def on_validation_end(self) -> None:

@@ -55,8 +55,8 @@ def settled(
         noted: whether this run, or its first process, has found the number before.
 
     Raises:
-        UserError: not one sentence fits; the number was lost; or processes that are started
-            together would each find one of their own.
+        UserError: not one sentence fits; the number was lost; processes that are started together
+            would each find one of their own; or the model is to be dealt out to several GPUs.
     """
     if asked != "auto":
         return asked
@@ -69,7 +69,7 @@ def settled(
 
 
 def _found(options: Settings, longest: int, task: TranslationTask, precision: Precision) -> int:
-    if options.num_nodes > 1 or started_together() > 1:
+    if started_together(options.num_nodes) > 1:
         raise UserError(
             f"data.{KEY} = auto is found by one process before it starts the others, and here all "
             "are started at once: train a step on one device first, and give the number it logs"
@@ -77,6 +77,11 @@ def _found(options: Settings, longest: int, task: TranslationTask, precision: Pr
     most = max(longest, MOST // (options.accumulate * processes(options)))
     if not on_gpu(options.accelerator):
         return min(most, TOKENS_ON_CPU)
+    if options.strategy == "fsdp":
+        raise UserError(
+            f"data.{KEY} = auto tries the whole model on one GPU, and trainer.strategy = fsdp "
+            f"deals it out to all: give a number, such as data.{KEY}=4096"
+        )
     averages = options.averaging.kind != "none"
     dtype = autocast_dtype(precision)
     return min(most, longest * _rows_on_gpu(task, longest, dtype, averages=averages))
@@ -100,7 +105,7 @@ def rows_that_fit(peak: Callable[[int], int], first: int, room: int) -> int:
         peak: rows → bytes at the height of a step; may raise OutOfMemoryError.
 
     Raises:
-        UserError: not one row fits.
+        torch.OutOfMemoryError: not one row fits.
     """
     while True:
         try:
@@ -108,14 +113,13 @@ def rows_that_fit(peak: Callable[[int], int], first: int, room: int) -> int:
             break
         except torch.OutOfMemoryError:
             if first == 1:
-                raise UserError(
-                    "two of the longest training sentences do not fit into the GPU's memory: lower "
-                    "data.max_length, choose a smaller model, or "
-                    "trainer.activation_checkpointing=true"
-                ) from None
+                raise
             first //= 2
     each = max(1, (large - small) // first)
-    return max(1, (room - small) // each + first)
+    rows = (room - small) // each + first
+    if rows < 1:
+        raise torch.OutOfMemoryError
+    return rows
 
 
 def _rows_on_gpu(
@@ -135,11 +139,16 @@ def _rows_on_gpu(
         task.zero_grad()
         return torch.cuda.max_memory_allocated()
 
-    task.to("cuda")
     try:
+        task.to("cuda")
         with torch.random.fork_rng(devices=[torch.cuda.current_device()]):
             peak(1)  # libraries take their workspaces at the first call
             return rows_that_fit(peak, max(1, FIRST_PROBE // width), room)
+    except torch.OutOfMemoryError:
+        raise UserError(
+            "the model and its longest training sentences do not fit into the GPU's memory: lower "
+            "data.max_length, choose a smaller model, or trainer.activation_checkpointing=true"
+        ) from None
     finally:
         task.zero_grad()
         task.to("cpu")
