@@ -23,7 +23,7 @@ $(VENV)/.proof: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --editable '.[dev,proof]'
 	@touch $@
 
-.PHONY: help demo test coverage soak mutants check audit clean
+.PHONY: help demo test coverage soak flakes mutants check audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +51,11 @@ soak: $(VENV)/.proof ## the long proofs of docs/reliability.md (hours); the figu
 	rm -f soak.txt
 	OMP_NUM_THREADS=1 SOAK_FIGURES=$(CURDIR)/soak.txt $(BIN)/python -m pytest -q -m soak --timeout 7200 $(PYTEST_ARGS)
 	cat soak.txt
+	$(MAKE) flakes
 	$(MAKE) mutants
+
+flakes: $(INSTALLED) ## the tests ten times, in ten random orders; stops at the first failure (an hour)
+	for run in {1..10}; do OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 $(PYTEST_ARGS) || exit 1; done
 
 # In a copy, without the decorators of search: mutmut leaves decorated functions as they are.
 mutants: $(VENV)/.proof ## mutation testing of masks, batching and search (hours; goes on where it was stopped)

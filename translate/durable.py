@@ -21,7 +21,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: `path` is what it was, unless the folder alone could not be synced at the end.
     """
-    temporary = path.with_name(path.name + TEMPORARY)  # same folder: the rename stays atomic
+    # same folder: the rename stays atomic; a name of its own: another process may write `path` too
+    temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
     try:
         with temporary.open("w+b") as file:
             yield file
@@ -32,7 +33,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with suppress(OSError):  # what cannot be removed now is removed at the next start
             temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -61,9 +62,9 @@ def file_hash(path: Path) -> str:
         raise UserError(f"{path} cannot be read ({error.strerror}); check the path") from None
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make what is in a file, or the names in a folder, survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

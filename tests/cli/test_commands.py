@@ -221,6 +221,42 @@ def test_a_stored_score_is_verified_to_the_last_bit(program, run: str, trained: 
         assert "s.json cannot be read" in done.err
 
 
+def test_an_evaluation_elsewhere_is_verified(program, run: str) -> None:
+    (Path("s")).write_text("der Hund\nein Haus\n", encoding="utf-8")
+    (Path("r")).write_text("the dog\na house\n", encoding="utf-8")
+    files = ["input=s", "reference=r", "output=here"]
+    assert program("evaluate", run, *files, "replace_unknown=true").status == 0
+    assert program("verify", run, *files).out.startswith("equal: s, BLEU ")
+    assert program("verify", run, *files[:2]).status == 1
+
+
+@pytest.mark.parametrize(
+    ("decoding", "told"),
+    [
+        ({"beam_size": 10**8}, "search.beam_size = 100000000: must be at most 4096"),
+        ({"max_length_offset": 2**40}, "search.max_length_offset = 1099511627776: must be at most"),
+        ({"shortlist": 3}, "decoding.shortlist = 3: must be a valid string"),
+        ({"workers": -1}, "decoding.workers = -1: must be greater than 0"),
+        ({"kind": [1]}, "search.kind = [1]: no such kind"),
+        ([1], "search.kind = [1]: no such kind"),
+    ],
+)
+def test_a_stored_evaluation_that_asks_too_much_is_refused(
+    program, run: str, decoding, told: str
+) -> None:
+    (Path("s")).write_text("der Hund\nein Haus\n", encoding="utf-8")
+    (Path("r")).write_text("the dog\na house\n", encoding="utf-8")
+    files = ["input=s", "reference=r", "output=here"]
+    assert program("evaluate", run, *files).status == 0
+    stored = json.loads(Path("here/s.json").read_text("utf-8"))
+    old = stored["decoding"]
+    stored["decoding"] = {**old, **decoding} if isinstance(decoding, dict) else decoding
+    Path("here/s.json").write_text(json.dumps(stored), encoding="utf-8")
+    done = program("verify", run, *files)
+    assert done.status == 1
+    assert f"here/s.json asks for what cannot be done: {told}" in done.err
+
+
 @pytest.mark.parametrize("command", ["evaluate", "score"])
 def test_line_counts_that_differ_are_told_with_both(program, run: str, tmp_path, command) -> None:
     (tmp_path / "s").write_text("a\nb\nc\n", encoding="utf-8")

@@ -309,3 +309,14 @@ def test_an_experiment_has_the_last_word() -> None:
                 for key, value in values.items():
                     if not isinstance(value, dict):
                         assert job.config[group][key] == value or f"{value}".startswith("${")
+
+
+@pytest.mark.parametrize("command", ["prepare", "train"])
+def test_an_empty_cache_is_not_the_folder_worked_in(
+    program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("TRANSLATE_CACHE", "")
+    done = program(command, "data=toy", *(["run=here"] if command == "train" else []))
+    assert done.status == 2
+    assert "cache = ''" in done.err
+    assert not list(tmp_path.iterdir())

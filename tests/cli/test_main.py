@@ -199,3 +199,19 @@ def test_a_full_disk_under_stdout_is_a_line() -> None:
         done = start("models", stdout=full.fileno())
         assert done.communicate()[1] == b"translate: error: output: No space left on device\n"
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "out"),
+    [
+        ("PYTHONIOENCODING=latin-1 {} evaluate --help", b"BLEU, chrF and TER"),
+        ("PYTHONIOENCODING=ascii {} text --help", b"?D?nde est?"),
+        ("{} models <&- 2>&-", b"rnn_bahdanau"),
+        ("{} text --help >&-", b""),
+    ],
+)
+def test_streams_that_are_closed_or_poor_end_nothing(command: str, out: bytes) -> None:
+    program = shlex.join([sys.executable, "-m", "translate"])
+    done = subprocess.run(command.format(program), shell=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert out in done.stdout

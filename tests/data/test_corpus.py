@@ -173,6 +173,36 @@ def test_a_half_written_corpus_is_never_taken(data, tokenizer, tmp_path, monkeyp
     assert len(prepare(data, tokenizer, cache=tmp_path).dev) == 10
 
 
+def test_contents_reach_the_disk_before_the_corpus_has_its_name(
+    data, tokenizer, tmp_path, monkeypatch
+):
+    synced = []
+
+    def sync(path):
+        synced.append(path.name)
+        assert path.exists()
+
+    monkeypatch.setattr(build_module, "sync", sync)
+    folder = prepare(data, tokenizer, cache=tmp_path).folder
+    assert synced[-1] == "corpora"
+    assert synced[-2].startswith(f"{folder.name}.tmp-")
+    assert set(synced[:-2]) == {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["train.arrow", "dev.arrow", "report.json"])
+@pytest.mark.parametrize("length", [None, 0, 100])
+def test_a_damaged_corpus_is_named_with_the_remedy(data, tokenizer, tmp_path, name, length):
+    folder = prepare(data, tokenizer, cache=tmp_path).folder
+    if length is None:
+        (folder / name).unlink()
+    else:
+        os.truncate(folder / name, length)
+    with pytest.raises(UserError) as refused:
+        prepare(data, tokenizer, cache=tmp_path)
+    assert str(folder) in str(refused.value)
+    assert "remove it, and it is prepared again" in str(refused.value)
+
+
 def test_what_a_killed_process_left_is_swept_away(data, tokenizer, tmp_path):
     folder = prepare(data, tokenizer, cache=tmp_path).folder
     stale = folder.with_name(f"{folder.name}.tmp-dead")

@@ -170,6 +170,14 @@ def test_differing_words_lose_nothing_and_share_a_common_subsequence(one, other)
         assert all(word.shared for word in left)
 
 
+def test_of_a_long_text_the_first_words_are_compared() -> None:
+    text = "a b " * 20_000
+    left, right = word_diff("c " + text, text + "c")
+    assert "".join(word.text for word in left) == ("c " + text).rstrip()
+    assert next(word.text for word in left if not word.shared) == "c"
+    assert all(word.shared for side in (left, right) for word in side[1000:])
+
+
 def test_without_spaces_single_letters_differ() -> None:
     left, _ = word_diff("他在 Paris买了一本新书。", "他在Paris买了一本好书。")
     assert "".join(word.text for word in left) == "他在 Paris买了一本新书。"

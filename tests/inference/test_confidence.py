@@ -38,6 +38,12 @@ def test_a_damaged_file_is_told(tmp_path: Path, content: bytes) -> None:
         read(tmp_path, weights_sha256="ab", search=SEARCH)
 
 
+def test_a_file_without_end_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / FILE).symlink_to("/dev/zero")
+    with pytest.raises(UserError, match=r"confidence\.json is a link"):
+        read(tmp_path, weights_sha256="ab", search=SEARCH)
+
+
 def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be written"):
         write(tmp_path / "nowhere", LEARNT)

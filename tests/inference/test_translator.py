@@ -164,6 +164,13 @@ def test_score_says_how_much_is_unknown(make_translator, monkeypatch) -> None:
     assert [score.unknown for score in translator.score(["a", "a"], ["b", ""])] == [2, 0]
 
 
+def test_a_pair_too_long_to_be_scored_is_named(make_translator) -> None:
+    translator, longest = make_translator(), "el " * 4096
+    assert translator.score([longest], ["a"])[0].tokens > 1
+    with pytest.raises(UserError, match=r"line 2 has 4097 pieces on one side, more than the 4096"):
+        translator.score(["la", longest + "el"], ["a", "b"])
+
+
 def test_score_needs_as_many_targets_as_sources(make_translator) -> None:
     with pytest.raises(UserError, match="3 sources but 2 targets"):
         make_translator().score(["a", "b", "c"], ["a", "b"])

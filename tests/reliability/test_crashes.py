@@ -10,6 +10,8 @@ import errno
 import os
 import resource
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,7 @@ import pytest
 import torch
 
 from translate.data.tokenizer import Tokenizers
-from translate.durable import TEMPORARY, remove_temporaries
+from translate.durable import TEMPORARY, remove_temporaries, replacing
 from translate.errors import UserError
 from translate.inference import bundle
 from translate.training.checkpoint import AtomicCheckpointIO
@@ -133,7 +135,7 @@ def test_a_save_that_fails_at_any_call_leaves_the_old_state_or_the_new(
 
 
 def test_a_process_killed_at_any_call_leaves_the_old_state_or_the_new(
-    subject: Subject, faults: Any
+    subject: Subject, faults: Any, tmp_path: Path
 ) -> None:
     outcomes = set()
     subject.save(1.0)
@@ -148,7 +150,8 @@ def test_a_process_killed_at_any_call_leaves_the_old_state_or_the_new(
         if status == 0:
             break
         assert status == -signal.SIGKILL
-        subject.save(1.0)  # and the next save mends all
+        subject.save(1.0)  # the next save, after what the next start does, mends all
+        remove_temporaries(tmp_path / "checkpoints")
     assert outcomes == {1.0, 2.0}
     assert subject.left() == subject.names
 
@@ -179,6 +182,18 @@ def test_the_disk_is_told_in_the_order_that_a_power_cut_needs(
     assert changes[renamed - 1] == "fsync"
     assert changes[-1] == "fsync"
     assert "write" not in changes[renamed:]
+
+
+def test_two_processes_that_write_one_file_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "test.json"
+    write = f"with replacing(Path({str(path)!r})) as file: file.write(b'theirs')"
+    other = f"from pathlib import Path; from translate.durable import replacing\n{write}"
+    with replacing(path) as file:
+        file.write(b"mine")
+        subprocess.run([sys.executable, "-c", other], check=True)
+        assert path.read_bytes() == b"theirs"
+    assert path.read_bytes() == b"mine"
+    assert names(tmp_path) == ["test.json"]
 
 
 def test_what_a_killed_run_was_writing_is_removed(tmp_path: Path) -> None:

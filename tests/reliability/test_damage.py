@@ -6,10 +6,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import torch
 
+from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.inference import bundle
 from translate.training.checkpoint import AtomicCheckpointIO
@@ -55,6 +57,31 @@ def test_no_damaged_bundle_is_loaded(
     refused = refusals([folder / name for name in FILES], lambda: bundle.load(folder), trials)
     figures("damaged bundles refused", refused, trials)
     assert refused == trials
+
+
+def test_a_bundle_that_is_replaced_while_it_is_read_is_read_again(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a training beside: checksums of the old one, weights of the new."""
+    folder, read = saved / "bundle", bundle._tokenizers
+    old = bundle.load(folder)
+    bias = next(iter(old.model.parameters()))
+    with torch.no_grad():
+        bias += 1
+
+    def replaced(*arguments: Any) -> Tokenizers:
+        monkeypatch.undo()
+        config = old.config
+        bundle.save(
+            folder, family=config.family, options=config.options, model=old.model,
+            tokenizers=old.tokenizers, languages=config.languages, search=config.search, extra={},
+        )  # fmt: skip
+        return read(*arguments)
+
+    monkeypatch.setattr(bundle, "_tokenizers", replaced)
+    new = bundle.load(folder)
+    assert new.weights_sha256 != old.weights_sha256
+    assert torch.equal(next(iter(new.model.parameters())), bias)
 
 
 @pytest.mark.parametrize("trials", [SUITE, pytest.param(SOAK, marks=pytest.mark.soak)])

@@ -81,7 +81,7 @@ MEGABYTES = [
     "e\u0301".encode() * (MEGABYTE // 3), "▁".encode() * (MEGABYTE // 3),
 ]  # fmt: skip
 LINES = [line for lines in HOSTILE.values() for line in lines]
-SMALL = [line for line in LINES if len(line) < 10_000]
+SHORT = [line for line in LINES if len(line) < MEGABYTE]
 
 
 def garbage(count: int, seed: int) -> list[bytes]:
@@ -153,17 +153,30 @@ def test_a_line_in_is_a_line_out(run: Run, tmp_path: Path, lines: list[bytes]) -
 @pytest.mark.parametrize(
     "lines",
     [
-        pytest.param(SMALL, id="hostile"),
+        pytest.param(SHORT, id="hostile"),
         pytest.param(garbage(10_000, 3), id="garbage", marks=pytest.mark.soak),
+        pytest.param([*HOSTILE["a megabyte"], *MEGABYTES], id="megabytes", marks=pytest.mark.soak),
     ],
 )
-def test_any_text_is_scored(run: Run, tmp_path: Path, lines: list[bytes]) -> None:
+def test_any_text_is_evaluated(run: Run, tmp_path: Path, lines: list[bytes]) -> None:
     write(tmp_path / "source", lines)
     write(tmp_path / "reference", lines[::-1])
     run("evaluate", "run=run", "input=source", "reference=reference", "device=cpu")
     assert_lines(tmp_path / "run" / "evaluation" / "source.hyp", len(lines))
     report = json.loads((tmp_path / "run" / "evaluation" / "source.json").read_text("utf-8"))
     assert report["items"] == len(lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param(SHORT, id="hostile"),
+        pytest.param(garbage(10_000, 3), id="garbage", marks=pytest.mark.soak),
+    ],
+)
+def test_any_text_is_scored(run: Run, tmp_path: Path, lines: list[bytes]) -> None:
+    write(tmp_path / "source", lines)
+    write(tmp_path / "reference", lines[::-1])
     run("score", "run=run", "input=source", "reference=reference", "output=scores", "device=cpu")
     assert_lines(tmp_path / "scores", len(lines))
 

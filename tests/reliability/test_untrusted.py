@@ -205,6 +205,14 @@ def test_a_bundle_that_attacks_is_refused_in_a_line(
     assert "\x1b" not in str(refused.value)
 
 
+def test_weights_larger_than_their_model_are_not_read(saved: Path) -> None:
+    os.truncate(
+        saved / "bundle" / "model.safetensors", 1 << 28
+    )  # sparse: a few bytes in an archive
+    with pytest.raises(UserError, match=r"has 268,435,456 bytes, and .* is the most that"):
+        translate.load(saved, device="cpu")
+
+
 def sealed(content: bytes) -> bytes:
     """As a stranger would seal it who has read our source."""
     file = io.BytesIO(content)

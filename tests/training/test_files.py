@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import logging
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from translate.errors import UserError
 from translate.training import provenance
 from translate.training.metrics import MetricsFile
+from translate.training.run import _LogFile
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -67,7 +70,21 @@ def test_provenance_tells_how_far_a_run_is(tmp_path: Path) -> None:
     assert "torch" in record["versions"]
 
 
+def test_a_name_that_is_no_utf8_stands_in_the_record(tmp_path: Path) -> None:
+    command = ["translate", "train", "run=n\udce9"]  # as Python reads the byte e9
+    provenance.write(tmp_path, command=command)
+    assert provenance.read(tmp_path)["command"] == command
+
+
 def test_a_broken_record_is_named(tmp_path: Path) -> None:
     (tmp_path / "provenance.json").write_text("{")
     with pytest.raises(UserError, match=r"provenance\.json.*is .* the folder of a run\?"):
         provenance.run_status(tmp_path)
+
+
+def test_a_log_on_a_full_disk_prints_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    handler = _LogFile(Path("/dev/full"))
+    handler.handle(logging.makeLogRecord({"msg": "step 1"}))
+    with suppress(OSError):
+        handler.close()
+    assert capsys.readouterr().err == ""

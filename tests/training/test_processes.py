@@ -6,7 +6,6 @@ import csv
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -97,16 +96,17 @@ def test_a_signal_to_one_process_ends_them_all(
     """As kill, timeout and supervisors send it."""
     run = tmp_path / "run"
     options = overrides("trainer.devices=2", "trainer.accelerator=cpu", "trainer.max_steps=5000",
-                        "trainer.validate_every=1000", "trainer.samples=0")  # fmt: skip
+                        "trainer.validate_every=5", "trainer.samples=0")  # fmt: skip
     command = [sys.executable, "-m", "translate", "train", f"run={run}", *options]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        while process.poll() is None and not (run / "metrics.csv").exists():
-            time.sleep(0.1)
-        process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=60)  # its child has the pipe as well
-    finally:
-        process.kill()
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            begun = next((line for line in process.stderr if "step 5: dev BLEU" in line), None)
+            process.send_signal(signal.SIGTERM)
+            said = process.stderr.read()  # its child has the pipe as well
+        finally:
+            process.kill()
+    assert begun is not None
     assert process.returncode == 143, said
     assert "Error" not in said
     assert said.count("stopped by SIGTERM, all is saved") == 2

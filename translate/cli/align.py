@@ -15,7 +15,7 @@ from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
-from translate.cli.fields import Device, Node
+from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def run(
     head: PositiveInt | None,
     method: Literal["argmax", "threshold", "intersection", "union"],
     threshold: Annotated[float, Field(gt=0, le=1)],
-    cache: str,
+    cache: Folder,
     device: Device,
     tokens_per_batch: PositiveInt,
 ) -> None:

@@ -13,7 +13,7 @@ from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import UsageError, listed
-from translate.cli.fields import Device, Node
+from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def run(
     data: Node,
     tokenizer: Node,
     search: Node,
-    cache: str,
+    cache: Folder,
     device: Device,
     tokens_per_batch: PositiveInt,
     good: Annotated[float, Field(gt=0, lt=100)],

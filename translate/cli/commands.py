@@ -131,7 +131,7 @@ COMMANDS = {
         Command(
             "verify",
             "compute a stored score again, and say whether it is equal",
-            verbatim=("run", "input", "reference"),
+            verbatim=("run", "input", "reference", "output"),
             repeatable=("reference",),
             stored=True,
         ),

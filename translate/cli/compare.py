@@ -18,7 +18,7 @@ from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job, shortened, whole_run
 from translate.cli.errors import UsageError, listed
-from translate.cli.fields import Device, Node
+from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def run(
     *,
     data: Node,
     tokenizer: Node,
-    cache: str,
+    cache: Folder,
     device: Device,
     tokens_per_batch: PositiveInt,
     resamples: PositiveInt,

@@ -12,7 +12,7 @@ from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
-from translate.cli.fields import Node
+from translate.cli.fields import Folder, Node
 
 HELP = """\
 translate doctor: what may be wrong with a corpus
@@ -56,7 +56,7 @@ def job(job: Job) -> None:
     run(job, **job.config)
 
 
-def run(job: Job, *, data: Node, tokenizer: Node, cache: str, lines: NonNegativeInt) -> None:
+def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegativeInt) -> None:
     """Examine the corpus, print the findings and perhaps keep them."""
     from translate.data.batching import TOKENS_ON_CPU
     from translate.data.doctor import all_checks, examine

@@ -12,7 +12,7 @@ from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
-from translate.cli.fields import Device, Node
+from translate.cli.fields import Device, Folder, Node
 from translate.inference.engines import Engine, Precision
 
 HELP = """\
@@ -100,7 +100,7 @@ def run(
     tokenizer: Node,
     search: Node,
     target: str | None,
-    cache: str,
+    cache: Folder,
     device: Device,
     tokens_per_batch: PositiveInt,
     engine: Engine,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import io
 import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import translate
 from translate.cli import arguments, errors
@@ -48,6 +50,7 @@ configuration.
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program on `argv` (default: the process's own) and return its exit status."""
     given = list(sys.argv[1:] if argv is None else argv)
+    _settle_streams()
     try:
         with errors.stopped_by_signals():
             status = _dispatch(given)
@@ -55,6 +58,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (Exception, errors.StoppedError, errors.JobFailedError) as error:
         return errors.report(error, debug=arguments.wants_debug(given))
     return status
+
+
+def _settle_streams() -> None:
+    """Streams that were closed (`<&-`) lead nowhere; an encoding that lacks a sign has a ? for it.
+
+    In the order of their numbers: what is opened takes the lowest that is free.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _dispatch(given: list[str]) -> int:

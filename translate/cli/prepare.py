@@ -10,7 +10,7 @@ from typing import Any
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
-from translate.cli.fields import Node
+from translate.cli.fields import Folder, Node
 
 HELP = """\
 translate prepare: fetch a corpus, clean it, split it, train its tokenizer
@@ -55,7 +55,7 @@ def job(job: Job) -> None:
     run(**job.config)
 
 
-def run(*, data: Node, tokenizer: Node, cache: str) -> None:
+def run(*, data: Node, tokenizer: Node, cache: Folder) -> None:
     """Prepare the corpus and print the account of it."""
     from translate.data.account import render
     from translate.data.corpus import prepare

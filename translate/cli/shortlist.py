@@ -11,7 +11,7 @@ from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
-from translate.cli.fields import Node
+from translate.cli.fields import Folder, Node
 from translate.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def run(
     *,
     data: Node,
     tokenizer: Node,
-    cache: str,
+    cache: Folder,
     frequent: PositiveInt,
     likeliest: PositiveInt,
 ) -> None:

@@ -18,7 +18,7 @@ from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job, file_name
 from translate.cli.errors import UsageError
-from translate.cli.fields import Node
+from translate.cli.fields import Folder, Node
 from translate.errors import UserError
 from translate.wording import install
 
@@ -242,6 +242,6 @@ def _nodes(
     trainer: Node,
     search: Node,
     seed: Annotated[int, Field(ge=0, lt=2**32)],
-    cache: str,
+    cache: Folder,
 ) -> None:
     """The keys at the top of a training configuration, for the schema."""

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any, Literal
 
-from pydantic import PositiveInt
+from pydantic import BaseModel, PositiveInt
 
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
-from translate.cli.fields import Device, Node
+from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
+from translate.inference.engines import Engine, Precision
+from translate.wording import listing
 
 HELP = """\
 translate verify: compute a stored score again, and say whether it is equal
 
   translate verify run=runs/demo                           # of the test sentences
   translate verify run=runs/demo data.split=dev
-  translate verify run=runs/demo input=news.es reference=news.en
+  translate verify run=runs/demo input=news.es reference=news.en output=scores
 
 Reads evaluation/<split>.json, which translate evaluate has written, translates with the search that
 stands there, and compares: model, sources and references by their SHA-256, translations and scores
@@ -31,6 +34,8 @@ Keys:
   data.split     test or dev; default test
   input          source sentences of your own that were evaluated, a line each, with
   reference      their translations, a line each
+  output         the folder that translate evaluate wrote to (its output=, a folder there in a
+                 sweep); default: evaluation/ in the run
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
   cache          the folder of downloads and prepared corpora
   device         auto, cpu, cuda, cuda:1 or mps
@@ -38,11 +43,19 @@ Keys:
 """
 
 
-EVALUATED = {
-    "target": None, "engine": "native", "workers": None, "precision": None,
-    "replace_unknown": False, "mbr": None,
-}  # fmt: skip
-"""How to translate, unless the stored evaluation says otherwise."""
+class Decoding(BaseModel):
+    """How stored translations were made, beside the search; older evaluations say less."""
+
+    target: str | None = None
+    engine: Engine = "native"
+    workers: PositiveInt | None = None
+    precision: Precision | None = None
+    replace_unknown: bool = False
+    mbr: Literal["chrf", "bleu"] | None = None
+    dictionary: str | None = None
+    ensemble: str | None = None
+    export: str | None = None
+    shortlist: str | None = None
 
 
 def main(command: Command, arguments: Arguments) -> None:
@@ -66,7 +79,7 @@ def run(
     *,
     data: Node,
     tokenizer: Node,
-    cache: str,
+    cache: Folder,
     device: Device,
     tokens_per_batch: PositiveInt,
 ) -> None:
@@ -80,29 +93,36 @@ def run(
     folder = Path(job.verbatim["run"])
     sha256 = load_bundle(str(folder)).weights_sha256
     test_set = read_test_set(job, folder, data, tokenizer, Path(cache))
-    evaluations = folder / "evaluation"
+    evaluations = Path(job.verbatim.get("output", folder / "evaluation"))
     placed = test_set.placed(evaluations)
     if (evaluations / f"{placed.split}.json").is_file():  # else tell what changed
         test_set = placed
+    path = evaluations / f"{test_set.split}.json"
     stored = read(evaluations, test_set.split)
     if stored is None:
-        path = evaluations / f"{test_set.split}.json"
         raise UserError(f"{path} is not there to verify: translate evaluate writes it")
-    search = dict(stored.decoding)
-    files = {key: search.pop(key, None) for key in FILES}
-    config = {key: search.pop(key, value) for key, value in EVALUATED.items()}
+    decoding = _decoding(stored.decoding, path)
     model = engine_translator(
-        config | {"search": search, "device": device, "tokens_per_batch": tokens_per_batch},
-        {"run": str(folder)} | {key: path for key, path in files.items() if path},
+        decoding | {"device": device, "tokens_per_batch": tokens_per_batch},
+        {"run": str(folder)} | {key: decoding[key] for key in FILES if decoding[key]},
     )
     found = differences(stored, model, test_set.sources, test_set.references, model_sha256=sha256)
     if found:
         lines = "\n  ".join(found)
-        raise UserError(
-            f"{folder}/evaluation/{test_set.split}.json is not what comes out now:\n  {lines}"
-        )
+        raise UserError(f"{path} is not what comes out now:\n  {lines}")
     bleu = stored.figures["bleu"]
     sys.stdout.write(
         f"equal: {test_set.split}, BLEU {bleu['score']:.2f} ({bleu['signature']}), "
         f"{len(test_set.sources):,} sentences, model {sha256[:12]}\n"
     )
+
+
+def _decoding(stored: object, path: Path) -> dict[str, Any]:
+    """The keys of `Decoding`, and `search`, of an evaluation that may come from a stranger."""
+    from translate.cli.validation import search_problems
+
+    search = dict(stored) if isinstance(stored, dict) else {"kind": stored}
+    written = {key: search.pop(key) for key in Decoding.model_fields if key in search}
+    if found := schema.problems(Decoding, written, "decoding") + search_problems(search):
+        raise UserError(f"{path} asks for what cannot be done: {listing(found)}")
+    return {**Decoding.model_validate(written).model_dump(), "search": search}

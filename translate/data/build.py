@@ -30,6 +30,7 @@ from translate.data.sources import MAIN, Source
 from translate.data.splits import take_components, take_groups
 from translate.data.tokenizer import Tokenizer, TokenizerConfig, Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
+from translate.durable import sync
 from translate.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,10 @@ def build(source: Source, settings: TokenizerConfig, cache: Path, folder: Path) 
         _fill(temporary, source, settings, cache, scratch)
         shutil.rmtree(scratch)
         temporary.chmod(0o755)  # mkdtemp's folders are private; a cache may be shared
+        for path in (*temporary.iterdir(), temporary):
+            sync(path)
         temporary.replace(folder)
+        sync(folder.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

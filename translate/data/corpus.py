@@ -113,28 +113,34 @@ def load(
 
     `weights` say how often the pairs of further corpora occur in an epoch; those of the corpora
     that it does not name follow from `temperature`.
+
+    Raises:
+        UserError: a file is missing or damaged.
     """
-    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    tables = {
-        path.stem: pyarrow.ipc.open_stream(pyarrow.memory_map(str(path))).read_all()
-        for path in folder.glob("*.arrow")
-    }
-    main = {"pairs": report["splits"]["train"]["pairs"], "tag": report["tag"]}
-    texts = {MAIN: main} | report["extra"]
-    own = {name: text["pairs"] for name, text in texts.items() if name not in weights}
-    weights = by_temperature(own, temperature) | dict(weights)
-    parts = [Part(name, text["pairs"], text["tag"], weights[name]) for name, text in texts.items()]
-    return Corpus(
-        folder=folder,
-        tokenizers=Tokenizers.load(folder, sampling=sampling).tagged(main["tag"]),
-        train=tables["train"],
-        parts=tuple(parts),
-        dev=tables["dev"],
-        test=tables.get("test"),
-        report=report,
-        source_language=report["source"],
-        target_language=report["target"],
-    )
+    with _reading(folder):
+        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        tables = {
+            path.stem: pyarrow.ipc.open_stream(pyarrow.memory_map(str(path))).read_all()
+            for path in folder.glob("*.arrow")
+        }
+        main = {"pairs": report["splits"]["train"]["pairs"], "tag": report["tag"]}
+        texts = {MAIN: main} | report["extra"]
+        own = {name: text["pairs"] for name, text in texts.items() if name not in weights}
+        weights = by_temperature(own, temperature) | dict(weights)
+        parts = [
+            Part(name, text["pairs"], text["tag"], weights[name]) for name, text in texts.items()
+        ]
+        return Corpus(
+            folder=folder,
+            tokenizers=Tokenizers.load(folder, sampling=sampling).tagged(main["tag"]),
+            train=tables["train"],
+            parts=tuple(parts),
+            dev=tables["dev"],
+            test=tables.get("test"),
+            report=report,
+            source_language=report["source"],
+            target_language=report["target"],
+        )
 
 
 def _key(source: Source, tokenizer: Mapping[str, Any], cache: Path) -> str:
@@ -148,6 +154,17 @@ def _key(source: Source, tokenizer: Mapping[str, Any], cache: Path) -> str:
     ]
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"the prepared corpus {folder} is damaged ({error!r}): remove it, and it is prepared "
+            "again"
+        ) from error
 
 
 @contextmanager

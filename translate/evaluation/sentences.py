@@ -11,6 +11,7 @@ from translate.evaluation.metrics import DEFAULT, build_ter, reference_streams
 from translate.evaluation.words import words
 
 EQUAL = 1e-6  # points of chrF within which two sentences are a tie
+MARKED = 500  # words of a text; the time to compare two grows with the square
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,14 @@ def record(baseline: Sequence[SentenceScores], system: Sequence[SentenceScores])
 
 
 def word_diff(first: str, second: str) -> tuple[list[Word], list[Word]]:
-    """The words of two texts (see `words`), marked where both have them in the same order."""
+    """The words of two texts (see `words`), marked where both have them in the same order.
+
+    After the first `MARKED` words nothing is looked at, and all count as shared.
+    """
     left, right = words(first), words(second)
-    matched = SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks()
+    matched = SequenceMatcher(
+        None, left[:MARKED], right[:MARKED], autojunk=False
+    ).get_matching_blocks()
     shared_left = {block.a + i for block in matched for i in range(block.size)}
     shared_right = {block.b + i for block in matched for i in range(block.size)}
     return _spaced(first, left, shared_left), _spaced(second, right, shared_right)
@@ -75,10 +81,11 @@ def word_diff(first: str, second: str) -> tuple[list[Word], list[Word]]:
 def _spaced(text: str, found: Sequence[str], shared: Set[int]) -> list[Word]:
     """The words of a text and the spaces between them, which are never marked."""
     spaced: list[Word] = []
-    rest = text.lstrip()
+    end = 0
     for i, word in enumerate(found):
-        if rest[0].isspace():
+        start = text.index(word, end)
+        if i and start > end:
             spaced.append(Word(" ", True))
-        rest = rest.lstrip()[len(word) :]
-        spaced.append(Word(word, i in shared))
+        end = start + len(word)
+        spaced.append(Word(word, i in shared or i >= MARKED))
     return spaced

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from translate.durable import sync_folder
+from translate.durable import sync
 
 
 def present(folder: Path, marker: str) -> Path | None:
@@ -41,11 +41,11 @@ def replace(folder: Path, files: Mapping[str, bytes]) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-    sync_folder(fresh)
+    sync(fresh)
     if folder.exists():
         folder.replace(aside)
     fresh.replace(folder)
-    sync_folder(folder.parent)
+    sync(folder.parent)
     shutil.rmtree(aside, ignore_errors=True)
 
 

@@ -171,6 +171,24 @@ def load(folder: str | Path) -> Bundle:
         UserError: a file is missing or damaged, or the files do not belong together.
     """
     folder = Path(folder)
+    began = _identity(folder)
+    try:
+        return _load(folder)
+    except UserError:
+        if _identity(folder) == began:
+            raise
+    return _load(folder)  # a training has replaced it meanwhile, and the files were of two bundles
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def _load(folder: Path) -> Bundle:
     present = atomic_folder.present(folder, CONFIG)
     if present is None:
         raise UserError(f"{folder} is no bundle: {CONFIG} is missing")
@@ -178,10 +196,11 @@ def load(folder: str | Path) -> Bundle:
     expected = parse(read(sums, largest=LARGEST[CHECKSUMS]), sums)
     config = _config(_verified(present, CONFIG, expected), present / CONFIG)
     tokenizers = _tokenizers(present, config, expected)
-    tensors = _tensors(_verified(present, WEIGHTS, expected), present / WEIGHTS)
     # shapes without memory, until the weights are known to have them
     with torch.device("meta"), _NothingDrawn():
         outline = _build(config)
+    weights = _verified(present, WEIGHTS, expected, largest=_largest(outline))
+    tensors = _tensors(weights, present / WEIGHTS)
     _check_weights(outline, tensors, present / WEIGHTS)
     model = _build(config)
     model.to(next(iter(tensors.values())).dtype)
@@ -210,6 +229,12 @@ def _build(config: Config) -> Seq2Seq:
         target_vocab_size=config.target_vocab_size,
         **config.options,
     )
+
+
+def _largest(outline: Seq2Seq) -> int:
+    """What a file of such weights has at most, in bytes: float64, beside names and shapes."""
+    sizes = [tensor.numel() * 8 + (1 << 10) for tensor in _weights(outline).values()]
+    return min(LARGEST[WEIGHTS], (1 << 16) + sum(sizes))
 
 
 def _weights(model: Seq2Seq) -> dict[str, Tensor]:
@@ -308,9 +333,14 @@ def _tensors(content: bytes, path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path} is no safetensors file ({error}): copy it again") from error
 
 
-def _verified(folder: Path, name: str, expected: Mapping[str, Any]) -> bytes:
+def _verified(
+    folder: Path, name: str, expected: Mapping[str, Any], *, largest: int | None = None
+) -> bytes:
     return verified(
-        folder / name, largest=LARGEST[name], sha256=expected.get(name), where=CHECKSUMS
+        folder / name,
+        largest=LARGEST[name] if largest is None else largest,
+        sha256=expected.get(name),
+        where=CHECKSUMS,
     )
 
 

@@ -17,10 +17,12 @@ from pydantic import BaseModel, ValidationError
 
 from translate.durable import replacing
 from translate.errors import UserError
+from translate.inference import untrusted
 
 log = logging.getLogger(__name__)
 
 FILE = "confidence.json"
+LARGEST = 1 << 20  # bytes
 
 
 class Confidence(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
@@ -72,11 +74,11 @@ def read(run: Path, *, weights_sha256: str, search: Mapping[str, Any]) -> Confid
         UserError: the file is damaged.
     """
     path = run / FILE
-    try:
-        found = Confidence.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (OSError, ValidationError) as error:
+    try:
+        found = Confidence.model_validate_json(untrusted.read(path, largest=LARGEST))
+    except ValidationError as error:
         raise UserError(f"{path} cannot be read: translate calibrate run={run}") from error
     if (found.weights_sha256, found.search) != (weights_sha256, dict(search)):
         log.info("%s is of other weights or another search, and is left out", path)

@@ -29,7 +29,7 @@ NO_SELF_ATTENTION = (
 
 
 class TooLongError(UserError):
-    """Pairs that are longer than the model reads.
+    """Pairs that are longer than is read at once.
 
     Attributes:
         indices: which they are, counted from 0.
@@ -39,18 +39,18 @@ class TooLongError(UserError):
         first, *others = self.indices = list(lengths)
         also = f", and so have {len(others)} lines after it" if others else ""
         super().__init__(
-            f"line {first + 1} has {lengths[first]} pieces on one side, more than the {limit} this "
-            f"model reads (model.max_positions){also}: split the sentence, or leave the pair out"
+            f"line {first + 1} has {lengths[first]} pieces on one side, more than the {limit} that "
+            f"are read at once{also}: split the sentence, or leave the pair out"
         )
 
 
 def encoded_pairs(
-    tokenizers: Tokenizers, sources: Iterable[str], targets: Iterable[str], *, limit: int | None
+    tokenizers: Tokenizers, sources: Iterable[str], targets: Iterable[str], *, limit: int
 ) -> tuple[list[list[int]], list[list[int]]]:
     """The ids of sources and targets, without `<s>`, `</s>`.
 
     Args:
-        limit: the most pieces that the model reads, </s> included.
+        limit: the most pieces of a side.
 
     Raises:
         TooLongError: a side of a pair has more.
@@ -64,8 +64,8 @@ def encoded_pairs(
             "the translation of line n of the other"
         )
     lengths = enumerate(max(map(len, pair)) for pair in zip(source_ids, target_ids, strict=True))
-    if limit is not None and (long := {i: n for i, n in lengths if n >= limit}):
-        raise TooLongError(long, limit - 1)
+    if long := {i: n for i, n in lengths if n > limit}:
+        raise TooLongError(long, limit)
     return source_ids, target_ids
 
 

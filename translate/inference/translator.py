@@ -54,6 +54,7 @@ from translate.vocabulary import EOS, UNK
 TOKENS_PER_BATCH = 4096
 WINDOW = 2048  # lines
 MAX_SOURCE_LENGTH = 512  # pieces
+MAX_SCORED_LENGTH = 4096  # pieces of a side; to read a pair takes time and memory by their product
 
 
 def readable(model: Seq2Seq, most: int = MAX_SOURCE_LENGTH) -> int:
@@ -279,10 +280,10 @@ class Translator:
         """How likely each target is as the translation of its source, by teacher forcing.
 
         Raises:
-            UserError: not as many targets as sources, or a pair longer than the model reads.
+            UserError: not as many targets as sources, or a pair longer than is read at once.
         """
         source_ids, target_ids = encoded_pairs(
-            self.tokenizers, sources, targets, limit=self.model.max_length
+            self.tokenizers, sources, targets, limit=readable(self.model, MAX_SCORED_LENGTH)
         )
         scores = [Score(0.0, 0, ())] * len(source_ids)
         longest = [max(map(len, pair)) + 1 for pair in zip(source_ids, target_ids, strict=True)]

@@ -51,8 +51,10 @@ def write(run: Path, **facts: Any) -> None:
     """Add facts to the record, creating it with the machine and the versions."""
     path = run / FILE
     record = read(run) if path.exists() else _machine()
+    text = f"{json.dumps(record | facts, indent=2, ensure_ascii=False)}\n"
     with replacing(path) as file:
-        file.write(f"{json.dumps(record | facts, indent=2, ensure_ascii=False)}\n".encode())
+        # a path in the command may hold bytes that are no UTF-8; Python escapes them as JSON
+        file.write(text.encode(errors="backslashreplace"))
 
 
 def _machine() -> dict[str, Any]:

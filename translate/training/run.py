@@ -265,6 +265,13 @@ def _is_main_process() -> bool:
     return all(os.environ.get(name, "0") == "0" for name in numbers)
 
 
+class _LogFile(logging.FileHandler):
+    """Each line is on the console too: where the disk is full, one that is lost needs no word."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Say nothing; logging itself prints a traceback for each line."""
+
+
 def _log_to(path: Path) -> None:
     """Everything that is logged also goes to the run's train.log."""
     root = logging.getLogger()
@@ -273,7 +280,7 @@ def _log_to(path: Path) -> None:
         if getattr(handler, "name", None) == "train.log":
             root.removeHandler(handler)
             handler.close()
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = _LogFile(path, encoding="utf-8")
     handler.name = "train.log"
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
     root.addHandler(handler)
