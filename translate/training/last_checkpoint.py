@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class LastCheckpoint(Checkpoint):
-    """Saves every so many steps, after each validation, and where training ends.
+    """Saves every so many steps, before the first validation, after each, and where training ends.
 
     It ends at the last step, out of time, out of patience or at a signal. Ctrl-C and SIGTERM make
     the present step the last; a second one does not wait. A validation is part of its step: where
@@ -84,7 +84,9 @@ class LastCheckpoint(Checkpoint):
             elif not due:
                 self.interrupted = trainer.should_stop = True
                 trainer.limit_val_batches = 0  # Lightning validates wherever it stops
-        if not due and (trainer.should_stop or step % self.save_every == 0):
+        # there before the first bundle: a model with nothing to go on from is not trained over
+        first = step == self.validate_every - 1
+        if not due and (first or trainer.should_stop or step % self.save_every == 0):
             trainer.save_checkpoint(self.path)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

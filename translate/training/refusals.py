@@ -14,6 +14,7 @@ import yaml
 from translate.data.corpus import Corpus
 from translate.data.module import TranslationData, lengths
 from translate.errors import UserError
+from translate.inference import bundle as bundles
 from translate.models.seq2seq import Seq2Seq
 from translate.training import provenance
 from translate.training.settings import MAY_CHANGE, Settings
@@ -41,6 +42,23 @@ def refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
         raise UserError(
             f"{run} was begun with another configuration ({'; '.join(differences)}): leave these "
             "keys as they were, or start a new run folder"
+        )
+
+
+def refuse_to_begin_over(run: Path) -> None:
+    """Without the checkpoint that it goes on from, a run would begin anew and replace its model."""
+    steps = provenance.noted(run, "steps")  # of a training that came to its end
+    held = [
+        *filter(None, [bundles.located(run)]),
+        *sorted((run / "checkpoints").glob("*.ckpt")),
+        *([] if steps is None else [f"{steps:,} steps in {provenance.FILE}"]),
+    ]
+    if held:
+        raise UserError(
+            f"{run} holds what was trained ({', '.join(map(str, held))}) and no "
+            "checkpoints/last.ckpt to go on from: put it back, or a copy of best.ckpt in its "
+            f"place; or begin from this model with init={run} and another run=; or remove the "
+            "folder"
         )
 
 
