@@ -56,7 +56,7 @@ class Interrupted(Exception):
     """A signal came; everything is saved, whether the run was at its end or not.
 
     Attributes:
-        exit_code: 128 + the signal's number: 130 for Ctrl-C, 143 for SIGTERM.
+        exit_code: 128 + the signal's number: 130 for Ctrl-C, 143 for SIGTERM, 138 for SIGUSR1.
     """
 
     def __init__(self, number: int, run: Path, *, finished: bool) -> None:
@@ -78,7 +78,7 @@ def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> floa
     Raises:
         UserError: anything a person can mend, before or while training; another process that
             trains in this folder.
-        Interrupted: by Ctrl-C or SIGTERM, after saving.
+        Interrupted: by Ctrl-C, SIGTERM or SIGUSR1, after saving.
     """
     with locked(run) if _is_main_process() else nullcontext():
         return _train(config, run, init)
