@@ -10,6 +10,7 @@ import pickle
 import struct
 import zipfile
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import translate
 from translate.cli import stored
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS
+from translate.cli.main import main
 from translate.cli.stored import training_config
 from translate.data.corpus import check_data
 from translate.data.tokenizer import Tokenizers
@@ -254,7 +256,7 @@ CONFIGS: dict[str, tuple[Any, str]] = {
     "files beside ours, deeper": ({"data": {"defaults": ["/../evil"]}}, "data.defaults"),
     "_target_": ({"model": CALL}, "model._target_"),
     "_target_ in a list": ({"data": {"columns": [CALL]}}, "data.columns.0._target_"),
-    "the environment": ({"data": {"dir": "${oc.env:HOME}"}}, "data.dir = "),
+    "a date": ({"data": {"dir": date(2026, 1, 1)}}, "cannot be read"),
     "a list": (["x"], "no configuration"),
 }
 
@@ -303,6 +305,29 @@ def test_what_a_search_says_is_text_and_no_order(saved: Path, text: str) -> None
     node = stored.search_node(split(COMMANDS["text"], [f"run={saved}"]))
     composed: Any = OmegaConf.to_container(OmegaConf.create(node), resolve=True)
     assert composed["rules"] == rules
+
+
+@pytest.mark.parametrize("text", ["${oc.env:HOME}", "\\\\${x} ${", "$x {y}"])
+def test_what_a_configuration_says_is_text_and_no_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    configs = []
+
+    def train(config: Any, run: Path, init: str | None) -> float:
+        configs.append(config)
+        return 0.0
+
+    monkeypatch.setattr("translate.training.run.train", train)
+    assert main(["train", "data=toy", f"run={tmp_path}"]) == 0
+    (written,) = configs
+    written["search"]["rules"]["banned"] = [text]
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(written))
+    assert main(["train", f"run={tmp_path}"]) == 0
+    assert configs[1] == written
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"data": {"dir": text}}))
+    nodes = stored.corpus_nodes(str(tmp_path))
+    composed: Any = OmegaConf.to_container(OmegaConf.create(nodes), resolve=True)
+    assert composed["data"] == {"dir": text}
 
 
 def test_an_honest_bundle_is_loaded(saved: Path, tokenizers: Tokenizers) -> None:
