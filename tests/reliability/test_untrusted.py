@@ -247,6 +247,22 @@ def test_a_checkpoint_that_attacks_is_refused_in_a_line(
     assert everything(tmp_path) == {"last.ckpt"}
 
 
+def test_a_sealed_checkpoint_that_is_cut_short_is_refused_in_a_line(tmp_path: Path) -> None:
+    path, content = tmp_path / "best.ckpt", io.BytesIO()
+    torch.save({"weights": torch.ones(3), "step": 300, "name": ["x", 1.5, None]}, content)
+    with zipfile.ZipFile(content) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    (pickled,) = (name for name in files if name.endswith("data.pkl"))
+    for end in range(len(files[pickled])):
+        forged = io.BytesIO()
+        with zipfile.ZipFile(forged, "w") as archive:
+            for name, part in files.items():
+                archive.writestr(name, part[:end] if name == pickled else part)
+        path.write_bytes(sealed(forged.getvalue()))
+        with pytest.raises(UserError, match=r"^.*best\.ckpt is no checkpoint of .* \(.+\); .*$"):
+            AtomicCheckpointIO().load_checkpoint(path)
+
+
 CALL = {"_target_": "subprocess.call", "_args_": [["touch", "executed"]]}
 CONFIGS: dict[str, tuple[Any, str]] = {
     "callbacks of Hydra": ({"hydra": {"callbacks": {"x": CALL}}}, "hydra"),

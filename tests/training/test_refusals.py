@@ -111,6 +111,20 @@ def test_a_folder_that_cannot_be_written_to_is_refused(
         train(settings, tmp_path / "run")
 
 
+@pytest.mark.parametrize("name", ["checkpoints", "plots"])
+def test_a_folder_in_it_that_cannot_be_written_to_is_refused(
+    tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(UserError, match=rf"{name} is no folder that can be written to.*run="):
+        train(config(), tmp_path)
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # another owner's
+    with pytest.raises(UserError, match=rf"{name} is no folder that can be written to"):
+        train(config(), tmp_path)
+
+
 # how long and where a run trains, and what it shows: nothing that has shaped its result so far
 MAY_DIFFER = {
     "max_steps", "max_epochs", "max_minutes", "patience",

@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from translate.inference import bundle
 from translate.training import provenance
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.dev_translations import DevTranslations
@@ -278,6 +279,10 @@ def test_two_hundred_kills_lose_no_checkpoint_and_change_no_bit(
         run, reached = tmp_path / f"run{runs}", 0
         while not killed_at_random(settings, run, seconds=random.uniform(0.2, longest / 2)):
             kills += 1
+            for path in (run / "checkpoints").glob("*.ckpt"):
+                AtomicCheckpointIO().load_checkpoint(path)
+            if (model := bundle.located(run)) is not None:
+                bundle.load(model)
             last = run / "checkpoints" / "last.ckpt"
             if reached or last.exists():
                 step = AtomicCheckpointIO().load_checkpoint(last)["global_step"]

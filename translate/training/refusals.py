@@ -5,6 +5,7 @@ The disk is asked in `disk.py`, another process in `lock.py`, another beginning 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,16 @@ def refuse_to_begin_over(run: Path) -> None:
             f"place; or begin from this model with init={run} and another run=; or remove the "
             "folder"
         )
+
+
+def refuse_unwritable(run: Path) -> None:
+    """A folder in it that takes no files would be told at the first save."""
+    for folder in (run / "checkpoints", run / "plots"):
+        if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+            raise UserError(
+                f"{folder} is no folder that can be written to: mend its permissions, remove it if "
+                "it is a file, or choose another folder with run="
+            )
 
 
 def refuse_what_cannot_be_sharded(options: Settings, family: str) -> None:

@@ -44,6 +44,7 @@ from translate.training.refusals import (
     refuse_other_corpus,
     refuse_random_weights,
     refuse_to_begin_over,
+    refuse_unwritable,
     refuse_what_cannot_be_sharded,
 )
 from translate.training.settings import Settings
@@ -117,6 +118,7 @@ def _begin(
     if options.strategy == "fsdp":
         refuse_what_cannot_be_sharded(options, config["model"]["family"])
     if main:
+        refuse_unwritable(run)
         _log_to(run / "train.log")
     if resuming:
         refuse_other_configuration(config, run)

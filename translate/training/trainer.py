@@ -10,11 +10,8 @@ from pathlib import Path
 
 import lightning as L
 import torch
-from lightning.fabric.plugins.environments import (
-    ClusterEnvironment,
-    SLURMEnvironment,
-    TorchElasticEnvironment,
-)
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import Strategy
@@ -85,7 +82,7 @@ def build_trainer(
     )  # fmt: skip
 
 
-def _cluster() -> list[ClusterEnvironment]:
+def _cluster() -> list[SLURMEnvironment]:
     """Under SLURM, without Lightning's requeueing.
 
     That saves in the middle of a step, in a file of its own that the next call would go on from
