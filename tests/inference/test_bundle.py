@@ -290,6 +290,29 @@ def test_whatever_interrupts_a_save_a_whole_bundle_is_found(
     assert sorted(path.name for path in saved.parent.iterdir()) == ["bundle"]
 
 
+def test_a_bundle_that_is_a_link_is_replaced_where_it_leads(
+    saved, tmp_path, make_model, joint, options
+) -> None:
+    link = tmp_path / "linked" / "bundle"
+    link.parent.mkdir()
+    link.symlink_to(saved, target_is_directory=True)
+    model = make_model("transformer")
+    for bias in (1.0, 2.0):
+        with torch.no_grad():
+            model.output.bias.fill_(bias)
+        write(link, model, joint, options["transformer"])
+    assert link.is_symlink()
+    assert set(bundle.load(saved).model.output.bias.tolist()) == {2.0}
+    saved.rename(saved.with_name(f".{saved.name}.old"))  # as a kill between the renames leaves it
+    assert set(bundle.load(bundle.find(link.parent)).model.output.bias.tolist()) == {2.0}
+
+
+def test_a_link_to_itself_is_no_bundle(tmp_path) -> None:
+    (tmp_path / "bundle").symlink_to(tmp_path / "bundle")
+    with pytest.raises(UserError, match="has no bundle"):
+        bundle.find(tmp_path)
+
+
 def test_importing_the_package_does_not_import_torch() -> None:
     program = "import sys, translate; translate.__version__; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -17,6 +17,7 @@ from translate.cli.commands import COMMANDS, Job
 from translate.cli.compose import launch
 from translate.cli.config_dir import groups, options
 from translate.cli.validation import guard_problems, training_problems
+from translate.inference.bundle import BOUNDED, MOST, MOST_LAYERS, MOST_SEARCHED
 from translate.wording import nearest
 
 CHOICES = [f"{g}={o}" for g in groups() if g != "experiment" for o in options(g)]
@@ -135,6 +136,24 @@ def test_no_wrong_value_passes(choice: str, figures: Callable[..., None]) -> Non
                 passed.append((".".join(path), bad))
     figures(f"{choice}: wrong values found", tried - len(passed), tried)
     assert not passed
+
+
+@pytest.mark.parametrize("choice", [c for c in CHOICES if c.startswith("model=")])
+def test_a_size_that_no_bundle_may_have_is_refused_before_training(choice: str) -> None:
+    """What is trained can be loaded, though a bundle may come from a stranger."""
+    config = configuration(choice)
+    for key, value in config["model"].items():
+        if type(value) is int:
+            most = MOST_LAYERS if key.endswith("_layers") else MOST
+            found = config_problems(put(config, ("model", key), most + 1))
+            assert found == [f"model.{key} = {most + 1}: must be at most {most}"]
+
+
+def test_a_second_search_has_the_limits_of_the_first() -> None:
+    config = configuration("guard=default")
+    for key in set(BOUNDED) & config["guard"]["again"].keys():
+        found = config_problems(put(config, ("guard", "again", key), 1 << 40))
+        assert found == [f"guard.again.{key} = {1 << 40}: must be at most {MOST_SEARCHED}"]
 
 
 def slips(word: str, generator: random.Random) -> set[str]:

@@ -51,12 +51,10 @@ def checkpoint(folder: Path) -> Subject:
         io.save_checkpoint({"weights": torch.full((300,), value), "step": 1}, path)
 
     def found() -> float:
-        assert io.load_checkpoint(path.with_name("best.ckpt"))["step"] == 9
         (value,) = set(io.load_checkpoint(path)["weights"].tolist())
         return value
 
-    io.save_checkpoint({"step": 9}, path.with_name("best.ckpt"))
-    return Subject(save, found, lambda: names(path.parent), ["best.ckpt", "last.ckpt"])
+    return Subject(save, found, lambda: names(path.parent), ["last.ckpt"])
 
 
 def model(folder: Path, tokenizers: Tokenizers, faults: Any) -> Subject:

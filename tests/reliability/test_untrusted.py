@@ -10,6 +10,7 @@ import pickle
 import struct
 import zipfile
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import translate
 from translate.cli import stored
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS
+from translate.cli.main import main
 from translate.cli.stored import training_config
 from translate.data.corpus import check_data
 from translate.data.tokenizer import Tokenizers
@@ -253,6 +255,22 @@ def test_a_checkpoint_that_attacks_is_refused_in_a_line(
     assert everything(tmp_path) == {"last.ckpt"}
 
 
+def test_a_sealed_checkpoint_that_is_cut_short_is_refused_in_a_line(tmp_path: Path) -> None:
+    path, content = tmp_path / "best.ckpt", io.BytesIO()
+    torch.save({"weights": torch.ones(3), "step": 300, "name": ["x", 1.5, None]}, content)
+    with zipfile.ZipFile(content) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    (pickled,) = (name for name in files if name.endswith("data.pkl"))
+    for end in range(len(files[pickled])):
+        forged = io.BytesIO()
+        with zipfile.ZipFile(forged, "w") as archive:
+            for name, part in files.items():
+                archive.writestr(name, part[:end] if name == pickled else part)
+        path.write_bytes(sealed(forged.getvalue()))
+        with pytest.raises(UserError, match=r"^.*best\.ckpt is no checkpoint of .* \(.+\); .*$"):
+            AtomicCheckpointIO().load_checkpoint(path)
+
+
 CALL = {"_target_": "subprocess.call", "_args_": [["touch", "executed"]]}
 CONFIGS: dict[str, tuple[Any, str]] = {
     "callbacks of Hydra": ({"hydra": {"callbacks": {"x": CALL}}}, "hydra"),
@@ -262,7 +280,7 @@ CONFIGS: dict[str, tuple[Any, str]] = {
     "files beside ours, deeper": ({"data": {"defaults": ["/../evil"]}}, "data.defaults"),
     "_target_": ({"model": CALL}, "model._target_"),
     "_target_ in a list": ({"data": {"columns": [CALL]}}, "data.columns.0._target_"),
-    "the environment": ({"data": {"dir": "${oc.env:HOME}"}}, "data.dir = "),
+    "a date": ({"data": {"dir": date(2026, 1, 1)}}, "cannot be read"),
     "a list": (["x"], "no configuration"),
 }
 
@@ -311,6 +329,29 @@ def test_what_a_search_says_is_text_and_no_order(saved: Path, text: str) -> None
     node = stored.search_node(split(COMMANDS["text"], [f"run={saved}"]))
     composed: Any = OmegaConf.to_container(OmegaConf.create(node), resolve=True)
     assert composed["rules"] == rules
+
+
+@pytest.mark.parametrize("text", ["${oc.env:HOME}", "\\\\${x} ${", "$x {y}"])
+def test_what_a_configuration_says_is_text_and_no_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    configs = []
+
+    def train(config: Any, run: Path, init: str | None) -> float:
+        configs.append(config)
+        return 0.0
+
+    monkeypatch.setattr("translate.training.run.train", train)
+    assert main(["train", "data=toy", f"run={tmp_path}"]) == 0
+    (written,) = configs
+    written["search"]["rules"]["banned"] = [text]
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(written))
+    assert main(["train", f"run={tmp_path}"]) == 0
+    assert configs[1] == written
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"data": {"dir": text}}))
+    nodes = stored.corpus_nodes(str(tmp_path))
+    composed: Any = OmegaConf.to_container(OmegaConf.create(nodes), resolve=True)
+    assert composed["data"] == {"dir": text}
 
 
 def test_an_honest_bundle_is_loaded(saved: Path, tokenizers: Tokenizers) -> None:

@@ -26,6 +26,7 @@ from translate.errors import UserError
 from translate.training import provenance
 from translate.training.disk import CHECKPOINTS, SLACK, check_room
 from translate.training.finite import StopWhenNotFinite
+from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.lock import locked
 from translate.training.refusals import refuse_other_configuration, refuse_what_the_model_cannot
 from translate.training.run import train
@@ -111,6 +112,20 @@ def test_a_folder_that_cannot_be_written_to_is_refused(
         train(settings, tmp_path / "run")
 
 
+@pytest.mark.parametrize("name", ["checkpoints", "plots"])
+def test_a_folder_in_it_that_cannot_be_written_to_is_refused(
+    tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(UserError, match=rf"{name} is no folder that can be written to.*run="):
+        train(config(), tmp_path)
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # another owner's
+    with pytest.raises(UserError, match=rf"{name} is no folder that can be written to"):
+        train(config(), tmp_path)
+
+
 # how long and where a run trains, and what it shows: nothing that has shaped its result so far
 MAY_DIFFER = {
     "max_steps", "max_epochs", "max_minutes", "patience",
@@ -181,6 +196,90 @@ def test_a_run_goes_on_only_with_its_own_text_and_from_a_whole_checkpoint(
     provenance.write(run, corpus={**record["corpus"], "target tokenizer": "another"})
     with pytest.raises(UserError, match=r"other text \(different: target tokenizer\)"):
         train(config("trainer.max_steps=3"), run)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """What lies in a run's folder, but for its log and its lock."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in ("train.log", ".lock")
+    }
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "bundle/config.json",  # a model shipped without checkpoints, or a mean of several
+        ".bundle.old/config.json",  # its replacement was killed
+        "config.json",  # a bundle itself
+        "checkpoints/best.ckpt",
+        "checkpoints/step-0000007.ckpt",
+    ],
+)
+def test_a_trained_model_with_nothing_to_go_on_from_is_not_trained_over(
+    tmp_path: Path, config: Config, held: str
+) -> None:
+    path = tmp_path / "run" / held
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"trained")
+    with pytest.raises(
+        UserError, match=r"holds what was trained \(.*last\.ckpt.*put it back.*init="
+    ):
+        train(config(), tmp_path / "run")
+    assert contents(tmp_path / "run") == {held: b"trained"}
+
+
+class Killed(BaseException):
+    pass
+
+
+def killed(*_: object, **__: object) -> None:
+    raise Killed
+
+
+def test_a_run_that_lost_all_of_its_training_does_not_begin_anew_and_one_without_any_does(
+    tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something to go on from is there before the first model, whatever a run is killed at."""
+    run = tmp_path / "run"
+    settings = config("trainer.validate_every=3", "trainer.save_every=100", "trainer.max_steps=3")
+    for owner, name in (
+        (StopWhenNotFinite, "on_train_batch_end"),
+        (LastCheckpoint, "on_validation_end"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, killed)
+            with pytest.raises(Killed):
+                train(settings, run)
+    assert (run / "bundle").exists()
+    for half in (".bundle.new/config.json", "checkpoints/last.ckpt.tmp", "config.yaml.tmp"):
+        (run / half).parent.mkdir(exist_ok=True)
+        (run / half).write_bytes(b"half")
+    train(settings, run)
+    assert provenance.read(run)["steps"] == 3
+    assert not {path.name for path in run.rglob("*")} & {
+        ".bundle.new",
+        "last.ckpt.tmp",
+        "config.yaml.tmp",
+    }
+    for name in ("checkpoints", "bundle"):
+        shutil.rmtree(run / name)
+    with pytest.raises(UserError, match=r"trained \(3 steps in provenance\.json\)"):
+        train(config("trainer.max_steps=6"), run)
+
+
+def test_a_refused_run_is_recorded_as_it_was(tmp_path: Path, config: Config) -> None:
+    run = tmp_path / "run"
+    train(config("trainer.max_steps=1"), run)
+    last = run / "checkpoints" / "last.ckpt"
+    last.write_bytes(last.read_bytes()[:-100])
+    before = contents(run)
+    for end in ("trainer.max_steps=2", "trainer.max_epochs=2"):
+        with pytest.raises(UserError, match=r"last\.ckpt is damaged"):
+            train(config(end), run)
+        assert contents(run) == before
+    assert provenance.run_status(run) == "finished"
 
 
 class Model(nn.Module):

@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from translate.inference import bundle
 from translate.training import provenance
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.dev_translations import DevTranslations
@@ -76,14 +77,15 @@ def figures(run: Path, names: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def stop_in(
-    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, when: Callable[..., bool]
-) -> None:
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, when: Callable[..., bool],
+    number: signal.Signals = signal.SIGTERM,
+) -> None:  # fmt: skip
     """The process signals itself while it does what `name` does."""
     original = getattr(owner, name)
 
     def signalled(self: Any, *arguments: Any) -> Any:
         if when(self, *arguments):
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
         return original(self, *arguments)
 
     monkeypatch.setattr(owner, name, signalled)
@@ -132,6 +134,23 @@ def test_a_signal_at_the_end_ends_what_comes_after_the_run(
     assert stopped.value.exit_code == 143
     assert provenance.run_status(tmp_path / "run") == "finished"
     assert validated(tmp_path / "run") == [1]
+
+
+def test_a_signal_that_slurm_is_asked_for_stops_a_run_as_any_other_does(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"JOB_ID": 1234567, "JOB_NAME": "train", "NTASKS": 1, "PROCID": 0,
+                        "LOCALID": 0, "NODEID": 0}.items():  # fmt: skip
+        monkeypatch.setenv(f"SLURM_{name}", str(value))
+    run = tmp_path / "run"
+    stop_in(monkeypatch, TranslationTask, "training_step", lambda task, batch, step: step == 2,
+            number=signal.SIGUSR1)  # fmt: skip
+    with pytest.raises(Interrupted, match="stopped by SIGUSR1, all is saved") as stopped:
+        train(config(), run)
+    assert stopped.value.exit_code == 138
+    assert [path.name for path in run.rglob("*.ckpt")] == ["last.ckpt"]
+    saved = AtomicCheckpointIO().load_checkpoint(run / "checkpoints" / "last.ckpt")
+    assert saved["global_step"] == 3
 
 
 IDLE = (  # no validation is better than the first
@@ -263,6 +282,10 @@ def test_two_hundred_kills_lose_no_checkpoint_and_change_no_bit(
         run, reached = tmp_path / f"run{runs}", 0
         while not killed_at_random(settings, run, seconds=random.uniform(0.2, longest / 2)):
             kills += 1
+            for path in (run / "checkpoints").glob("*.ckpt"):
+                AtomicCheckpointIO().load_checkpoint(path)
+            if (model := bundle.located(run)) is not None:
+                bundle.load(model)
             last = run / "checkpoints" / "last.ckpt"
             if reached or last.exists():
                 step = AtomicCheckpointIO().load_checkpoint(last)["global_step"]

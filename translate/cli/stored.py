@@ -78,16 +78,16 @@ def search_node(arguments: Arguments) -> dict[str, Any]:
         UserError: the run has no model that can be read.
     """
     run = arguments.verbatim.get("run")
-    search: dict[str, Any] = {} if run is None else _literal(load_bundle(run).config.search)
+    search: dict[str, Any] = {} if run is None else literal(load_bundle(run).config.search)
     return search
 
 
-def _literal(value: Any) -> Any:
-    """With its texts escaped: a bundle may come from a stranger, and OmegaConf obeys `${`."""
+def literal(value: Any) -> Any:
+    """With its texts escaped: a run may come from a stranger, and OmegaConf obeys `${`."""
     if isinstance(value, Mapping):
-        return {key: _literal(inner) for key, inner in value.items()}
+        return {key: literal(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_literal(inner) for inner in value]
+        return [literal(inner) for inner in value]
     if isinstance(value, str):
         return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
     return value
@@ -140,14 +140,15 @@ def corpus_of_run(
 def corpus_nodes(run: str | None) -> dict[str, dict[str, Any]]:
     """What a run was trained on, to be had as `data=stored`; nothing where no run is named."""
     trained = {} if run is None else training_config(run)
-    return {group: trained.get(group, {}) for group in ("data", "tokenizer")}
+    return {group: literal(trained.get(group, {})) for group in ("data", "tokenizer")}
 
 
 def training_config(run: str | Path) -> dict[str, Any]:
     """The configuration a run was started with; empty where the folder has none.
 
-    Hydra composes with it, and Hydra obeys much that a configuration can say: the folder may come
-    from a stranger, so that only plain values under the keys of a training pass.
+    Hydra composes with it, once it is `literal`, and Hydra obeys much that a configuration can say:
+    the folder may come from a stranger, so that only plain values under the keys of a training
+    pass.
 
     Raises:
         UserError: the file is there and cannot be read, or says more than a training writes.
@@ -161,7 +162,8 @@ def training_config(run: str | Path) -> dict[str, Any]:
         if len(text) > LARGEST:
             raise UserError(f"{file} has more than {LARGEST:,} bytes: no training writes so much")
         _check_shape(text, file)
-        config = OmegaConf.to_container(OmegaConf.create(text))
+        config = yaml.safe_load(text)
+        OmegaConf.create(literal(config))  # which takes no dates, nor whatever else YAML knows
     except (OSError, YAMLError, OmegaConfBaseException, ValueError, RecursionError) as error:
         raise UserError(f"{file} cannot be read: {str(error).splitlines()[0]}") from error
     if not isinstance(config, dict):
@@ -172,7 +174,7 @@ def training_config(run: str | Path) -> dict[str, Any]:
             f"{file} holds {', '.join(strange)}, which no training writes: remove it, if you know "
             "what it is for"
         )
-    return {str(key): value for key, value in config.items()}
+    return config
 
 
 def _check_shape(text: str, file: Path) -> None:
@@ -198,5 +200,3 @@ def _orders(node: Any, place: str = "") -> Iterator[str]:
             if str(key) == "defaults" or str(key).startswith("_"):
                 yield name
             yield from _orders(value, f"{name}.")
-    elif isinstance(node, str) and "${" in node:
-        yield f"{place.removesuffix('.')} = {node[:60]!r}"

@@ -83,7 +83,7 @@ def main(command: Command, arguments: Arguments) -> None:
     """Run the command. A run under way brings its settings, unless options are chosen anew."""
     from translate.cli.compose import launch
     from translate.cli.explain import is_choice
-    from translate.cli.stored import load_bundle, training_config
+    from translate.cli.stored import literal, load_bundle, training_config
 
     _refuse_sweeper(arguments)
     base = {}
@@ -91,7 +91,7 @@ def main(command: Command, arguments: Arguments) -> None:
         base = training_config(arguments.verbatim["run"])
     if base:
         log.info("settings from %s/config.yaml", arguments.verbatim["run"])
-        launch(command, arguments, job, check=check, base=base)
+        launch(command, arguments, job, check=check, base=literal(base))
     elif "init" in arguments.verbatim:
         before = load_bundle(arguments.verbatim["init"]).config
         nodes = {"model": {"family": before.family} | before.options}

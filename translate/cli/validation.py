@@ -74,11 +74,12 @@ def _problems_of_risk(data: Node, trainer: Node) -> list[str]:
 
 def model_problems(node: Node) -> list[str]:
     """The node `model`: types and ranges first, then what the family says of the combination."""
+    from translate.inference.bundle import option_excesses
     from translate.models.registry import families
 
     sizes = {"source_vocab_size": 1, "target_vocab_size": 1}  # the tokenizer's business
     found = chosen("model", node, families(), key="family", supplied=sizes)
-    if found:
+    if found := found or option_excesses(node, "model"):
         return found
     options = {name: value for name, value in node.items() if name != "family"}
     return families()[node["family"]].problems({**options, **sizes})
@@ -94,6 +95,7 @@ def search_problems(node: Node) -> list[str]:
 
 def guard_problems(node: Node) -> list[str]:
     """The node `guard`; an empty one is `guard=none`."""
+    from translate.inference.bundle import search_excesses
     from translate.inference.guard import Guard
     from translate.search import KINDS
 
@@ -105,7 +107,7 @@ def guard_problems(node: Node) -> list[str]:
     if not isinstance(again, dict):
         shown = f"guard.again = {again!r}: must be a search, such as search@guard.again=beam"
         return [*found, shown]
-    found += chosen("guard.again", again, KINDS)
+    found += chosen("guard.again", again, KINDS) or search_excesses(again, "guard.again")
     if not found and (banned := again.get("rules", {}).get("banned")):
         found = [f"guard.again.rules.banned = {banned}: both searches keep search.rules.banned"]
     return found

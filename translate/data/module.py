@@ -251,8 +251,8 @@ def lengths(table: Table) -> tuple[Lengths, Lengths]:
 
 
 def _leave_signals_to_the_trainer(worker: int) -> None:
-    """Ctrl-C and a cluster's SIGTERM reach all processes; the last step still needs its batch."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    """Ctrl-C and a cluster's signals reach all processes; the last step still needs its batch."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
 
 

@@ -28,13 +28,10 @@ def replace(folder: Path, files: Mapping[str, bytes]) -> None:
     Raises:
         OSError: the old folder is untouched, here or aside.
     """
+    folder = _target(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh, aside = folder.with_name(f".{folder.name}.new"), _aside(folder)
-    if aside.exists() and not folder.exists():
-        aside.replace(folder)
-    for leftover in (fresh, aside):
-        if leftover.exists():
-            shutil.rmtree(leftover)
+    fresh, aside = _fresh(folder), _aside(folder)
+    remove_half_written(folder)
     fresh.mkdir()
     for name, content in files.items():
         with (fresh / name).open("wb") as file:
@@ -49,5 +46,26 @@ def replace(folder: Path, files: Mapping[str, bytes]) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
+def remove_half_written(folder: Path) -> None:
+    """Delete what a killed `replace` was writing; a whole folder set aside comes back."""
+    aside = _aside(folder)
+    if aside.exists() and not folder.exists():
+        aside.replace(_target(folder))
+    for leftover in (_fresh(folder), aside):
+        if leftover.exists():
+            shutil.rmtree(leftover)
+
+
+def _target(folder: Path) -> Path:
+    """The folder itself, where a link stands for it."""
+    return Path(os.path.realpath(folder))  # resolve() raises at a link to itself
+
+
+def _fresh(folder: Path) -> Path:
+    target = _target(folder)
+    return target.with_name(f".{target.name}.new")
+
+
 def _aside(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.old")
+    target = _target(folder)
+    return target.with_name(f".{target.name}.old")

@@ -153,15 +153,20 @@ def find(run: str | Path) -> Path:
         UserError: there is none.
     """
     run = Path(run)
-    for folder in (run.absolute(), run.absolute() / "bundle"):  # `.` has no name to look beside
-        if atomic_folder.present(folder, CONFIG) is not None:
-            return folder
+    if (folder := located(run)) is not None:
+        return folder
     if not run.is_dir():
         raise UserError(f"{run}: there is no such run; translate train run={run} makes one")
     raise UserError(
         f"{run} has no bundle, for its training has not come to a first validation: "
         f"translate train run={run} resumes it"
     )
+
+
+def located(run: Path) -> Path | None:
+    """Where `find` finds the bundle of a run; None where it finds none."""
+    places = (run.absolute(), run.absolute() / "bundle")  # `.` has no name to look beside
+    return next((place for place in places if atomic_folder.present(place, CONFIG)), None)
 
 
 def load(folder: str | Path) -> Bundle:
@@ -302,15 +307,20 @@ def _config(content: bytes, path: Path) -> Config:
         sizes = ("source_vocab_size", "target_vocab_size")
         where = f"{path}: options"
         check(problems(families[config.family], config.options, where, supplied=sizes))
-        limits = {
-            name: MOST_LAYERS if name.endswith("_layers") else MOST
-            for name, value in config.options.items()
-            if isinstance(value, int)
-        }
-        check(_excesses(config.options, limits, where))
+        check(option_excesses(config.options, where))
     where = f"{path}: search"
     check(chosen(where, config.search, searches.KINDS) or search_excesses(config.search, where))
     return config
+
+
+def option_excesses(options: Mapping[str, Any], where: str) -> list[str]:
+    """What no model can be built with; the keys are valid otherwise."""
+    limits = {
+        name: MOST_LAYERS if name.endswith("_layers") else MOST
+        for name, value in options.items()
+        if isinstance(value, int)
+    }
+    return _excesses(options, limits, where)
 
 
 def search_excesses(search: Mapping[str, Any], where: str) -> list[str]:

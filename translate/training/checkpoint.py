@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 import struct
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -59,14 +58,21 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                 if file.read(2) != ARCHIVE:  # PyTorch would try its older formats
                     raise UserError(f"{path} is no checkpoint of this program; {_remedy(path)}")
                 file.seek(0)
-                return torch.load(file, map_location="cpu", weights_only=True)
+                return _content(file, path)
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}") from error
-        except (pickle.UnpicklingError, RuntimeError, ValueError, LookupError) as error:
-            raise UserError(
-                f"{path} is no checkpoint of this program ({str(error).splitlines()[0]}); "
-                f"{_remedy(path)}"
-            ) from error
+
+
+def _content(file: BinaryIO, path: str | os.PathLike[str]) -> Any:
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # an unpickler says anything of what is malformed
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise UserError(
+            f"{path} is no checkpoint of this program ({reason}); {_remedy(path)}"
+        ) from error
 
 
 def _reason(error: BaseException | None) -> str:

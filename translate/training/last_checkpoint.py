@@ -19,11 +19,14 @@ from lightning.pytorch.trainer.states import TrainerFn
 
 log = logging.getLogger(__name__)
 
+# Ctrl-C, and what clusters send: SIGUSR1 where a job asks SLURM for it
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
 
 class LastCheckpoint(Checkpoint):
-    """Saves every so many steps, after each validation, and where training ends.
+    """Saves every so many steps, before the first validation, after each, and where training ends.
 
-    It ends at the last step, out of time, out of patience or at a signal. Ctrl-C and SIGTERM make
+    It ends at the last step, out of time, out of patience or at a signal of `STOPPING`, which makes
     the present step the last; a second one does not wait. A validation is part of its step: where
     one is due, as at the last step, the step is saved after it and not before, so that going on
     neither skips nor repeats it. What is saved is not yet the averaged weights, which take the
@@ -57,7 +60,7 @@ class LastCheckpoint(Checkpoint):
         self.heard: int | None = None  # a signal, by this process
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        found = {number: signal.getsignal(number) for number in STOPPING}
 
         def note(number: int, frame: FrameType | None) -> None:
             self.heard = number
@@ -84,7 +87,9 @@ class LastCheckpoint(Checkpoint):
             elif not due:
                 self.interrupted = trainer.should_stop = True
                 trainer.limit_val_batches = 0  # Lightning validates wherever it stops
-        if not due and (trainer.should_stop or step % self.save_every == 0):
+        # there before the first bundle: a model with nothing to go on from is not trained over
+        first = step == self.validate_every - 1
+        if not due and (first or trainer.should_stop or step % self.save_every == 0):
             trainer.save_checkpoint(self.path)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

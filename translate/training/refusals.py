@@ -5,6 +5,7 @@ The disk is asked in `disk.py`, another process in `lock.py`, another beginning 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import yaml
 from translate.data.corpus import Corpus
 from translate.data.module import TranslationData, lengths
 from translate.errors import UserError
+from translate.inference import bundle as bundles
 from translate.models import registry
 from translate.models.head import attends
 from translate.models.seq2seq import Seq2Seq
@@ -50,6 +52,33 @@ def refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
             f"{run} was begun with another configuration ({'; '.join(differences)}): leave these "
             "keys as they were, or start a new run folder"
         )
+
+
+def refuse_to_begin_over(run: Path) -> None:
+    """Without the checkpoint that it goes on from, a run would begin anew and replace its model."""
+    steps = provenance.noted(run, "steps")  # of a training that came to its end
+    held = [
+        *filter(None, [bundles.located(run)]),
+        *sorted((run / "checkpoints").glob("*.ckpt")),
+        *([] if steps is None else [f"{steps:,} steps in {provenance.FILE}"]),
+    ]
+    if held:
+        raise UserError(
+            f"{run} holds what was trained ({', '.join(map(str, held))}) and no "
+            "checkpoints/last.ckpt to go on from: put it back, or a copy of best.ckpt in its "
+            f"place; or begin from this model with init={run} and another run=; or remove the "
+            "folder"
+        )
+
+
+def refuse_unwritable(run: Path) -> None:
+    """A folder in it that takes no files would be told at the first save."""
+    for folder in (run / "checkpoints", run / "plots"):
+        if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+            raise UserError(
+                f"{folder} is no folder that can be written to: mend its permissions, remove it if "
+                "it is a file, or choose another folder with run="
+            )
 
 
 def refuse_what_cannot_be_sharded(options: Settings, family: str) -> None:

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 import lightning as L
 import torch
 import yaml
+from lightning.pytorch.callbacks import LambdaCallback
 
 from translate.attention.kernels import leave_out_cudnn
 from translate.data.corpus import prepare
 from translate.data.module import TranslationData
 from translate.durable import remove_temporaries, replacing
 from translate.errors import UserError
+from translate.inference import atomic_folder
 from translate.inference.allocator import keep_memory
 from translate.plots.curves import learning_curves
 from translate.training import assembly, packing, precision, provenance, token_budget
@@ -42,6 +44,8 @@ from translate.training.refusals import (
     refuse_other_configuration,
     refuse_other_corpus,
     refuse_random_weights,
+    refuse_to_begin_over,
+    refuse_unwritable,
     refuse_what_cannot_be_sharded,
     refuse_what_the_model_cannot,
 )
@@ -55,7 +59,7 @@ class Interrupted(Exception):
     """A signal came; everything is saved, whether the run was at its end or not.
 
     Attributes:
-        exit_code: 128 + the signal's number: 130 for Ctrl-C, 143 for SIGTERM.
+        exit_code: 128 + the signal's number: 130 for Ctrl-C, 143 for SIGTERM, 138 for SIGUSR1.
     """
 
     def __init__(self, number: int, run: Path, *, finished: bool) -> None:
@@ -77,7 +81,7 @@ def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> floa
     Raises:
         UserError: anything a person can mend, before or while training; another process that
             trains in this folder.
-        Interrupted: by Ctrl-C or SIGTERM, after saving.
+        Interrupted: by Ctrl-C, SIGTERM or SIGUSR1, after saving.
     """
     with locked(run) if _is_main_process() else nullcontext():
         return _train(config, run, init)
@@ -106,7 +110,10 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
 def _begin(
     config: Mapping[str, Any], run: Path, init: str | None, options: Settings, *, resuming: bool
 ) -> Origin | None:
-    """Refuse what can be refused before any work, and open the folder; what the run begins from."""
+    """Refuse what can be refused before any work; what the run begins from.
+
+    A new run is recorded at once, so that it goes on wherever it is stopped.
+    """
     main = _is_main_process()
     check_accelerator(options.accelerator)
     precision.check_precision(options.precision, options.accelerator)
@@ -115,9 +122,12 @@ def _begin(
     refuse_flex_attention(config["model"], options)
     refuse_what_the_model_cannot(config, options)
     if main:
+        refuse_unwritable(run)
         _log_to(run / "train.log")
     if resuming:
         refuse_other_configuration(config, run)
+    else:
+        refuse_to_begin_over(run)
     origin = find_origin(run, init, config["model"], resuming=resuming)
     if origin is None and not resuming:
         refuse_random_weights(options)
@@ -126,7 +136,9 @@ def _begin(
     if main and options.compile:
         check_compiler(options.accelerator)
     if main:
-        _open_folder(config, run, origin)
+        _remove_half_written(run)
+        if not resuming:
+            _record_beginning(config, run, origin)
     return origin
 
 
@@ -178,8 +190,12 @@ def _make(
     )  # fmt: skip
     if main:
         provenance.write(run, bleu_tokenizer=dev.tokenize)
-    finite = StopWhenNotFinite(run, every=options.log_every)
-    callbacks = [finite, dev, *assembly.new_averaging(options, steps)]
+    callbacks = [
+        StopWhenNotFinite(run, every=options.log_every), dev,
+        *assembly.new_averaging(options, steps),
+    ]  # fmt: skip
+    if main and resuming:  # a run that may not go on, its checkpoint damaged, stays as recorded
+        callbacks.append(LambdaCallback(on_train_start=lambda *_: _record_beginning(config, run)))
     trainer = build_trainer(options, run, steps, callbacks, stop, precision=numbers)
     told = plan(
         run, model, data, options,
@@ -232,15 +248,20 @@ def _finish(made: _Made, run: Path) -> float:
     return best
 
 
-def _open_folder(config: Mapping[str, Any], run: Path, origin: Origin | None) -> None:
-    """What a run begins with goes into its folder; what a kill left half written goes."""
+def _remove_half_written(run: Path) -> None:
+    """What a kill left of files that were being written."""
+    remove_temporaries(run / "checkpoints")
+    remove_temporaries(run)
+    atomic_folder.remove_half_written(run / "bundle")
+
+
+def _record_beginning(config: Mapping[str, Any], run: Path, origin: Origin | None = None) -> None:
+    """What a run begins with, or goes on with, goes into its folder."""
     text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
     with replacing(run / "config.yaml") as file:
         file.write(text.encode())
     begun_from = {} if origin is None else {"init": origin.facts}
     provenance.write(run, status="unfinished", **begun_from)
-    remove_temporaries(run / "checkpoints")
-    remove_temporaries(run)
 
 
 def _set_up(options: Settings, *, seed: int) -> None:

@@ -50,7 +50,7 @@ class Settings(NodeModel):
     num_nodes: PositiveInt
     strategy: Literal["auto", "ddp", "fsdp"]
     precision: Precision | Literal["auto"]
-    threads: PositiveInt | None
+    threads: Annotated[int, Field(gt=0, le=1024)] | None
     accumulate: PositiveInt
     packing: Literal["auto", "on", "off"]
     activation_checkpointing: bool

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import lightning as L
 import torch
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import Strategy
@@ -74,10 +76,22 @@ def build_trainer(
         val_check_interval=last.validate_every * options.accumulate,
         check_val_every_n_epoch=None, num_sanity_val_steps=0,
         log_every_n_steps=options.log_every,
-        logger=_loggers(options, run), callbacks=callbacks, plugins=[AtomicCheckpointIO()],
+        logger=_loggers(options, run), callbacks=callbacks,
+        plugins=[AtomicCheckpointIO(), *_cluster()],
         default_root_dir=run, enable_progress_bar=shows_bar, enable_model_summary=False,
         use_distributed_sampler=False,
     )  # fmt: skip
+
+
+def _cluster() -> list[SLURMEnvironment]:
+    """Under SLURM, without Lightning's requeueing.
+
+    That saves in the middle of a step, in a file of its own that the next call would go on from
+    unasked.
+    """
+    if TorchElasticEnvironment.detect() or not SLURMEnvironment.detect():
+        return []
+    return [SLURMEnvironment(auto_requeue=False)]
 
 
 def _strategy(options: Settings) -> str | Strategy:
