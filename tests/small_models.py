@@ -8,11 +8,11 @@ RNN = {
     "tied_embeddings": "decoder", "dropout": 0.1,
 }  # fmt: skip
 TRANSFORMER = {
-    "family": "transformer", "d_model": 16, "num_heads": 4, "num_kv_heads": 4, "encoder_layers": 2,
-    "decoder_layers": 2, "d_ff": 32, "activation": "relu", "norm": "pre",
+    "family": "transformer", "d_model": 16, "num_heads": 4, "num_kv_heads": 4, "d_v": None,
+    "encoder_layers": 2, "decoder_layers": 2, "d_ff": 32, "activation": "relu", "norm": "pre",
     "normalization": "layer", "positions": "sinusoidal", "max_positions": 64, "max_distance": 3,
     "self_attention": "full", "window": 5, "stride": 4, "summary": 2, "tied_embeddings": "all",
-    "dropout": 0.1, "attention_dropout": 0.1, "feed_forward_dropout": 0.1,
+    "dropout": 0.1, "attention_dropout": 0.1, "feed_forward_dropout": 0.1, "flex_attention": False,
 }  # fmt: skip
 CONVOLUTIONAL = {
     "family": "convolutional", "embedding_size": 12, "hidden_size": 16, "encoder_layers": 2,

@@ -19,11 +19,11 @@ from translate.models import registry
 from translate.models.transformer import Transformer
 
 OPTIONS: dict[str, Any] = {
-    "d_model": 16, "num_heads": 4, "num_kv_heads": 4, "encoder_layers": 2, "decoder_layers": 1,
-    "d_ff": 32, "activation": "relu", "norm": "pre", "normalization": "layer",
+    "d_model": 16, "num_heads": 4, "num_kv_heads": 4, "d_v": None, "encoder_layers": 2,
+    "decoder_layers": 1, "d_ff": 32, "activation": "relu", "norm": "pre", "normalization": "layer",
     "positions": "none", "max_positions": 64, "max_distance": 3, "self_attention": "full",
     "window": 4, "stride": 4, "summary": 1, "tied_embeddings": "all", "dropout": 0.1,
-    "attention_dropout": 0.1, "feed_forward_dropout": 0.1,
+    "attention_dropout": 0.1, "feed_forward_dropout": 0.1, "flex_attention": False,
 }  # fmt: skip
 
 

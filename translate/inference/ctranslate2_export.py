@@ -53,7 +53,7 @@ def problems(family: str, options: Mapping[str, Any]) -> list[str]:
     found = []
     if options["positions"] == "alibi":
         found.append("model.positions = alibi: CTranslate2 has it in decoders only")
-    d_k, d_v = options["d_model"] // options["num_heads"], options.get("d_v")
+    d_k, d_v = options["d_model"] // options["num_heads"], options["d_v"]
     if d_v not in (None, d_k):
         found.append(f"model.d_v = {d_v}: in CTranslate2 a value has a key's size, {d_k}")
     if options["self_attention"] != "full":

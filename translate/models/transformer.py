@@ -96,6 +96,7 @@ class Transformer(Seq2Seq):
         d_model: PositiveInt,
         num_heads: PositiveInt,
         num_kv_heads: PositiveInt,
+        d_v: PositiveInt | None,
         encoder_layers: PositiveInt,
         decoder_layers: PositiveInt,
         d_ff: PositiveInt,
@@ -115,8 +116,7 @@ class Transformer(Seq2Seq):
         dropout: Rate,
         attention_dropout: Rate,
         feed_forward_dropout: Rate,
-        d_v: PositiveInt | None = None,
-        flex_attention: bool = False,
+        flex_attention: bool,
     ) -> None:
         super().__init__(source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
         self.d_model = d_model
@@ -211,7 +211,7 @@ class Transformer(Seq2Seq):
                 f"a block of {options['stride']} keys has no {options['summary']} to summarise it "
                 "(model.stride, model.summary)"
             )
-        if options.get("flex_attention"):
+        if options["flex_attention"]:
             found += _no_flex_attention(options)
         return found + tying_problems(options)
 
