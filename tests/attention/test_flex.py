@@ -103,6 +103,7 @@ def programs(*options: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.soak
 def test_gradients_of_the_graph_that_cuda_compiles_are_those_of_the_formula() -> None:
     """By PyTorch's formulas on a CPU, which know every step but the kernel itself."""
     assert programs("cpu", "float64", "1e-12") <= PROGRAMS

@@ -192,7 +192,7 @@ def test_the_order_of_the_source_matters(request: pytest.FixtureRequest, model: 
 
 
 @given(data=st.data())
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @pytest.mark.parametrize("name", MODELS)
 def test_select_continues_the_hypotheses_it_names(name: str, data: st.DataObject) -> None:
     """Expanding to a beam, reordering it and dropping sentences equals decoding each prefix."""

@@ -83,6 +83,7 @@ def test_sharded_training_equals_one_process(
     assert saved.keys() == whole.keys()
 
 
+@pytest.mark.soak
 def test_patience_that_is_spent_stays_spent_where_weights_are_dealt_out(
     overrides: Callable[..., list[str]], tmp_path: Path
 ) -> None:
@@ -113,6 +114,7 @@ def saves_what_is_broken_in_one_shard(rank: int, folder: Path) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.soak
 def test_weights_that_are_no_numbers_stop_all_processes_alike(tmp_path: Path) -> None:
     torch.multiprocessing.spawn(saves_what_is_broken_in_one_shard, (tmp_path,), nprocs=2)
     told = [(tmp_path / f"{rank}").read_text() for rank in (0, 1)]
