@@ -227,7 +227,7 @@ def test_padding_is_small_on_lengths_of_real_sentences() -> None:
     )
     batches = sampler.epoch(0)
     padded = sum(len(b) * (source[b].max() + target[b].max()) for b in batches)
-    assert 1 - (source.sum() + target.sum()) / padded < 0.03
+    assert 1 - (source.sum() + target.sum()) / padded < 0.05
 
 
 def test_a_pair_larger_than_a_batch_is_refused() -> None:
