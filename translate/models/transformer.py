@@ -14,7 +14,6 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from translate.attention.caches import Ancestry, Cache, KeysValues
-from translate.attention.flex import SMALLEST_HEAD
 from translate.attention.linear import FastWeightAttention, LinearAttention
 from translate.attention.masks import added_to_scores, over_keys
 from translate.attention.patterns import (
@@ -38,6 +37,7 @@ from translate.models.dropout import Dropout, Rate
 from translate.models.embeddings import Tied, tie, tying_problems
 from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
 from translate.models.stack import Stack
+from translate.models.transformer_kernels import why_no_flex_attention, why_padded
 from translate.models.transformer_layers import DecoderLayer, EncoderLayer, LayerOptions
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {
@@ -172,7 +172,7 @@ class Transformer(Seq2Seq):
                 "model.self_attention=sliding_window reads long sources in blocks and keeps the "
                 "last words in a ring, by branches that no graph has"
             )
-        self.why_padded = _why_padded(self_attention, positions, attention_dropout, d_k, d_v)
+        self.why_padded = why_padded(self_attention, positions, attention_dropout, d_k, d_v)
         self._initialise()
         tie(
             tied_embeddings, source=self.source_embedding, target=self.target_embedding,
@@ -212,7 +212,7 @@ class Transformer(Seq2Seq):
                 "(model.stride, model.summary)"
             )
         if options["flex_attention"]:
-            found += _no_flex_attention(options)
+            found += why_no_flex_attention(options)
         return found + tying_problems(options)
 
     def _initialise(self) -> None:
@@ -325,46 +325,3 @@ def _end_to_end(
     """Each word with its position in its own sentence, where sentences lie end to end."""
     nothing = embedded.new_zeros(1, packing.longest, embedded.shape[1])
     return embedded + positions(nothing)[0, packing.positions]  # type: ignore[no-any-return]
-
-
-def _no_flex_attention(options: Mapping[str, Any]) -> list[str]:
-    """What model.flex_attention=true cannot compute, or flash attention computes better."""
-    kind, positions = options["self_attention"], options["positions"]
-    found = []
-    if kind in ("linear", "fast_weights"):
-        found.append(f"model.self_attention={kind} makes no scores")
-    elif kind == "full" and positions not in ("relative", "alibi"):
-        found.append(
-            f"model.self_attention=full with model.positions={positions} is flash attention's"
-        )
-    if options["attention_dropout"]:
-        found.append(
-            f"model.attention_dropout={options['attention_dropout']} needs the weights, which it "
-            "never forms"
-        )
-    if (d_k := options["d_model"] // options["num_heads"]) < SMALLEST_HEAD:
-        found.append(
-            f"a head has {d_k} dimensions (model.d_model / model.num_heads), and it multiplies "
-            f"{SMALLEST_HEAD} or more"
-        )
-    return [f"model.flex_attention = true, but {reason}: set it to false" for reason in found]
-
-
-def _why_padded(
-    self_attention: str, positions: str, attention_dropout: float, d_k: int, d_v: int
-) -> str | None:
-    """What the attention of packed sentences, one flash kernel, cannot compute."""
-    if self_attention != "full":
-        return f"model.self_attention={self_attention} is a pattern within one sentence"
-    if positions in ("relative", "alibi"):
-        return f"model.positions={positions} adds to the scores, which flash attention keeps"
-    if attention_dropout:
-        return f"model.attention_dropout={attention_dropout}, which flash attention does not know"
-    if d_k % 8 or d_k > 256:
-        return (
-            f"a head has {d_k} dimensions (model.d_model / model.num_heads), and flash attention "
-            "takes multiples of 8 up to 256"
-        )
-    if d_v != d_k:
-        return f"model.d_v={d_v}, and flash attention takes values of a key's size, {d_k}"
-    return None
