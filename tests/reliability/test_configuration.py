@@ -17,7 +17,7 @@ from translate.cli.commands import COMMANDS, Job
 from translate.cli.compose import launch
 from translate.cli.config_dir import groups, options
 from translate.cli.validation import guard_problems, training_problems
-from translate.inference.bundle import BOUNDED, MOST, MOST_LAYERS, MOST_SEARCHED
+from translate.inference.limits import BOUNDED, MOST, MOST_LAYERS, MOST_SEARCHED
 from translate.wording import nearest
 
 CHOICES = [f"{g}={o}" for g in groups() if g != "experiment" for o in options(g)]

@@ -74,7 +74,7 @@ def _problems_of_risk(data: Node, trainer: Node) -> list[str]:
 
 def model_problems(node: Node) -> list[str]:
     """The node `model`: types and ranges first, then what the family says of the combination."""
-    from translate.inference.bundle import option_excesses
+    from translate.inference.limits import option_excesses
     from translate.models.registry import families
 
     sizes = {"source_vocab_size": 1, "target_vocab_size": 1}  # the tokenizer's business
@@ -87,7 +87,7 @@ def model_problems(node: Node) -> list[str]:
 
 def search_problems(node: Node) -> list[str]:
     """The node `search`."""
-    from translate.inference.bundle import search_excesses
+    from translate.inference.limits import search_excesses
     from translate.search import KINDS
 
     return chosen("search", node, KINDS) or search_excesses(node, "search")
@@ -95,8 +95,8 @@ def search_problems(node: Node) -> list[str]:
 
 def guard_problems(node: Node) -> list[str]:
     """The node `guard`; an empty one is `guard=none`."""
-    from translate.inference.bundle import search_excesses
     from translate.inference.guard import Guard
+    from translate.inference.limits import search_excesses
     from translate.search import KINDS
 
     if not node:

@@ -44,7 +44,7 @@ Keys:
 
 
 class Decoding(BaseModel):
-    """How stored translations were made, beside the search; older evaluations say less."""
+    """How stored translations were made, beside the search; what is not said is as here."""
 
     target: str | None = None
     engine: Engine = "native"

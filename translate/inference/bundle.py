@@ -33,6 +33,7 @@ from translate import search as searches
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.errors import UserError
 from translate.inference import atomic_folder
+from translate.inference.limits import option_excesses, search_excesses
 from translate.inference.model_card import model_card
 from translate.inference.untrusted import parse, read, verified
 from translate.models import registry
@@ -48,10 +49,6 @@ CHECKED = (CONFIG, WEIGHTS, SOURCE, TARGET)
 
 # What a file of a bundle may be at most, in bytes, and what a configuration may ask for.
 LARGEST = {CONFIG: 1 << 20, CHECKSUMS: 1 << 16, SOURCE: 1 << 27, TARGET: 1 << 27, WEIGHTS: 1 << 36}
-MOST = 1 << 20  # any whole number among the options: sizes, positions, windows
-MOST_LAYERS = 512
-MOST_SEARCHED = 4096  # pieces or hypotheses
-BOUNDED = ("beam_size", "n_best", "groups", "max_length_ratio", "max_length_offset")
 FLOATS = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
 
 
@@ -311,29 +308,6 @@ def _config(content: bytes, path: Path) -> Config:
     where = f"{path}: search"
     check(chosen(where, config.search, searches.KINDS) or search_excesses(config.search, where))
     return config
-
-
-def option_excesses(options: Mapping[str, Any], where: str) -> list[str]:
-    """What no model can be built with; the keys are valid otherwise."""
-    limits = {
-        name: MOST_LAYERS if name.endswith("_layers") else MOST
-        for name, value in options.items()
-        if isinstance(value, int)
-    }
-    return _excesses(options, limits, where)
-
-
-def search_excesses(search: Mapping[str, Any], where: str) -> list[str]:
-    """What would take all memory, or a day, to search; the keys are valid otherwise."""
-    return _excesses(search, dict.fromkeys(BOUNDED, MOST_SEARCHED), where)
-
-
-def _excesses(values: Mapping[str, Any], limits: Mapping[str, int], where: str) -> list[str]:
-    return [
-        f"{where}.{name} = {values[name]}: must be at most {limit}"
-        for name, limit in limits.items()
-        if name in values and values[name] > limit
-    ]
 
 
 def _tensors(content: bytes, path: Path) -> dict[str, Tensor]:
