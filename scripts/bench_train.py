@@ -5,7 +5,7 @@
     scripts/bench_train.py --models transformer --precisions 32-true --tokens 1500 4096
     scripts/bench_train.py --models transformer --rounds 2 --peer 'fairseq=/path/train_speed.sh tf'
 
-Runs the public command, `translate train`, once per row and round in a process of its own, one
+Runs the public command, `translate train`, twice per row and round (of one step: the start; of all: the rest) in processes of their own, one
 after the other, peers in turn with ours, and reads what that run logged. A peer is any command
 whose last line is JSON with tok_per_s (and, where it knows them, peak_rss_mb and
 start_to_first_step_end_s). Tokens are those of the source and those of the target with </s>, no
@@ -85,36 +85,42 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
 
 
 def measure(model: str, precision: str, tokens: int, steps: int, overrides: list[str]) -> Measured:
-    """One short run: its speed, the time to its first step, its peak memory."""
+    """Two runs, one of a single step: the time to the first step, then speed and peak memory."""
+    chosen = [
+        f"model={model}", f"trainer.precision={precision}", f"data.tokens_per_batch={tokens}",
+        "trainer.validation_sentences=1", "trainer.samples=0", *overrides,
+    ]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
+        start, _ = train(Path(folder) / "first", 1, 1, chosen)
         run = Path(folder) / "run"
-        command = [
-            sys.executable, "-m", "translate", "train", f"run={run}", f"model={model}",
-            f"trainer.precision={precision}", f"data.tokens_per_batch={tokens}",
-            f"trainer.max_steps={steps}", f"trainer.log_every={EVERY}",
-            f"trainer.validate_every={steps}", "trainer.validation_sentences=1",
-            "trainer.samples=0", *overrides,
-        ]  # fmt: skip
-        started = time.monotonic()
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        assert process.stderr is not None
-        reports = []  # when each came
-        said = []
-        for line in process.stderr:
-            said.append(line)
-            if line.startswith("step "):
-                reports.append(time.monotonic() - started)
-        _, status, usage = os.wait4(process.pid, 0)  # its own peak; getrusage knows the highest
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0 or len(reports) < 2:
-            sys.exit("".join(said[-10:]) or f"no report from: {' '.join(command)}")
+        _, peak = train(run, steps, EVERY, chosen)
         with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
             speeds = [float(row["tokens_per_second"] or 0) for row in csv.DictReader(file)]
         speed = statistics.median([speed for speed in speeds if speed][1:])
         counted = share_without_source_ends(run)
-    a_step = (reports[-1] - reports[0]) / (len(reports) - 1) / EVERY
-    peak = usage.ru_maxrss / 1024  # kilobytes on Linux
-    return Measured(speed * counted, reports[0] - (EVERY - 1) * a_step, peak)
+    return Measured(speed * counted, start, peak)
+
+
+def train(run: Path, steps: int, every: int, overrides: list[str]) -> tuple[float, float]:
+    """Train, reporting each `every` steps: seconds to the first report, peak memory in MB."""
+    command = [
+        sys.executable, "-m", "translate", "train", f"run={run}", f"trainer.max_steps={steps}",
+        f"trainer.log_every={every}", f"trainer.validate_every={steps}", *overrides,
+    ]  # fmt: skip
+    started = time.monotonic()
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    first = None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if first is None and line.startswith("step "):
+            first = time.monotonic() - started
+    _, status, usage = os.wait4(process.pid, 0)  # its own peak; getrusage knows the highest
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0 or first is None:
+        sys.exit("".join(said[-10:]) or f"no report from: {' '.join(command)}")
+    return first, usage.ru_maxrss / 1024  # kilobytes on Linux
 
 
 def share_without_source_ends(run: Path) -> float:
