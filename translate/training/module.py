@@ -169,6 +169,11 @@ class TranslationTask(L.LightningModule):
         torch._foreach_mul_(self.gradients(), scale)
         self.step_tokens = torch.zeros(())
 
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        """Gradients go with their step, so that the next forward has their memory."""
+        super().optimizer_step(*args, **kwargs)
+        self.zero_grad()
+
     def gradients(self) -> list[Tensor]:
         """What this process has of the gradient, to be changed in place."""
         return [p.grad for p in self.parameters() if p.grad is not None]
