@@ -183,3 +183,4 @@ def test_accumulated_batches_of_unequal_size_equal_one_big_batch(
     trainer.fit(task, torch.utils.data.DataLoader(batches, batch_size=None))
     for actual, wanted in zip(task.gradient, expected, strict=True):
         torch.testing.assert_close(actual, wanted, rtol=1e-6, atol=1e-9)  # float32 scales it
+    assert not task.gradients()  # the next forward has their memory
