@@ -34,6 +34,14 @@ def assert_same(found: list[Hypothesis], expected: list[tuple[tuple[int, ...], f
     assert scores == pytest.approx([score for _, score in expected], abs=1e-10)
 
 
+def bisect(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a rising function is zero."""
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if function(middle) > 0 else (middle, high)
+    return low
+
+
 sentences = st.lists(st.lists(st.integers(4, 9), max_size=5), min_size=1, max_size=4)
 
 
@@ -215,6 +223,34 @@ def test_stops_as_soon_as_it_safely_can_and_no_sooner(
     assert early
 
 
+@pytest.mark.parametrize("most", range(2, 8))  # float32 rounds their penalties up and down
+def test_a_hypothesis_is_not_given_up_for_what_rounding_takes_from_its_bound(
+    table_model: Models, monkeypatch, most: int
+) -> None:
+    """After its first token nothing costs it anything, and at the limit it is best by a hair."""
+    hair, longest = 1 - 1e-9, PENALTIES["gnmt"](most + 1)
+
+    def excess(score: float) -> float:
+        return math.exp(score) + math.exp(longest * score * hair) - 1
+
+    score = bisect(excess, -1.0, 0.0)  # of </s> alone, which shares its chance with the token 5
+    model, steps = table_model(6, seed=0), itertools.count()
+    step = model.decode_step
+
+    def decode_step(tokens, state, **options):
+        logits = torch.full((len(tokens), 6), -1000.0, dtype=torch.float64)
+        if (length := next(steps)) == 0:
+            logits[:, EOS], logits[:, 5] = score, longest * score * hair
+        else:
+            logits[:, EOS if length == most else 5] = 0.0
+        return step(tokens, state, **options)._replace(hidden=logits)
+
+    monkeypatch.setattr(model, "decode_step", decode_step)
+    ((found,),) = beam(2, penalty="gnmt", offset=most)(model, *batch([]))
+    assert found.tokens == (5,) * most
+    assert found.score == pytest.approx(score * hair, rel=1e-12)
+
+
 def test_only_open_sentences_and_hypotheses_are_stepped(
     table_model: Models, rows: list[int]
 ) -> None:
@@ -251,6 +287,22 @@ def test_the_coverage_penalty_prefers_what_forgets_no_word(table_model: Models) 
         )
         changed += strict[0].tokens != plain[0].tokens
     assert changed
+
+
+def test_coverage_is_summed_in_float32_at_least(table_model: Models, monkeypatch) -> None:
+    model, source = table_model(10, seed=3, end=1.0), batch([4, 5, 6, 7])
+    step = type(model).decode_step
+
+    def scores(dtype: torch.dtype) -> list[float]:
+        def decode_step(self, tokens, state, **options):
+            made = step(self, tokens, state, **options)
+            return made._replace(alignment=made.alignment.bfloat16().to(dtype))
+
+        monkeypatch.setattr(type(model), "decode_step", decode_step)
+        (found,) = beam(4, beta=0.5, n_best=4)(model, *source)
+        return [hypothesis.score for hypothesis in found]
+
+    assert scores(torch.bfloat16) == scores(torch.float32)
 
 
 @pytest.mark.parametrize(("beta", "need_alignment"), [(0.0, False), (0.1, True)])

@@ -105,6 +105,22 @@ def test_nothing_constrained_is_plain_beam_search(table_model: Models) -> None:
         assert [h.tokens for h in found[2]] == [h.tokens for h in plain[2]]
 
 
+def test_taking_turns_finds_better_translations(table_model: Models, monkeypatch) -> None:
+    """What has begun a phrase is not crowded out by what has not: Post and Vilar 2018."""
+    asked = [Constraint(phrases=((4, 5), (6, 7)))]
+
+    def mean() -> float:
+        models = [table_model(10, seed, sharpness=2.0) for seed in range(30)]
+        found = [beam(4)(model, *batch([4, 5, 6]), constraints=asked)[0][0] for model in models]
+        return sum(hypothesis.log_prob for hypothesis in found) / len(found)
+
+    in_turn = mean()
+    monkeypatch.setattr(
+        "translate.search.beam.in_turns", lambda totals, banks, count: totals.topk(count).indices
+    )
+    assert in_turn > mean() + 0.5
+
+
 def slow_begun(history: Tokens, phrases: list[Tokens], where: Joints | None) -> list[int]:
     whole = [p for p in phrases if contains(history, p, where)]
     longer = (*history, 9)
