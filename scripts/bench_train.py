@@ -112,10 +112,11 @@ def train(run: Path, steps: int, every: int, overrides: list[str]) -> tuple[floa
     assert process.stderr is not None
     first = None
     said = []
-    for line in process.stderr:
-        said.append(line)
-        if first is None and line.startswith("step "):
-            first = time.monotonic() - started
+    with process.stderr:
+        for line in process.stderr:
+            said.append(line)
+            if first is None and line.startswith("step "):
+                first = time.monotonic() - started
     _, status, usage = os.wait4(process.pid, 0)  # its own peak; getrusage knows the highest
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0 or first is None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "bench_train.py"
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 @pytest.fixture
@@ -26,22 +24,18 @@ def prints(text: str) -> str:
     return shlex.join(["echo", text])
 
 
-def test_a_real_run_beside_a_peer(tmp_path) -> None:
+def test_a_real_run_beside_a_peer(bench, tmp_path, monkeypatch, capsys) -> None:
     peer = prints(json.dumps({"tok_per_s": 1.0, "peak_rss_mb": 2}))
-    done = subprocess.run(
-        [
-            sys.executable, str(SCRIPT), "--models", "rnn_none", "--precisions", "32-true",
-            "--tokens", "300", "--steps", "20", "--peer", f"snail={peer}",
-            "data=toy", "data.train=400", "data.dev=20", "data.test=20", "tokenizer=word",
-            "model.hidden_size=16", "model.embedding_size=16", f"cache={tmp_path}",
-        ],
-        capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": str(SCRIPT.parents[1])},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()
-    ]
+    arguments = [
+        "--models", "rnn_none", "--precisions", "32-true", "--tokens", "300", "--steps", "20",
+        "--peer", f"snail={peer}", "data=toy", "data.train=400", "data.dev=20", "data.test=20",
+        "tokenizer=word", "model.hidden_size=16", "model.embedding_size=16", f"cache={tmp_path}",
+    ]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["bench_train.py", *arguments])
+    monkeypatch.setenv("PYTHONPATH", str(SCRIPTS.parent))
+    bench.main()
+    table = capsys.readouterr().out.splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     assert rows[2] == ["snail", "", "", "1", "1.00", "", "2"]
     name, _, _, speed, ratio, start, peak = rows[3]
     assert name == "rnn_none"
