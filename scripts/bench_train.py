@@ -5,9 +5,9 @@
     scripts/bench_train.py --models transformer --precisions 32-true --tokens 1500 4096
     scripts/bench_train.py --models transformer --rounds 2 --peer 'fairseq=/path/train_speed.sh tf'
 
-Runs the public command, `translate train`, twice per row and round (of one step: the start; of all: the rest) in processes of their own, one
-after the other, peers in turn with ours, and reads what that run logged. A peer is any command
-whose last line is JSON with tok_per_s (and, where it knows them, peak_rss_mb and
+Runs the public command, `translate train`, twice per row and round, each time in a process of its
+own: for one step, which tells the start, and for all of them. Peers take turns with ours. A peer is
+any command whose last line is JSON with tok_per_s (and, where it knows them, peak_rss_mb and
 start_to_first_step_end_s). Tokens are those of the source and those of the target with </s>, no
 padding, over wall time with data loading; the figure is the median of the reports after the first,
 and of the rounds. Keep the machine idle meanwhile. Further arguments are overrides of every run.
