@@ -232,3 +232,16 @@ def test_scores_are_sorted_and_but_for_samples_unique(table_model: Models, kind:
             scores = [h.score for h in found]
             assert scores == sorted(scores, reverse=True)
             assert kind == "sample" or len({h.tokens for h in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"), [((0, 0), 0), ((3, 0), 3), ((0, 3), 3), ((3, 2), 2), ((2, 3), 2)]
+)
+def test_stricter_takes_the_stricter_of_each_but_what_is_banned(
+    sizes: tuple[int, int], expected: int
+) -> None:
+    one = Rules(min_length=2, no_repeat_ngram_size=sizes[0], repetition_penalty=1.5, banned=("a",))
+    other = Rules(min_length=4, no_repeat_ngram_size=sizes[1], repetition_penalty=1.2, banned=())
+    wanted = {"min_length": 4, "no_repeat_ngram_size": expected, "repetition_penalty": 1.5}
+    assert one.stricter(other).model_dump() == {**wanted, "banned": ("a",)}
+    assert other.stricter(one).model_dump() == {**wanted, "banned": ()}
