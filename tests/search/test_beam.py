@@ -13,6 +13,7 @@ from slow_twins import PENALTIES, batch, limit, rescored, slow_beam, uncovered
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
 from translate.search import BeamSearch, GreedySearch, Hypothesis
+from translate.search.walk import worth_leaving
 from translate.vocabulary import BOS, EOS, PAD
 
 Models = Callable[..., Seq2Seq]
@@ -259,6 +260,13 @@ def test_only_open_sentences_and_hypotheses_are_stepped(
     assert rows[0] == 12
     assert max(rows) <= 48
     assert rows[-1] < 12
+
+
+def test_the_finished_leave_as_soon_as_they_are_a_quarter() -> None:
+    assert worth_leaving(0, 4)
+    assert worth_leaving(3, 4)
+    assert worth_leaving(75, 100)
+    assert not worth_leaving(76, 100)
 
 
 def test_the_score_is_what_the_documentation_says(table_model: Models) -> None:
