@@ -11,6 +11,8 @@ RUN ?= runs/demo
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
+# Two processes, of which one that has nothing left takes from the other's.
+TESTS = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal $(PYTEST_ARGS)
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -42,10 +44,10 @@ demo: $(INSTALLED) ## real sentences: download, train, evaluate, translate, draw
 	@echo "Translate more: $(BIN)/translate text run=$(RUN) \"...\""
 
 test: $(INSTALLED) ## run the tests, two at a time
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 $(PYTEST_ARGS)
+	$(TESTS)
 
 coverage: $(VENV)/.proof ## the tests with branch coverage; half as long again, or twice
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+	$(TESTS) --cov --cov-report=term:skip-covered
 
 soak: $(VENV)/.proof ## the long proofs of docs/reliability.md (hours); the figures go to soak.txt
 	rm -f soak.txt
@@ -55,7 +57,7 @@ soak: $(VENV)/.proof ## the long proofs of docs/reliability.md (hours); the figu
 	$(MAKE) mutants
 
 flakes: $(INSTALLED) ## the tests ten times, in ten random orders; stops at the first failure (an hour)
-	for run in {1..10}; do OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 $(PYTEST_ARGS) || exit 1; done
+	for run in {1..10}; do $(TESTS) || exit 1; done
 
 # In a copy, without the decorators of search: mutmut leaves decorated functions as they are.
 mutants: $(VENV)/.proof ## mutation testing of masks, batching and search (hours; goes on where it was stopped)
