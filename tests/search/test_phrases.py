@@ -164,6 +164,18 @@ def test_what_can_only_end_lacks_nothing() -> None:
     assert not missing.any()
 
 
+def test_no_translation_ends_without_a_phrase_where_the_rules_leave_only_the_end() -> None:
+    state = Phrases([Constraint(phrases=((5, 6),))], torch.tensor([9]))
+    log_probs = torch.arange(-10.0, 0.0)[None]
+    at = Position(torch.tensor([0]), torch.tensor([[4]]), log_probs)
+    only_the_end = Candidates(
+        torch.tensor([[EOS]]), log_probs[:, EOS : EOS + 1], log_probs[:, EOS : EOS + 1]
+    )
+    found, missing = state.candidates(only_the_end, at)
+    assert found.tokens[found.ranks.isfinite()].tolist() == [5]
+    assert missing[found.ranks.isfinite()].tolist() == [1]
+
+
 def test_banks_take_turns_and_leave_what_they_cannot_fill() -> None:
     totals = torch.tensor([[-1.0, -2.0, -3.0, -4.0, -5.0, -torch.inf]])
     banks = torch.tensor([[2, 2, 2, 1, 1, 0]])

@@ -56,7 +56,9 @@ class Phrases:
         ranks = torch.cat([ranks, at.log_probs.gather(1, following)], dim=1)
         missing_then = self._missing(tokens, at)
         room = self.limits[at.sentences] - at.history.shape[1] - 1  # for tokens after the next
-        ranks = ranks.masked_fill(missing_then > room[:, None], -math.inf)
+        # </s> may be among them: the rules forbid it, but leave it where they forbid all else too
+        lost = torch.where(tokens == EOS, missing_then > 0, missing_then > room[:, None])
+        ranks = ranks.masked_fill(lost, -math.inf)
         # nothing is missing, but there would be no room to write a last word anew that went on
         ends = ranks.isneginf().all(1)
         together = only_end(tokens, ranks, at.log_probs, ends)
