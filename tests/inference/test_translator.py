@@ -281,6 +281,8 @@ def test_no_attention_and_nothing_to_align_are_told(make_translator) -> None:
         make_translator("rnn_none").align("el perro")
     with pytest.raises(UserError, match="empty"):
         make_translator().align(" \u200b")
+    with pytest.raises(UserError, match="empty"):
+        make_translator().align("▁")  # of which the tokenizer leaves nothing
     with pytest.raises(UserError, match=r"no self-attention: .* leave attention= out"):
         make_translator("convolutional").self_attention("el perro", side="encoder")
     with pytest.raises(UserError, match="empty"):

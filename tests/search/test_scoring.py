@@ -59,16 +59,16 @@ def test_a_row_at_its_end_can_only_end() -> None:
 
 
 def test_limits_count_pieces_without_the_end_of_sentence() -> None:
-    assert length_limits([4, 1], ratio=1.5, offset=2, readable=None) == [6, 2]
-    assert length_limits([4, 1], ratio=1.5, offset=2, readable=5) == [4, 2]  # and <s>
+    assert length_limits([4, 1], ratio=1.5, offset=2, max_length=None) == [6, 2]
+    assert length_limits([4, 1], ratio=1.5, offset=2, max_length=5) == [4, 2]  # and <s>
 
 
 def test_constraints_raise_a_limit() -> None:
     constraints = [Constraint(), Constraint(prefix=(4, 5), phrases=((6, 7), (6, 7), (8,)))]
-    limits = length_limits([4, 1], ratio=1.5, offset=2, constraints=constraints, readable=None)
+    limits = length_limits([4, 1], ratio=1.5, offset=2, constraints=constraints, max_length=None)
     assert limits == [6, 5]
     with pytest.raises(UserError, match="must hold 5 given pieces, and this model reads at most 4"):
-        length_limits([4, 1], ratio=1.5, offset=2, constraints=constraints, readable=5)
+        length_limits([4, 1], ratio=1.5, offset=2, constraints=constraints, max_length=5)
 
 
 def test_coverage_penalty_is_equation_14_over_the_words() -> None:

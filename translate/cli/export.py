@@ -86,7 +86,7 @@ def run(
     from translate.inference.export import check_replaceable, export_ctranslate2, random_sentences
     from translate.inference.graph_export import ONNX, TORCH, export_graphs
     from translate.inference.lines import Cutter
-    from translate.inference.translator import readable
+    from translate.inference.segments import most_pieces
 
     name, output = job.name(to, "to"), job.verbatim.get("output")
     folder = export_folder(job.verbatim["run"], name, output).absolute()
@@ -95,7 +95,7 @@ def run(
     source = bundle.tokenizers.source
     if "input" in job.verbatim:
         cut = Cutter(
-            source, language=bundle.config.source_language, limit=readable(bundle.model),
+            source, language=bundle.config.source_language, limit=most_pieces(bundle.model),
             sentences=False,
         )  # fmt: skip
         lines = enumerate(streams.lines_in(job.verbatim), start=1)

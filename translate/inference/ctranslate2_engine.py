@@ -127,7 +127,7 @@ class CTranslate2Search:
         settings = self._settings
         limits = length_limits(
             lengths, settings.max_length_ratio, settings.max_length_offset,
-            readable=model.max_length,
+            max_length=model.max_length,
         )  # fmt: skip
         found = self._translated(rows, limits, range(len(rows)))
         # the longest limit of a batch holds: what meets its own is translated beside its like

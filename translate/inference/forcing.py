@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,10 +18,11 @@ from translate.attention.masks import padding_mask
 from translate.attention.patterns import Pattern
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
-from translate.inference.segments import each
+from translate.inference.segments import by_length, each
+from translate.inference.translation import Score
 from translate.models.head import NO_ATTENTION
 from translate.models.seq2seq import Seq2Seq
-from translate.vocabulary import BOS, EOS, PAD
+from translate.vocabulary import BOS, EOS, PAD, UNK
 
 NO_SELF_ATTENTION = (
     "this model has no self-attention: its layers are recurrent or convolutional; leave attention= "
@@ -74,6 +76,19 @@ class TeacherForcing:
 
     def __init__(self, model: Seq2Seq, device: torch.device) -> None:
         self.model, self.device = model, device
+
+    def scores(
+        self, sources: list[list[int]], targets: list[list[int]], tokens_per_batch: int
+    ) -> list[Score]:
+        """How likely each target is, from batches of like length."""
+        scores = [Score(0.0, 0, ())] * len(sources)
+        longest = [max(map(len, pair)) + 1 for pair in zip(sources, targets, strict=True)]
+        for batch in by_length(longest, tokens_per_batch):
+            sides = ([ids[i] for i in batch] for ids in (sources, targets))
+            for i, log_probs in zip(batch, self.log_probs(*sides), strict=True):
+                unknown = targets[i].count(UNK)
+                scores[i] = Score(math.fsum(log_probs), len(log_probs), tuple(log_probs), unknown)
+        return scores
 
     @torch.inference_mode()
     def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:

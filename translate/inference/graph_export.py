@@ -116,7 +116,7 @@ class GraphSearch:
         sources = [row[:length] for row, length in zip(source.tolist(), lengths, strict=True)]
         limits = length_limits(
             lengths, GREEDY["max_length_ratio"], GREEDY["max_length_offset"],
-            readable=model.max_length,
+            max_length=model.max_length,
         )  # fmt: skip
         found = walk(self.encoder, self.step, sources, greedy(limits, eos=EOS), ids=IDS)
         return [[_hypothesis(row, limit)] for row, limit in zip(found, limits, strict=True)]

@@ -1,4 +1,4 @@
-"""How texts become batches: those of like length together."""
+"""How texts become batches: no more at once than is read, those of like length together."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from translate.errors import UserError
+from translate.models.seq2seq import Seq2Seq
 from translate.search import Constraint
 
 INVISIBLE = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}  # controls, formats, surrogates, separators
+MAX_SOURCE_LENGTH = 512  # pieces
+MAX_SCORED_LENGTH = 4096  # pieces of a side; to read a pair takes time and memory by their product
 
 
 class Segment(NamedTuple):
@@ -35,6 +38,11 @@ def each(texts: Iterable[str]) -> Iterable[str]:
 def has_text(line: str) -> bool:
     """Whether there is anything to see in a line."""
     return any(unicodedata.category(character) not in INVISIBLE for character in line)
+
+
+def most_pieces(model: Seq2Seq, most: int = MAX_SOURCE_LENGTH) -> int:
+    """The pieces of a text that are translated at once: `most`, or what the model reads."""
+    return most if model.max_length is None else min(most, model.max_length - 1)  # </s>
 
 
 def by_length(lengths: Sequence[int], tokens_per_batch: int) -> Iterator[list[int]]:

@@ -61,14 +61,17 @@ class Score:
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """Which source pieces the decoder looked at for each target piece; </s> comes last on both.
+    """Which pieces (columns) each piece (row) looked at.
+
+    Rows are of the translation and columns of the source, </s> last on both. Where the encoder
+    looked at itself both are of the source; where the decoder did, of <s> and the translation.
 
     Attributes:
         source, target: the sentence and the translation attended from.
         source_pieces, target_pieces: as the text spells them, the unknown ones too; `<unk>` is one
             that the model wrote.
-        weights: by decoder layer, head, target piece and source piece; a row sums to 1 unless the
-            attention is defined otherwise (Luong's local-p, and local-m beyond the source's end).
+        weights: by layer, head, row and column; a row sums to 1 unless the attention is defined
+            otherwise (Luong's local-p, and local-m beyond the source's end).
     """
 
     source: str

@@ -19,7 +19,6 @@ own, or around what must be copied (`_around`).
 from __future__ import annotations
 
 import itertools
-import math
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
@@ -37,7 +36,14 @@ from translate.inference.guard import Guard, warn
 from translate.inference.lines import Cutter, Line
 from translate.inference.minimum_bayes_risk import Utility, expected_utilities
 from translate.inference.out_of_memory import by_halves
-from translate.inference.segments import Segment, by_length, has_text
+from translate.inference.segments import (
+    MAX_SCORED_LENGTH,
+    MAX_SOURCE_LENGTH,
+    Segment,
+    by_length,
+    has_text,
+    most_pieces,
+)
 from translate.inference.text_constraints import (
     NO_CONSTRAINT,
     ConstraintEncoder,
@@ -49,17 +55,10 @@ from translate.inference.unknown_words import UnknownWords
 from translate.inference.workers import Workers
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Constraint, Hypothesis, Search
-from translate.vocabulary import EOS, UNK
+from translate.vocabulary import EOS
 
 TOKENS_PER_BATCH = 4096
 WINDOW = 2048  # lines
-MAX_SOURCE_LENGTH = 512  # pieces
-MAX_SCORED_LENGTH = 4096  # pieces of a side; to read a pair takes time and memory by their product
-
-
-def readable(model: Seq2Seq, most: int = MAX_SOURCE_LENGTH) -> int:
-    """The pieces of a text that are translated at once: `most`, or what the model reads."""
-    return most if model.max_length is None else min(most, model.max_length - 1)  # </s>
 
 
 class Batch(NamedTuple):
@@ -130,7 +129,7 @@ class Translator:
         self._cut = Cutter(
             tokenizers.source,
             language=languages[0],
-            limit=readable(model, max_source_length),
+            limit=most_pieces(model, max_source_length),
             sentences=split_sentences,
         )
         self.unknown_words = unknown_words
@@ -283,17 +282,9 @@ class Translator:
             UserError: not as many targets as sources, or a pair longer than is read at once.
         """
         source_ids, target_ids = encoded_pairs(
-            self.tokenizers, sources, targets, limit=readable(self.model, MAX_SCORED_LENGTH)
+            self.tokenizers, sources, targets, limit=most_pieces(self.model, MAX_SCORED_LENGTH)
         )
-        scores = [Score(0.0, 0, ())] * len(source_ids)
-        longest = [max(map(len, pair)) + 1 for pair in zip(source_ids, target_ids, strict=True)]
-        for batch in by_length(longest, self.tokens_per_batch):
-            sides = ([ids[i] for i in batch] for ids in (source_ids, target_ids))
-            rows = self.forcing.log_probs(*sides)
-            for i, log_probs in zip(batch, rows, strict=True):
-                unknown = target_ids[i].count(UNK)
-                scores[i] = Score(math.fsum(log_probs), len(log_probs), tuple(log_probs), unknown)
-        return scores
+        return self.forcing.scores(source_ids, target_ids, self.tokens_per_batch)
 
     def align(self, source: str, target: str | None = None) -> AttentionMap:
         """Which source pieces the model looks at for each piece of `target`, or of its own words.
@@ -335,9 +326,10 @@ class Translator:
 
     def _source(self, source: str) -> tuple[list[int], tuple[str, ...]]:
         """The ids and pieces of a sentence to look into."""
-        if not has_text(source):
+        ids = self.tokenizers.source.encode(source)
+        if not ids or not has_text(source):
             raise UserError("the sentence to align is empty: give one with words")
-        return self.tokenizers.source.encode(source), tuple(self.tokenizers.source.spelled(source))
+        return ids, tuple(self.tokenizers.source.spelled(source))
 
     def _target(
         self, source_ids: list[int], target: str | None

@@ -139,7 +139,7 @@ class BeamSearch:
         lengths = source_mask.sum(1).tolist()
         limits = length_limits(
             lengths, self.max_length_ratio, self.max_length_offset, constraints,
-            readable=model.max_length,
+            max_length=model.max_length,
         )  # fmt: skip
         # without a penalty none are counted, and coverage is a tensor of no columns
         words = _words(source_mask) if self._beta else source_mask[:, :0]

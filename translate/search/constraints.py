@@ -54,7 +54,7 @@ def length_limits(
     offset: int,
     constraints: Constraints = None,
     *,
-    readable: int | None,
+    max_length: int | None,
 ) -> list[int]:
     """The most tokens of each translation: ratio · source length + offset, </s> never counted.
 
@@ -62,12 +62,12 @@ def length_limits(
 
     Args:
         source_lengths: those of the model's input, which ends with </s>.
-        readable: the most tokens that the model can read (`max_length`), <s> among them.
+        max_length: the most tokens that the model can read, <s> among them.
 
     Raises:
         UserError: more is given than the model can read.
     """
-    most = math.inf if readable is None else readable - 1
+    most = math.inf if max_length is None else max_length - 1
     limits = [min(ratio * (length - 1) + offset, most) for length in source_lengths]
     needed = [
         sum(map(len, (d.prefix, *set(d.phrases))))

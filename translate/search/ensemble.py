@@ -54,8 +54,8 @@ class Ensemble(Seq2Seq):
         )
         self.models = nn.ModuleList(models)
         self.members = tuple(models)  # the same, with their type
-        readable = [model.max_length for model in models if model.max_length is not None]
-        self.max_length = min(readable, default=None)
+        limits = [model.max_length for model in models if model.max_length is not None]
+        self.max_length = min(limits, default=None)
         self.to(next(first.parameters()).dtype)
 
     def encode(

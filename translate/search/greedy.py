@@ -46,7 +46,7 @@ class GreedySearch:
         refuse_phrases(constraints, "greedy")
         limits = length_limits(
             source_mask.sum(1).tolist(), self.max_length_ratio, self.max_length_offset, constraints,
-            readable=model.max_length,
+            max_length=model.max_length,
         )  # fmt: skip
         return walk(
             model, source, source_mask, _likeliest, copies=1, limits=limits, rules=self.rules,

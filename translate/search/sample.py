@@ -65,7 +65,7 @@ class SampleSearch:
         lengths = [len(ids) for ids in sentences]
         limits = length_limits(
             lengths, self.max_length_ratio, self.max_length_offset, constraints,
-            readable=model.max_length,
+            max_length=model.max_length,
         )  # fmt: skip
         chances = self._chances(sentences, limits).to(source.device)
 
