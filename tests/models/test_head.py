@@ -69,3 +69,11 @@ def test_asking_leaves_the_model_as_it_was(training: bool) -> None:
     model = Looking().train(training)
     choose_head(model, layer=None, head=None)
     assert model.training == training
+
+
+def test_each_module_comes_back_in_its_own_mode() -> None:
+    model = Looking().train()
+    model.output.eval()  # frozen, say
+    choose_head(model, layer=None, head=None)
+    assert model.training
+    assert not model.output.training

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -15,6 +15,7 @@ from torch import Tensor
 from translate.attention.kernels import Call, Kernel, recorded_calls
 from translate.attention.variable_length import Packing
 from translate.inference.translator import Translator
+from translate.models.mode import in_mode
 from translate.models.seq2seq import Seq2Seq
 from translate.vocabulary import BOS, EOS
 
@@ -46,7 +47,7 @@ def attention_calls(
     mixed: AbstractContextManager[object] = nullcontext()
     if autocast is not None:
         mixed = torch.autocast(device.type, autocast)
-    with _in_training(translator.model) as model, mixed:
+    with in_mode(translator.model, training=True) as model, mixed:
         if packed:
             training = _end_to_end(model, source_ids, target_in)
         else:
@@ -116,15 +117,6 @@ def _two_steps(model: Seq2Seq, source: Tensor, looked_at: bool) -> Phases:
     with recorded_calls(model) as stepping:
         model.decode_step(source.new_tensor([EOS, EOS]), state, need_alignment=looked_at)
     return {"encode": _counted(encoding), "a step of 2 hypotheses": _counted(stepping)}
-
-
-@contextmanager
-def _in_training(model: Seq2Seq) -> Iterator[Seq2Seq]:
-    before = model.training
-    try:
-        yield model.train()
-    finally:
-        model.train(before)
 
 
 def _counted(calls: list[Call]) -> Counter[Call]:

@@ -10,6 +10,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from translate.errors import UserError
+from translate.models.mode import in_mode
 from translate.models.seq2seq import Seq2Seq
 from translate.vocabulary import BOS, EOS
 
@@ -75,9 +76,8 @@ def _shape(model: Seq2Seq) -> tuple[int, int] | None:
     """Layers and heads of attention over the source: asked of the model with one token each."""
     device = next(model.parameters()).device
     source, target = (torch.tensor([[token]], device=device) for token in (EOS, BOS))
-    mask, training = torch.ones_like(source, dtype=torch.bool), model.training
-    model.eval()  # dropout would take random numbers from whatever comes next
-    memory = model.encode(source, mask)
-    alignment = model.decode(target, memory, need_alignment=True).alignment
-    model.train(training)
+    mask = torch.ones_like(source, dtype=torch.bool)
+    with in_mode(model, training=False):  # dropout would take the random numbers of others
+        memory = model.encode(source, mask)
+        alignment = model.decode(target, memory, need_alignment=True).alignment
     return None if alignment is None else (alignment.shape[1], alignment.shape[2])

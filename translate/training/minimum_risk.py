@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from translate.data.columns import at
 from translate.data.tokenizer import Tokenizer
 from translate.inference.forcing import log_probs_of
 from translate.inference.minimum_bayes_risk import UTILITIES, Utility
+from translate.models.mode import in_mode
 from translate.models.seq2seq import Seq2Seq
 from translate.search import SampleSearch
 from translate.training.loss import ROWS
@@ -85,6 +86,10 @@ class MinimumRisk:
         self.tokenizer = tokenizer
         self.references = references
 
+    def __deepcopy__(self, memo: Any) -> MinimumRisk:
+        """Itself: averaging copies the task, and the references are a corpus, mapped from disk."""
+        return self
+
     def __call__(self, model: Seq2Seq, batch: Batch, *, step: int) -> Risk:
         """The risk of each sentence; `step` and its source alone say which samples are drawn."""
         source_mask = padding_mask(batch.source_lengths, batch.source.shape[1])
@@ -124,11 +129,8 @@ class MinimumRisk:
             n_best=self.candidates, temperature=self.temperature,
             seed=self.seed * 1_000_003 + step, **UNFILTERED, **self.limits,  # type: ignore[arg-type]  # of two dictionaries
         )  # fmt: skip
-        training = model.training
-        try:
-            found = search(model.eval(), source, source_mask)
-        finally:
-            model.train(training)
+        with in_mode(model, training=False):
+            found = search(model, source, source_mask)
         # up to PyTorch 2.10 autocast gives weights that it has rounded here, and which thus have no
         # gradient, to what learns
         torch.clear_autocast_cache()
