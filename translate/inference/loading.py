@@ -55,8 +55,9 @@ def load(
     own, search = loaded.config.search, {} if search is None else search
     if isinstance(search, Mapping):
         if search.get("kind", own["kind"]) == own["kind"]:
-            rules = {**own.get("rules", {}), **search.get("rules", {})}
-            search = {**own, **search, **({"rules": rules} if rules else {})}
+            search = {**own, **search}
+            if isinstance(search.get("rules"), Mapping):
+                search["rules"] = {**own.get("rules", {}), **search["rules"]}
         search = searches.build(**search)
     return Translator(
         in_precision(loaded.model, precision),
