@@ -345,6 +345,16 @@ def test_a_disk_too_small_for_the_checkpoints_is_refused(
     check_room(tmp_path, Model(), averaged=True, keep=0)
 
 
+def test_a_model_larger_than_memory_is_told_before_it_is_built(
+    tmp_path: Path, config: Config
+) -> None:
+    settings = config("model.d_model=1000000", "model.num_heads=2")  # 4 TB a matrix
+    told = r"[\d,]{18,} parameters .*, and this machine has [\d.]+ GB of memory: choose fewer"
+    with pytest.raises(UserError, match=told):
+        train(settings, tmp_path / "run")
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
 def test_a_full_disk_is_told_before_the_first_step(
     tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from translate.errors import UserError
 from translate.training import provenance, token_budget
 from translate.training.run import train
+from translate.training.settings import Settings
 from translate.training.token_budget import rows_that_fit, tokens_noted
 
 Config = Callable[..., dict[str, Any]]
@@ -69,6 +70,13 @@ def test_a_model_too_large_for_the_gpu_is_told(monkeypatch: pytest.MonkeyPatch) 
     task: Any = TooLarge()
     with pytest.raises(UserError, match=r"do not fit into the GPU's memory: lower data\.max_len"):
         token_budget._rows_on_gpu(task, 9, None, averages=False)
+
+
+def test_the_longest_sentence_fits_whatever_is_found(config: Config) -> None:
+    options = Settings(**config("trainer.accelerator=cpu")["trainer"])
+    task: Any = None  # a CPU is not probed
+    longest = token_budget.TOKENS_ON_CPU + 1
+    assert token_budget._found(options, longest, task, "32-true") == longest
 
 
 def losses(run: Path) -> dict[int, str]:

@@ -25,8 +25,7 @@ import safetensors.torch
 import torch
 from pydantic import BaseModel, PositiveInt
 from safetensors import SafetensorError
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import Tensor
 
 from translate import __version__
 from translate import search as searches
@@ -38,6 +37,7 @@ from translate.inference.model_card import model_card
 from translate.inference.untrusted import parse, read, verified
 from translate.models import registry
 from translate.models.head import AttentionHead
+from translate.models.outline import shapes_only
 from translate.models.seq2seq import Seq2Seq
 from translate.schema import check, chosen, problems
 
@@ -47,7 +47,7 @@ CONFIG, WEIGHTS, CHECKSUMS = "config.json", "model.safetensors", "checksums.json
 SOURCE, TARGET, CARD = "source.spm", "target.spm", "README.md"
 CHECKED = (CONFIG, WEIGHTS, SOURCE, TARGET)
 
-# What a file of a bundle may be at most, in bytes, and what a configuration may ask for.
+# What a file of a bundle may be at most, in bytes.
 LARGEST = {CONFIG: 1 << 20, CHECKSUMS: 1 << 16, SOURCE: 1 << 27, TARGET: 1 << 27, WEIGHTS: 1 << 36}
 FLOATS = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
 
@@ -199,7 +199,7 @@ def _load(folder: Path) -> Bundle:
     config = _config(_verified(present, CONFIG, expected), present / CONFIG)
     tokenizers = _tokenizers(present, config, expected)
     # shapes without memory, until the weights are known to have them
-    with torch.device("meta"), _NothingDrawn():
+    with shapes_only():
         outline = _build(config)
     weights = _verified(present, WEIGHTS, expected, largest=_largest(outline))
     tensors = _tensors(weights, present / WEIGHTS)
@@ -208,20 +208,6 @@ def _load(folder: Path) -> Bundle:
     model.to(next(iter(tensors.values())).dtype)
     model.load_state_dict(tensors, strict=False)  # only the tied names are absent
     return Bundle(model.eval(), tokenizers, config, str(expected[WEIGHTS]))
-
-
-class _NothingDrawn(TorchFunctionMode):
-    """Leaves weights without memory alone: to draw such, PyTorch loads its compiler, a second."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func in (torch.Tensor.normal_, torch.Tensor.uniform_):
-            return args[0]
-        if func in (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_):
-            return kwargs.get("tensor", *args[:1])
-        return func(*args, **kwargs)
 
 
 def _build(config: Config) -> Seq2Seq:

@@ -29,7 +29,7 @@ from translate.training.trainer import processes
 def new_data(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> TranslationData:
     """The batches of a corpus; their `tokens_per_batch` is still to be settled."""
     data = config["data"]
-    sampling, guided = samples(config["tokenizer"]), options.guided_alignment.weight > 0
+    sampling, guided = samples(config["tokenizer"]), options.guides
     workers = data["workers"]
     if workers is None:
         # cutting text takes time; padding takes a CPU less of it than fetching from a worker
@@ -157,6 +157,6 @@ def new_last_checkpoint(options: Settings, last: Path, steps: int) -> LastCheckp
 
 def new_averaging(options: Settings, steps: int) -> list[Callback]:
     """The callback that averages weights, if any, for a run of so many steps."""
-    if options.averaging.kind == "none":
+    if not options.averages:
         return []
     return [AveragedWeights(**options.averaging.model_dump(), total_steps=steps)]

@@ -1,4 +1,4 @@
-"""Whether the checkpoints to come fit on the disk, asked before the first step."""
+"""What a run takes of disk and memory, and whether its checkpoints will fit on the disk."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ def room(model: nn.Module, *, averaged: bool, keep: int) -> int:
     weights = bytes_of(model)
     checkpoint = weights * (1 + MOMENTS + averaged)
     return (CHECKPOINTS + keep) * checkpoint + BUNDLES * weights + SLACK
+
+
+def held(model: nn.Module, *, averaged: bool) -> int:
+    """Bytes of memory that weights, gradients, optimizer and averages take while training."""
+    return bytes_of(model) * (2 + MOMENTS + averaged)
 
 
 def bytes_of(model: nn.Module) -> int:

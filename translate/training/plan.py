@@ -9,7 +9,7 @@ from torch import nn
 
 from translate.data.batching import TokenBatches
 from translate.data.module import TranslationData, lengths
-from translate.training.disk import MOMENTS, bytes_of, readable, room
+from translate.training.disk import bytes_of, held, readable, room
 from translate.training.settings import Settings
 
 SAMPLE = 100_000  # pairs, whose batches are counted; of more, every second or third
@@ -35,8 +35,8 @@ def plan(
     used = int(np.count_nonzero(data.weights))
     batches = options.accumulate * processes  # of a step
     tokens, epoch = data.tokens_per_batch * batches, _batches(data) / batches
-    averaged = options.averaging.kind != "none"
-    memory = bytes_of(model) * (2 + MOMENTS + averaged)
+    averaged = options.averages
+    memory = held(model, averaged=averaged)
     if options.strategy == "fsdp":
         memory = memory // processes + bytes_of(model)
     disk = room(model, averaged=averaged, keep=options.keep)

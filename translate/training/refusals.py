@@ -19,10 +19,12 @@ from translate.errors import UserError
 from translate.inference import bundle as bundles
 from translate.models import registry
 from translate.models.head import attends
+from translate.models.outline import shapes_only
 from translate.models.seq2seq import Seq2Seq
 from translate.training import packing, provenance
 from translate.training.accelerator import on_gpu
 from translate.training.assembly import samples
+from translate.training.disk import bytes_of, held, readable
 from translate.training.guidance import build_guidance
 from translate.training.settings import MAY_CHANGE, Settings
 
@@ -87,7 +89,7 @@ def refuse_what_cannot_be_sharded(options: Settings, family: str) -> None:
     remedies = {
         f"model.family={family}": (family != "transformer", "model=transformer"),
         f"trainer.averaging.kind={options.averaging.kind}": (
-            options.averaging.kind != "none", "trainer.averaging.kind=none",
+            options.averages, "trainer.averaging.kind=none",
         ),
         f"trainer.precision={options.precision}": (
             options.precision not in ("auto", "bf16-mixed", "32-true"), "trainer.precision=auto",
@@ -103,12 +105,31 @@ def refuse_what_cannot_be_sharded(options: Settings, family: str) -> None:
         )
 
 
+def refuse_more_than_memory(model: Mapping[str, Any], options: Settings) -> None:
+    """A model that this machine cannot build or, without a GPU, cannot train.
+
+    What its vocabularies add is not counted: they are not known before a corpus is prepared.
+    """
+    with shapes_only():
+        outline = registry.build(**model, source_vocab_size=FEW, target_vocab_size=FEW)
+    trained_here = not on_gpu(options.accelerator) and options.strategy != "fsdp"
+    needed = held(outline, averaged=options.averages) if trained_here else bytes_of(outline)
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > memory:
+        raise UserError(
+            f"this model has {sum(p.numel() for p in outline.parameters()):,} parameters and a "
+            f"vocabulary: {readable(needed)} with what training keeps of each, and this machine "
+            f"has {readable(memory)} of memory: choose fewer or smaller layers (model=…), or a "
+            "larger machine"
+        )
+
+
 def refuse_what_the_model_cannot(config: Mapping[str, Any], options: Settings) -> None:
     """UserError for options that its model does not carry, before a corpus is prepared for it.
 
     A model of the configuration is asked, with a vocabulary of `FEW` pieces.
     """
-    guided = options.guided_alignment.weight > 0
+    guided = options.guides
     coverage = config["search"].get("coverage_penalty", 0.0)
     if guided and samples(config["tokenizer"]):
         raise UserError(

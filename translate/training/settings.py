@@ -73,6 +73,16 @@ class Settings(NodeModel):
     wandb: bool
     mlflow: bool
 
+    @property
+    def averages(self) -> bool:
+        """Whether an average of the weights is validated and shipped in their place."""
+        return self.averaging.kind != "none"
+
+    @property
+    def guides(self) -> bool:
+        """Whether a head learns given alignments."""
+        return self.guided_alignment.weight > 0
+
     @model_validator(mode="after")
     def _has_an_end(self) -> Self:
         if self.max_steps is None and self.max_epochs is None:

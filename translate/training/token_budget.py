@@ -81,13 +81,13 @@ def _found(options: Settings, longest: int, task: TranslationTask, precision: Pr
     refuse_started_together(options)
     most = max(longest, MOST // (options.accumulate * processes(options)))
     if not on_gpu(options.accelerator):
-        return min(most, TOKENS_ON_CPU)
+        return max(longest, min(most, TOKENS_ON_CPU))
     if options.strategy == "fsdp":
         raise UserError(
             f"data.{KEY} = auto tries the whole model on one GPU, and trainer.strategy = fsdp "
             f"deals it out to all: give a number, such as data.{KEY}=4096"
         )
-    averages = options.averaging.kind != "none"
+    averages = options.averages
     dtype = autocast_dtype(precision)
     return min(most, longest * _rows_on_gpu(task, longest, dtype, averages=averages))
 
