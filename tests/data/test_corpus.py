@@ -9,6 +9,7 @@ import os
 from itertools import chain
 from pathlib import Path
 
+import pyarrow.ipc
 import pytest
 import yaml
 
@@ -189,7 +190,7 @@ def test_contents_reach_the_disk_before_the_corpus_has_its_name(
     assert set(synced[:-2]) == {path.name for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("name", ["train.arrow", "dev.arrow", "report.json"])
+@pytest.mark.parametrize("name", ["train.arrow", "dev.arrow", "test.arrow", "report.json"])
 @pytest.mark.parametrize("length", [None, 0, 100])
 def test_a_damaged_corpus_is_named_with_the_remedy(data, tokenizer, tmp_path, name, length):
     folder = prepare(data, tokenizer, cache=tmp_path).folder
@@ -201,6 +202,24 @@ def test_a_damaged_corpus_is_named_with_the_remedy(data, tokenizer, tmp_path, na
         prepare(data, tokenizer, cache=tmp_path)
     assert str(folder) in str(refused.value)
     assert "remove it, and it is prepared again" in str(refused.value)
+
+
+@pytest.mark.parametrize("rows", [0, 7])
+def test_a_table_cut_between_two_batches_is_damaged(data, tokenizer, tmp_path, rows):
+    """To Arrow it is a shorter table."""
+    folder = prepare(data, tokenizer, cache=tmp_path).folder
+    path = folder / "train.arrow"
+    whole = pyarrow.ipc.open_stream(path.read_bytes()).read_all()
+    with pyarrow.ipc.new_stream(path, whole.schema) as stream:
+        stream.write_table(whole.slice(0, rows))
+    with pytest.raises(UserError, match=rf"train.arrow has {rows} of {len(whole)} rows.*remove it"):
+        prepare(data, tokenizer, cache=tmp_path)
+
+
+def test_a_group_cannot_be_held_out_twice(data, tokenizer, tmp_path):
+    twice = data | {"hold_out": {"dev": ["a", "7"], "test": [7]}}
+    with pytest.raises(UserError, match=r"data\.hold_out.* both name the group 7: give it to one"):
+        prepare(twice, tokenizer, cache=tmp_path)
 
 
 def test_what_a_killed_process_left_is_swept_away(data, tokenizer, tmp_path):

@@ -223,9 +223,10 @@ def test_jsonl_by_path(tmp_path):
         read("jsonl", tmp_path, columns=columns | {"de": "translation"}, **keys)
 
 
-def test_a_line_that_is_no_json_is_named(tmp_path):
+@pytest.mark.parametrize("line", ["{", "9" * 5000, "[" * 100_000], ids=["open", "long", "deep"])
+def test_a_line_that_is_no_json_is_named(tmp_path, line):
     path = tmp_path / "pairs.jsonl"
-    path.write_bytes(lines(['{"de": "a", "en": "b"}', "{"]))
+    path.write_bytes(lines(['{"de": "a", "en": "b"}', line]))
     with pytest.raises(UserError, match=r"pairs.jsonl, line 2 is not JSON"):
         read("jsonl", tmp_path, train=str(path), dev=None, test=None, columns=None)
 

@@ -125,6 +125,7 @@ def load(
         }
         main = {"pairs": report["splits"]["train"]["pairs"], "tag": report["tag"]}
         texts = {MAIN: main} | report["extra"]
+        _check_rows(tables, report, sum(text["pairs"] for text in texts.values()))
         own = {name: text["pairs"] for name, text in texts.items() if name not in weights}
         weights = by_temperature(own, temperature) | dict(weights)
         parts = [
@@ -141,6 +142,19 @@ def load(
             source_language=report["source"],
             target_language=report["target"],
         )
+
+
+def _check_rows(tables: Mapping[str, pyarrow.Table], report: Mapping[str, Any], pairs: int) -> None:
+    """Arrow reads a stream that is cut off between two batches as one that ends there.
+
+    Raises:
+        KeyError: a table is missing.
+        ValueError: one is cut short.
+    """
+    rows = {name: split["items"] for name, split in report["splits"].items()} | {"train": pairs}
+    for name, count in rows.items():
+        if tables[name].num_rows != count:
+            raise ValueError(f"{name}.arrow has {tables[name].num_rows:,} of {count:,} rows")
 
 
 def _key(source: Source, tokenizer: Mapping[str, Any], cache: Path) -> str:

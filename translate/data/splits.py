@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
+from typing import Self
 
 import numpy as np
 from jaxtyping import UInt64
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from translate.data.pair import Pair
 from translate.data.pair_table import PairTable, Places, digests
@@ -30,6 +31,13 @@ class HoldOut(NodeModel):
 
     dev: PositiveInt | Groups
     test: NonNegativeInt | Groups
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        if isinstance(self.dev, list) and isinstance(self.test, list):
+            for group in sorted(set(map(str, self.dev)) & set(map(str, self.test))):
+                raise ValueError(f"dev and test both name the group {group}: give it to one")
+        return self
 
 
 def take_groups(

@@ -99,8 +99,8 @@ def _read_jsonl(path: Path, places: PairColumns) -> Iterator[Pair]:
         place = f"{path}, line {number}"
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{place} is not JSON ({error.msg}, column {error.colno})") from None
+        except (ValueError, RecursionError) as error:  # also of a number too long, a nest too deep
+            raise UserError(f"{place} is not JSON ({error})") from None
         yield pair_at(row, places, place)
 
 
