@@ -1,4 +1,4 @@
-"""The one exception that is meant for people."""
+"""What is told to people when something fails."""
 
 from __future__ import annotations
 
@@ -8,3 +8,8 @@ class UserError(Exception):
 
     Commands print the message alone and exit with 1; a traceback appears only with `debug=true`.
     """
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, cut to a line; its type if it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 import logging
+import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 
 from translate.errors import UserError
 from translate.training import provenance
+from translate.training.callbacks import EstimatedTime
 from translate.training.metrics import MetricsFile
 from translate.training.run import _LogFile
 
@@ -80,6 +85,27 @@ def test_a_broken_record_is_named(tmp_path: Path) -> None:
     (tmp_path / "provenance.json").write_text("{")
     with pytest.raises(UserError, match=r"provenance\.json.*is .* the folder of a run\?"):
         provenance.run_status(tmp_path)
+
+
+def test_an_estimate_is_of_steps_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    estimate = EstimatedTime(total_steps=60)
+    trainer: Any = SimpleNamespace(global_step=0, accumulate_grad_batches=1)
+    task: Any = SimpleNamespace(device=torch.device("cpu"))
+    estimate.on_train_start(trainer, task)
+    with caplog.at_level("INFO", "translate"):
+        for step in range(1, 11):
+            trainer.global_step = step
+            clock[0] += 1.0
+            estimate.on_train_batch_end(trainer, task, None, None, step - 1)  # type: ignore[arg-type]
+            if step == 5:
+                estimate.on_validation_start(trainer, task)
+                clock[0] += 1000.0
+                estimate.on_validation_end(trainer, task)
+    assert caplog.messages == ["about 50 s for the 50 steps to come, without validations"]
 
 
 def test_a_log_on_a_full_disk_prints_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:

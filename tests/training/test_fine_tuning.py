@@ -177,7 +177,7 @@ def test_a_run_begins_from_another_and_goes_on_from_itself(
     assert "0 are new" in (run / "train.log").read_text()
     shutil.rmtree(first)  # it is needed no more
     settings["trainer"]["max_steps"] = 3
-    train(settings, run, init=str(first))
+    train(settings, run, init=str(run / ".." / first.relative_to(tmp_path)))  # spelt otherwise
     settings["trainer"]["max_steps"] = 4
     train(settings, run)
     assert len(seen) == 1

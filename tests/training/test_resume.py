@@ -91,6 +91,22 @@ def stop_in(
     monkeypatch.setattr(owner, name, signalled)
 
 
+@pytest.mark.parametrize("steps", [2, 9])
+def test_before_the_first_bundle_there_is_something_to_go_on_from(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    run, save, kept = tmp_path / "run", DevTranslations._save_bundle, []
+
+    def save_bundle(self: DevTranslations, task: TranslationTask, step: int) -> None:
+        kept.append((run / "checkpoints" / "last.ckpt").exists())
+        save(self, task, step)
+
+    monkeypatch.setattr(DevTranslations, "_save_bundle", save_bundle)
+    train(config(f"trainer.max_steps={steps}", "trainer.samples=0"), run)
+    assert kept
+    assert all(kept)
+
+
 def test_a_signal_in_a_validation_waits_for_its_end_and_no_longer(
     config: Config, tmp_path: Path, losses: dict[int, set[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

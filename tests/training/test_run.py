@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import os
 import re
 import signal
@@ -54,8 +55,9 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: int) -> Non
 def test_a_finished_run_has_everything_and_translates(
     config: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
-    run = tmp_path / "run"
+    run, listening = tmp_path / "run", list(logging.getLogger().handlers)
     best = train(config(), run)
+    assert logging.getLogger().handlers == listening  # what comes after is no part of its log
     assert provenance.run_status(run) == "finished"
     assert provenance.read(run)["dev_bleu"] == best
     assert {path.name for path in run.iterdir()} >= {

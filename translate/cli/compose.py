@@ -28,7 +28,7 @@ from translate.cli.config_dir import config_dir
 from translate.cli.errors import JobFailedError, UsageError, listed
 from translate.cli.explain import Check, explain, problems
 from translate.cli.streams import refuse_to_share
-from translate.errors import UserError
+from translate.errors import UserError, first_line
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ def _job(composed: DictConfig, arguments: Arguments, check: Check) -> Job:
             raise listed(found)
         config: Any = OmegaConf.to_container(composed, resolve=True)
     except OmegaConfBaseException as error:
-        raise UsageError(str(error).splitlines()[0]) from error
+        raise UsageError(first_line(error)) from error
     runtime = HydraConfig.get()
     overrides = tuple(runtime.overrides.task)
     swept = _swept(arguments.overrides, overrides) if arguments.multirun else set()

@@ -16,7 +16,7 @@ from yaml import YAMLError
 
 from translate.cli.arguments import Arguments
 from translate.cli.errors import UsageError
-from translate.errors import UserError
+from translate.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from translate.data.corpus import Corpus
@@ -165,7 +165,7 @@ def training_config(run: str | Path) -> dict[str, Any]:
         config = yaml.safe_load(text)
         OmegaConf.create(literal(config))  # which takes no dates, nor whatever else YAML knows
     except (OSError, YAMLError, OmegaConfBaseException, ValueError, RecursionError) as error:
-        raise UserError(f"{file} cannot be read: {str(error).splitlines()[0]}") from error
+        raise UserError(f"{file} cannot be read: {first_line(error)}") from error
     if not isinstance(config, dict):
         raise UserError(f"{file} holds no configuration")
     strange = [str(key) for key in config if key not in KEYS] + list(_orders(config))

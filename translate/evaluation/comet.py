@@ -17,7 +17,7 @@ from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
 from translate.durable import file_hash
-from translate.errors import UserError
+from translate.errors import UserError, first_line
 from translate.wording import install
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class CometModel:
         try:
             self._model: Any = load_from_checkpoint(str(checkpoint), local_files_only=True)
         except Exception as error:  # of any library below: torch, transformers, YAML
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             raise UserError(
                 f"comet = {path} cannot be loaded: {reason}; the tokenizer of its encoder must be "
                 "in the cache of huggingface_hub, and the download whole"

@@ -79,15 +79,21 @@ class Patience(EarlyStopping):
 class EstimatedTime(Callback):
     """Says once, after `TIMED` steps, how long the rest will take at their speed.
 
-    The first step is left out: it loads libraries and compiles.
+    The first step is left out, for it loads libraries and compiles, and so are validations.
     """
 
     def __init__(self, *, total_steps: int) -> None:
         self.total_steps = total_steps
-        self.first_step, self.started = 0, 0.0
+        self.first_step, self.started, self.paused = 0, 0.0, 0.0
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.first_step = trainer.global_step
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.paused = time.monotonic()
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.started += time.monotonic() - self.paused
 
     def on_train_batch_end(
         self,

@@ -17,7 +17,7 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from translate.durable import replacing
-from translate.errors import UserError
+from translate.errors import UserError, first_line
 
 SEAL = struct.Struct("<H64s")  # the end of a zip archive: length of the comment, comment
 ARCHIVE = b"PK"  # how every zip archive begins
@@ -69,18 +69,17 @@ def _content(file: BinaryIO, path: str | os.PathLike[str]) -> Any:
     except OSError:
         raise
     except Exception as error:  # an unpickler says anything of what is malformed
-        reason = str(error).partition("\n")[0] or type(error).__name__
         raise UserError(
-            f"{path} is no checkpoint of this program ({reason}); {_remedy(path)}"
+            f"{path} is no checkpoint of this program ({first_line(error)}); {_remedy(path)}"
         ) from error
 
 
-def _reason(error: BaseException | None) -> str:
+def _reason(raised: BaseException) -> str:
     """What the system said; PyTorch raises an error of its own on top of it."""
-    message = str(error).splitlines()[0]
+    error: BaseException | None = raised
     while error is not None and not isinstance(error, OSError):
         error = error.__context__
-    return message if error is None or not error.strerror else error.strerror
+    return first_line(raised) if error is None or not error.strerror else error.strerror
 
 
 def _seal(file: BinaryIO) -> None:

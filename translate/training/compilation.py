@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from translate.errors import UserError
+from translate.errors import UserError, first_line
 from translate.models.seq2seq import Decoded
 from translate.training.accelerator import on_gpu
 
@@ -59,7 +59,7 @@ class Compiler:
             except cannot as error:
                 raise UserError(
                     f"trainer.compile = true, but PyTorch cannot compile this model "
-                    f"({_first_line(error)}): {REMEDY}"
+                    f"({first_line(error)}): {REMEDY}"
                 ) from error
 
         return compiled
@@ -87,11 +87,7 @@ def check_compiler(accelerator: str) -> None:
         torch.compile(torch.sin)(torch.ones(3, device=device))
     except Exception as error:  # of a dozen kinds, from a missing compiler to missing headers
         raise UserError(
-            f"trainer.compile = true, but PyTorch cannot compile here ({_first_line(error)}): "
+            f"trainer.compile = true, but PyTorch cannot compile here ({first_line(error)}): "
             "install a C++ compiler and Python's headers (apt-get install g++ python3-dev), for a "
             f"GPU Triton too, or {REMEDY}"
         ) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

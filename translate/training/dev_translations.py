@@ -105,7 +105,6 @@ class DevTranslations(Callback):
         if score > self.best:
             self.best = score
             self._save_bundle(task, step)
-        task.model.train()
         return score
 
     def _draw_attention(self, translator: Translator, step: int) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,8 +82,8 @@ def find_origin(
 
 
 def _refuse_other_origin(run: Path, init: str, recorded: str | None) -> None:
-    given = Path(init).absolute()
-    if recorded not in (str(given), str(given / "bundle")):
+    given = {os.path.realpath(place) for place in (init, Path(init) / "bundle")}
+    if recorded is None or os.path.realpath(recorded) not in given:
         raise UserError(
             f"{run} goes on from its own checkpoint and was begun from {recorded or 'nothing'}, "
             f"not from {init}: leave init= out, or start a new run folder"

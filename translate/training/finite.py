@@ -24,8 +24,8 @@ class StopWhenNotFinite(Callback):
     """Looks at every loss, and at the weights before they are saved or validated.
 
     Asking a GPU for one number waits for all its work, so that losses are looked at `every` steps
-    there, and before each save and validation; on a CPU at once. Must come first in the list of
-    callbacks.
+    there, and before each save and validation; on a CPU at once. Must come before the callbacks
+    that save.
 
     Args:
         run: where not_finite.json goes, with the pairs of the batch to look at.

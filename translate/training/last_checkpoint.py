@@ -88,7 +88,7 @@ class LastCheckpoint(Checkpoint):
                 self.interrupted = trainer.should_stop = True
                 trainer.limit_val_batches = 0  # Lightning validates wherever it stops
         # there before the first bundle: a model with nothing to go on from is not trained over
-        first = step == self.validate_every - 1
+        first = step == min(self.validate_every, self.total_steps) - 1
         if not due and (first or trainer.should_stop or step % self.save_every == 0):
             trainer.save_checkpoint(self.path)
 

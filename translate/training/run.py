@@ -6,8 +6,8 @@ import logging
 import os
 import shlex
 import signal
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,6 +41,7 @@ from translate.training.refusals import (
     identity,
     refuse_flex_attention,
     refuse_longer_than_readable,
+    refuse_more_than_memory,
     refuse_other_configuration,
     refuse_other_corpus,
     refuse_random_weights,
@@ -83,7 +84,9 @@ def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> floa
             trains in this folder.
         Interrupted: by Ctrl-C, SIGTERM or SIGUSR1, after saving.
     """
-    with locked(run) if _is_main_process() else nullcontext():
+    if not _is_main_process():
+        return _train(config, run, init)
+    with locked(run), _logged_to(run / "train.log"):
         return _train(config, run, init)
 
 
@@ -120,10 +123,10 @@ def _begin(
     if options.strategy == "fsdp":
         refuse_what_cannot_be_sharded(options, config["model"]["family"])
     refuse_flex_attention(config["model"], options)
+    refuse_more_than_memory(config["model"], options)
     refuse_what_the_model_cannot(config, options)
     if main:
         refuse_unwritable(run)
-        _log_to(run / "train.log")
     if resuming:
         refuse_other_configuration(config, run)
     else:
@@ -167,11 +170,11 @@ def _make(
     if origin is not None:
         origin.give_to(model, corpus.tokenizers)
     if main:
-        check_room(run, model, averaged=options.averaging.kind != "none", keep=options.keep)
+        check_room(run, model, averaged=options.averages, keep=options.keep)
         provenance.write(run, corpus=identity(corpus), precision=numbers)
     packed = packing.settle(
         options.packing, model, accelerator=options.accelerator, precision=numbers,
-        guided=options.guided_alignment.weight > 0, compiled=options.compile,
+        guided=options.guides, compiled=options.compile,
     )  # fmt: skip
     task_of = partial(assembly.new_task, config, options, model, corpus, packed=packed)
     data = assembly.new_data(config, corpus, options)
@@ -293,15 +296,16 @@ class _LogFile(logging.FileHandler):
         """Say nothing; logging itself prints a traceback for each line."""
 
 
-def _log_to(path: Path) -> None:
-    """Everything that is logged also goes to the run's train.log."""
+@contextmanager
+def _logged_to(path: Path) -> Iterator[None]:
+    """Everything that is logged meanwhile also goes to the run's train.log."""
     root = logging.getLogger()
     logging.getLogger("translate").setLevel(logging.INFO)
-    for handler in root.handlers:
-        if getattr(handler, "name", None) == "train.log":
-            root.removeHandler(handler)
-            handler.close()
-    handler = _LogFile(path, encoding="utf-8")
-    handler.name = "train.log"
+    handler = _LogFile(path, encoding="utf-8", delay=True)  # a run that is refused has no log
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
     root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()

@@ -20,7 +20,7 @@ from translate.data.sources.base import (
 from translate.data.sources.files import find_files
 from translate.data.sources.tables import pair_at
 from translate.durable import file_hash
-from translate.errors import UserError
+from translate.errors import UserError, first_line
 
 
 class Hub(Table):
@@ -96,7 +96,7 @@ class Hub(Table):
             for row in islice(cast(Iterable[dict[str, Any]], rows), most):
                 yield pair_at(row, places, where)
         except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             raise UserError(
                 f"{where} cannot be loaded: {reason}; check the id, data.config and "
                 "data.splits, and the network"
