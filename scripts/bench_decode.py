@@ -3,12 +3,18 @@
 
     scripts/bench_decode.py runs/demo test.es
     scripts/bench_decode.py runs/demo test.es --engines native direct --tokens 512 1024 --repeats 5
+    scripts/bench_decode.py runs/demo test.es --reference test.en \
+      --peer 'joeynmt=/path/decode_speed.sh {beam}'
 
 Engines: `native`, our search on all threads; `workers`, the same by a process a thread; `bf16` and
 `bf16-workers`, both with weights of 16 bits; `served-float32`, `served-int8` and so on, CTranslate2
 through `engine=ctranslate2` with the run's weights in that format, so that weights and tokens are
 the same; `direct` and `direct-int8`, CTranslate2's own call on the same pieces, which tells what
 ours adds to it. CTranslate2 has a worker a thread, which is its best.
+
+A peer is any command (in which {beam} is 1 or 5) whose last line is JSON with sents_per_s_decode
+and out_tok_per_s_decode, its speeds without start and loading, and where it knows them peak_rss_mb
+and bleu. It must translate the same sentences, to about the same length; its tokens are its own.
 
 Every row is a process of its own: start to loaded model, a warm-up, then the whole file `--repeats`
 times. Figures are medians; tokens are those of the translations, without </s>. Latency (p50) is
@@ -22,6 +28,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import resource
@@ -33,7 +40,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 LIMITS = {"max_length_ratio": 2.0, "max_length_offset": 20}
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -44,13 +51,34 @@ SEARCHES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 COLUMNS = [
-    "engine", "search", "tokens a batch", "sentences/s", "tokens/s", "CPU ms a sentence", "p50 ms",
-    "load s", "peak MB",
+    "engine", "search", "tokens a batch", "sentences/s", "× fastest peer", "tokens/s",
+    "CPU ms a sentence", "p50 ms", "load s", "peak MB", "BLEU",
 ]  # fmt: skip
 ENGINES = [
     "native", "workers", "bf16", "bf16-workers", "served-float32", "direct", "direct-int8"
 ]  # fmt: skip
-Translate = Callable[[list[str]], list[int]]  # lines → how many tokens each translation has
+
+
+class Translated(NamedTuple):
+    """A line's translation."""
+
+    text: str
+    tokens: int
+
+
+class Measured(NamedTuple):
+    """A row; what a peer does not tell, and what was not asked for, is not a number."""
+
+    sentences: float  # a second
+    tokens: float  # a second
+    cpu: float = math.nan  # ms a sentence
+    p50: float = math.nan  # ms
+    load: float = math.nan  # s
+    peak: float = math.nan  # MB
+    bleu: float = math.nan
+
+
+Translate = Callable[[list[str]], list[Translated]]
 
 
 def main() -> None:
@@ -60,7 +88,9 @@ def main() -> None:
     )
     parser.add_argument("run", type=Path)
     parser.add_argument("input", type=Path, help="source sentences, a line each")
-    parser.add_argument("--engines", nargs="+", default=ENGINES)
+    parser.add_argument("--reference", type=Path, help="their translations, a line each: for BLEU")
+    parser.add_argument("--engines", nargs="*", default=ENGINES)
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=list(SEARCHES))
     parser.add_argument("--tokens", nargs="+", type=int, default=[1024, 4096], help="a batch")
     parser.add_argument("--repeats", type=int, default=3)
@@ -69,32 +99,66 @@ def main() -> None:
     parser.add_argument("--measure", help=argparse.SUPPRESS)  # one row, in a process of its own
     options = parser.parse_args()
     if options.measure:
-        print(json.dumps(measure(options, **json.loads(options.measure))))
+        print(json.dumps(measure(options, **json.loads(options.measure))._asdict()))
         return
     print(f"{versions()}; {options.threads} threads, medians of {options.repeats}\n")
     print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS))
     with tempfile.TemporaryDirectory() as folder:
-        for engine in options.engines:
-            export = None if engine in NATIVE else exported(options.run, engine, Path(folder))
-            for search in options.searches:
+        for search in options.searches:
+            fastest = math.nan
+            for peer in options.peer:
+                name, _, command = peer.partition("=")
+                beam = SEARCHES[search].get("beam_size", 1)
+                found = measure_peer(command.replace("{beam}", str(beam)), options.repeats)
+                fastest = max(found.sentences, fastest)  # NaN, if second, is never the larger
+                print(row(f"{name} | {search} | ", found), flush=True)
+            for engine in options.engines:
+                export = None if engine in NATIVE else exported(options.run, engine, Path(folder))
                 for tokens in options.tokens:
-                    row = in_a_process(
+                    found = in_a_process(
                         engine=engine, search=search, tokens=tokens, export=export,
                         single=options.single if tokens == options.tokens[0] else 0,
                     )  # fmt: skip
-                    print(f"| {engine} | {search} | {tokens} | {row} |", flush=True)
+                    print(row(f"{engine} | {search} | {tokens}", found, fastest), flush=True)
 
 
-def in_a_process(**what: Any) -> str:
+def row(name: str, found: Measured, fastest: float = math.nan) -> str:
+    """Of the table; nothing stands where nothing is known."""
+    figures = [
+        (found.sentences, ",.0f"), (found.sentences / fastest, ".2f"), (found.tokens, ",.0f"),
+        (found.cpu, ".2f"), (found.p50, ".1f"), (found.load, ".1f"), (found.peak, ",.0f"),
+        (found.bleu, ".2f"),
+    ]  # fmt: skip
+    shown = ("" if math.isnan(figure) else format(figure, form) for figure, form in figures)
+    return f"| {name} | {' | '.join(shown)} |"
+
+
+def in_a_process(**what: Any) -> Measured:
     command = [sys.executable, __file__, *sys.argv[1:], "--measure", json.dumps(what)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(done.stderr)
-    found = json.loads(done.stdout)
-    return (
-        f"{found['sentences']:,.0f} | {found['tokens']:,.0f} | {found['cpu']:.2f} | "
-        f"{found['p50'] or '':.4} | {found['load']:.1f} | {found['peak']:,.0f}"
+    return Measured(**json.loads(done.stdout))
+
+
+def measure_peer(command: str, repeats: int) -> Measured:
+    """The medians of what a peer's own script prints as JSON."""
+    return Measured(
+        *map(statistics.median, zip(*(told(command) for _ in range(repeats)), strict=True))
     )
+
+
+def told(command: str) -> Measured:
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    try:
+        said = json.loads(done.stdout.splitlines()[-1])
+        speeds = float(said["sents_per_s_decode"]), float(said["out_tok_per_s_decode"])
+    except (IndexError, KeyError, TypeError, ValueError):
+        sys.exit(
+            f"no sents_per_s_decode from: {command}\n{done.stdout[-500:]}{done.stderr[-1500:]}"
+        )
+    peak, bleu = (float(said.get(key, "nan")) for key in ("peak_rss_mb", "bleu"))
+    return Measured(*speeds, peak=peak, bleu=bleu)
 
 
 def exported(run: Path, engine: str, folder: Path) -> str:
@@ -121,7 +185,7 @@ def measure(
     tokens: int,
     export: str | None,
     single: int,
-) -> dict[str, float | None]:
+) -> Measured:
     """One row; latency is told where `single` sentences are timed by themselves."""
     from translate.data.text import read_lines
 
@@ -135,7 +199,7 @@ def measure(
     seconds, busy = [], []
     for _ in range(options.repeats):
         started, worked = time.perf_counter(), processor_time()
-        lengths = translate(lines)
+        translated = translate(lines)
         seconds.append(time.perf_counter() - started)
         busy.append(processor_time() - worked)
     alone = []
@@ -144,14 +208,26 @@ def measure(
         translate([line])
         alone.append(time.perf_counter() - started)
     median = statistics.median(seconds)
-    return {
-        "sentences": len(lines) / median,
-        "tokens": sum(lengths) / median,
-        "cpu": 1000 * statistics.median(busy) / len(lines),
-        "p50": 1000 * statistics.median(alone) if alone else None,
-        "load": load,
-        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,  # KB on Linux
-    }
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # KB on Linux
+    return Measured(
+        sentences=len(lines) / median,
+        tokens=sum(one.tokens for one in translated) / median,
+        cpu=1000 * statistics.median(busy) / len(lines),
+        p50=1000 * statistics.median(alone) if alone else math.nan,
+        load=load,
+        peak=peak,
+        bleu=judged([one.text for one in translated], options.reference),
+    )
+
+
+def judged(translations: list[str], reference: Path | None) -> float:
+    """Their BLEU, where there is something to judge them by."""
+    if reference is None:
+        return math.nan
+    from translate.data.text import read_lines
+    from translate.evaluation.metrics import bleu
+
+    return bleu(translations, [[line] for line in read_lines(reference)])
 
 
 def processor_time() -> float:
@@ -178,7 +254,11 @@ def native(
         options.run, device="cpu", search=search, tokens_per_batch=tokens, precision=precision,
         workers=options.threads if in_workers else 1,
     )  # fmt: skip
-    return lambda lines: [len(best.tokens) for best, *_ in loaded.stream(lines)]
+    return partial(streamed, loaded)
+
+
+def streamed(translator: Any, lines: list[str]) -> list[Translated]:
+    return [Translated(best.text, len(best.tokens)) for best, *_ in translator.stream(lines)]
 
 
 NATIVE: dict[str, Callable[..., Translate]] = {
@@ -200,7 +280,7 @@ def served(options: argparse.Namespace, search: Any, tokens: int, export: str | 
         tokens_per_batch=tokens, workers=options.threads, device="cpu",
     )  # fmt: skip
     translator = loading.load(loaded, device="cpu", search=engine, whole_windows=True)
-    return lambda lines: [len(best.tokens) for best, *_ in translator.stream(lines)]
+    return partial(streamed, translator)
 
 
 def direct(options: argparse.Namespace, search: Any, tokens: int, export: str | None) -> Translate:
@@ -214,15 +294,14 @@ def direct(options: argparse.Namespace, search: Any, tokens: int, export: str | 
     ids = {piece: i for i, piece in enumerate(target.pieces(range(len(target))))}
     beam = search.get("beam_size", 1)
 
-    def translate(lines: list[str]) -> list[int]:
+    def translate(lines: list[str]) -> list[Translated]:
         found = translator.translate_batch(
             [source.spelled(line) for line in lines],
             beam_size=beam, length_penalty=search.get("alpha", 0.0), max_decoding_length=200,
             max_batch_size=tokens, batch_type="tokens",
         )  # fmt: skip
-        for result in found:
-            target.decode([ids[piece] for piece in result.hypotheses[0]])
-        return [len(result.hypotheses[0]) for result in found]
+        best = [result.hypotheses[0] for result in found]
+        return [Translated(target.decode([ids[piece] for piece in y]), len(y)) for y in best]
 
     return translate
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import math
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -24,21 +26,52 @@ def test_a_row_counts_sentences_tokens_and_the_time_of_one(bench, monkeypatch, t
     monkeypatch.setattr(bench.time, "perf_counter", lambda: next(clock))
     translated: list[int] = []
 
-    def translate(lines: list[str]) -> list[int]:
+    def translate(lines: list[str]) -> list[Any]:
         translated.append(len(lines))
-        return [3] * len(lines)
+        return [bench.Translated("the cat sat there", 3)] * len(lines)
 
     monkeypatch.setitem(bench.NATIVE, "native", lambda *_: translate)
     (tmp_path / "in").write_text("a\nb\u2028b\nc\nd\n", encoding="utf-8")
-    options = argparse.Namespace(input=tmp_path / "in", repeats=2)
+    (tmp_path / "ref").write_text("the cat sat there\n" * 4, encoding="utf-8")
+    options = argparse.Namespace(input=tmp_path / "in", reference=tmp_path / "ref", repeats=2)
     row = bench.measure(
         options, engine="native", search="greedy", tokens=100, export=None, single=3
     )  # fmt: skip
     assert translated == [4, 4, 4, 1, 1, 1]  # the first to warm up
-    assert row["sentences"] == 4  # every call took one second
-    assert row["tokens"] == 12
-    assert row["p50"] == 1000
-    assert row["cpu"] >= 0
+    assert row.sentences == 4  # every call took one second
+    assert row.tokens == 12
+    assert row.p50 == 1000
+    assert row.cpu >= 0
+    assert row.bleu == pytest.approx(100)
+
+
+def test_a_peer_stands_beside_in_the_same_table(bench, monkeypatch, capsys) -> None:
+    speeds = {1: 80, 5: 20}
+
+    def told(command: str) -> Any:
+        name, beam = command.split()
+        return bench.Measured(speeds[int(beam)] * (2 if name == "quick" else 1), 600.0)
+
+    monkeypatch.setattr(bench, "told", told)
+    monkeypatch.setattr(bench, "in_a_process", lambda **_: bench.Measured(100.0, 1300.0, 9.5))
+    given = ["run", "in", "--engines", "native", "--tokens", "512",
+             "--peer", "slow=slow {beam}", "--peer", "quick=quick {beam}"]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["bench_decode.py", *given])
+    bench.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert "| native | greedy | 512 | 100 | 0.62 | 1,300 | 9.50 |  |  |  |  |" in lines
+    assert "| native | beam 5 | 512 | 100 | 2.50 | 1,300 | 9.50 |  |  |  |  |" in lines
+    assert "| quick | beam 5 |  | 40 |  | 600 |  |  |  |  |  |" in lines
+
+
+def test_what_a_peer_tells_is_read_and_silence_is_named(bench) -> None:
+    figures = '{"sents_per_s_decode": 5.5, "out_tok_per_s_decode": 70, "peak_rss_mb": 300}'
+    found = bench.measure_peer(f"echo hello; echo '{figures}'", 2)
+    assert found[:2] == (5.5, 70)
+    assert found.peak == 300
+    assert math.isnan(found.bleu)
+    with pytest.raises(SystemExit, match="no sents_per_s_decode from: echo hello"):
+        bench.measure_peer("echo hello", 2)
 
 
 def test_the_searches_are_valid(bench) -> None:
