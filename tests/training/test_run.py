@@ -25,6 +25,7 @@ from translate.training.callbacks import lasting
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.module import TranslationTask
 from translate.training.run import Interrupted, train
+from translate.training.running_means import RunningMeans
 from translate.training.settings import Settings
 
 REGULARISED = ("trainer.r_drop=2.0", "trainer.word_dropout=0.2")
@@ -329,6 +330,32 @@ def test_epochs_count_what_is_left_for_another_number_of_processes(
     state = {"global_step": 8, "SimpleNamespace": {"batches_done": 16}}  # of two processes
     AtomicCheckpointIO().save_checkpoint(state, last)
     assert assembly.total_steps_of(options, data, last) == 16
+
+
+def test_a_reported_loss_is_the_mean_over_the_tokens_since_the_last_report(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config("trainer.accumulate=2", "trainer.log_every=3", "trainer.max_steps=6",
+                      "trainer.validate_every=4", "trainer.samples=0")  # fmt: skip
+    whole, broken, seen = tmp_path / "whole", tmp_path / "broken", []
+    original = RunningMeans.add
+
+    def add(self: RunningMeans, name: str, total: torch.Tensor, count: torch.Tensor) -> Any:
+        seen.append((total.item(), count.item()))
+        return original(self, name, total, count)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunningMeans, "add", add)
+        train(settings, whole)
+    batches = seen[:6], seen[6:]
+    means = [sum(total for total, _ in b) / sum(count for _, count in b) for b in batches]
+    assert list(map(float, losses(whole).values())) == pytest.approx(means, rel=1e-5)
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 4, signal.SIGTERM)
+        with pytest.raises(Interrupted):
+            train(settings, broken)
+    train(settings, broken)
+    assert losses(broken) == losses(whole)
 
 
 def test_the_learning_rate_of_a_step_is_the_one_it_was_taken_with(

@@ -21,6 +21,7 @@ from translate.training.guidance import Guidance
 from translate.training.loss import CrossEntropy, Losses, Objective, RDrop, projected_loss
 from translate.training.minimum_risk import MinimumRisk
 from translate.training.optim import build_optimizer, build_schedule
+from translate.training.running_means import RunningMeans
 from translate.training.word_dropout import drop_words
 
 # Summed losses are divided by this before the backward pass, to keep float16 in range; the tokens
@@ -70,6 +71,7 @@ class TranslationTask(L.LightningModule):
         self.optimizer_options, self.schedule_options = dict(optimizer), dict(schedule)
         self.total_steps = total_steps
         self.step_tokens = torch.zeros(())  # real target tokens since the last optimizer step
+        self.means = RunningMeans()
 
     @property
     def evaluated(self) -> Seq2Seq:
@@ -116,6 +118,14 @@ class TranslationTask(L.LightningModule):
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # dropout depends on the place in the run alone, so that a resumed run repeats it exactly
         torch.manual_seed((self.seed * 1_000_003 + batch_idx) * 1_009 + self.global_rank)
+        if self._is_reported(batch_idx):
+            self.means.clear()
+
+    def _is_reported(self, batch_idx: int) -> bool:
+        """Whether all batches before this one are in a row of metrics.csv."""
+        every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]  # set by a connector
+        begins_step = batch_idx % self.trainer.accumulate_grad_batches == 0
+        return begins_step and self.trainer.global_step % every == 0
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         tokens = batch.target_lengths.sum()
@@ -123,21 +133,26 @@ class TranslationTask(L.LightningModule):
         loss = self._with_risk(losses.smoothed, batch) / NOMINAL_TOKENS
         if self.guidance is not None and losses.guided is not None:
             # a mean, weighted by tokens as the other part is
-            loss = loss + self.guidance.weight * losses.guided * tokens / NOMINAL_TOKENS
-            self.log("train/guided_loss", losses.guided, batch_size=len(batch.ids))
+            guided = losses.guided * tokens
+            loss = loss + self.guidance.weight * guided / NOMINAL_TOKENS
+            self._show("guided_loss", guided, tokens)
         self.step_tokens = self.step_tokens.to(tokens.device) + tokens
         # shown without smoothing, so that exp(loss) is a perplexity and compares with dev/loss
-        self.log("train/loss", losses.nll / tokens, batch_size=len(batch.ids), prog_bar=True)
+        self._show("loss", losses.nll, tokens, prog_bar=True)
         return loss
+
+    def _show(self, name: str, total: Tensor, count: Tensor, *, prog_bar: bool = False) -> None:
+        """Log the mean since the last report."""
+        self.log(f"train/{name}", self.means.add(name, total, count), prog_bar=prog_bar)
 
     def _with_risk(self, token_loss: Float[Tensor, ""], batch: Batch) -> Float[Tensor, ""]:
         """The loss, mixed with the risk of what the model samples if that is wanted."""
         if self.minimum_risk is None:
             return token_loss
         risk = self.minimum_risk(self.model, batch, step=self.trainer.global_step)
-        sentences = len(batch.ids)
-        self.log("train/risk", risk.of_sentences.mean(), batch_size=sentences, prog_bar=True)
-        self.log("train/sampled_score", risk.score, batch_size=sentences)
+        sentences = torch.tensor(len(batch.ids))
+        self._show("risk", risk.of_sentences.sum(), sentences, prog_bar=True)
+        self._show("sampled_score", risk.score * sentences, sentences)
         return self.minimum_risk.mixed(token_loss, risk, batch.target_lengths)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
@@ -173,6 +188,12 @@ class TranslationTask(L.LightningModule):
         """Gradients go with their step, so that the next forward has their memory."""
         super().optimizer_step(*args, **kwargs)
         self.zero_grad()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["means"] = self.means.sums
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.means.sums = checkpoint.get("means", {})  # runs of before had none
 
     def gradients(self) -> list[Tensor]:
         """What this process has of the gradient, to be changed in place."""

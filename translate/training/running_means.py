@@ -1,0 +1,26 @@
+"""What is shown of training: means since the last report."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+class RunningMeans:
+    """Of losses and the like, by name.
+
+    A batch has sentences of like length, and its loss tells that more than how training goes. Sums
+    stay on the device: to look at one is to wait for a GPU.
+    """
+
+    def __init__(self) -> None:
+        self.sums: dict[str, tuple[Tensor, Tensor]] = {}  # name → total, count
+
+    def add(self, name: str, total: Tensor, count: Tensor) -> Tensor:
+        """The mean, these included."""
+        if name in self.sums:
+            total, count = (a + b for a, b in zip((total, count), self.sums[name], strict=True))
+        self.sums[name] = total.detach(), count
+        return total.detach() / count
+
+    def clear(self) -> None:
+        self.sums = {}
