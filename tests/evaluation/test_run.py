@@ -164,6 +164,14 @@ def test_counts_are_checked_before_anything_is_translated(tmp_path: Path) -> Non
     assert translator.asked == []
 
 
+def test_the_folder_is_checked_before_anything_is_translated(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    translator = Shouter()
+    with pytest.raises(UserError, match=f"cannot write to {tmp_path / 'file'}: File exists"):
+        run(tmp_path / "file", translator)
+    assert translator.asked == []
+
+
 def test_fingerprints_tell_where_strings_end() -> None:
     assert fingerprint([["a", "b"]]) != fingerprint([["a\nb"]]) != fingerprint([["a"], ["b"]])
     assert fingerprint(["¿é"]) == fingerprint(["¿é"])
