@@ -29,6 +29,7 @@ from translate.data.corpus import prepare
 from translate.data.toy import toy_pairs
 from translate.errors import UserError
 from translate.evaluation.buckets import Bucket, assign, by_source_length
+from translate.evaluation.metrics import cell
 from translate.evaluation.report import Stored, read
 from translate.inference import bundle
 from translate.models.transformer import Transformer
@@ -300,7 +301,9 @@ def write(
     path.with_suffix(".md").write_text(text, "utf-8")
     print(text)
     lines = {
-        name: [(b.source_words, b.bleu) for b in buckets if b.items >= fewest]
+        name: [
+            (b.source_words, b.bleu) for b in buckets if b.items >= fewest and b.bleu is not None
+        ]
         for name, buckets in scores.items()
     }
     if not any(lines.values()):
@@ -320,7 +323,7 @@ def table(scores: Mapping[str, Sequence[Bucket]]) -> str:
         ["source words", *(bucket.label for bucket in buckets)],
         ["---", *("---:" for _ in buckets)],
         ["sentences", *(f"{bucket.items:,}" for bucket in buckets)],
-        *([name, *(f"{bucket.bleu:.1f}" for bucket in row)] for name, row in scores.items()),
+        *([name, *(cell(bucket.bleu) for bucket in row)] for name, row in scores.items()),
     ]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import doctest
+import importlib
 import importlib.util
 import os
 import re
@@ -14,10 +15,10 @@ from types import ModuleType
 import pytest
 import yaml
 
+from translate import schema
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
 from translate.cli.compose import launch
-from translate.cli.train import HELP
 from translate.cli.validation import training_problems
 from translate.data.corpus import check_data
 
@@ -38,6 +39,7 @@ NAMED_TESTS = sorted(
         )
     }
 )
+HELPS = {name: importlib.import_module(f"translate.cli.{name}").HELP for name in COMMANDS}
 ROWS = re.findall(r"^\| (\d+) \|.*$", TEXT, re.MULTILINE)
 
 
@@ -147,11 +149,31 @@ def train_lines(text: str) -> list[str]:
     return sorted(set(filter(None, kept)))
 
 
-@pytest.mark.parametrize("choice", train_lines(f"{EVERYTHING}\n{HELP}"))
+@pytest.mark.parametrize("choice", train_lines(f"{EVERYTHING}\n{HELPS['train']}"))
 def test_every_training_of_the_documents_and_the_help_is_valid(choice: str) -> None:
     jobs: list[Job] = []
     launch(COMMANDS["train"], split(COMMANDS["train"], shlex.split(choice)), jobs.append)
     assert training_problems(jobs[0].config) == []
+
+
+def other_lines(text: str) -> list[str]:
+    """The other command lines of a text whose keys have values, without what a shell reads."""
+    text = re.sub(r"\\\n\s*", "", text)
+    lines = re.findall(r"^ +translate (?!train |models)(\w+ .*)$", text, re.MULTILINE)
+    return sorted({re.split(r"\s+#| [<>] | && ", line)[0] for line in lines if "$" not in line})
+
+
+@pytest.mark.parametrize("line", other_lines("\n".join([EVERYTHING, *HELPS.values()])))
+def test_every_other_command_of_the_documents_and_the_help_is_valid(line: str) -> None:
+    name, *arguments = shlex.split(line)
+    search = yaml.safe_load((ROOT / "conf" / "search" / "beam.yaml").read_text(encoding="utf-8"))
+    jobs: list[Job] = []
+    launch(
+        COMMANDS[name], split(COMMANDS[name], arguments), jobs.append,
+        nodes={"search": search, "data": {}, "tokenizer": {}},  # what a run carries
+    )  # fmt: skip
+    run = importlib.import_module(f"translate.cli.{name}").run
+    assert [schema.problems(run, job.config, "") for job in jobs] == [[] for _ in jobs]
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from translate.durable import write
+from translate.durable import check_file, check_folder, write
 from translate.errors import UserError
 
 
@@ -38,3 +38,28 @@ def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
     finally:
         os.close(reader)
     assert pipe.is_fifo()
+
+
+def test_a_place_that_cannot_be_written_is_told_before_there_is_something_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"old")
+    for folder in (tmp_path / "file", tmp_path / "file" / "deeper"):
+        with pytest.raises(UserError, match=f"cannot write to {folder}: .*choose a folder that"):
+            check_folder(folder)
+    with pytest.raises(UserError, match=f"cannot write {tmp_path}: it is a folder"):
+        check_file(tmp_path)
+
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("translate.durable.TemporaryFile", read_only)
+    with pytest.raises(UserError, match="Read-only file system"):
+        check_file(tmp_path / "new")
+    check_file(Path(os.devnull))  # a device is written to as it is, wherever it lies
+
+
+def test_looking_whether_a_place_can_be_written_leaves_nothing_there(tmp_path: Path) -> None:
+    check_folder(tmp_path / "a" / "b")
+    check_file(tmp_path / "a" / "b" / "file")
+    assert [path.name for path in tmp_path.rglob("*")] == ["a", "b"]

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from translate.errors import UserError
@@ -51,6 +52,34 @@ def write(path: Path, content: bytes) -> None:
                 file.write(content)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def check_folder(folder: Path) -> None:
+    """Make a folder and see that a file can be made in it, before there is something to write.
+
+    Raises:
+        UserError: none can.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=folder).close()  # access rights alone say nothing to root
+    except OSError as error:
+        raise UserError(
+            f"cannot write to {folder}: {error.strerror or error}; choose a folder that may be "
+            "written to"
+        ) from error
+
+
+def check_file(path: Path) -> None:
+    """See that `write` can write a file, before there is something to write.
+
+    Raises:
+        UserError: it cannot.
+    """
+    if path.is_dir():
+        raise UserError(f"cannot write {path}: it is a folder")
+    if path.is_file() or not path.exists():
+        check_folder(path.parent)
 
 
 def file_hash(path: Path) -> str:

@@ -9,6 +9,7 @@ import pyarrow
 import pytest
 import torch
 
+from translate.cli.align import wanted_head
 from translate.data.pharaoh import from_line
 from translate.inference import bundle
 from translate.models.head import AttentionHead
@@ -79,6 +80,18 @@ def test_links_are_scored_against_gold(program, run: str, pairs, trained: Path, 
     hits = figures["precision"] * figures["links"], figures["recall"]
     assert figures["error_rate"] == pytest.approx(1 - sum(hits) / (figures["links"] + 1))
     assert (figures["layer"], figures["head"], figures["method"]) == (1, 1, "argmax")
+    assert "threshold" not in figures
+    program("align", run, *pairs, "gold=gold", "method=threshold", "threshold=0.2")
+    figures = json.loads((trained / "evaluation" / "s, =.txt.alignment.json").read_text())
+    assert (figures["method"], figures["threshold"]) == ("threshold", 0.2)
+
+
+def test_pairs_of_standard_input_have_a_name(program, run: str, trained: Path, tmp_path) -> None:
+    for name, line in (("t", "the dog"), ("gold", "0-0")):
+        (tmp_path / name).write_text(f"{line}\n", encoding="utf-8")
+    done = program("align", run, "input=-", "reference=t", "gold=gold", stdin=b"der Hund\n")
+    assert done.status == 0, done.err
+    assert (trained / "evaluation" / "stdin.alignment.json").is_file()
 
 
 def test_other_sentences_of_a_name_are_kept_apart(
@@ -146,6 +159,23 @@ def test_the_head_that_was_taught_is_the_one_that_is_read(
     assert program("align", run, *pairs).out != second
     assert program("align", "run=taught", *pairs).out == second
     assert program("align", "run=taught", *pairs, "head=1").out != second
+    assert program("align", "run=taught", *pairs, "layer=1").out == second
+
+
+@pytest.mark.parametrize(
+    ("layer", "head", "wanted"),
+    [
+        (None, None, (3, 2)),
+        (3, None, (3, 2)),
+        (None, 1, (3, 1)),
+        (3, 1, (3, 1)),
+        (1, None, (1, None)),  # head 2 of another layer was taught nothing
+        (1, 4, (1, 4)),
+    ],
+)
+def test_what_is_left_out_is_as_it_was_taught(layer, head, wanted) -> None:
+    assert wanted_head(AttentionHead(3, 2), layer, head) == wanted
+    assert wanted_head(None, layer, head) == (layer, head)
 
 
 def test_a_reverse_run_is_the_other_direction(
@@ -187,7 +217,9 @@ def test_a_reverse_run_must_translate_the_other_way(
     ("arguments", "line"),
     [
         (["method=best"], "method = 'best': must be 'argmax', 'threshold', 'intersection' or"),
-        (["threshold=0"], "threshold = 0: must be greater than 0"),
+        (["threshold=0.5"], "threshold= is for method=threshold"),
+        (["method=union", "threshold=0.3"], "threshold= is for method=threshold"),
+        (["method=threshold", "threshold=0"], "threshold = 0: must be greater than 0"),
         (["layer=0"], "layer = 0: must be greater than 0"),
         (["layer=2"], "layer = 2: this model has layers 1 to 1"),
         (["head=3"], "head = 3: this model has heads 1 to 2"),

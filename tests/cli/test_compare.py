@@ -158,6 +158,25 @@ def test_another_model_is_evaluated_again(program, runs: Path, home: Path, tmp_p
     assert "b translates every sentence as a does." in done.out
 
 
+def test_what_cannot_be_compared_is_told_before_a_run_is_evaluated(
+    program, runs: Path, home: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(runs / "toy-seed=1" / "bundle", tmp_path / "a" / "bundle")
+    shutil.copy(runs / "toy-seed=1" / "config.yaml", tmp_path / "a")
+    second, cache = f"{runs}/toy-seed=2", f"cache={home}/data"
+    for slip, line in (
+        (["a", "nowhere"], "nowhere: there is no such run"),
+        (["nowhere", "a"], "nowhere: there is no such run"),
+        (["a", second, f"output={tmp_path}/a/config.yaml"], "config.yaml: File exists"),
+    ):
+        done = program("compare", *slip, *FAST, cache)
+        assert done.status == 1
+        assert line in done.err
+        assert done.err.count("\n") == 1
+    assert not (tmp_path / "a" / "evaluation").exists()
+    assert not (tmp_path / "nowhere").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -168,6 +187,7 @@ def test_another_model_is_evaluated_again(program, runs: Path, home: Path, tmp_p
         (["{0}", "seed=0"], "seed = 0: must be greater than 0"),
         (["{0}", "trails=9"], "trails is not a key; did you mean trials?"),
         (["{0}", "reference=x"], "input=FILE is missing"),
+        (["nowhere", "{0}/toy-seed=1", "reference=x"], "nowhere: there is no such run"),
     ],
 )
 def test_slips_are_told_in_a_line(program, runs: Path, arguments, line) -> None:

@@ -38,6 +38,15 @@ def test_findings_are_told_and_kept(program, corpus, tmp_path: Path) -> None:
     assert found["advice"]["unseen_words"] == {"source": 0.0, "target": 0.0}
 
 
+def test_a_place_for_the_findings_is_looked_for_before_the_text_is_read(
+    program, corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("translate.data.doctor.examine", lambda *_: pytest.fail("it was read"))
+    done = program("doctor", *corpus, "json=train.de/found.json")
+    assert (done.status, done.err.count("\n")) == (1, 1)
+    assert "cannot write to train.de: File exists" in done.err
+
+
 def test_preparing_begins_with_a_short_look(program, corpus, tmp_path: Path) -> None:
     text = [*corpus, "tokenizer=char", "tokenizer.vocab_size=300", f"cache={tmp_path}/cache"]
     done = program("prepare", *text)
@@ -58,6 +67,7 @@ def test_preparing_begins_with_a_short_look(program, corpus, tmp_path: Path) -> 
         (["average", "run=nowhere"], "nowhere has kept 0 checkpoints, and 5 are to be averaged"),
         (["doctor", "data=toy", "lines=-1"], "lines = -1: must be greater"),
         (["doctor", "data=files"], "data.source is missing"),
+        (["doctor", "data=toy", "json=."], "cannot write .: it is a folder"),
     ],
 )
 def test_slips_are_told_in_a_line(program, arguments, line) -> None:

@@ -11,12 +11,14 @@ import pytest
 import torch
 import yaml
 
+from translate.cli import engines
 from translate.cli.config_dir import config_dir
 from translate.inference.guard import Guard
 from translate.search import DiverseBeamSearch, Search
 from translate.search.rules import NO_RULES
 from translate.search.shortlist import Shortlist, ShortlistSearch
 
+NATIVE = {"engine": "native"}
 TEXT = "der Hund schläft .\n\n  https://a.de/b?c  ein Haus {x} .\n"
 
 
@@ -31,6 +33,20 @@ def test_items_come_through_and_what_was_done_is_told(program, run: str) -> None
     assert "lost https://a.de/b?c" in done.err
     assert done.err.splitlines()[-1].startswith("of 3 lines ")
     assert program("text", run, "guard=none", stdin=b"der Hund schl\xc3\xa4ft .").err == ""
+
+
+def test_a_hint_is_given_where_it_can_be_followed(
+    program, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "format=json has them all" in program("text", run, stdin=TEXT.encode()).err
+    native = engines.engine_translator
+    monkeypatch.setattr(engines, "engine_problems", lambda job: [])
+    monkeypatch.setattr(
+        engines, "engine_translator", lambda config, *more: native(config | NATIVE, *more)
+    )
+    done = program("text", run, "engine=ctranslate2", stdin=TEXT.encode())
+    assert done.err.splitlines()[-1].startswith("of 3 lines ")
+    assert "format=json" not in done.err
 
 
 def test_json_tells_flags(program, run: str) -> None:

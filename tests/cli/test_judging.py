@@ -158,3 +158,12 @@ def test_what_the_page_cannot_show_is_no_matter_of_the_translations(
     assert done.status == 1
     assert "metrics.csv has no `step` column" in done.err
     assert not (tmp_path / "other").exists(), "it was told before anything was translated"
+
+
+def test_sentences_of_standard_input_have_a_name(program, run: str, tmp_path: Path) -> None:
+    (tmp_path / "r").write_text("the dog\n", encoding="utf-8")
+    files = ["input=-", "reference=r", "output=here", "resamples=2"]
+    done = program("evaluate", run, *files, stdin=b"der Hund\n")
+    assert done.status == 0, done.err
+    assert {path.name.partition(".")[0] for path in (tmp_path / "here").iterdir()} == {"stdin"}
+    assert program("verify", run, *files[:3], stdin=b"der Hund\n").status == 0

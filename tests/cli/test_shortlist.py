@@ -29,6 +29,7 @@ def test_a_shortlist_is_learnt_and_used(program, run: str, home: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
+        (["shortlist", "output=."], "output=. cannot be written: name a file"),
         (["shortlist", "frequent=0"], "frequent = 0: must be greater than 0"),
         (["text", "shortlist=nowhere", "x"], "shortlist=nowhere cannot be read"),
         (

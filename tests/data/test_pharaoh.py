@@ -52,6 +52,8 @@ def test_a_file_that_does_not_fit_the_text_is_told(tmp_path: Path) -> None:
     path.write_text("0-0\n1-1\n")
     with pytest.raises(UserError, match="gold has 2 lines for 1 pairs of sentences"):
         read_links(path, ["a b"], ["x y"])
+    with pytest.raises(UserError, match=r"line 2: 1-1 .* source word 1, .* sentence has no words:"):
+        read_links(path, ["a b", " "], ["x y", "x"])
     with pytest.raises(UserError, match=r"line 2: 1-1 links a target word 1, .* words 0 to 0"):
         read_links(path, ["a b", "a b"], ["x y", "x"])
     with pytest.raises(UserError, match="line 2: 1-1 links a source word 1"):

@@ -57,6 +57,15 @@ def test_a_bucket_scores_its_own_items() -> None:
     assert high.source_words == 25
 
 
+def test_a_bucket_without_four_tokens_in_a_translation_has_no_bleu() -> None:
+    """However good it is; where nothing matches, 0 says what it should."""
+    sources, references = ["s", "s " * 8, "s " * 12], [["a b"], ["a b c d e"], ["c d"]]
+    buckets = by_source_length(sources, ["a b", "a b c d e", "e"], references)
+    assert [bucket.bleu for bucket in buckets] == [None, pytest.approx(100), 0]
+    _, rows = bucket_rows(buckets)
+    assert [row[-2:] for row in rows] == [["–", "100.0"], ["100.0", "100.0"], ["0.0", "0.0"]]
+
+
 def test_one_bucket_of_everything_is_the_corpus_score() -> None:
     hypotheses, references = ["a b c d", "e f g"], [["a b c e"], ["e f g h"]]
     (only,) = by_source_length(["s", "s s s"], hypotheses, references, edges=())

@@ -92,3 +92,11 @@ def test_the_curve_does_not_depend_on_the_unit(scale: float) -> None:
     assert intercept == pytest.approx(3, abs=0.6)
     scaled = learn((evidence * scale).tolist(), good)
     assert scaled == pytest.approx((slope / scale, intercept))
+
+
+def test_the_order_of_equally_sure_sentences_does_not_matter() -> None:
+    said, chrf = [0.5] * 20 + [0.9] * 20, [90.0] * 10 + [10.0] * 10 + [90.0] * 18 + [10.0] * 2
+    assert judge(said, chrf, good=50).calibration_error == pytest.approx(0)
+    shuffled = np.random.default_rng(0).permutation(40)
+    mixed = judge([said[i] for i in shuffled], [chrf[i] for i in shuffled], good=50)
+    assert mixed == pytest.approx(judge(said, chrf, good=50))

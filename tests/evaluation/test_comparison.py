@@ -182,3 +182,14 @@ def test_without_spaces_single_letters_differ() -> None:
     left, _ = word_diff("他在 Paris买了一本新书。", "他在Paris买了一本好书。")
     assert "".join(word.text for word in left) == "他在 Paris买了一本新书。"
     assert [word.text for word in left if not word.shared] == ["新"]
+
+
+def test_scores_that_bleu_cannot_give_are_told() -> None:
+    systems = [system("a", ["dog"] * 12), system("b", RIGHT)]
+    found = judged(*systems)
+    assert found.caveats == ["BLEU is 0 because no translation has four tokens: go by chrF (a)."]
+    shown, page = terminal(found), comparison_page(found)
+    for place in (shown, page):
+        assert "– / " in place
+        assert "– / +" in place
+    assert judged(*systems[::-1]).as_dict()["runs"][1]["buckets"][0]["bleu"] is None

@@ -15,6 +15,7 @@ from sacrebleu.metrics.ter import TER
 
 from translate.errors import UserError
 from translate.evaluation.metrics import bleu, chrf, evaluate, reference_streams
+from translate.evaluation.sentences import sentence_chrf, sentence_scores
 
 HYPOTHESES = [
     "The cat sits on the red mat .",
@@ -86,6 +87,13 @@ def test_perfect_and_single_metric_scores() -> None:
     assert set(asdict(scores)) == {"bleu", "chrf", "ter"}
 
 
+def test_chrf_of_sentences_is_had_without_the_other_scores(monkeypatch) -> None:
+    every = [scores.chrf for scores in sentence_scores(HYPOTHESES, REFERENCES)]
+    monkeypatch.delattr("sacrebleu.metrics.bleu.BLEU.sentence_score")
+    monkeypatch.delattr("translate.evaluation.sentences.build_ter")
+    assert sentence_chrf(HYPOTHESES, REFERENCES) == every
+
+
 def test_empty_hypotheses_are_scored_not_dropped() -> None:
     assert bleu(["", "a b c d"], [["x y z w"], ["a b c d"]]) < 100
     assert evaluate([""], [["x"]]).ter.score == 100
@@ -107,7 +115,7 @@ def test_empty_hypotheses_are_scored_not_dropped() -> None:
 def test_what_cannot_be_scored_is_refused_with_the_counts(
     hypotheses: list[str], references: list[list[str]], message: str
 ) -> None:
-    for score in (evaluate, bleu, chrf):
+    for score in (evaluate, bleu, chrf, sentence_chrf):
         with pytest.raises(UserError, match=message):
             score(hypotheses, references)
 

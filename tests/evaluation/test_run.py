@@ -164,6 +164,14 @@ def test_counts_are_checked_before_anything_is_translated(tmp_path: Path) -> Non
     assert translator.asked == []
 
 
+def test_the_folder_is_checked_before_anything_is_translated(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    translator = Shouter()
+    with pytest.raises(UserError, match=f"cannot write to {tmp_path / 'file'}: File exists"):
+        run(tmp_path / "file", translator)
+    assert translator.asked == []
+
+
 def test_fingerprints_tell_where_strings_end() -> None:
     assert fingerprint([["a", "b"]]) != fingerprint([["a\nb"]]) != fingerprint([["a"], ["b"]])
     assert fingerprint(["¿é"]) == fingerprint(["¿é"])
@@ -219,6 +227,21 @@ def test_the_terminal_shows_scores_signatures_buckets_and_speed(tmp_path: Path) 
     assert ", 1 empty" in shown
 
 
+@pytest.mark.parametrize(("reference", "told"), [("UNO DOS", True), ("uno dos", False)])
+def test_a_perfect_score_that_bleu_cannot_give_is_told(
+    tmp_path: Path, reference: str, told: bool
+) -> None:
+    page = partial(report_page, run="a", shown=1, attention={}, curves={})
+    result = run(tmp_path, page=page, test_set=TestSet("test", ["uno dos"], [[reference]]))
+    console = Console(width=120, file=io.StringIO(), record=True)
+    console.print(render(result))
+    line = "BLEU is 0 because no translation has four tokens: go by chrF"
+    for shown in (console.export_text(), (tmp_path / "test.html").read_text("utf-8")):
+        assert (line in " ".join(shown.split())) == told
+    (bucket,) = json.loads((tmp_path / "test.json").read_text("utf-8"))["buckets"]
+    assert bucket["bleu"] == (None if told else 0)
+
+
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     result = run(tmp_path, test_set=TestSet("news[de].txt", SOURCES, REFERENCES))
     judged = Comet([0.5], "xl[large]", "0" * 64, 1, "2.2.7")
@@ -234,7 +257,11 @@ def test_slices_and_sentences_are_kept(tmp_path: Path) -> None:
     run(tmp_path, test_set=test_set)
     found = json.loads((tmp_path / "test.json").read_text("utf-8"))
     assert [(part["label"], part["items"]) for part in found["domains"]] == [("a", 2), ("b", 1)]
-    assert [part["label"] for part in found["rarest_word"]] == ["never", "1–9"]
+    assert [part["label"] for part in found["rarest_word"]] == [
+        "never",
+        "1–9",
+        "no words",
+    ]
     assert found["likelihood"]["perplexity"] > 1
     assert found["confidence"]["bleu"]["signature"].startswith("nrefs:var|bs:20|seed:1")
     assert found["peak_memory_mib"]["process"] > 10

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from translate.evaluation.metrics import chrf
-from translate.evaluation.slices import by_label, by_rarest_word, word_counts
+from translate.evaluation.slices import by_label, by_rarest_word, slice_rows, word_counts
 
 SOURCES = ["der Hund", "der seltene Hund", "das Neue", "", "Der HUND"]
 HYPOTHESES = ["the dog", "the dog", "the new", "", "dog"]
@@ -15,9 +17,10 @@ def test_the_rarest_word_decides_and_case_does_not() -> None:
     assert (counts["hund"], counts["seltene"]) == (12, 1)
     found = by_rarest_word(SOURCES, HYPOTHESES, REFERENCES, counts)
     assert [(part.label, part.items) for part in found] == [
-        ("never", 2),  # `Neue`, and a sentence without a word
+        ("never", 1),  # `Neue`
         ("1–9", 1),
         ("10–99", 2),
+        ("no words", 1),
     ]
     assert found[2].chrf == chrf(["the dog", "dog"], [["the dog"], ["the dog"]])
 
@@ -26,3 +29,14 @@ def test_domains_come_as_they_appear() -> None:
     found = by_label(["news", "talk", "news", "talk", "news"], HYPOTHESES, REFERENCES)
     assert [(part.label, part.items) for part in found] == [("news", 3), ("talk", 2)]
     assert by_label([], [], []) == []
+
+
+def test_a_sentence_of_signs_has_no_word_that_training_could_have_seen() -> None:
+    found = by_rarest_word(["...", "Hund", ""], ["..."] * 3, [["..."]] * 3, {"hund": 1})
+    assert [(part.label, part.items) for part in found] == [("1–9", 1), ("no words", 2)]
+
+
+def test_a_label_without_four_tokens_in_a_translation_has_no_bleu() -> None:
+    found = by_label(["a", "b"], ["x y", "x y z w"], [["x y"], ["x y z w"]])
+    assert [part.bleu for part in found] == [None, pytest.approx(100)]
+    assert [row[2] for row in slice_rows(found)[1]] == ["–", "100.0"]

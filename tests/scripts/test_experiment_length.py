@@ -121,6 +121,7 @@ def test_a_table_has_a_row_a_model_and_a_column_a_length(experiment: ModuleType)
     scores = {
         "good": experiment.by_source_length(sources, ["a b c d e", "f g h i j"], perfect, [3, 10]),
         "bad": experiment.by_source_length(sources, ["", ""], perfect, [3, 10]),
+        "brief": experiment.by_source_length(sources, ["a", "f g h i j"], perfect, [3, 10]),
     }
     assert experiment.table(scores).splitlines() == [
         "| source words | 0–3 | 4–10 |",
@@ -128,6 +129,7 @@ def test_a_table_has_a_row_a_model_and_a_column_a_length(experiment: ModuleType)
         "| sentences | 1 | 1 |",
         "| good | 100.0 | 100.0 |",
         "| bad | 0.0 | 0.0 |",
+        "| brief | – | 100.0 |",
     ]
 
 
@@ -172,3 +174,13 @@ def test_the_transformer_is_not_trained_twice_for_its_own_positions(experiment: 
     other = check(experiment.settings("transformer", given, "alibi"))
     assert other["model"]["positions"] == "alibi"
     assert experiment.folder_of("alibi") == "transformer-alibi"
+
+
+def test_lengths_without_a_bleu_are_not_drawn(
+    experiment: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[dict[str, list[tuple[float, float]]]] = []
+    monkeypatch.setattr(experiment, "bleu_by_length", lambda lines, *_, **__: drawn.append(lines))
+    buckets = experiment.by_source_length(["a", "a b"], ["c", "c d e f"], [["c"], ["c d e f"]], [1])
+    experiment.write(tmp_path / "length", {"good": buckets}, fewest=1)
+    assert drawn[0] == {"good": [(2, pytest.approx(100))]}

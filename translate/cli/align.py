@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from translate.data.pharaoh import Gold, Link
     from translate.inference.aligner import Aligner
+    from translate.models.head import AttentionHead
 
 log = logging.getLogger(__name__)
 
@@ -55,11 +56,12 @@ Keys:
   output         a file for the links; default standard output
   layer          of the decoder, from 1; default: the one that trainer.guided_alignment taught, else
                  the last of one or two, the last but one of three and more
-  head           from 1; default: the one that was taught, else the mean of all
+  head           from 1; default: the one that was taught (in its own layer), else the mean of all
   method         argmax: each target word with the source word it looks at most
                  threshold: all pairs with at least the weight `threshold`
                  intersection, union: of argmax in both directions, the other one being each source
                  word with the target word that looks at it most, or reverse
+  threshold      of method=threshold: the least weight that makes a link; default 0.3
   reverse        a run that translates the other way, for the other direction
   data.split     test or dev, of the run's own corpus; data, tokenizer, cache: as in evaluate
   device         auto, cpu, cuda, cuda:1 or mps
@@ -104,6 +106,9 @@ def job(job: Job) -> None:
         found.append(f"{' and '.join(missing)} missing: input= and reference= go together")
     if "reverse" in job.verbatim and job.config["method"] not in BOTH_DIRECTIONS:
         found.append(f"reverse= is for method={' or '.join(BOTH_DIRECTIONS)}")
+    given = {override.partition("=")[0] for override in job.overrides}
+    if "threshold" in given and job.config["method"] != "threshold":
+        found.append("threshold= is for method=threshold")
     found += output_problems(job.verbatim)
     if found:
         raise listed(found)
@@ -148,8 +153,9 @@ def run(
             write(to_line(found[-1]))
             advance(1)
     if task.gold is not None:
-        chosen = asdict(forward.head) | {"method": method, "threshold": threshold}
-        _score(task, found, kept, chosen)
+        chosen = asdict(forward.head) | {"method": method}
+        limit = {"threshold": threshold} if method == "threshold" else {}
+        _score(task, found, kept, chosen | limit)
 
 
 def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
@@ -182,8 +188,7 @@ def aligners(
     made, languages = [], []
     for run in (job.verbatim[key] for key in ("run", "reverse") if key in job.verbatim):
         bundle = load_bundle(run)
-        taught = bundle.config.taught
-        wanted = (taught.layer, taught.head) if taught and not (layer or head) else (layer, head)
+        wanted = wanted_head(bundle.config.taught, layer, head)
         chosen = choose_head(bundle.model, layer=wanted[0], head=wanted[1])
         languages.append(bundle.config.languages)
         made.append(
@@ -202,6 +207,15 @@ def aligners(
     return made[0], made[1]
 
 
+def wanted_head(
+    taught: AttentionHead | None, layer: int | None, head: int | None
+) -> tuple[int | None, int | None]:
+    """Layer and head, each as it was taught where it is not given: the head in its own layer."""
+    if taught is None or layer not in (None, taught.layer):
+        return layer, head
+    return taught.layer, head or taught.head
+
+
 def both_directions(
     task: Task, forward: Aligner, backward: Aligner | None
 ) -> Iterator[tuple[Float[np.ndarray, "T S"], Float[np.ndarray, "S T"]]]:
@@ -214,7 +228,7 @@ def both_directions(
 
 def _own_files(job: Job) -> Task | None:
     from translate.cli.stored import SPLITS
-    from translate.cli.streams import line_pairs
+    from translate.cli.streams import line_pairs, name_of
     from translate.data.pharaoh import read_links
 
     if "input" not in job.verbatim:
@@ -222,7 +236,7 @@ def _own_files(job: Job) -> Task | None:
     source = job.verbatim["input"]
     sources, targets = line_pairs(source, job.verbatim["reference"])
     gold = read_links(job.verbatim["gold"], sources, targets) if "gold" in job.verbatim else None
-    name = Path(source).name.removesuffix(".gz")
+    name = name_of(source)
     return Task(name, name not in SPLITS, sources, targets, gold)
 
 

@@ -113,12 +113,9 @@ def run(
 def _translated(model: Translator, split: pyarrow.Table) -> tuple[list[float], list[float]]:
     """The evidence of every translation, and its sentence chrF."""
     from translate.data.columns import in_order
-    from translate.evaluation.sentences import sentence_scores
+    from translate.evaluation.sentences import sentence_chrf
     from translate.inference.confidence import evidence
 
     found = [best for best, *_ in model.stream(in_order(split, "source"))]
-    scores = sentence_scores([best.text for best in found], list(in_order(split, "references")))
-    return (
-        [evidence(best.log_prob, len(best.tokens)) for best in found],
-        [score.chrf for score in scores],
-    )
+    chrf = sentence_chrf([best.text for best in found], list(in_order(split, "references")))
+    return [evidence(best.log_prob, len(best.tokens)) for best in found], chrf

@@ -108,13 +108,18 @@ def run(
 
     from translate.cli.judging import read_test_set
     from translate.cli.stored import load_bundle
+    from translate.durable import check_folder
     from translate.evaluation.bleu_tokenizer import settle
     from translate.evaluation.comparison import compare
     from translate.evaluation.comparison_tables import render
     from translate.evaluation.run import Judging
 
     runs = _runs(job.sentences)
+    for name in runs:
+        load_bundle(name)  # a missing run is told before another is evaluated
     test_set = read_test_set(job, Path(runs[0]), data, tokenizer, Path(cache))
+    folder = Path(job.verbatim.get("output", Path(runs[0]) / "evaluation"))
+    check_folder(folder)
     language = load_bundle(runs[0]).config.target_language
     tokenize = settle(tokenize, language, test_set.references)
     evaluate = partial(
@@ -137,7 +142,7 @@ def run(
     Console().print(render(comparison))
     made = [runs, test_set.sources_sha256, test_set.references_sha256, resamples, trials, seed]
     made.append(tokenize)
-    _write(comparison, Path(job.verbatim.get("output", Path(runs[0]) / "evaluation")), made)
+    _write(comparison, folder, made)
 
 
 def _runs(given: Sequence[str]) -> list[str]:

@@ -65,8 +65,10 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegat
     from translate.data.progress import progress
     from translate.data.sources import KINDS
     from translate.data.tokenizer import TokenizerConfig
-    from translate.durable import write
+    from translate.durable import check_file, write
 
+    if "json" in job.verbatim:
+        check_file(Path(job.verbatim["json"]))
     source = KINDS[data["kind"]].model_validate(dict(data))
     tokens = source.tokens_per_batch
     with progress("reading and examining"):

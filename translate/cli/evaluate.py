@@ -28,9 +28,10 @@ rarest source word's count in training (in scripts without spaces each letter co
 by domain follow, then the perplexity of the first references, speed and memory. In evaluation/ of
 the run are kept <split>.hyp, the translations, written before they are judged;
 <split>.sentences.jsonl, each sentence with its scores; <split>.json, the figures; and <split>.html,
-a page with curves, worst and best sentences and attention. Files of sentences take their own name
-for <split>, with digits at its end where other sentences have that name, as those of another corpus
-(data=) do: test and dev are the run's own. translate compare sets several runs side by side.
+a page with curves, worst and best sentences and attention. With input= the files are named after
+that file (news.es.json). If other sentences already have the name, six hexadecimal digits follow
+it. `test` and `dev` belong to the run's own corpus, so those of another one (data=) get the digits
+too. translate compare sets several runs side by side.
 
 Keys:
   run            the folder of the run (required)

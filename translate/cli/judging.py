@@ -43,7 +43,7 @@ def read_test_set(job: Job, run: Path, data: Node, tokenizer: Node, cache: Path)
 
 def _own_files(source: str | None, references: Sequence[str]) -> TestSet:
     from translate.cli.stored import SPLITS
-    from translate.cli.streams import line_pairs
+    from translate.cli.streams import line_pairs, name_of
     from translate.evaluation.run import TestSet
 
     if source is None or not references:
@@ -52,7 +52,7 @@ def _own_files(source: str | None, references: Sequence[str]) -> TestSet:
     if source == "-" and len(references) > 1:
         raise UsageError("input=- can be read only once: give a file beside several reference=")
     streams = [line_pairs(source, reference) for reference in references]
-    name = Path(source).name.removesuffix(".gz")
+    name = name_of(source)
     return TestSet(
         name,
         streams[0][0],

@@ -49,7 +49,9 @@ def main(command: Command, arguments: Arguments) -> None:
 
 def job(job: Job) -> None:
     """Check the configuration, then learn."""
-    if found := schema.problems(run, job.config, ""):
+    from translate.cli.streams import output_problems
+
+    if found := schema.problems(run, job.config, "") + output_problems(job.verbatim):
         raise listed(found)
     run(job, **job.config)
 

@@ -106,6 +106,11 @@ def line_pairs(source: str, reference: str) -> tuple[list[str], list[str]]:
     return sources, references
 
 
+def name_of(path: str) -> str:
+    """What files about the lines of `input=` are named after."""
+    return "stdin" if path == "-" else Path(path).name.removesuffix(".gz")
+
+
 def interactive(verbatim: Mapping[str, str], sentences: Sequence[str]) -> bool:
     """Whether a person waits for each line."""
     return not sentences and verbatim.get("input", "-") == "-" and sys.stdin.isatty()

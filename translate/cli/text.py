@@ -50,9 +50,9 @@ and mended, wrong with an earlier one.
 A line is translated sentence by sentence. The guard (guard=default) looks for translations that
 cannot be right: empty ones, loops, copies of the source, far too long or cut off, and URLs, e-mail
 addresses, tags and placeholders that did not come through as they are. Sentences with such items
-are then translated around them, the others searched again; the better translation is kept, what
-was done or is still wrong is told on standard error with the number of the line, and how many
-lines that were at the end. Numbers are compared, never changed.
+are then translated around them, the others searched again; the better translation is kept. What was
+done or is still wrong is told on standard error, each with its line number; a count of such lines
+comes last. Numbers are compared, never changed.
 
 Keys:
   run            the folder of the run (required)
@@ -181,7 +181,8 @@ def run(
             for translation in found if numbered else found[:1]:
                 front = f"{number}\t{translation.score:.4f}\t" if numbered else ""
                 write(front + translation.text)
-    watch.tell("" if format == "json" else ": format=json has them all")
+    told = format == "json" or engine != "native"  # which has no JSON
+    watch.tell("" if told else ": format=json has them all")
 
 
 class Watch:

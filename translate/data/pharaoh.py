@@ -71,9 +71,9 @@ def _checked(line: str, source: str, target: str, place: str) -> Gold:
     for link in sorted(gold.sure | gold.possible):
         for side, position, size in zip(("source", "target"), link, sizes, strict=True):
             if position >= size:
+                there = f"words 0 to {size - 1}" if size else "no words"
                 raise UserError(
                     f"{place}: {link[0]}-{link[1]} links a {side} word {position}, but that "
-                    f"sentence has words 0 to {size - 1}: positions count from 0, over words "
-                    "between spaces"
+                    f"sentence has {there}: positions count from 0, over words between spaces"
                 )
     return gold

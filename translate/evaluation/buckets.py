@@ -13,10 +13,11 @@ from itertools import pairwise
 from statistics import fmean
 
 from translate.errors import UserError
-from translate.evaluation.metrics import DEFAULT, bleu, chrf
+from translate.evaluation.metrics import DEFAULT, Scores, cell, chrf, part_bleu
 from translate.evaluation.words import words
 
 EDGES = (5, 10, 15, 20, 30, 40)  # the longest source of each bucket but the last, in words
+TOO_SHORT = "BLEU is 0 because no translation has four tokens: go by chrF"
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Bucket:
     source_words: float
     hypothesis_words: float
     reference_words: float  # over all references of the bucket's items
-    bleu: float
+    bleu: float | None  # see `part_bleu`
     chrf: float
 
     @property
@@ -106,9 +107,14 @@ def _bucket(
         source_words=fmean(map(length, sources)),
         hypothesis_words=fmean(map(length, hypotheses)),
         reference_words=fmean(length(text) for item in references for text in item),
-        bleu=bleu(hypotheses, references, tokenize=tokenize),
+        bleu=part_bleu(hypotheses, references, tokenize=tokenize),
         chrf=chrf(hypotheses, references),
     )
+
+
+def too_short(scores: Scores, buckets: Sequence[Bucket]) -> bool:
+    """Whether the BLEU of a corpus is 0 for want of 4-grams alone (see `part_bleu`)."""
+    return scores.bleu.score == 0 and any(bucket.bleu is None for bucket in buckets)
 
 
 def bucket_rows(buckets: Sequence[Bucket]) -> tuple[list[str], list[list[str]]]:
@@ -116,6 +122,6 @@ def bucket_rows(buckets: Sequence[Bucket]) -> tuple[list[str], list[list[str]]]:
     rows = []
     for bucket in buckets:
         means = (bucket.source_words, bucket.hypothesis_words, bucket.reference_words)
-        figures = [f"{value:.1f}" for value in (*means, bucket.bleu, bucket.chrf)]
+        figures = [cell(value) for value in (*means, bucket.bleu, bucket.chrf)]
         rows.append([bucket.label, f"{bucket.items:,}", *figures])
     return ["source words", "items", "source", "hypothesis", "reference", "BLEU", "chrF"], rows

@@ -82,9 +82,12 @@ def judge(confidence: Sequence[float], chrf: Sequence[float], *, good: float) ->
     """Compare confidence with the chrF of its sentences; from `good` on a sentence is good."""
     said, scores = np.array(confidence), np.array(chrf)
     hits = (scores >= good).astype(float)
+    # equally sure sentences may fall into two tenths: by their mean it does not matter which where
+    _, tied, count = np.unique(said, return_inverse=True, return_counts=True)
+    share = (np.bincount(tied, hits) / count)[tied]
     tenths = np.array_split(np.argsort(said, kind="stable"), BINS)
     gaps = [
-        len(tenth) * abs(said[tenth].mean() - hits[tenth].mean()) for tenth in tenths if len(tenth)
+        len(tenth) * abs(said[tenth].mean() - share[tenth].mean()) for tenth in tenths if len(tenth)
     ]
     return Judgement(
         sentences=len(said),

@@ -13,7 +13,7 @@ from itertools import combinations
 from statistics import fmean, stdev
 
 from translate.evaluation import sentences
-from translate.evaluation.buckets import Bucket, by_source_length
+from translate.evaluation.buckets import TOO_SHORT, Bucket, by_source_length, too_short
 from translate.evaluation.likelihood import Likelihood
 from translate.evaluation.metrics import DEFAULT, METRICS, Scores, evaluate
 from translate.evaluation.sentences import Record, SentenceScores
@@ -169,7 +169,7 @@ def compare(
         columns=columns,
         challengers=challengers,
         experiments=experiments,
-        caveats=_caveats(systems),
+        caveats=_caveats(systems) + _without_bleu(columns),
         verdicts=_verdicts(columns, challengers, experiments),
         shown=most_different(columns, sources, references, shown),
     )
@@ -308,6 +308,11 @@ def _caveats(systems: Sequence[System]) -> list[str]:
             f"of which it would fit; so many times: {_by_name(unknown, systems)}."
         )
     return found
+
+
+def _without_bleu(columns: Sequence[Column]) -> list[str]:
+    names = [one.system.name for one in columns if too_short(one.scores, one.buckets)]
+    return [f"{TOO_SHORT} ({', '.join(names)})."] if names else []
 
 
 def _by_name(counts: Sequence[int], systems: Sequence[System]) -> str:

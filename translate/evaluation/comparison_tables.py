@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from translate.evaluation.buckets import Bucket
 from translate.evaluation.comparison import Comparison, Shown
-from translate.evaluation.metrics import METRICS
+from translate.evaluation.metrics import METRICS, cell
 from translate.evaluation.sentences import word_diff
 from translate.plots.terminal import table
 
@@ -96,10 +96,11 @@ def length_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     headings = ["source words", "items", names[0], *(f"{name}, change" for name in names[1:])]
 
     def figures(bucket: Bucket) -> str:
-        return f"{bucket.bleu:.1f} / {bucket.chrf:.1f}"
+        return f"{cell(bucket.bleu)} / {cell(bucket.chrf)}"
 
     def gains(new: Bucket, old: Bucket) -> str:
-        return f"{new.bleu - old.bleu:+.1f} / {new.chrf - old.chrf:+.1f}"
+        bleu = None if new.bleu is None or old.bleu is None else new.bleu - old.bleu
+        return f"{cell(bleu, '+.1f')} / {cell(new.chrf - old.chrf, '+.1f')}"
 
     rows = [
         [

@@ -15,6 +15,7 @@ from translate.errors import UserError
 
 if TYPE_CHECKING:  # at run time only where it is called, for the sake of start-up
     from sacrebleu.metrics.base import Metric
+    from sacrebleu.metrics.bleu import BLEU
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,28 @@ def bleu(
     return _score(_bleu(tokenize), hypotheses, reference_streams(hypotheses, references)).score
 
 
+def part_bleu(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = DEFAULT
+) -> float | None:
+    """BLEU of a part of a corpus; None where words match, but no hypothesis has four tokens.
+
+    Such a part has no 4-grams, and BLEU is 0 of the best translations. Raises as `evaluate`.
+    """
+    streams = reference_streams(hypotheses, references)
+    found = _bleu(tokenize).corpus_score(hypotheses, streams)  # type: ignore[arg-type]  # as below
+    return None if found.counts[0] and not found.totals[-1] else float(found.score)
+
+
 def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     """Corpus chrF2 in percent. Raises as `evaluate`."""
     from sacrebleu.metrics.chrf import CHRF
 
     return _score(CHRF(), hypotheses, reference_streams(hypotheses, references)).score
+
+
+def cell(score: float | None, form: str = ".1f") -> str:
+    """A score in a table."""
+    return "–" if score is None else format(score, form)
 
 
 def build_metrics(tokenize: str) -> dict[str, Metric]:
@@ -144,7 +162,7 @@ def _score(
     return Score(float(result.score), str(metric.get_signature()))
 
 
-def _bleu(tokenize: str) -> Metric:
+def _bleu(tokenize: str) -> BLEU:
     from sacrebleu.metrics.bleu import BLEU
 
     if tokenize not in BLEU.TOKENIZERS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from translate.evaluation.buckets import bucket_rows
+from translate.evaluation.buckets import TOO_SHORT, bucket_rows, too_short
 from translate.evaluation.metrics import METRICS
 from translate.evaluation.report import Report
 from translate.evaluation.slices import slice_rows
@@ -51,7 +51,7 @@ def score_rows(report: Report) -> tuple[list[str], list[list[str]]]:
 
 
 def summary(report: Report) -> str:
-    """Perplexity, speed and memory in a line."""
+    """Perplexity, speed, memory and what to make of BLEU in a line."""
     parts = []
     if (chances := report.likelihood) is not None:
         parts = [
@@ -71,4 +71,5 @@ def summary(report: Report) -> str:
         parts.append(f"{report.memory.gpu:,.0f} MiB on the GPU")
     if report.empty_hypotheses:
         parts.append(f"{report.empty_hypotheses:,} empty")
-    return ", ".join(parts)
+    line = ", ".join(parts)
+    return f"{line}; {TOO_SHORT}" if too_short(report.scores, report.buckets) else line

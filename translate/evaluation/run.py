@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from translate.durable import check_folder
 from translate.errors import UserError
 from translate.evaluation import report
 from translate.evaluation.buckets import by_source_length
@@ -109,10 +110,11 @@ def evaluate_split(
         page: makes the HTML report of it, if one is wanted.
 
     Raises:
-        UserError: nothing to score or counts that differ, both found before anything is translated,
-            or a folder that cannot be written to.
+        UserError: nothing to score, counts that differ or a folder that cannot be written to, all
+            found before anything is translated.
     """
     test_set.check()
+    check_folder(folder)
     hypotheses, seconds = _translate(translator, test_set.sources, progress)
     memory = peak_memory(translator.device)
     report.write_hypotheses(test_set.split, hypotheses, folder)

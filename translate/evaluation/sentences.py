@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from translate.evaluation.metrics import DEFAULT, build_ter, reference_streams
 from translate.evaluation.words import words
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric
 
 EQUAL = 1e-6  # points of chrF within which two sentences are a tie
 MARKED = 500  # words of a text; the time to compare two grows with the square
@@ -46,12 +49,31 @@ def sentence_scores(
     Raises as `metrics.evaluate`.
     """
     from sacrebleu.metrics.bleu import BLEU
+
+    chrf = sentence_chrf(hypotheses, references)  # refuses what cannot be scored
+    bleu, ter = (
+        _each(metric, hypotheses, references)
+        for metric in (BLEU(tokenize=tokenize, effective_order=True), build_ter(tokenize))
+    )
+    return list(map(SentenceScores, bleu, chrf, ter))
+
+
+def sentence_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+    """The chrF of each sentence by itself.
+
+    Raises as `metrics.evaluate`.
+    """
     from sacrebleu.metrics.chrf import CHRF
 
     reference_streams(hypotheses, references)  # refuses what cannot be scored
-    metrics = (BLEU(tokenize=tokenize, effective_order=True), CHRF(), build_ter(tokenize))
+    return _each(CHRF(), hypotheses, references)
+
+
+def _each(
+    metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> list[float]:
     return [
-        SentenceScores(*(float(m.sentence_score(text, list(item)).score) for m in metrics))
+        float(metric.sentence_score(text, list(item)).score)
         for text, item in zip(hypotheses, references, strict=True)
     ]
 

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from translate.evaluation.metrics import DEFAULT, bleu, chrf
+from translate.evaluation.metrics import DEFAULT, cell, chrf, part_bleu
 from translate.evaluation.words import bare_words
 
 SEEN = (1, 10, 100, 1000)  # the fewest occurrences in training of each class but the first
 SEEN_LABELS = ("never", "1–9", "10–99", "100–999", "1,000 or more")
+NO_WORDS = "no words"
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Slice:
 
     label: str
     items: int
-    bleu: float
+    bleu: float | None  # see `part_bleu`
     chrf: float
 
 
@@ -40,7 +41,7 @@ def by_label(
         Slice(
             label,
             len(chosen),
-            bleu(*_chosen(chosen, hypotheses, references), tokenize=tokenize),
+            part_bleu(*_chosen(chosen, hypotheses, references), tokenize=tokenize),
             chrf(*_chosen(chosen, hypotheses, references)),
         )
         for label, chosen in members.items()
@@ -68,16 +69,21 @@ def by_rarest_word(
     tokenize: str = DEFAULT,
 ) -> list[Slice]:
     """Score items by how often the rarest word of their source occurs in training."""
-    labels = [
-        SEEN_LABELS[bisect_right(SEEN, min((counts.get(w, 0) for w in _words(source)), default=0))]
-        for source in sources
-    ]
-    return by_label(labels, hypotheses, references, SEEN_LABELS, tokenize=tokenize)
+    labels = [_rarity(_words(source), counts) for source in sources]
+    order = (*SEEN_LABELS, NO_WORDS)
+    return by_label(labels, hypotheses, references, order, tokenize=tokenize)
+
+
+def _rarity(words: Sequence[str], counts: Mapping[str, int]) -> str:
+    """The class of the rarest word."""
+    if not words:
+        return NO_WORDS
+    return SEEN_LABELS[bisect_right(SEEN, min(counts.get(word, 0) for word in words))]
 
 
 def slice_rows(slices: Sequence[Slice]) -> tuple[list[str], list[list[str]]]:
     """Headings of a table, and the cells of a row for each slice."""
-    rows = [[s.label, f"{s.items:,}", f"{s.bleu:.1f}", f"{s.chrf:.1f}"] for s in slices]
+    rows = [[s.label, f"{s.items:,}", cell(s.bleu), cell(s.chrf)] for s in slices]
     return ["", "items", "BLEU", "chrF"], rows
 
 
