@@ -92,3 +92,15 @@ def test_the_curve_does_not_depend_on_the_unit(scale: float) -> None:
     assert intercept == pytest.approx(3, abs=0.6)
     scaled = learn((evidence * scale).tolist(), good)
     assert scaled == pytest.approx((slope / scale, intercept))
+
+
+def test_the_calibration_error_is_that_of_tenths_of_rising_confidence() -> None:
+    """Slow twin, of 23 sentences in no order: three tenths have three of them, the others two."""
+    random = np.random.default_rng(4)
+    said, chrf = random.random(23).tolist(), random.uniform(0, 100, 23).tolist()
+    rising = sorted(range(23), key=said.__getitem__)
+    expected = 0.0
+    for size in [3] * 3 + [2] * 7:
+        tenth, rising = rising[:size], rising[size:]
+        expected += abs(sum(said[i] - (chrf[i] >= 50) for i in tenth)) / 23
+    assert judge(said, chrf, good=50).calibration_error == pytest.approx(expected)
