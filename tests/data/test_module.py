@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from translate.data.batching import Batch
+from translate.data.batching import Batch, Draw
 from translate.data.corpus import Corpus, prepare
-from translate.data.module import TranslationData, lengths
+from translate.data.module import Pairs, TranslationData, lengths
 
 CONF = Path(__file__).parents[2] / "conf"
 BUDGET = 120
@@ -66,6 +66,24 @@ def test_batches_of_sampled_pieces_are_more_than_half_full(corpus: Callable[...,
     drawn = batches(corpus(dropout=0.1), 60, sampling=True)
     filled = sum(int(batch.source_lengths.sum() + batch.target_lengths.sum()) for batch in drawn)
     assert filled / (2 * BUDGET * len(drawn)) > 0.55  # four rows leave more than forty would
+
+
+def test_each_draw_of_a_pair_is_cut_anew_and_again_the_same(
+    corpus: Callable[..., Corpus],
+) -> None:
+    wild = corpus(dropout=0.5)
+    source, target = lengths(wild.train)
+    pair, drawn = int(source.argmax()), (10 * source, 10 * target)
+
+    def cut(epoch: int, occurrence: int, seed: int = 1) -> str:
+        tokenizers = [(len(wild.train), wild.tokenizers)]
+        pairs = Pairs(wild.train, tokenizers, drawn=drawn, guided=False, seed=seed)
+        batch = pairs.__getitems__([Draw(epoch, pair, occurrence)])
+        return f"{batch.source.tolist()} {batch.target_out.tolist()}"
+
+    draws = [(0, 0), (1, 0), (2, 0), (0, 1), (0, 0, 2)]
+    assert len({cut(*draw) for draw in draws}) == len(draws)
+    assert cut(1, 0) == cut(1, 0)
 
 
 def test_pairs_longer_than_max_length_are_left_out(corpus: Callable[..., Corpus]) -> None:

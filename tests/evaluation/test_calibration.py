@@ -100,3 +100,15 @@ def test_the_order_of_equally_sure_sentences_does_not_matter() -> None:
     shuffled = np.random.default_rng(0).permutation(40)
     mixed = judge([said[i] for i in shuffled], [chrf[i] for i in shuffled], good=50)
     assert mixed == pytest.approx(judge(said, chrf, good=50))
+
+
+def test_the_calibration_error_is_that_of_tenths_of_rising_confidence() -> None:
+    """Slow twin, of 23 sentences in no order: three tenths have three of them, the others two."""
+    random = np.random.default_rng(4)
+    said, chrf = random.random(23).tolist(), random.uniform(0, 100, 23).tolist()
+    rising = sorted(range(23), key=said.__getitem__)
+    expected = 0.0
+    for size in [3] * 3 + [2] * 7:
+        tenth, rising = rising[:size], rising[size:]
+        expected += abs(sum(said[i] - (chrf[i] >= 50) for i in tenth)) / 23
+    assert judge(said, chrf, good=50).calibration_error == pytest.approx(expected)

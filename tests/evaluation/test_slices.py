@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from translate.evaluation.metrics import chrf
+from translate.evaluation.metrics import bleu, chrf
 from translate.evaluation.slices import by_label, by_rarest_word, slice_rows, word_counts
 
 SOURCES = ["der Hund", "der seltene Hund", "das Neue", "", "Der HUND"]
@@ -15,14 +15,17 @@ REFERENCES = [["the dog"], ["the rare dog"], ["the novelty", "the new"], ["x"], 
 def test_the_rarest_word_decides_and_case_does_not() -> None:
     counts = word_counts(["der Hund, der Hund"] * 6 + ["seltene das"])
     assert (counts["hund"], counts["seltene"]) == (12, 1)
-    found = by_rarest_word(SOURCES, HYPOTHESES, REFERENCES, counts)
+    found = by_rarest_word(SOURCES, HYPOTHESES, REFERENCES, counts, tokenize="char")
     assert [(part.label, part.items) for part in found] == [
         ("never", 1),  # `Neue`
         ("1–9", 1),
         ("10–99", 2),
         ("no words", 1),
     ]
-    assert found[2].chrf == chrf(["the dog", "dog"], [["the dog"], ["the dog"]])
+    for part, items in zip(found[:3], ([2], [1], [0, 4]), strict=True):
+        own = [HYPOTHESES[i] for i in items], [REFERENCES[i] for i in items]
+        assert (part.bleu, part.chrf) == (bleu(*own, tokenize="char"), chrf(*own))
+        assert part.bleu > 0  # of so few words it would be 0
 
 
 def test_domains_come_as_they_appear() -> None:

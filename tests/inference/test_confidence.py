@@ -49,6 +49,11 @@ def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
         write(tmp_path / "nowhere", LEARNT)
 
 
+def test_the_evidence_is_the_mean_of_pieces_and_end() -> None:
+    assert evidence(-6.0, 2) == -2
+    assert evidence(-1.5, 0) == -1.5
+
+
 def test_a_line_is_as_sure_as_its_least_sure_sentence(make_translator) -> None:
     sure = make_translator(confidence=LEARNT, split_sentences=True)
     first, second, both, none = (

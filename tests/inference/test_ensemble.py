@@ -31,6 +31,11 @@ def test_families_may_differ(save, joint) -> None:
     assert found.tokenizers == bundles[0][1].tokenizers
 
 
+def test_every_run_has_its_say(save, joint) -> None:
+    bundles = [(kind, save(kind, kind, joint)) for kind in ("rnn_general", "transformer")]
+    assert list(together(bundles).model.members) == [each.model for _, each in bundles]
+
+
 def test_tokenizers_may_not(save, joint, separate) -> None:
     one = save("one", "rnn_general", joint)
     other = bundle.Bundle(

@@ -19,6 +19,7 @@ from torch import Tensor
 from translate.attention.masks import padding_mask
 from translate.errors import UserError
 from translate.models import registry
+from translate.models.dropout import Dropout
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state_tensors import tensors_in, with_tensors
 from translate.models.transfer import NEW, fits, transfer
@@ -444,3 +445,21 @@ def test_learned_positions_refuse_what_they_have_not_learned() -> None:
     model = make("transformer-learned")
     with pytest.raises(UserError, match=r"70 pieces.*64 learned.*model\.max_positions"):
         model.encode(*sentences(70))
+
+
+@pytest.mark.parametrize(
+    ("name", "passes"),
+    [
+        ("rnn-additive", 7),  # embeddings, between layers, the encoder's states, s_t and its h̃_t
+        ("rnn-general-feeding", 7),
+        ("transformer", 2 + 2 * 3 + 2 * 4),  # embeddings, sublayers, within the feed-forward ones
+        ("convolutional", 2 + 2 + 2 + 1),  # embeddings, what each layer reads, the output
+    ],
+)
+def test_every_dropout_is_on_the_way(name: str, passes: int) -> None:
+    model, rates = make(name).train(), []
+    for module in model.modules():
+        if isinstance(module, Dropout):
+            module.register_forward_hook(lambda dropout, *_: rates.append(dropout.p))
+    model.decode(sentences(1, 1)[0], model.encode(*sentences(5, 4)))
+    assert rates == [0.1] * passes

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from translate.attention.masks import padding_mask
 from translate.models.rnn import RNN
@@ -163,3 +163,17 @@ def test_projected_attention_projects_each_word_once() -> None:
     source, source_mask, target = batch()
     model.decode(target, model.encode(source, source_mask))
     assert rows == {"W_Q": 2 * 5, "W_K": 2 * 6}
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_recurrences_start_orthogonal_and_forget_gates_open(cell: str) -> None:
+    layers = [m for m in make(cell=cell).modules() if isinstance(m, nn.LSTM | nn.GRU)]
+    assert len(layers) == 3  # forwards, backwards, decoder
+    for layer in layers:
+        ((_, U, b, d),) = layer.all_weights
+        gates = 4 if cell == "lstm" else 3
+        for gate in U.chunk(gates):
+            one = torch.eye(len(gate), dtype=gate.dtype)
+            torch.testing.assert_close(gate @ gate.T, one, rtol=0, atol=1e-5)  # drawn in float32
+        opened = [0, 1, 0, 0] if cell == "lstm" else [0, 0, 0]
+        assert [set(gate.tolist()) for gate in (b + d).chunk(gates)] == [{bias} for bias in opened]

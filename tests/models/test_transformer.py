@@ -115,6 +115,31 @@ def test_norms_stand_before_the_sublayers_or_after_the_sums(norm: str) -> None:
     torch.testing.assert_close(encoder(x, mask), expected, rtol=0, atol=1e-12)
 
 
+@torch.no_grad()
+def test_each_stack_ends_in_a_norm_where_its_layers_have_theirs_before() -> None:
+    model, words = make(), torch.arange(4, 11)[None]
+    for norm in (model.encoder_norm, model.decoder_norm):
+        nn.init.zeros_(norm.weight)
+        nn.init.normal_(norm.bias)
+    memory = model.encode(words, torch.ones(1, 7, dtype=torch.bool))
+    for states, norm in (
+        (memory.states, model.encoder_norm),
+        (model.decode(words, memory).hidden, model.decoder_norm),
+    ):
+        assert torch.equal(states, norm.bias.expand_as(states))
+
+
+@torch.no_grad()
+def test_words_are_embedded_times_the_root_of_the_model_size() -> None:
+    """Vaswani et al. 2017, section 3.4."""
+    model, words, read = make(), torch.arange(4, 11)[None], []
+    for layer in (model.encoder_layers[0], model.decoder_layers[0]):
+        layer.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    model.decode(words, model.encode(words, torch.ones(1, 7, dtype=torch.bool)))
+    for embedding, x in zip((model.source_embedding, model.target_embedding), read, strict=True):
+        torch.testing.assert_close(x, 4 * embedding(words), rtol=0, atol=1e-12)  # √16
+
+
 def test_root_mean_square_norms_have_no_mean_and_no_bias() -> None:
     """x / √(mean x²) · g (Zhang & Sennrich 2019), everywhere."""
     model = make(normalization="rms", positions="sinusoidal")

@@ -15,7 +15,7 @@ import torch
 
 from translate.errors import UserError
 from translate.training import provenance
-from translate.training.callbacks import EstimatedTime
+from translate.training.callbacks import EstimatedTime, Throughput
 from translate.training.metrics import MetricsFile
 from translate.training.run import _LogFile
 
@@ -114,3 +114,24 @@ def test_a_log_on_a_full_disk_prints_no_traceback(capsys: pytest.CaptureFixture[
     with suppress(OSError):
         handler.close()
     assert capsys.readouterr().err == ""
+
+
+def test_speed_is_of_real_tokens_without_validations(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    logged: dict[str, float] = {}
+    task: Any = SimpleNamespace(log=lambda name, value, **_: logged.update({name: value}))
+    trainer: Any = SimpleNamespace(global_step=0, accumulate_grad_batches=1, world_size=3)
+    batch: Any = SimpleNamespace(
+        source_lengths=torch.tensor([5, 2]), target_lengths=torch.tensor([3, 1])
+    )
+    watch = Throughput(every=2, total_steps=4, lines=False)
+    watch.on_train_start(trainer, task)
+    for step in (1, 2, 3, 4):
+        trainer.global_step = step
+        clock[0] += 4 * step
+        watch.on_train_batch_end(trainer, task, None, batch, step - 1)
+        watch.on_validation_start(trainer, task)
+        clock[0] += 100
+        watch.on_validation_end(trainer, task)
+    assert logged["tokens_per_second"] == 2 * 11 * 3 / (12 + 16)  # of the last two steps

@@ -31,7 +31,7 @@ from translate.models.seq2seq import Seq2Seq
 from translate.search import GreedySearch
 from translate.training.guidance import Guidance, build_guidance
 from translate.training.loss import CrossEntropy
-from translate.training.module import TranslationTask
+from translate.training.module import NOMINAL_TOKENS, TranslationTask
 from translate.training.run import train
 from translate.training.settings import GuidedAlignment
 
@@ -150,6 +150,20 @@ def test_the_gradient_reaches_what_makes_the_attention(
         assert gradient[:8].any()
         assert not gradient[8:].any()
         assert not any(name.startswith("decoder_layers.2.") for name in reached)
+
+
+def test_a_step_learns_the_guided_loss_by_its_weight_for_each_token(
+    config: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = config("transformer", "model.dropout=0.0")
+    corpus = prepared(options)
+    guided = task(options, built(options, corpus), weight=0.25)
+    monkeypatch.setattr(guided, "log", lambda *_, **__: None)
+    (batch,) = batches(corpus, 1)
+    parts = guided.losses(batch, CrossEntropy(0.1))
+    assert parts.guided is not None
+    expected = parts.smoothed + 0.25 * parts.guided * batch.target_lengths.sum()
+    torch.testing.assert_close(guided.training_step(batch, 0) * NOMINAL_TOKENS, expected)
 
 
 def mass(model: Seq2Seq, head: AttentionHead, batch: Batch) -> float:

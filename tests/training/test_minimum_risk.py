@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,9 @@ from translate.inference import bundle
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.search import GreedySearch
+from translate.training.loss import CrossEntropy
 from translate.training.minimum_risk import MinimumRisk
+from translate.training.module import NOMINAL_TOKENS, TranslationTask
 from translate.training.run import train
 from translate.vocabulary import BOS, EOS, UNK
 
@@ -258,6 +261,23 @@ def test_parts_of_a_batch_add_up_to_its_loss(
         for n, value in zip(lengths.tolist(), values.tolist(), strict=True)
     )
     assert float(loss(batch).detach()) == pytest.approx(by_hand)
+
+
+def test_a_step_learns_the_risk_too(
+    batch: Batch, new_risk: Callable[..., MinimumRisk], config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    model, risk, options = built("rnn"), new_risk(weight=0.3), config()
+    task = TranslationTask(
+        model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None, packed=False,
+        guidance=None, optimizer=options["optimizer"], schedule=options["schedule"],
+        total_steps=9, seed=1, minimum_risk=risk,
+    ).eval()  # fmt: skip
+    monkeypatch.setattr(TranslationTask, "trainer", SimpleNamespace(global_step=3))
+    monkeypatch.setattr(task, "log", lambda *_, **__: None)
+    tokens = task.losses(batch, CrossEntropy(0.1)).smoothed
+    expected = risk.mixed(tokens, risk(model, batch, step=3), batch.target_lengths)
+    torch.testing.assert_close(task.training_step(batch, 0) * NOMINAL_TOKENS, expected)
 
 
 TUNED = (

@@ -44,9 +44,34 @@ def test_cosine_is_half_way_down_in_the_middle() -> None:
     assert factor(1000) == pytest.approx(0.0)
 
 
+def test_cosine_warms_up_and_ends_at_its_final_share() -> None:
+    factor = cosine(1100, warmup_steps=100, final=0.2)
+    assert factor(0) == pytest.approx(0.01, rel=0.01)
+    assert factor(49) == pytest.approx(0.5, rel=0.01)
+    assert factor(100) == pytest.approx(1.0)
+    assert factor(600) == pytest.approx(0.6)
+    assert factor(1100) == factor(5000) == pytest.approx(0.2)
+
+
 def test_constant_stays() -> None:
     factor = constant(10, warmup_steps=4)
     assert [factor(step) for step in (0, 3, 4, 99)] == [0.25, 1, 1, 1]
+
+
+def test_the_steps_are_those_of_adamw() -> None:
+    """Loshchilov & Hutter 2019, algorithm 2."""
+    model = nn.Linear(2, 2, bias=False).double()
+    options = ADAMW | {"beta1": 0.7, "beta2": 0.8, "eps": 0.3}
+    optimizer = build_optimizer(model, **options, weight_decay=0.5)
+    w, m, v = model.weight.detach().clone(), 0.0, 0.0
+    for t in (1, 2, 3):
+        g = torch.tensor([[0.5 * t, -2.0], [0.1, 1.0]], dtype=torch.float64)
+        model.weight.grad = g.clone()
+        optimizer.step()
+        m, v = 0.7 * m + 0.3 * g, 0.8 * v + 0.2 * g**2
+        w = w - 0.1 * 0.5 * w
+        w = w - 0.1 * (m / (1 - 0.7**t)) / ((v / (1 - 0.8**t)).sqrt() + 0.3)
+        torch.testing.assert_close(model.weight.detach(), w)
 
 
 def test_decay_spares_vectors() -> None:

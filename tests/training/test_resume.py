@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from translate.cli.main import main
 from translate.inference import bundle
 from translate.training import provenance
 from translate.training.checkpoint import AtomicCheckpointIO
@@ -167,6 +169,28 @@ def test_a_signal_that_slurm_is_asked_for_stops_a_run_as_any_other_does(
     assert [path.name for path in run.rglob("*.ckpt")] == ["last.ckpt"]
     saved = AtomicCheckpointIO().load_checkpoint(run / "checkpoints" / "last.ckpt")
     assert saved["global_step"] == 3
+
+
+def test_a_second_signal_does_not_wait(
+    overrides: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for _ in range(2):
+            stop_in(monkeypatch, TranslationTask, "training_step",
+                    lambda task, batch, step: step == 2, number=signal.SIGINT)  # fmt: skip
+        sys.stderr = (tmp_path / "said").open("w", buffering=1)
+        try:
+            os._exit(main(["train", f"run={run}", *overrides()]))
+        except BaseException:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+    *_, last = (tmp_path / "said").read_text().splitlines()
+    assert last == "translate: stopped by SIGINT; the same command starts again, or goes on"
+    assert sorted(int(row["step"]) for row in rows(run)) == [0, 1]
+    assert not list(run.rglob("*.ckpt"))
 
 
 IDLE = (  # no validation is better than the first

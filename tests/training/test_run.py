@@ -16,17 +16,21 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import translate
+from translate.data.corpus import prepare
 from translate.errors import UserError
-from translate.training import assembly, provenance
+from translate.training import assembly, dev_translations, provenance
 from translate.training.callbacks import lasting
 from translate.training.checkpoint import AtomicCheckpointIO
+from translate.training.loss import CrossEntropy, RDrop
 from translate.training.module import TranslationTask
 from translate.training.run import Interrupted, train
 from translate.training.running_means import RunningMeans
 from translate.training.settings import Settings
+from translate.training.trainer import build_trainer
 
 REGULARISED = ("trainer.r_drop=2.0", "trainer.word_dropout=0.2")
 
@@ -246,15 +250,6 @@ def test_epochs_are_counted_in_steps(
     assert sorted(seen) == sorted([*range(300)] * 2)
 
 
-def test_gradient_accumulation_and_the_last_average(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    options = ("trainer.accumulate=2", "trainer.averaging.kind=last", "trainer.averaging.start=0.5")
-    train(config(*options, "trainer.max_steps=4", "trainer.validate_every=2"), run)
-    assert provenance.read(run)["steps"] == 4
-
-
 def test_handlers_are_given_back(config: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     train(config("trainer.max_steps=1"), tmp_path / "run")
@@ -305,6 +300,35 @@ def test_a_run_that_ends_early_keeps_its_last_step(
     assert provenance.run_status(run) == ("unfinished" if out_of_time else "finished")
     train(config(*options, "trainer.max_steps=8"), run)
     assert sorted(losses(run)) == list(range(8))
+
+
+def test_the_best_validation_is_kept_and_patience_counts_from_it(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([10.0, 30.0, 20.0, 25.0, 40.0])
+    monkeypatch.setattr(dev_translations, "bleu", lambda *_, **__: next(scores))
+    run = tmp_path / "run"
+    settings = config("trainer.validate_every=1", "trainer.samples=0", "trainer.patience=2",
+                      "trainer.validation_sentences=2")  # fmt: skip
+    assert train(settings, run) == 30
+    assert provenance.read(run)["steps"] == 4
+    best = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
+    assert best["global_step"] == 2
+    extra = json.loads((run / "bundle" / "config.json").read_text())["extra"]
+    assert (extra["dev_bleu"], extra["step"]) == (30, 2)
+
+
+def test_averaged_weights_are_shipped(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    short = ("trainer.max_steps=3", "trainer.samples=0", "trainer.validation_sentences=2")
+    train(config(*short), run)
+    shipped = load_file(run / "bundle" / "model.safetensors")
+    saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+    averaged, trained = saved["state_dict"], saved["current_model_state"]
+    assert all(torch.equal(w, averaged[f"model.{name}"]) for name, w in shipped.items())
+    assert not any(torch.equal(w, trained[f"model.{name}"]) for name, w in shipped.items())
 
 
 def test_more_patience_lets_a_run_go_on(
@@ -358,6 +382,16 @@ def test_a_reported_loss_is_the_mean_over_the_tokens_since_the_last_report(
     assert losses(broken) == losses(whole)
 
 
+@pytest.mark.parametrize(("steps", "ends"), [(20, 20), (30, 24)])
+def test_of_steps_and_epochs_the_earlier_ends_a_run(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, steps: int, ends: int
+) -> None:
+    options = Settings(**config("trainer.max_epochs=2", f"trainer.max_steps={steps}")["trainer"])
+    batches = SimpleNamespace(epoch=lambda epoch: [[0]] * 12)
+    data = SimpleNamespace(batches=lambda: batches)
+    assert assembly.total_steps_of(options, data, tmp_path / "last.ckpt") == ends
+
+
 def test_the_learning_rate_of_a_step_is_the_one_it_was_taken_with(
     config: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -388,3 +422,45 @@ def test_a_process_makes_batches_only_where_it_pays(
     monkeypatch.setattr(assembly, "TranslationData", lambda _, **options: given.update(options))
     assembly.new_data(chosen, object(), Settings(**chosen["trainer"]))
     assert given["workers"] == workers
+
+
+@pytest.mark.parametrize(
+    ("weight", "objective"), [(0.0, CrossEntropy(0.3)), (2.0, RDrop(2.0, CrossEntropy(0.3)))]
+)
+def test_a_step_has_the_objective_and_the_words_that_are_asked_for(
+    config: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    weight: float,
+    objective: CrossEntropy | RDrop,
+) -> None:
+    chosen = config(f"trainer.r_drop={weight}", "trainer.label_smoothing=0.3",
+                    "trainer.word_dropout=0.5")  # fmt: skip
+    options = Settings(**chosen["trainer"])
+    corpus = prepare(chosen["data"], chosen["tokenizer"], cache=Path(chosen["cache"]))
+    model = assembly.new_model(chosen, corpus, options)
+    task = assembly.new_task(
+        chosen, options, model, corpus, compiler=None, packed=False, total_steps=1
+    )
+    data = assembly.new_data(chosen, corpus, options)
+    data.tokens_per_batch = 300
+    batch = next(iter(data.train_dataloader()))
+    read: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(task, "losses", lambda *given: read.append(given))
+    task.training_losses(batch)
+    ((dropped, by),) = read
+    assert by == objective
+    first, *second = dropped.source.chunk(objective.passes)
+    assert len(second) == objective.passes - 1
+    for words in (batch.source, *second):  # others are left out each time
+        assert not torch.equal(first, words)
+
+
+@pytest.mark.parametrize("norm", [0.3, 0.0])
+def test_gradients_are_clipped_to_the_norm_that_is_asked_for(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, norm: float
+) -> None:
+    options = Settings(**config(f"trainer.gradient_clip={norm}")["trainer"])
+    last = assembly.new_last_checkpoint(options, tmp_path / "last.ckpt", 1)
+    trainer = build_trainer(options, tmp_path, 1, [], last, precision="32-true")
+    assert trainer.gradient_clip_val == (norm or None)
+    assert trainer.gradient_clip_algorithm is None  # the task does it, by the norm

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import torch
 
 from translate.data.batching import Batch, collate
+from translate.training.module import TranslationTask
 from translate.training.word_dropout import drop_words
 from translate.vocabulary import EOS, UNK
 
@@ -53,6 +57,19 @@ def test_the_seed_of_a_step_decides() -> None:
     torch.manual_seed(3)
     assert torch.equal(drop_words(whole, 0.3).source, first.source)
     assert not torch.equal(first.source, second.source)
+
+
+def test_dropout_is_another_at_each_step_seed_and_process() -> None:
+    def drawn(seed: int, step: int, rank: int) -> float:
+        task: Any = SimpleNamespace(
+            seed=seed, global_rank=rank, _is_reported=lambda batch_idx: False
+        )
+        TranslationTask.on_train_batch_start(task, batch(), step)
+        return torch.rand(()).item()
+
+    places = [(seed, step, rank) for seed in (1, 2) for step in (0, 1, 2) for rank in (0, 1)]
+    assert len({drawn(*place) for place in places}) == len(places)
+    assert drawn(1, 2, 0) == drawn(1, 2, 0)
 
 
 def test_tags_stay() -> None:
