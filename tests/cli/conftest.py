@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,14 +50,20 @@ class Done:
 Program = Callable[..., Done]
 
 
-@pytest.fixture(autouse=True)
-def _own_logging() -> Iterator[None]:
-    """Commands send all logging to their stderr, which ends with the test."""
+@contextmanager
+def own_logging() -> Iterator[None]:
+    """Commands send all logging to their stderr, which ends with them."""
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     yield
     root.handlers[:] = before
     root.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def _own_logging() -> Iterator[None]:
+    with own_logging():
+        yield
 
 
 @pytest.fixture
@@ -101,10 +108,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def trained(home: Path) -> Path:
     """A finished run, in a folder whose name would break Hydra's grammar."""
-    run = home / "é, =${x} 'run'"
-    done = in_a_process("train", *TINY, f"cache={home}/data", f"run={run}", cwd=home)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
+    from translate.cli.main import main
+
+    run, out, err = home / "é, =${x} 'run'", io.StringIO(), io.StringIO()
+    with own_logging(), redirect_stdout(out), redirect_stderr(err):
+        status = main(["train", *TINY, f"cache={home}/data", f"run={run}"])
+    assert status == 0, err.getvalue()
+    assert out.getvalue() == ""
     return run
 
 
