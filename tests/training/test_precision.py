@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +92,16 @@ def test_an_attempt_that_failed_decides_nothing(config: Config, tmp_path: Path) 
     provenance.write(other, precision="64-true")
     train(config("trainer.precision=auto", "trainer.max_steps=1"), other)
     assert provenance.read(other)["precision"] != "64-true"
+
+
+def test_another_job_for_a_part_of_the_trial_decides_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It had a core while the first products were timed, and none of the later ones."""
+    own = itertools.cycle([0.4e-3, 0.9e-3])  # float32, bf16
+    others = itertools.chain([9e-3] * 7, itertools.repeat(0.0))
+    monkeypatch.setattr(precision, "timeit", lambda *_, **__: next(own) + next(others))
+    assert precision.products_in_bf16() == pytest.approx(0.4 / 0.9)
 
 
 def test_the_trial_of_products_draws_no_random_number() -> None:

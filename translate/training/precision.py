@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from timeit import repeat
+from timeit import timeit
 from typing import Literal, cast, get_args
 
 import torch
@@ -13,6 +13,7 @@ from translate.errors import UserError
 from translate.training.accelerator import on_gpu, started_together
 
 Precision = Literal["32-true", "tf32", "bf16-mixed", "16-mixed", "64-true"]
+ROUNDS = 24  # of a trial
 PAYS = 1.5  # times as fast: a step has other work beside products, and casts its numbers
 ON_GPUS = ("tf32", "16-mixed")  # CPUs have no such products, or none that is faster
 
@@ -71,13 +72,17 @@ def _cpu_has_bf16() -> bool:
 
 
 def products_in_bf16() -> float:
-    """How many times as fast as in float32 this CPU multiplies in bf16: measured, some 50 ms.
+    """How many times as fast as in float32 this CPU multiplies in bf16: measured, in a tenth of a second.
 
     No flag tells: with AVX512-BF16 and no AMX, an AMD EPYC (Zen 4) multiplies 2.5 times as fast and
     an Intel Xeon (Sapphire Rapids) 0.6 times (docs/benchmarks/training.md).
     """
-    seconds = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        rows, weight = (torch.ones(1024, 256, dtype=dtype) for _ in range(2))
-        seconds[dtype] = min(repeat(partial(F.linear, rows, weight), number=1, repeat=6))
-    return seconds[torch.float32] / seconds[torch.bfloat16]
+    products = {
+        dtype: partial(F.linear, *(torch.ones(1024, 256, dtype=dtype) for _ in range(2)))
+        for dtype in (torch.float32, torch.bfloat16)
+    }
+    # in turn, for what else runs on the machine may take a core for the time of several products
+    rounds = [{dtype: timeit(product, number=1) for dtype, product in products.items()}
+              for _ in range(ROUNDS)]  # fmt: skip
+    wide, narrow = (min(seconds[dtype] for seconds in rounds) for dtype in products)
+    return wide / narrow
