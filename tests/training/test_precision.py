@@ -100,8 +100,10 @@ def test_another_job_for_a_part_of_the_trial_decides_nothing(
     """It had a core while the first products were timed, and none of the later ones."""
     own = itertools.cycle([0.4e-3, 0.9e-3])  # float32, bf16
     others = itertools.chain([9e-3] * 7, itertools.repeat(0.0))
+    threads = torch.get_num_threads()
     monkeypatch.setattr(precision, "timeit", lambda *_, **__: next(own) + next(others))
     assert precision.products_in_bf16() == pytest.approx(0.4 / 0.9)
+    assert torch.get_num_threads() == threads
 
 
 def test_the_trial_of_products_draws_no_random_number() -> None:

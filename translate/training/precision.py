@@ -13,7 +13,7 @@ from translate.errors import UserError
 from translate.training.accelerator import on_gpu, started_together
 
 Precision = Literal["32-true", "tf32", "bf16-mixed", "16-mixed", "64-true"]
-ROUNDS = 24  # of a trial
+ROUNDS = 12  # of a trial
 PAYS = 1.5  # times as fast: a step has other work beside products, and casts its numbers
 ON_GPUS = ("tf32", "16-mixed")  # CPUs have no such products, or none that is faster
 
@@ -72,17 +72,25 @@ def _cpu_has_bf16() -> bool:
 
 
 def products_in_bf16() -> float:
-    """How many times as fast as in float32 this CPU multiplies in bf16: measured, in a tenth of a second.
+    """How many times as fast as in float32 this CPU multiplies in bf16, by a trial.
 
     No flag tells: with AVX512-BF16 and no AMX, an AMD EPYC (Zen 4) multiplies 2.5 times as fast and
     an Intel Xeon (Sapphire Rapids) 0.6 times (docs/benchmarks/training.md).
+
+    Other jobs on the machine shall not decide: one thread needs no second core at the same moment,
+    and products that take turns meet the same of them.
     """
     products = {
         dtype: partial(F.linear, *(torch.ones(1024, 256, dtype=dtype) for _ in range(2)))
         for dtype in (torch.float32, torch.bfloat16)
     }
-    # in turn, for what else runs on the machine may take a core for the time of several products
-    rounds = [{dtype: timeit(product, number=1) for dtype, product in products.items()}
-              for _ in range(ROUNDS)]  # fmt: skip
-    wide, narrow = (min(seconds[dtype] for seconds in rounds) for dtype in products)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        rounds = [
+            [timeit(product, number=1) for product in products.values()] for _ in range(ROUNDS)
+        ]
+    finally:
+        torch.set_num_threads(threads)
+    wide, narrow = (min(seconds) for seconds in zip(*rounds, strict=True))
     return wide / narrow
