@@ -92,5 +92,5 @@ def products_in_bf16() -> float:
         ]
     finally:
         torch.set_num_threads(threads)
-    wide, narrow = (min(seconds) for seconds in zip(*rounds, strict=True))
+    wide, narrow = (min(seconds[i] for seconds in rounds) for i in range(2))
     return wide / narrow
