@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -14,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
 
 TINY = [
     "data=toy",
@@ -83,20 +80,6 @@ def program(
         return Done(status, *capsys.readouterr())
 
     return call
-
-
-def in_a_process(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """`python -m translate …`, as a person would call it from a bare checkout."""
-    return subprocess.run(
-        [sys.executable, "-m", "translate", *arguments],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=240,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="session")
