@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-
 TINY = [
     "data=toy",
     "data.train=300",
