@@ -135,15 +135,15 @@ class TranslationTask(L.LightningModule):
             # a mean, weighted by tokens as the other part is
             guided = losses.guided * tokens
             loss = loss + self.guidance.weight * guided / NOMINAL_TOKENS
-            self._show("guided_loss", guided, tokens)
+            self._show("train/guided_loss", guided, tokens)
         self.step_tokens = self.step_tokens.to(tokens.device) + tokens
         # shown without smoothing, so that exp(loss) is a perplexity and compares with dev/loss
-        self._show("loss", losses.nll, tokens, prog_bar=True)
+        self._show("train/loss", losses.nll, tokens, prog_bar=True)
         return loss
 
     def _show(self, name: str, total: Tensor, count: Tensor, *, prog_bar: bool = False) -> None:
         """Log the mean since the last report."""
-        self.log(f"train/{name}", self.means.add(name, total, count), prog_bar=prog_bar)
+        self.log(name, self.means.add(name, total, count), prog_bar=prog_bar)
 
     def _with_risk(self, token_loss: Float[Tensor, ""], batch: Batch) -> Float[Tensor, ""]:
         """The loss, mixed with the risk of what the model samples if that is wanted."""
@@ -151,8 +151,8 @@ class TranslationTask(L.LightningModule):
             return token_loss
         risk = self.minimum_risk(self.model, batch, step=self.trainer.global_step)
         sentences = torch.tensor(len(batch.ids))
-        self._show("risk", risk.of_sentences.sum(), sentences, prog_bar=True)
-        self._show("sampled_score", risk.score * sentences, sentences)
+        self._show("train/risk", risk.of_sentences.sum(), sentences, prog_bar=True)
+        self._show("train/sampled_score", risk.score * sentences, sentences)
         return self.minimum_risk.mixed(token_loss, risk, batch.target_lengths)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
