@@ -25,21 +25,16 @@ class OneWeight(L.LightningModule):
         self.weight = nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
 
 
-def begun(averaged: AveragedWeights) -> OneWeight:
-    module = OneWeight()
-    averaged.setup(None, module, "fit")  # type: ignore[arg-type]
-    return module
-
-
 def after(averaged: AveragedWeights, module: OneWeight, steps: range) -> list[float]:
     """The average after each of the steps, of the weight that is validated."""
     found = []
     for step in steps:
         with torch.no_grad():
             module.weight.fill_(WEIGHTS[step])
-        trainer: Any = SimpleNamespace(global_step=step + 1)
-        averaged.on_train_batch_end(trainer, module, None, None, step)
-        averaged.on_validation_epoch_start(trainer, module)
+        for batch in (0, 1):
+            trainer: Any = SimpleNamespace(global_step=step + batch, accumulate_grad_batches=2)
+            averaged.on_train_batch_end(trainer, module, None, None, 2 * step + batch)
+        averaged.on_validation_start(trainer, module)
         found.append(float(module.weight.detach()))
         averaged.on_validation_epoch_end(trainer, module)
         assert float(module.weight.detach()) == WEIGHTS[step]
@@ -75,7 +70,7 @@ def test_the_average_is_the_twins(
     options = Settings(**config()["trainer"] | {"averaging": node})
     (averaged,) = new_averaging(options, len(WEIGHTS))
     assert isinstance(averaged, AveragedWeights)
-    found = after(averaged, begun(averaged), range(len(WEIGHTS)))
+    found = after(averaged, OneWeight(), range(len(WEIGHTS)))
     assert found == pytest.approx(slow(kind, decay, int(start * len(WEIGHTS)), every))
 
 
@@ -86,12 +81,11 @@ def test_an_average_that_has_begun_goes_on_in_a_longer_run() -> None:
         )
 
     short, long = averaged(4), averaged(12)
-    module = begun(short)
+    trainer: Any = None
+    module, saved = OneWeight(), {}
     after(short, module, range(4))
-    saved: Any = {"state_dict": module.state_dict()}
-    short.on_save_checkpoint(None, module, saved)  # type: ignore[arg-type]
-    module = begun(long)
-    long.on_load_checkpoint(None, module, saved)  # type: ignore[arg-type]
+    short.on_save_checkpoint(trainer, module, saved)
+    long.on_load_checkpoint(trainer, module, saved)
     long.load_state_dict(short.state_dict())
     taken = WEIGHTS[2:]
     expected = [sum(taken[:n]) / n for n in range(3, len(taken) + 1)]

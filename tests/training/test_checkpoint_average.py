@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 
 from translate.errors import UserError
 from translate.inference import bundle, loading
+from translate.training.averaging import WEIGHTS, for_use
 from translate.training.checkpoint_average import average_checkpoints, choose, kept, mean_weights
 from translate.training.run import train
 
@@ -39,7 +41,7 @@ def test_the_bundle_holds_the_mean(run: Path, tmp_path: Path) -> None:
     average_checkpoints(run, [4, 8], tmp_path / "mean")
     found = bundle.load(tmp_path / "mean" / "bundle")
     states = [
-        torch.load(run / "checkpoints" / f"step-{step:07d}.ckpt", weights_only=True)["state_dict"]
+        torch.load(run / "checkpoints" / f"step-{step:07d}.ckpt", weights_only=True)[WEIGHTS]
         for step in (4, 8)
     ]
     differ = False
@@ -55,7 +57,7 @@ def test_the_bundle_holds_the_mean(run: Path, tmp_path: Path) -> None:
 
 def test_the_mean_of_one_is_that_one(run: Path) -> None:
     path = kept(run)[6]
-    state = torch.load(path, weights_only=True)["state_dict"]
+    state = torch.load(path, weights_only=True)[WEIGHTS]
     for name, value in mean_weights([path]).items():
         assert torch.equal(value.float(), state[f"model.{name}"])
 
@@ -70,18 +72,15 @@ def test_last_and_best_are_chosen(run: Path, tmp_path: Path) -> None:
     assert choose(other, count=2, best=True) == [2, 6]
 
 
-def test_before_averaging_begins_a_checkpoint_holds_the_weights_of_its_step(
+def test_before_averaging_begins_a_checkpoint_is_used_with_the_weights_of_its_step(
     config: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     settings = ("trainer.max_steps=6", "trainer.validate_every=2", "trainer.keep=3")
     train(config(*settings, "trainer.averaging.start=0.5"), tmp_path / "run")
+    trained = operator.itemgetter("state_dict")
     early, _, late = (torch.load(p, weights_only=True) for p in kept(tmp_path / "run").values())
-    for name, value in early["current_model_state"].items():
-        assert torch.equal(early["state_dict"][name], value)
-    assert any(
-        not torch.equal(late["state_dict"][name], value)
-        for name, value in late["current_model_state"].items()
-    )
+    assert all(torch.equal(for_use(early)[name], value) for name, value in trained(early).items())
+    assert not any(torch.equal(for_use(late)[name], value) for name, value in trained(late).items())
 
 
 def test_fewer_to_keep_leaves_the_latest(

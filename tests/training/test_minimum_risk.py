@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import itertools
 import math
@@ -311,11 +310,6 @@ def figures(run: Path) -> list[tuple[str, ...]]:
     names = ("step", "train/loss", "train/risk", "train/sampled_score")
     with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
         return [tuple(row[n] for n in names) for row in csv.DictReader(file) if row["train/loss"]]
-
-
-def test_averaging_does_not_copy_the_corpus(new_risk: Callable[..., MinimumRisk]) -> None:
-    risk = new_risk()
-    assert copy.deepcopy(risk).references is risk.references
 
 
 def test_a_run_reports_its_risk_and_resumes_exactly(config: Config, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def assert_same(broken: Path, whole: Path) -> None:
             for run in (broken, whole)
         )
         assert saved["global_step"] == expected["global_step"], name
-        for part in ("state_dict", "current_model_state"):
+        for part in ("state_dict", "averaged_weights"):
             for key, tensor in expected.get(part, {}).items():
                 assert torch.equal(saved[part][key], tensor), (name, part, key)
     saved, expected = (load_file(run / "bundle" / "model.safetensors") for run in (broken, whole))

@@ -42,7 +42,7 @@ def losses(run: Path) -> dict[int, str]:
 
 def weights(run: Path) -> dict[str, Any]:
     state = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
-    return state["current_model_state"] | {f"ema.{k}": v for k, v in state["state_dict"].items()}
+    return state["state_dict"] | {f"ema.{k}": v for k, v in state["averaged_weights"].items()}
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: int) -> None:
@@ -326,7 +326,8 @@ def test_averaged_weights_are_shipped(
     train(config(*short), run)
     shipped = load_file(run / "bundle" / "model.safetensors")
     saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
-    averaged, trained = saved["state_dict"], saved["current_model_state"]
+    averaged, trained = saved["averaged_weights"], saved["state_dict"]
+    assert averaged.keys() == trained.keys()
     assert all(torch.equal(w, averaged[f"model.{name}"]) for name, w in shipped.items())
     assert not any(torch.equal(w, trained[f"model.{name}"]) for name, w in shipped.items())
 

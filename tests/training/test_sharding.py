@@ -21,14 +21,13 @@ from torch.distributed.fsdp import fully_shard
 
 from translate.errors import UserError
 from translate.training import provenance, sharding
+from translate.training.averaging import for_use
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.finite import StopWhenNotFinite
 from translate.training.run import train
 
 Config = Callable[..., dict[str, Any]]
-PLAIN = ["trainer.averaging.kind=none"]
 EXACT = [
-    *PLAIN,
     "model.dropout=0.0",
     "trainer.precision=32-true",
     "trainer.validate_every=3",
@@ -68,9 +67,10 @@ def test_sharded_training_equals_one_process(
         AtomicCheckpointIO().load_checkpoint(run / "checkpoints" / "last.ckpt")
         for run in (alone, together)
     )
-    assert actual["state_dict"].keys() == expected["state_dict"].keys()
-    for name, weight in expected["state_dict"].items():
-        torch.testing.assert_close(actual["state_dict"][name], weight, rtol=0, atol=2e-5, msg=name)
+    for part in ("state_dict", "averaged_weights"):
+        assert actual[part].keys() == expected[part].keys()
+        for name, weight in expected[part].items():
+            torch.testing.assert_close(actual[part][name], weight, rtol=0, atol=2e-5, msg=name)
     theirs, ours = (each["optimizer_states"][0] for each in (expected, actual))
     assert [group["params"] for group in ours["param_groups"]] == [
         group["params"] for group in theirs["param_groups"]
@@ -81,6 +81,8 @@ def test_sharded_training_equals_one_process(
         )
     saved, whole = (load_file(run / "bundle" / "model.safetensors") for run in (together, alone))
     assert saved.keys() == whole.keys()
+    best = for_use(AtomicCheckpointIO().load_checkpoint(together / "checkpoints" / "best.ckpt"))
+    assert all(torch.equal(weight, best[f"model.{name}"]) for name, weight in saved.items())
 
 
 @pytest.mark.soak
@@ -90,7 +92,7 @@ def test_patience_that_is_spent_stays_spent_where_weights_are_dealt_out(
     """Also where Lightning reads the checkpoint only after the weights are dealt out."""
     for steps in (8, 9):
         options = overrides(
-            *PLAIN, "trainer.strategy=fsdp", "trainer.devices=1", "trainer.accelerator=cpu",
+            "trainer.strategy=fsdp", "trainer.devices=1", "trainer.accelerator=cpu",
             "trainer.validate_every=1", "trainer.patience=1", f"trainer.max_steps={steps}",
             "trainer.samples=0", "optimizer.learning_rate=1e-12",
         )  # fmt: skip
@@ -147,7 +149,6 @@ def test_what_was_gathered_has_gone_before_the_copy_comes_to_the_device(
 @pytest.mark.parametrize(
     ("override", "found", "remedy"),
     [
-        ("trainer.averaging.kind=ema", "trainer.averaging.kind=ema", "trainer.averaging.kind=none"),
         ("trainer.precision=64-true", "trainer.precision=64-true", "trainer.precision=auto"),
         ("trainer.compile=true", "trainer.compile=true", "trainer.compile=false"),
         ("trainer.minimum_risk.weight=0.5", "weight=0.5", "trainer.minimum_risk.weight=0"),
@@ -156,7 +157,7 @@ def test_what_was_gathered_has_gone_before_the_copy_comes_to_the_device(
 def test_what_cannot_be_sharded_is_refused(
     config: Config, tmp_path: Path, override: str, found: str, remedy: str
 ) -> None:
-    chosen = config(*PLAIN, "trainer.strategy=fsdp", override)
+    chosen = config("trainer.strategy=fsdp", override)
     with pytest.raises(UserError, match=f"fsdp cannot go with .*{found}.*: choose .*{remedy}"):
         train(chosen, tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()
@@ -164,4 +165,4 @@ def test_what_cannot_be_sharded_is_refused(
 
 def test_a_recurrent_model_is_not_sharded(config: Config, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"with model.family=rnn: choose model=transf"):
-        train(config(*PLAIN, "trainer.strategy=fsdp", model="rnn"), tmp_path / "run")
+        train(config("trainer.strategy=fsdp", model="rnn"), tmp_path / "run")

@@ -76,7 +76,7 @@ def new_model(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> S
     )
     model.recompute = options.activation_checkpointing
     if options.precision == "64-true":
-        model.double()  # Lightning does so after weight averaging has copied the model
+        model.double()  # before its bytes are counted
     return model
 
 

@@ -1,17 +1,24 @@
-"""Averaged weights for validation and for the bundle: an exponential average or the last k."""
+"""Averaged weights for validation and for the bundle: an exponential average or a mean."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import WeightAveraging
-from torch import Tensor
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+WEIGHTS = "averaged_weights"  # of a checkpoint, beside the trained ones
 
 
-class AveragedWeights(WeightAveraging):
-    """Lightning's averaging with a warm start; until the first update nothing is swapped.
+class AveragedWeights(Callback):
+    """Averages the weights that are trained, and puts the average in their place for validation.
+
+    Where weights are dealt out to processes, each averages its own shards. A checkpoint holds both
+    whole, so that a run goes on under any strategy. Until the first update nothing is swapped.
 
     Args:
         kind: `ema` keeps decay·average + (1-decay)·weights; `last` the mean of all updates.
@@ -30,36 +37,100 @@ class AveragedWeights(WeightAveraging):
         every: int,
         total_steps: int,
     ) -> None:
-        def ema(average: list[Tensor], current: list[Tensor], count: Tensor | int) -> None:
-            warm = min(decay, (1 + int(count)) / (10 + int(count)))
-            torch._foreach_lerp_(average, current, 1 - warm)
-
-        averaging: dict[str, Any] = {"multi_avg_fn": torch.no_grad()(ema)} if kind == "ema" else {}
-        super().__init__(use_buffers=False, **averaging)
+        self.kind, self.decay = kind, decay
         self.first, self.every = int(start * total_steps), every
+        self.updates = 0
+        self.average: list[Tensor] = []  # in the order of the weights; empty before the first
 
-    def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
-        if step_idx is None:
-            return False
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        # a checkpoint may be read before the model is on its device
+        self.average = [average.to(pl_module.device) for average in self.average]
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any
+    ) -> None:
+        if (args[-1] + 1) % trainer.accumulate_grad_batches:
+            return
+        past = trainer.global_step - 1 - self.first
         # in a run that has become longer the first step may lie ahead again
-        begun = self._begun or step_idx >= self.first
-        return begun and (step_idx - self.first) % self.every == 0
+        if (past >= 0 or self.updates) and past % self.every == 0:
+            self._update([*pl_module.parameters()])
 
-    @property
-    def _begun(self) -> bool:
-        return self._average_model is not None and int(self._average_model.n_averaged) > 0
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._swap(pl_module)
 
-    def _swap_models(self, pl_module: L.LightningModule) -> None:
-        if self._begun:
-            super()._swap_models(pl_module)
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._swap(pl_module)
+
+    @torch.no_grad()
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        for weight, average in self._pairs(pl_module):
+            weight.copy_(average)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"updates": self.updates}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.updates = state_dict["updates"]
 
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        super().on_save_checkpoint(trainer, pl_module, checkpoint)
-        if not self._begun:  # the average is still what the run began with
-            checkpoint["state_dict"] = checkpoint["current_model_state"]
+        if self.updates:
+            checkpoint[WEIGHTS] = self._named(pl_module)
 
-    def _copy_average_to_current(self, pl_module: L.LightningModule) -> None:
-        if self._begun:
-            super()._copy_average_to_current(pl_module)
+    def on_load_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        if saved := checkpoint.get(WEIGHTS):
+            self.average = [
+                _laid_out_as(weight, saved[name]) for name, weight in pl_module.named_parameters()
+            ]
+
+    @torch.no_grad()
+    def _update(self, weights: list[Tensor]) -> None:
+        if not self.updates:
+            self.average = [weight.detach().clone() for weight in weights]
+        elif self.kind == "ema":
+            kept = min(self.decay, (1 + self.updates) / (10 + self.updates))
+            torch._foreach_lerp_(self.average, weights, 1 - kept)
+        else:
+            torch._foreach_lerp_(self.average, weights, 1 / (self.updates + 1))
+        self.updates += 1
+
+    @torch.no_grad()
+    def _swap(self, module: nn.Module) -> None:
+        for weight, average in self._pairs(module):
+            trained = weight.clone()
+            weight.copy_(average)
+            average.copy_(trained)
+
+    def _pairs(self, module: nn.Module) -> Iterable[tuple[Tensor, Tensor]]:
+        """Each weight beside its average, once there is one."""
+        return zip(module.parameters(), self.average, strict=True) if self.updates else ()
+
+    def _named(self, module: nn.Module) -> dict[str, Tensor]:
+        """The whole average, under each name of weights that several parts share."""
+        whole = {id(weight): _whole(average) for weight, average in self._pairs(module)}
+        names = module.named_parameters(remove_duplicate=False)
+        return {name: whole[id(weight)] for name, weight in names}
+
+
+def for_use(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The weights of a checkpoint that are validated and shipped: averaged, if any are."""
+    return {**checkpoint["state_dict"], **checkpoint.get(WEIGHTS, {})}
+
+
+def _whole(average: Tensor) -> Tensor:
+    """Gathered where this process has a part of it, off the device, which may lack the room."""
+    return average.full_tensor().cpu() if isinstance(average, DTensor) else average
+
+
+def _laid_out_as(weight: Tensor, whole: Tensor) -> Tensor:
+    """`whole`, or the part of it that this process has of the weight."""
+    if isinstance(weight, DTensor):
+        # every process has read the checkpoint: none needs to be sent anything
+        return distribute_tensor(
+            whole.to(weight.device), weight.device_mesh, weight.placements, src_data_rank=None
+        )
+    return whole.to(weight.device)

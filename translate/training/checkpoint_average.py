@@ -17,6 +17,7 @@ from torch import Tensor
 from translate.errors import UserError
 from translate.inference import bundle
 from translate.plots.curves import read_curves
+from translate.training.averaging import for_use
 from translate.training.checkpoint import AtomicCheckpointIO
 
 KEPT = "step-{step:07d}"  # how trainer.keep names them
@@ -96,7 +97,7 @@ def mean_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def _weights(path: Path) -> dict[str, Tensor]:
-    state = AtomicCheckpointIO().load_checkpoint(path)["state_dict"]
+    state = for_use(AtomicCheckpointIO().load_checkpoint(path))
     return {
         name.removeprefix(PREFIX): value.double()
         for name, value in state.items()

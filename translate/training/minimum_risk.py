@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -85,10 +85,6 @@ class MinimumRisk:
         self.seed, self.limits = seed, dict(limits)
         self.tokenizer = tokenizer
         self.references = references
-
-    def __deepcopy__(self, memo: Any) -> MinimumRisk:
-        """Itself: averaging copies the task, and the references are a corpus, mapped from disk."""
-        return self
 
     def __call__(self, model: Seq2Seq, batch: Batch, *, step: int) -> Risk:
         """The risk of each sentence; `step` and its source alone say which samples are drawn."""

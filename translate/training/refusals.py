@@ -88,9 +88,6 @@ def refuse_what_cannot_be_sharded(options: Settings, family: str) -> None:
     risk = options.minimum_risk.weight
     remedies = {
         f"model.family={family}": (family != "transformer", "model=transformer"),
-        f"trainer.averaging.kind={options.averaging.kind}": (
-            options.averages, "trainer.averaging.kind=none",
-        ),
         f"trainer.precision={options.precision}": (
             options.precision not in ("auto", "bf16-mixed", "32-true"), "trainer.precision=auto",
         ),
