@@ -15,7 +15,7 @@ import torch
 
 from translate.errors import UserError
 from translate.training import provenance
-from translate.training.callbacks import EstimatedTime, Throughput
+from translate.training.callbacks import EstimatedTime, Reports
 from translate.training.metrics import MetricsFile
 from translate.training.run import _LogFile
 
@@ -119,13 +119,18 @@ def test_a_log_on_a_full_disk_prints_no_traceback(capsys: pytest.CaptureFixture[
 def test_speed_is_of_real_tokens_without_validations(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    logged: dict[str, float] = {}
-    task: Any = SimpleNamespace(log=lambda name, value, **_: logged.update({name: value}))
-    trainer: Any = SimpleNamespace(global_step=0, accumulate_grad_batches=1, world_size=3)
+    shown: dict[str, float] = {}
+    logged: dict[int, dict[str, float]] = {}
+    logger = SimpleNamespace(log_metrics=lambda row, step: logged.update({step: row}))
+    task: Any = SimpleNamespace(log_dict=lambda row, **_: shown.update(row))
+    trainer: Any = SimpleNamespace(
+        global_step=0, accumulate_grad_batches=1, world_size=3, loggers=[logger],
+        callback_metrics={"train/loss": torch.tensor(2.5), "dev/loss": torch.tensor(3.0)},
+    )  # fmt: skip
     batch: Any = SimpleNamespace(
         source_lengths=torch.tensor([5, 2]), target_lengths=torch.tensor([3, 1])
     )
-    watch = Throughput(every=2, total_steps=4, lines=False)
+    watch = Reports(every=2, total_steps=4, lines=False)
     watch.on_train_start(trainer, task)
     for step in (1, 2, 3, 4):
         trainer.global_step = step
@@ -134,4 +139,7 @@ def test_speed_is_of_real_tokens_without_validations(monkeypatch: pytest.MonkeyP
         watch.on_validation_start(trainer, task)
         clock[0] += 100
         watch.on_validation_end(trainer, task)
-    assert logged["tokens_per_second"] == 2 * 11 * 3 / (12 + 16)  # of the last two steps
+    pace = {"tokens_per_second": 2 * 11 * 3 / (12 + 16), "learning_rate": 0.0}  # of two steps
+    assert shown == pace
+    assert [*logged] == [1, 3]
+    assert logged[3] == {"train/loss": 2.5, **pace}

@@ -109,6 +109,30 @@ def test_before_the_first_bundle_there_is_something_to_go_on_from(
     assert all(kept)
 
 
+@pytest.mark.parametrize("step", [2, 6])  # a save between validations, and one with a validation
+def test_a_death_right_after_a_save_loses_no_report(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    save = AtomicCheckpointIO.save_checkpoint
+
+    def save_and_die(
+        self: AtomicCheckpointIO, checkpoint: dict[str, Any], path: str, **options: Any
+    ) -> None:
+        save(self, checkpoint, path, **options)
+        if checkpoint["global_step"] == step and Path(path).name == "last.ckpt":
+            raise RuntimeError("dead")
+
+    options = ("trainer.save_every=2", "trainer.max_steps=7")
+    train(config(*options), whole)
+    with monkeypatch.context() as patch:
+        patch.setattr(AtomicCheckpointIO, "save_checkpoint", save_and_die)
+        with pytest.raises(RuntimeError, match="dead"):
+            train(config(*options), broken)
+    train(config(*options), broken)
+    assert_same(broken, whole)
+
+
 def test_a_signal_in_a_validation_waits_for_its_end_and_no_longer(
     config: Config, tmp_path: Path, losses: dict[int, set[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

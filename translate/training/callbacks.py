@@ -127,11 +127,12 @@ def lasting(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
-class Throughput(Callback):
-    """Logs tokens/s and the learning rate, and (without a progress bar) a line now and then.
+class Reports(Callback):
+    """A row for the loggers every so many steps and, without a progress bar, a line.
 
-    Tokens are real (not padding) source and target tokens, </s> included; validation time is
-    not counted.
+    Losses, the learning rate, and tokens/s: real (not padding) source and target tokens, </s>
+    included; validation time is not counted. Lightning itself would write the row after the step
+    is saved: a run that died in between would go on behind it. Must come before what saves.
     """
 
     def __init__(self, *, every: int, total_steps: int, lines: bool) -> None:
@@ -172,13 +173,19 @@ class Throughput(Callback):
         if step % self.every or (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
         speed = int(self.tokens) * trainer.world_size / self.seconds
-        pl_module.log("tokens_per_second", speed, prog_bar=True)
-        pl_module.log("learning_rate", self.rate, prog_bar=True)
+        pace = {"tokens_per_second": speed, "learning_rate": self.rate}
+        pl_module.log_dict(pace, prog_bar=True, logger=False)
+        losses = {
+            name: float(value)
+            for name, value in trainer.callback_metrics.items() if name.startswith("train/")
+        }  # fmt: skip
+        for logger in trainer.loggers:
+            logger.log_metrics({**losses, **pace}, step - 1)
         if self.lines:
             left = (now - self.started) / (step - self.first_step) * (self.total_steps - step)
-            loss = float(trainer.callback_metrics["train/loss"])
             log.info(
                 "step %d/%d  loss %.3f  %.0f tokens/s  learning rate %.2e  %d:%02d left",
-                step, self.total_steps, loss, speed, self.rate, *divmod(round(left), 60),
+                step, self.total_steps, losses["train/loss"], speed, self.rate,
+                *divmod(round(left), 60),
             )  # fmt: skip
         self.tokens, self.seconds = 0, 0.0

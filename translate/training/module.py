@@ -142,8 +142,8 @@ class TranslationTask(L.LightningModule):
         return loss
 
     def _show(self, name: str, total: Tensor, count: Tensor, *, prog_bar: bool = False) -> None:
-        """Log the mean since the last report."""
-        self.log(name, self.means.add(name, total, count), prog_bar=prog_bar)
+        """The mean since the last report, for the next."""
+        self.log(name, self.means.add(name, total, count), prog_bar=prog_bar, logger=False)
 
     def _with_risk(self, token_loss: Float[Tensor, ""], batch: Batch) -> Float[Tensor, ""]:
         """The loss, mixed with the risk of what the model samples if that is wanted."""

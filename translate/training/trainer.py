@@ -19,7 +19,7 @@ from lightning.pytorch.strategies import Strategy
 from translate.errors import UserError
 from translate.training.accelerator import on_gpu
 from translate.training.best_checkpoints import BestCheckpoints
-from translate.training.callbacks import EstimatedTime, Patience, StepsBar, Throughput
+from translate.training.callbacks import EstimatedTime, Patience, Reports, StepsBar
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.checkpoint_average import KEPT
 from translate.training.last_checkpoint import LastCheckpoint
@@ -47,7 +47,7 @@ def build_trainer(
     callbacks = [
         *callbacks,
         EstimatedTime(total_steps=steps),
-        Throughput(every=options.log_every, total_steps=steps, lines=not shows_bar),
+        Reports(every=options.log_every, total_steps=steps, lines=not shows_bar),
         BestCheckpoints(
             run / "checkpoints", filename="best", monitor="dev/bleu", mode="max", save_top_k=1,
             enable_version_counter=False, save_on_train_epoch_end=False,
