@@ -23,6 +23,18 @@ ALL = Protection([*VERBATIM, "number"])
         ('<b>so</b> <br/> <a href="x">', ["<b>", "</b>", "<br/>", '<a href="x">']),
         ("&lt; &#8364; R&D AT&T; a < b > c", ["&lt;", "&#8364;"]),
         ("{name} ${x} {0} %s %(n)d 100 % sicher", ["{name}", "${x}", "{0}", "%s", "%(n)d"]),
+        (
+            "{{ name }}, ${USER-x} {0:>10} {x!r} {n:,} {a[0]}",
+            ["{{ name }}", "${USER-x}", "{0:>10}", "{x!r}", "{n:,}", "{a[0]}"],
+        ),
+        (
+            "%1$s of %2$d, %.2f EUR, %-5d %@ %% 50% discount 5 % de {a b}",
+            ["%1$s", "%2$d", "%.2f", "%-5d", "%@"],
+        ),
+        (
+            "(see http://a.b/c_(d)) http://a.b/(x)/y, (www.c.d/e)",
+            ["http://a.b/c_(d)", "http://a.b/(x)/y", "www.c.d/e"],
+        ),
         ("HTTP://A.DE/x und Www.b.de", ["HTTP://A.DE/x", "Www.b.de"]),
         ("It&#x27;s &frac12;&sup2; ni&ntilde;o &#233;", ["&#x27;", "&frac12;", "&sup2;"]),
         ("1999 Hunde @ home, e.g. this", []),
@@ -78,6 +90,9 @@ def test_damage(source: str, translation: str, damage: list[str]) -> None:
         ("٢٠٢٤", "2024", []),
         ("3 dogs", "drei Hunde", []),
         ("1999", "1989", ["lost 1999", "added 1989"]),
+        ("1,000,000 and 0.125", "1'000'000 und 0,125", []),
+        ("3.5 m", "35 m", ["lost 3.5", "added 35"]),
+        ("12.50 or 10.000", "12,50 oder 10000", []),
     ],
 )
 def test_numbers_are_compared_by_their_digits(source, translation, changes) -> None:
@@ -92,7 +107,8 @@ def test_what_is_not_protected_is_not_looked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a", "a@", "a.", "<a", "&a", "{a", "www.", "http://", "%(a", "1,"]
+    "text",
+    ["a", "a@", "a.", "<a", "&a", "{a", "www.", "http://", "%(a", "1,", "http://(a)", "{a:", "%.1"],
 )
 def test_a_megabyte_takes_no_minute(text: str) -> None:
     start = time.perf_counter()

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from translate.errors import UserError
 from translate.training.assembly import new_averaging
 from translate.training.averaging import AveragedWeights
 from translate.training.settings import Settings
@@ -81,7 +82,7 @@ def test_an_average_that_has_begun_goes_on_in_a_longer_run() -> None:
         )
 
     short, long = averaged(4), averaged(12)
-    trainer: Any = None
+    trainer: Any = SimpleNamespace(is_global_zero=True)
     module, saved = OneWeight(), {}
     after(short, module, range(4))
     short.on_save_checkpoint(trainer, module, saved)
@@ -90,3 +91,9 @@ def test_an_average_that_has_begun_goes_on_in_a_longer_run() -> None:
     taken = WEIGHTS[2:]
     expected = [sum(taken[:n]) / n for n in range(3, len(taken) + 1)]
     assert after(long, module, range(4, 12)) == pytest.approx(expected)
+
+
+def test_a_run_of_before_is_refused_rather_than_trained_on_from_its_average() -> None:
+    averaged = AveragedWeights(kind="ema", decay=0.999, start=0.0, every=5, total_steps=10)
+    with pytest.raises(UserError, match=r"begun by an earlier version.*begin a new run"):
+        averaged.load_state_dict({"latest_update_step": 4})

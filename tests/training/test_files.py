@@ -17,7 +17,9 @@ from translate.errors import UserError
 from translate.training import provenance
 from translate.training.callbacks import EstimatedTime, Reports
 from translate.training.metrics import MetricsFile
+from translate.training.module import TranslationTask
 from translate.training.run import _LogFile
+from translate.training.running_means import RunningMeans
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -121,11 +123,20 @@ def test_speed_is_of_real_tokens_without_validations(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     shown: dict[str, float] = {}
     logged: dict[int, dict[str, float]] = {}
-    logger = SimpleNamespace(log_metrics=lambda row, step: logged.update({step: row}))
-    task: Any = SimpleNamespace(log_dict=lambda row, **_: shown.update(row))
+    written: list[int] = []
+    logger = SimpleNamespace(
+        log_metrics=lambda row, step: logged.update({step: row}),
+        save=lambda: written.append(len(logged)),
+    )
+    monkeypatch.setattr(TranslationTask, "log_dict", lambda _, row, **__: shown.update(row))
+    task: Any = object.__new__(TranslationTask)
+    means = RunningMeans()
+    means.add("train/loss", torch.tensor(50.0), torch.tensor(20))
+    object.__setattr__(task, "means", means)
+    others = torch.tensor([[4.0, 20.0]])  # of two further processes
     trainer: Any = SimpleNamespace(
         global_step=0, accumulate_grad_batches=1, world_size=3, loggers=[logger],
-        callback_metrics={"train/loss": torch.tensor(2.5), "dev/loss": torch.tensor(3.0)},
+        strategy=SimpleNamespace(reduce=lambda own, reduce_op: own + others),
     )  # fmt: skip
     batch: Any = SimpleNamespace(
         source_lengths=torch.tensor([5, 2]), target_lengths=torch.tensor([3, 1])
@@ -142,4 +153,5 @@ def test_speed_is_of_real_tokens_without_validations(monkeypatch: pytest.MonkeyP
     pace = {"tokens_per_second": 2 * 11 * 3 / (12 + 16), "learning_rate": 0.0}  # of two steps
     assert shown == pace
     assert [*logged] == [1, 3]
-    assert logged[3] == {"train/loss": 2.5, **pace}
+    assert logged[3] == {"train/loss": pytest.approx(54 / 40), **pace}
+    assert written == [1, 2]

@@ -32,10 +32,9 @@ Config = Callable[..., dict[str, Any]]
 EXACT = ["trainer.precision=64-true", "model.dropout=0.0", "trainer.max_steps=6"]
 
 
-def dev_scores(run: Path) -> list[float]:
+def logged(run: Path, *names: str) -> list[float]:
     with (run / "metrics.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["dev/loss"]]
-    return [float(row[score]) for row in rows for score in ("dev/loss", "dev/bleu")]
+        return [float(row[name]) for row in csv.DictReader(file) for name in names if row[name]]
 
 
 @pytest.mark.parametrize("model", ["transformer", pytest.param("rnn", marks=pytest.mark.soak)])
@@ -50,8 +49,10 @@ def test_two_processes_equal_one_with_two_batches_a_step(
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     assert "2 processes" in done.stderr
-    assert len(dev_scores(alone)) == 2  # of one validation
-    assert dev_scores(together) == pytest.approx(dev_scores(alone), rel=1e-5)  # six digits are kept
+    for names, count in ((("dev/loss", "dev/bleu"), 2), (("train/loss",), 6)):  # one validation
+        assert len(logged(alone, *names)) == count
+        # six digits are kept
+        assert logged(together, *names) == pytest.approx(logged(alone, *names), rel=1e-5)
     expected = load_file(alone / "bundle" / "model.safetensors")
     actual = load_file(together / "bundle" / "model.safetensors")
     for name, weight in expected.items():

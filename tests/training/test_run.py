@@ -381,6 +381,8 @@ def test_a_reported_loss_is_the_mean_over_the_tokens_since_the_last_report(
             train(settings, broken)
     train(settings, broken)
     assert losses(broken) == losses(whole)
+    expected, found = weights(whole), weights(broken)
+    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
 
 
 @pytest.mark.parametrize(("steps", "ends"), [(20, 20), (30, 24)])

@@ -24,6 +24,7 @@ from translate.training import provenance, sharding
 from translate.training.averaging import for_use
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.finite import StopWhenNotFinite
+from translate.training.module import TranslationTask
 from translate.training.run import train
 
 Config = Callable[..., dict[str, Any]]
@@ -83,6 +84,20 @@ def test_sharded_training_equals_one_process(
     assert saved.keys() == whole.keys()
     best = for_use(AtomicCheckpointIO().load_checkpoint(together / "checkpoints" / "best.ckpt"))
     assert all(torch.equal(weight, best[f"model.{name}"]) for name, weight in saved.items())
+
+
+def test_tensors_of_a_validation_can_be_gathered(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lightning's inference mode, which it leaves out with gloo, would make them fail on GPUs."""
+    found: list[bool] = []
+    monkeypatch.setattr(
+        TranslationTask,
+        "on_validation_start",
+        lambda _: found.append(torch.is_inference_mode_enabled()),
+    )
+    train(config("trainer.max_steps=1", "trainer.samples=0"), tmp_path / "run")
+    assert found == [False]
 
 
 @pytest.mark.soak

@@ -12,13 +12,18 @@ Kind = Literal["url", "email", "tag", "placeholder", "number"]
 
 # every run is bounded, or begins where a word does, so that no text takes quadratic time
 VERBATIM: dict[Kind, str] = {
-    "url": r"(?<!\w)(?i:https?://|ftp://|www\.)[^\s<>\"、。，；：！？（）「」]*[^\W_][/&#=_-]*",
+    # parentheses belong to it in pairs alone, as in wiki/Bank_(geography)
+    "url": r"(?<!\w)(?i:https?://|ftp://|www\.)"
+    r"(?:[^\s<>\"()、。，；：！？（）「」]|\([^\s<>\"()]*\))*(?:[^\W_][/&#=_-]*|\([^\s<>\"()]*\))",
     "email": r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+",
     "tag": r"</?[A-Za-z][^<>]{0,500}>"
     r"|&(?:#\d{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",
-    "placeholder": r"\$?\{[\w.]{0,64}\}|%(?:\(\w{1,64}\))?[sd]\b",
+    # of Python, JavaScript, Jinja and shells; then of printf, for whose flag a space may not stand
+    "placeholder": r"\$?\{\{? ?[\w.\[\]]{0,64}(?:![rsa])?(?:[:|,-][^{}\s]{0,32})? ?\}\}?"
+    r"|%(?:\(\w{1,64}\)|\d{1,2}\$)?[-+#0]?\d{0,4}(?:\.\d{1,3})?(?:hh?|ll?)?[diouxXeEfFgGcs@](?!\w)",
 }
 NUMBER = re.compile(r"\d[\d.,:'’\u00a0\u202f]*\d")  # of two digits or more
+THOUSANDS = re.compile(r"\D(?=\d{3}(?!\d))")  # a sign in a number that may part thousands
 # most texts have neither an item nor a number, and a single class of characters is found fast
 TRACE, DIGIT = re.compile(r"[@<&{%]|://|(?i:www\.)"), re.compile(r"\d")
 
@@ -27,9 +32,9 @@ class Protection:
     """Compares a text with its translation.
 
     URLs, e-mail addresses, markup tags with character references, and placeholders ({name}, ${x},
-    %s) must be there verbatim, tags in their order. A reference to a letter (&eacute;) is that
-    letter, and no item. Numbers are compared by their digits, for languages write them otherwise;
-    those of one digit are left out, for they may become words.
+    {{ x }}, %s, %1$d) must be there verbatim, tags in their order. A reference to a letter
+    (&eacute;) is that letter, and no item. Numbers are compared but for how languages part their
+    digits; those of one digit are left out, for they may become words.
     """
 
     def __init__(self, kinds: Collection[Kind]) -> None:
@@ -86,8 +91,11 @@ def _changes(wanted: list[str], found: list[str]) -> list[str]:
 
 
 def _digits(text: str) -> list[str]:
-    """The numbers of a text, by their digits alone, whatever the script."""
+    """The numbers of a text in one way of writing, whatever their script and language.
+
+    A sign before just three digits may part thousands, and is left out; any other is a point.
+    """
     return [
-        "".join(str(int(character)) for character in number if character.isdecimal())
+        "".join(str(int(each)) if each.isdecimal() else "." for each in THOUSANDS.sub("", number))
         for number in NUMBER.findall(text)
     ]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 Mass = Annotated[float, Field(gt=0, le=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Temperature = Annotated[float, Field(ge=1e-3)]  # log p / 1e-42 is beyond float32
 
 
 def top_k(log_probs: Float[Tensor, "N V"], count: int) -> Float[Tensor, "N V"]:

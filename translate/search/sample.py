@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from translate.models.seq2seq import Seq2Seq
 from translate.search import filters
 from translate.search.constraints import Constraints, length_limits, refuse_phrases
-from translate.search.filters import Mass, Share
+from translate.search.filters import Mass, Share, Temperature
 from translate.search.hypothesis import Hypothesis
 from translate.search.rules import NO_RULES, Rules
 from translate.search.walk import Moment, walk
@@ -32,7 +32,7 @@ class SampleSearch:
         self,
         *,
         n_best: PositiveInt,
-        temperature: PositiveFloat,
+        temperature: Temperature,
         top_k: NonNegativeInt,
         top_p: Mass,
         min_p: Share,

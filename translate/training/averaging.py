@@ -11,6 +11,8 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from translate.errors import UserError
+
 WEIGHTS = "averaged_weights"  # of a checkpoint, beside the trained ones
 
 
@@ -71,13 +73,18 @@ class AveragedWeights(Callback):
         return {"updates": self.updates}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        if "updates" not in state_dict:
+            raise UserError(
+                "this run was begun by an earlier version, whose checkpoints hold averaged weights "
+                "otherwise: its bundle still translates; begin a new run, with init= from it"
+            )
         self.updates = state_dict["updates"]
 
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         if self.updates:
-            checkpoint[WEIGHTS] = self._named(pl_module)
+            checkpoint[WEIGHTS] = self._named(pl_module, kept=trainer.is_global_zero)
 
     def on_load_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
@@ -109,10 +116,13 @@ class AveragedWeights(Callback):
         """Each weight beside its average, once there is one."""
         return zip(module.parameters(), self.average, strict=True) if self.updates else ()
 
-    def _named(self, module: nn.Module) -> dict[str, Tensor]:
-        """The whole average, under each name of weights that several parts share."""
-        whole = {id(weight): _whole(average) for weight, average in self._pairs(module)}
-        names = module.named_parameters(remove_duplicate=False)
+    def _named(self, module: nn.Module, *, kept: bool) -> dict[str, Tensor]:
+        """The whole average, under each name of weights that several parts share.
+
+        All processes gather it; one of them keeps it.
+        """
+        whole = {id(weight): _whole(average, kept=kept) for weight, average in self._pairs(module)}
+        names = module.named_parameters(remove_duplicate=False) if kept else ()
         return {name: whole[id(weight)] for name, weight in names}
 
 
@@ -121,9 +131,12 @@ def for_use(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
     return {**checkpoint["state_dict"], **checkpoint.get(WEIGHTS, {})}
 
 
-def _whole(average: Tensor) -> Tensor:
+def _whole(average: Tensor, *, kept: bool) -> Tensor:
     """Gathered where this process has a part of it, off the device, which may lack the room."""
-    return average.full_tensor().cpu() if isinstance(average, DTensor) else average
+    if not isinstance(average, DTensor):
+        return average
+    gathered = average.full_tensor()
+    return gathered.cpu() if kept else gathered.new_empty(0)
 
 
 def _laid_out_as(weight: Tensor, whole: Tensor) -> Tensor:

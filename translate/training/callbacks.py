@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from translate.data.batching import Batch
+from translate.training.module import TranslationTask
 
 log = logging.getLogger(__name__)
 
@@ -130,9 +131,10 @@ def lasting(seconds: float) -> str:
 class Reports(Callback):
     """A row for the loggers every so many steps and, without a progress bar, a line.
 
-    Losses, the learning rate, and tokens/s: real (not padding) source and target tokens, </s>
-    included; validation time is not counted. Lightning itself would write the row after the step
-    is saved: a run that died in between would go on behind it. Must come before what saves.
+    Losses of all processes together, the learning rate, and tokens/s: real (not padding) source and
+    target tokens, </s> included; validation time is not counted. Lightning itself would write the
+    row after the step is saved: a run that died in between would go on behind it. Must come before
+    what saves.
     """
 
     def __init__(self, *, every: int, total_steps: int, lines: bool) -> None:
@@ -175,12 +177,11 @@ class Reports(Callback):
         speed = int(self.tokens) * trainer.world_size / self.seconds
         pace = {"tokens_per_second": speed, "learning_rate": self.rate}
         pl_module.log_dict(pace, prog_bar=True, logger=False)
-        losses = {
-            name: float(value)
-            for name, value in trainer.callback_metrics.items() if name.startswith("train/")
-        }  # fmt: skip
+        assert isinstance(pl_module, TranslationTask)
+        losses = pl_module.means.everywhere(trainer.strategy)
         for logger in trainer.loggers:
             logger.log_metrics({**losses, **pace}, step - 1)
+            logger.save()  # what is still in a buffer would not be written again
         if self.lines:
             left = (now - self.started) / (step - self.first_step) * (self.total_steps - step)
             log.info(

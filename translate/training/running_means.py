@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+from lightning.pytorch.strategies import Strategy
 from torch import Tensor
 
 
@@ -21,6 +23,14 @@ class RunningMeans:
             total, count = (a + b for a, b in zip((total, count), self.sums[name], strict=True))
         self.sums[name] = total.detach(), count
         return total.detach() / count
+
+    def everywhere(self, strategy: Strategy) -> dict[str, float]:
+        """The means of all processes together, which all ask at once."""
+        if not self.sums:
+            return {}
+        pairs = (torch.stack([part.float() for part in pair]) for pair in self.sums.values())
+        total, count = strategy.reduce(torch.stack([*pairs]), reduce_op="sum").unbind(1)
+        return dict(zip(self.sums, (total / count).tolist(), strict=True))
 
     def clear(self) -> None:
         self.sums = {}

@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 
 from translate.inference.minimum_bayes_risk import Utility
 from translate.schema import NodeModel
+from translate.search.filters import Temperature
 from translate.training.precision import Precision
 
 
@@ -33,7 +34,7 @@ class MinimumRisk(NodeModel):
 
     weight: Annotated[float, Field(ge=0, le=1)]
     candidates: Annotated[int, Field(ge=2)]
-    temperature: PositiveFloat
+    temperature: Temperature
     sharpness: PositiveFloat
     metric: Utility
     include_reference: bool

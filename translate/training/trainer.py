@@ -80,6 +80,7 @@ def build_trainer(
         plugins=[AtomicCheckpointIO(), *_cluster()],
         default_root_dir=run, enable_progress_bar=shows_bar, enable_model_summary=False,
         use_distributed_sampler=False,
+        inference_mode=False,  # whose tensors cannot be gathered where weights are dealt out
     )  # fmt: skip
 
 
