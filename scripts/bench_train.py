@@ -1,24 +1,33 @@
 #!/usr/bin/env python
-"""How fast each model trains here: real tokens a second, memory, start-up; peers beside, if given.
+r"""How fast each model trains here: real tokens a second, memory, start-up; peers beside, if given.
 
     scripts/bench_train.py data=multi30k_en_de data.dir=/path/to/multi30k
     scripts/bench_train.py --models transformer --precisions 32-true --tokens 1500 4096
     scripts/bench_train.py --models transformer --rounds 2 --peer 'fairseq=/path/train_speed.sh tf'
+    scripts/bench_train.py --models transformer --variant 'compiled=trainer.compile=true' \
+      --variant 'end to end=trainer.packing=on'
 
 Runs the public command, `translate train`, twice per row and round, each time in a process of its
 own: for one step, which tells the start, and for all of them. Peers take turns with ours. A peer is
 any command whose last line is JSON with tok_per_s (and, where it knows them, peak_rss_mb and
 start_to_first_step_end_s). Tokens are those of the source and those of the target with </s>, no
 padding, over wall time with data loading; the figure is the median of the reports after the first,
-and of the rounds. Keep the machine idle meanwhile. Further arguments are overrides of every run.
+and of the rounds. A variant is a row more for each, with overrides of its own. The share of the
+limit is that of the matrix products measured below the table, at six operations a weight and token
+(Kaplan et al. 2020, table 1: attention over the other words comes on top). Keep the machine idle
+meanwhile. Further arguments are overrides of every run.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import json
+import math
 import os
+import re
+import shlex
 import statistics
 import subprocess
 import sys
@@ -28,14 +37,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 EVERY = 10  # steps between two reports
+COLUMNS = [
+    "model", "precision", "tokens a batch", "tokens/s", "× fastest peer", "steps/s",
+    "share of the limit", "first step, s", "MB",
+]  # fmt: skip
 
 
 class Measured(NamedTuple):
-    """One run, or the medians of several."""
+    """One run, or the medians of several; what is not known is not a number."""
 
     tokens: float  # a second
-    start: float  # seconds from the command to its first step; NaN: not known
-    peak: float  # MB; NaN: not known
+    start: float  # seconds from the command to its first step
+    peak: float  # MB
+    steps: float = math.nan  # a second
+    products: float = math.nan  # GFLOP/s of products with weights
 
 
 def main() -> None:
@@ -46,23 +61,28 @@ def main() -> None:
         for peer in options.peer:
             name, _, command = peer.partition("=")
             rows.setdefault(f"{name} | |", []).append(measure_peer(command))
-        for model in options.models:
-            for precision in options.precisions:
-                for tokens in options.tokens:
-                    row = rows.setdefault(f"{model} | {precision} | {tokens}", [])
-                    row.append(measure(model, precision, tokens, options.steps, overrides))
+        for model, precision, tokens, variant in itertools.product(
+            options.models, options.precisions, options.tokens, ["", *options.variant]
+        ):
+            name, _, changes = variant.partition("=")
+            named = f"{model}, {name}" if name else model
+            chosen = [*overrides, *shlex.split(changes)]
+            row = rows.setdefault(f"{named} | {precision} | {tokens}", [])
+            row.append(measure(model, precision, tokens, options.steps, chosen))
     fastest = max(
-        (median(rows[key]).tokens for key in rows if key.endswith("| |")), default=float("nan")
+        (median(rows[key]).tokens for key in rows if key.endswith("| |")), default=math.nan
     )
-    print("| model | precision | tokens a batch | tokens/s | × fastest peer | first step, s | MB |")
-    print("|---|---|---|---|---|---|---|")
+    limits, told = matrix_limits()
+    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     for name, row in rows.items():
-        tokens, start, peak = median(row)
+        found = median(row)
+        share = found.products / limits["bf16" if "bf16" in name else "32"]
         print(
-            f"| {name} | {tokens:,.0f} | {shown(tokens / fastest, '.2f')} "
-            f"| {shown(start, '.1f')} | {shown(peak, ',.0f')} |"
+            f"| {name} | {found.tokens:,.0f} | {shown(found.tokens / fastest, '.2f')} "
+            f"| {shown(found.steps, '.2f')} | {shown(share, '.0%')} | {shown(found.start, '.1f')} "
+            f"| {shown(found.peak, ',.0f')} |"
         )
-    print("\nmatrix products of this size, GFLOP/s: " + matrix_limits())
+    print(f"\n{told}")
 
 
 def arguments() -> tuple[argparse.Namespace, list[str]]:
@@ -78,6 +98,9 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=1, help="each run so often, in turn")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument(
+        "--variant", action="append", default=[], metavar="NAME=OVERRIDES", help="in one argument"
+    )
     options, overrides = parser.parse_known_args()
     if options.steps < 2 * EVERY:
         parser.error(f"--steps {options.steps}: at least {2 * EVERY}, the first {EVERY} warm up")
@@ -91,18 +114,21 @@ def measure(model: str, precision: str, tokens: int, steps: int, overrides: list
         "trainer.validation_sentences=1", "trainer.samples=0", *overrides,
     ]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        start, _ = train(Path(folder) / "first", 1, 1, chosen)
+        start = train(Path(folder) / "first", 1, 1, chosen).start
         run = Path(folder) / "run"
-        _, peak = train(run, steps, EVERY, chosen)
+        found = train(run, steps, EVERY, chosen)
         with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
             speeds = [float(row["tokens_per_second"] or 0) for row in csv.DictReader(file)]
         speed = statistics.median([speed for speed in speeds if speed][1:])
-        counted = share_without_source_ends(run)
-    return Measured(speed * counted, start, peak)
+        source, target = tokens_of(run)
+        operations = 6 * weights_a_token(run, source, target)
+        # our logs count the source's </s>, which other toolkits do not
+        counted = 1 - source.count / (source.tokens + target.tokens)
+    return found._replace(tokens=speed * counted, start=start, products=speed * operations / 1e9)
 
 
-def train(run: Path, steps: int, every: int, overrides: list[str]) -> tuple[float, float]:
-    """Train, reporting each `every` steps: seconds to the first report, peak memory in MB."""
+def train(run: Path, steps: int, every: int, overrides: list[str]) -> Measured:
+    """Train, reporting each `every` steps: when the first report came, memory and steps."""
     command = [
         sys.executable, "-m", "translate", "train", f"run={run}", f"trainer.max_steps={steps}",
         f"trainer.log_every={every}", f"trainer.validate_every={steps}", *overrides,
@@ -110,30 +136,64 @@ def train(run: Path, steps: int, every: int, overrides: list[str]) -> tuple[floa
     started = time.monotonic()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    first = None
     said = []
+    reports: list[tuple[float, int]] = []  # when, and after which step
     with process.stderr:
         for line in process.stderr:
             said.append(line)
-            if first is None and line.startswith("step "):
-                first = time.monotonic() - started
+            if step := re.match(r"step (\d+)/", line):
+                reports.append((time.monotonic(), int(step[1])))
     _, status, usage = os.wait4(process.pid, 0)  # its own peak; getrusage knows the highest
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0 or first is None:
+    if process.returncode != 0 or not reports:
         sys.exit("".join(said[-10:]) or f"no report from: {' '.join(command)}")
-    return first, usage.ru_maxrss / 1024  # kilobytes on Linux
+    (first, begun), (last, done) = reports[0], reports[-1]
+    return Measured(
+        tokens=math.nan,
+        start=first - started,
+        peak=usage.ru_maxrss / 1024,  # kilobytes on Linux
+        steps=(done - begun) / (last - first) if done > begun else math.nan,
+    )
 
 
-def share_without_source_ends(run: Path) -> float:
-    """Our logs count the source's </s>, which other toolkits do not."""
+class Side(NamedTuple):
+    """One side of the training text."""
+
+    count: int  # sentences
+    tokens: int  # with </s>
+
+
+def tokens_of(run: Path) -> tuple[Side, Side]:
+    """What a run was trained on, source and target."""
     from translate.cli.stored import training_config
     from translate.data.corpus import prepare
     from translate.data.module import lengths
 
     config = training_config(run)
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
-    source, target = lengths(corpus.train)
-    return float(1 - len(source) / (source.sum() + target.sum()))
+    source, target = (Side(len(side), int(side.sum())) for side in lengths(corpus.train))
+    return source, target
+
+
+def weights_a_token(run: Path, source: Side, target: Side) -> float:
+    """How many weights a token is multiplied with, in the mean over both sides.
+
+    Those of the encoder, and the decoder's for what it reads of the source, meet source tokens; the
+    decoder's others and the vocabulary meet target tokens. Embeddings are looked up.
+    """
+    from translate.inference import bundle
+
+    model = bundle.load(run / "bundle").model
+    sizes = {
+        name: weight.numel()
+        for name, weight in model.named_parameters()
+        if weight.dim() > 1 and not re.search(r"embedding|table$|^output", name)
+    }
+    total = sum(sizes.values())
+    read = sum(size for name, size in sizes.items() if re.search(r"^encoder|key_value|W_K", name))
+    written = total - read + model.output.weight.numel()
+    tokens = source.tokens + target.tokens
+    return (read * source.tokens + written * target.tokens) / tokens
 
 
 def measure_peer(command: str) -> Measured:
@@ -160,20 +220,29 @@ def shown(number: float, form: str) -> str:
     return "" if number != number else format(number, form)  # NaN differs from itself
 
 
-def matrix_limits() -> str:
-    """What the machine multiplies (4,096 × 256) · (256 × 1,024) at, forwards and in both types."""
+def matrix_limits() -> tuple[dict[str, float], str]:
+    """GFLOP/s of a wide product by precision, and in words; on the GPU where there is one."""
     import torch
 
-    found = []
-    for dtype in (torch.float32, torch.bfloat16):
-        x, y = torch.randn(4096, 256).to(dtype), torch.randn(256, 1024).to(dtype)
+    on_gpu = torch.cuda.is_available()
+    device, rows, wide = ("cuda", 8192, (8192, 8192)) if on_gpu else ("cpu", 4096, (256, 1024))
+    found = {}
+    for name, dtype in (("32", torch.float32), ("bf16", torch.bfloat16)):
+        x = torch.randn(rows, wide[0], device=device).to(dtype)
+        y = torch.randn(wide, device=device).to(dtype)
         times = []
         for _ in range(40):
             started = time.perf_counter()
             x @ y
+            if on_gpu:
+                torch.cuda.synchronize()
             times.append(time.perf_counter() - started)
-        found.append(f"{2 * 4096 * 256 * 1024 / statistics.median(times) / 1e9:,.0f} {dtype}")
-    return ", ".join(found).replace("torch.", "")
+        found[name] = 2 * rows * wide[0] * wide[1] / statistics.median(times) / 1e9
+    size = f"({rows:,} × {wide[0]:,}) · ({wide[0]:,} × {wide[1]:,})"
+    return found, (
+        f"the limit, {size} on {device}, GFLOP/s: {found['32']:,.0f} float32, "
+        f"{found['bf16']:,.0f} bfloat16"
+    )
 
 
 if __name__ == "__main__":
