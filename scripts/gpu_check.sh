@@ -94,12 +94,12 @@ print(torch.cuda.get_device_name(), 'capability %d.%d,' % torch.cuda.get_device_
 } > "$report"
 
 attention=tests/attention/test_
-tests "Attention and its kernels" 100 \
+tests "Attention and its kernels" 90 \
   ${attention}{kernels,variable_length,scaled_dot_product,multi_head,patterns,linear}.py
-tests "FlexAttention's kernel" 60 -k "on_cuda and bfloat16" ${attention}flex.py
-tests "Contract of every model" 90 tests/models/test_contract.py
+tests "FlexAttention's kernel" 50 -k "on_cuda and bfloat16" ${attention}flex.py
+tests "Contract of every model" 80 tests/models/test_contract.py
 
-part "Cost of attention" 90 "numpy jaxtyping pydantic matplotlib" \
+part "Cost of attention" 80 "numpy jaxtyping pydantic matplotlib" \
   "$python" scripts/bench_attention.py --device cuda --plot "$folder/cost.png"
 cat "$(log_of "Cost of attention")" >> "$report" 2> /dev/null
 
@@ -115,7 +115,7 @@ training() { # TITLE, SECONDS, WHAT bench_train.py IS TOLD… : the table goes i
 
 cache=$(mktemp -d)
 trap 'rm -rf "$cache"' EXIT
-training "Training the base Transformer" 110 --variant "padded=trainer.packing=off"
+training "Training the base Transformer" 100 --variant "padded=trainer.packing=off"
 training "The same, compiled" 140 trainer.packing=off trainer.compile=true
 
 echo "written: $report"

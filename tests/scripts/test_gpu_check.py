@@ -66,7 +66,7 @@ def test_the_report_says_what_passed_failed_and_was_skipped(tmp_path: Path) -> N
     done = check(PYTHON=str(python), OUT=str(tmp_path / "out"))
     assert done.returncode == 1, done.stderr
     report = (tmp_path / "out" / "gpu.md").read_text()
-    device, kernels, flex, contract, cost, packed, padded = report.split("\n## ")
+    device, kernels, flex, contract, cost, eager, compiled = report.split("\n## ")
     assert "Some GPU, torch 2.10" in device
     assert "passed" in kernels
     assert "5 passed" in kernels
@@ -76,7 +76,7 @@ def test_the_report_says_what_passed_failed_and_was_skipped(tmp_path: Path) -> N
     assert "1 failed" in contract
     assert "passed" in cost
     assert "| fused | 1.0 |" in cost
-    for choice, training in (("on", packed), ("off", padded)):
-        assert f"packing {choice}" in training
+    for title, training in (("base Transformer", eager), ("compiled", compiled)):
+        assert title in training
         assert "skipped" in training
         assert "hydra" in training
