@@ -135,8 +135,11 @@ def test_a_line_of_ten_thousand_tokens_is_translated(make_translator) -> None:
 
 def test_score_is_the_search_s_own_log_probability(make_translator, name, monkeypatch) -> None:
     translator = make_translator(name)
-    sources = [line for line in LINES if line.strip(" \u200b")]
-    found = [n_best[0] for n_best in translator.stream(sources)]
+    lines = [line for line in LINES if line.strip(" \u200b")]
+    n_bests = list(translator.stream(lines))
+    assert {len(n_best) for n_best in n_bests} == {2}
+    sources = [line for line, n_best in zip(lines, n_bests, strict=True) for _ in n_best]
+    found = [one for n_best in n_bests for one in n_best]
     # as ids: the text of a translation may be segmented otherwise than the model spelled it
     ids = {
         t.text: [translator.tokenizers.target._processor.piece_to_id(p) for p in t.tokens]
