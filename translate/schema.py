@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import PurePath
@@ -163,7 +164,8 @@ def _lines(
             reasons[f"{place} is not a key{hint}"] = []
         else:
             line = f"{place} = {_shown(value)}: " if path else f"{place}: "
-            reason = item["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
+            # pydantic's subject (Input, String, List, …) is the value that the line begins with
+            reason = re.sub(r"^\w+ should ", "must ", item["msg"]).removeprefix("Value error, ")
             reasons.setdefault(line, []).append(reason)
     return [line + " or ".join(dict.fromkeys(why)) for line, why in reasons.items()]
 

@@ -47,6 +47,32 @@ def test_a_place_for_the_findings_is_looked_for_before_the_text_is_read(
     assert "cannot write to train.de: File exists" in done.err
 
 
+def test_findings_go_over_findings_alone(program, corpus, tmp_path: Path) -> None:
+    (tmp_path / "found.json").write_text('{"findings": [], "advice": {}}')
+    assert program("doctor", *corpus, "json=found.json").status == 0
+    assert json.loads((tmp_path / "found.json").read_text("utf-8"))["findings"] != []
+    done = program("doctor", *corpus, "json=train.de")
+    assert (done.status, done.out) == (2, "")
+    assert "json=train.de exists and holds no findings of translate doctor" in done.err
+    assert (tmp_path / "train.de").read_text("utf-8") == TEXT["train.de"]
+
+
+def test_an_average_stands_beside_its_run_however_that_is_named(
+    program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Path] = []
+    monkeypatch.setattr(
+        "translate.training.checkpoint_average.average_checkpoints",
+        lambda run, steps, output: made.append(output),
+    )
+    monkeypatch.setattr("translate.training.checkpoint_average.choose", lambda *_, **__: [4])
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "runs" / "a")
+    for run in (".", "../a", str(tmp_path / "runs" / "a")):
+        assert program("average", f"run={run}").status == 0
+    assert {path.resolve() for path in made} == {tmp_path / "runs" / "a-last_5"}
+
+
 def test_preparing_begins_with_a_short_look(program, corpus, tmp_path: Path) -> None:
     text = [*corpus, "tokenizer=char", "tokenizer.vocab_size=300", f"cache={tmp_path}/cache"]
     done = program("prepare", *text)

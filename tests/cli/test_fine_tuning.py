@@ -52,3 +52,5 @@ def test_the_run_is_called_after_what_it_began_from(init: str) -> None:
 
     assert named(data="toy", model="stored") == "runs/toy-big"
     assert named(data="toy", model="stored", experiment="demo") == "runs/demo-big"
+    gone_on_with = Job(config={}, verbatim={"init": init, "run": "tuned"}, choices={})
+    assert folder(gone_on_with) == Path("tuned")

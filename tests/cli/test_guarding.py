@@ -59,6 +59,13 @@ def test_json_tells_flags(program, run: str) -> None:
     assert "lost {x}" not in json.dumps(found["flags"])
 
 
+def test_json_has_weights_of_four_digits(program, run: str) -> None:
+    (found,) = json.loads(program("text", run, "format=json", "ein Haus").out)["translations"]
+    weights = [weight for row in found["alignment"] for weight in row]
+    assert weights
+    assert max(len(str(weight)) for weight in weights) <= len("0.1234")
+
+
 def test_sentences_are_translated_by_themselves_unless_asked_otherwise(program, run: str) -> None:
     keys, two = [run, "guard=none", "search=greedy"], ["Der Hund schläft.", "Die Katze schläft."]
     apart = program("text", *keys, *two).out.splitlines()

@@ -42,8 +42,8 @@ WIDER = SEARCHES | {
         "typical_p": 1.0, "seed": 3, **LIMITS,
     },
     "diverse": {
-        "kind": "diverse", "groups": 2, "diversity_strength": 0.5, "beam_size": 4, "length_penalty": "gnmt",
-        "alpha": 0.6, "coverage_penalty": 0.0, "n_best": 1, **LIMITS,
+        "kind": "diverse", "groups": 2, "diversity_strength": 0.5, "beam_size": 4,
+        "length_penalty": "gnmt", "alpha": 0.6, "coverage_penalty": 0.0, "n_best": 1, **LIMITS,
     },
 }  # fmt: skip
 

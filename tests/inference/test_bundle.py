@@ -236,8 +236,17 @@ def test_nothing_in_a_bundle_is_executed(saved, tmp_path) -> None:
 
 
 def test_a_run_without_a_bundle_says_what_to_do(tmp_path) -> None:
+    with pytest.raises(UserError, match="has no bundle, and is not the folder of a run"):
+        bundle.find(tmp_path)
+    (tmp_path / "config.yaml").touch()
     with pytest.raises(UserError, match=rf"translate train run={tmp_path} resumes it"):
         bundle.find(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "best.ckpt").touch()
+    with pytest.raises(UserError, match=rf"is gone: put a copy of {tmp_path / 'bundle'} back"):
+        bundle.find(tmp_path)
+    with pytest.raises(UserError, match=r"config\.yaml is a file: give the folder of a run"):
+        bundle.find(tmp_path / "config.yaml")
     with pytest.raises(UserError, match="there is no such run"):
         bundle.find(tmp_path / "nowhere")
     with pytest.raises(UserError, match="is no bundle"):

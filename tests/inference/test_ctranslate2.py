@@ -110,6 +110,18 @@ def test_a_preference_beyond_rounding_is_refused() -> None:
         Parity(10, 3, gap=0.0, margin=0.01).check()
 
 
+def test_a_model_that_would_begin_again_is_told(make_bundle, tmp_path) -> None:
+    """Ours never writes <s>; CTranslate2 does where it is likeliest, as to random weights."""
+    bundle = make_bundle()
+    sentences = random_sentences(12, vocab_size=len(bundle.tokenizers.source))
+    ((_, parity),) = export_ctranslate2(
+        bundle, tmp_path / "x", quantization="float32", sentences=sentences
+    )
+    assert 0 < parity.barred <= parity.different
+    assert f"{parity.barred} of the export's have <s> or <pad>" in str(parity)
+    assert "<s>" not in str(Parity(10, 3, gap=0.0, margin=0.0))
+
+
 @pytest.mark.parametrize("unequal", ["gap", "margin"])
 def test_what_is_no_number_is_no_parity(unequal: str) -> None:
     parity = {"gap": 0.0, "margin": 0.0} | {unequal: float("nan")}

@@ -79,6 +79,7 @@ def test_the_same_metrics_give_the_same_png(metrics: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        (b"step,train/loss\n1,2\xff\n", "is damaged .*: put a copy back, or move it"),
         (None, "No such file or directory; give the metrics.csv of a run"),
         ("", "has no `step` column"),
         ("a,b\n1,2\n", "has no `step` column"),
@@ -86,9 +87,11 @@ def test_the_same_metrics_give_the_same_png(metrics: Path, tmp_path: Path) -> No
         ("step,train/loss\n1,nan\n", "holds no loss and no BLEU"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(tmp_path: Path, content: str | None, message: str) -> None:
+def test_what_cannot_be_drawn_is_refused(
+    tmp_path: Path, content: str | bytes | None, message: str
+) -> None:
     path = tmp_path / "metrics.csv"
     if content is not None:
-        path.write_text(content, encoding="utf-8")
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(UserError, match=message):
         learning_curves(path, tmp_path / "curves.png")

@@ -23,7 +23,7 @@ import yaml
 from torch import nn
 
 from translate.errors import UserError
-from translate.training import provenance
+from translate.training import provenance, refusals
 from translate.training.disk import CHECKPOINTS, SLACK, check_room
 from translate.training.finite import StopWhenNotFinite
 from translate.training.last_checkpoint import LastCheckpoint
@@ -413,4 +413,16 @@ def test_flex_attention_is_refused_where_it_cannot_learn(
     wanted = ["model.flex_attention=true", "model.positions=alibi", "model.d_model=64"]
     with pytest.raises(UserError, match=r"model\.flex_attention = true, but .*" + reason):
         train(config(*wanted, *asked), tmp_path / "run")
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])
+def test_a_logger_that_is_not_installed_is_told_before_any_work(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(refusals, "find_spec", lambda package: None)
+    with pytest.raises(
+        UserError, match=rf"trainer\.{name}=true needs .* install -e '\.\[{name}\]'"
+    ):
+        train(config(f"trainer.{name}=true"), tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()

@@ -55,7 +55,8 @@ def run(job: Job, *, checkpoints: Choice) -> None:
     from translate.training.checkpoint_average import average_checkpoints, choose
 
     folder = Path(job.verbatim["run"])
-    output = Path(job.verbatim.get("output", f"{folder}-{checkpoints}"))
+    named = folder if folder.name not in ("", "..") else folder.resolve()  # run=. is called nothing
+    output = Path(job.verbatim.get("output", f"{named}-{checkpoints}"))
     if output.exists():
         raise UsageError(f"output={output} exists: name another folder, or remove it first")
     which, _, count = checkpoints.partition("_")

@@ -11,7 +11,7 @@ from pydantic import NonNegativeInt
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
-from translate.cli.errors import listed
+from translate.cli.errors import UsageError, listed
 from translate.cli.fields import Folder, Node
 
 HELP = """\
@@ -68,6 +68,7 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegat
     from translate.durable import check_file, write
 
     if "json" in job.verbatim:
+        _refuse_anything_else(Path(job.verbatim["json"]))
         check_file(Path(job.verbatim["json"]))
     source = KINDS[data["kind"]].model_validate(dict(data))
     tokens = source.tokens_per_batch
@@ -91,3 +92,17 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegat
     sizes = ", ".join(f"{split} {len(pairs):,}" for split, pairs in splits.items())
     report = [f"pairs: {sizes}", *told(findings, lines=lines), *advice.told()]
     sys.stdout.write("".join(f"{line}\n" for line in report))
+
+
+def _refuse_anything_else(path: Path) -> None:
+    """What is written over may be findings of before, never the text that is examined."""
+    if not path.is_file() or not path.stat().st_size:
+        return
+    try:
+        ours = json.loads(path.read_bytes()).keys() == {"findings", "advice"}
+    except (ValueError, AttributeError):
+        ours = False
+    if not ours:
+        raise UsageError(
+            f"json={path} exists and holds no findings of translate doctor: name another file"
+        )

@@ -239,5 +239,6 @@ def _rounded(alignment: Float[np.ndarray, "L H T S"] | None) -> list[list[float]
     """The mean of all layers and heads, a row for each piece of the translation and </s>."""
     if alignment is None:
         return None
-    rows: list[list[float]] = alignment.mean((0, 1)).round(4).tolist()
+    # in float64: a float32 of four digits prints as one of seventeen
+    rows: list[list[float]] = alignment.mean((0, 1), dtype="float64").round(4).tolist()
     return rows

@@ -168,14 +168,16 @@ def _processes_of_its_own() -> Iterator[None]:
 
 def folder(job: Job) -> Path:
     """Where the run goes; the jobs of a sweep get a folder each."""
+    run = Path(job.verbatim.get("run") or f"runs/{_chosen_name(job)}")
+    return Path(f"{run}-{file_name(job.swept)}") if job.swept else run
+
+
+def _chosen_name(job: Job) -> str:
     chosen = job.choices
     name = chosen.get("experiment")
     if init := job.verbatim.get("init"):
-        name = f"{name or chosen['data']}-{_name_of(Path(init))}"
-    elif not name:
-        name = f"{chosen.get('data', 'run')}-{chosen.get('model', '')}".strip("-")
-    run = Path(job.verbatim.get("run", f"runs/{name}"))
-    return Path(f"{run}-{file_name(job.swept)}") if job.swept else run
+        return f"{name or chosen['data']}-{_name_of(Path(init))}"
+    return name or f"{chosen.get('data', 'run')}-{chosen.get('model', '')}".strip("-")
 
 
 def _name_of(init: Path) -> str:

@@ -152,8 +152,14 @@ def find(run: str | Path) -> Path:
     run = Path(run)
     if (folder := located(run)) is not None:
         return folder
+    if run.is_file():
+        raise UserError(f"{run} is a file: give the folder of a run")
     if not run.is_dir():
         raise UserError(f"{run}: there is no such run; translate train run={run} makes one")
+    if not (run / "config.yaml").exists():
+        raise UserError(f"{run} has no bundle, and is not the folder of a run: look at run=")
+    if (run / "checkpoints" / "best.ckpt").exists():
+        raise UserError(f"the bundle of {run} is gone: put a copy of {run / 'bundle'} back")
     raise UserError(
         f"{run} has no bundle, for its training has not come to a first validation: "
         f"translate train run={run} resumes it"
@@ -289,7 +295,10 @@ def _config(content: bytes, path: Path) -> Config:
     if config.family in families:  # if not, building says so
         sizes = ("source_vocab_size", "target_vocab_size")
         where = f"{path}: options"
-        check(problems(families[config.family], config.options, where, supplied=sizes))
+        found = problems(families[config.family], config.options, where, supplied=sizes)
+        if any(line.endswith("is missing") for line in found):
+            found.append("an earlier version wrote it: translate with that one, or train again")
+        check(found)
         check(option_excesses(config.options, where))
     where = f"{path}: search"
     check(chosen(where, config.search, searches.KINDS) or search_excesses(config.search, where))

@@ -16,7 +16,7 @@ from translate.inference.segments import by_length
 from translate.inference.translator import Translator
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Hypothesis
-from translate.vocabulary import EOS
+from translate.vocabulary import BOS, EOS, PAD
 
 TOLERANCE = 1e-3  # in log-probability: float32 rounds otherwise in every engine
 
@@ -30,14 +30,16 @@ class Parity:
         different: how many came out another way.
         gap: the largest difference between the log-probabilities that the two give a translation
             (the model's).
-        margin: how much likelier, at most, the model finds its own token than the export's where
-            the two part; 0 where they never do.
+        margin: how much likelier, at most, the model finds one of the two tokens than the other
+            where they part; 0 where they never do.
+        barred: in how many they part because the export writes <pad> or <s>, as ours never does.
     """
 
     sentences: int
     different: int
     gap: float
     margin: float
+    barred: int = 0
 
     def check(self) -> None:
         """Refuse what rounding in float32 does not explain.
@@ -53,15 +55,22 @@ class Parity:
         if not (self.gap <= TOLERANCE and self.margin <= TOLERANCE):  # so put, for NaN
             raise UserError(
                 f"the export is not the model: {self.different} of {self.sentences} translations "
-                f"differ, log-probabilities by up to {self.gap:.2g}, and the model prefers its own "
-                f"words by up to {self.margin:.2g}, where rounding explains {TOLERANCE}: nothing "
-                "was written; please report this with the versions of torch and of the engine"
+                f"differ, log-probabilities by up to {self.gap:.2g}, and those of the words where "
+                f"they part by up to {self.margin:.2g}, where rounding explains {TOLERANCE}: "
+                "nothing was written; please report this with the versions of torch and of the "
+                "engine"
             )
 
     def __str__(self) -> str:
-        return (
+        told = (
             f"{self.sentences} sentences translated greedily by both: {self.different} differ; "
             f"their log-probabilities by up to {self.gap:.2g}"
+        )
+        if not self.barred:
+            return told
+        return (
+            f"{told}; {self.barred} of the export's have <s> or <pad>, which this program never "
+            "writes: likely only to a model that has learnt little, so train it further"
         )
 
 
@@ -79,7 +88,7 @@ class Exported(Protocol):
 
 def compare(native: Translator, exported: Exported, sentences: Sequence[list[int]]) -> Parity:
     """Translate these pieces (without </s>) both ways; `native.search` is greedy."""
-    different, gaps, margins = 0, [0.0], [0.0]
+    different, barred, gaps, margins = 0, 0, [0.0], [0.0]
     for batch in by_length([len(ids) + 1 for ids in sentences], native.tokens_per_batch):
         sources = [sentences[i] for i in batch]
         source, mask = native.forcing.padded([[*ids, EOS] for ids in sources])
@@ -95,9 +104,13 @@ def compare(native: Translator, exported: Exported, sentences: Sequence[list[int
             if own.tokens != other.tokens:
                 different += 1
                 here = _parting(own, other)
-                margins.append(own.token_log_probs[here] - log_probs[here])
+                if other.tokens[here : here + 1] in ((PAD,), (BOS,)):
+                    barred += 1
+                else:
+                    margins.append(abs(own.token_log_probs[here] - log_probs[here]))
     # not Python's max, which passes over NaN
-    return Parity(len(sentences), different, float(np.max(gaps)), float(np.max(margins)))
+    largest_gap, largest_margin = (float(np.max(found)) for found in (gaps, margins))
+    return Parity(len(sentences), different, largest_gap, largest_margin, barred)
 
 
 def _best(found: list[list[Hypothesis]]) -> list[Hypothesis]:

@@ -77,6 +77,8 @@ def read_curves(metrics: Path) -> dict[str, Curve]:
         raise UserError(
             f"cannot read {metrics}: {error.strerror or error}; give the metrics.csv of a run"
         ) from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{metrics} is damaged ({error}): put a copy back, or move it") from error
     return {name: sorted(curve.items()) for name, curve in values.items()}
 
 

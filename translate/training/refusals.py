@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from translate.training.assembly import samples
 from translate.training.disk import bytes_of, held, readable
 from translate.training.guidance import build_guidance
 from translate.training.settings import MAY_CHANGE, Settings
+from translate.wording import install
 
 FEW = 8  # pieces, special ones included: embeddings take no memory
 
@@ -71,6 +73,13 @@ def refuse_to_begin_over(run: Path) -> None:
             f"place; or begin from this model with init={run} and another run=; or remove the "
             "folder"
         )
+
+
+def refuse_missing_loggers(options: Settings) -> None:
+    """Those that were asked for and are not installed."""
+    for name in ("tensorboard", "wandb", "mlflow"):
+        if getattr(options, name) and find_spec(name) is None:
+            raise UserError(f"trainer.{name}=true needs the package {name}: {install(name)}")
 
 
 def refuse_unwritable(run: Path) -> None:

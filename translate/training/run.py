@@ -41,6 +41,7 @@ from translate.training.refusals import (
     identity,
     refuse_flex_attention,
     refuse_longer_than_readable,
+    refuse_missing_loggers,
     refuse_more_than_memory,
     refuse_other_configuration,
     refuse_other_corpus,
@@ -122,6 +123,7 @@ def _begin(
     precision.check_precision(options.precision, options.accelerator)
     if options.strategy == "fsdp":
         refuse_what_cannot_be_sharded(options, config["model"]["family"])
+    refuse_missing_loggers(options)
     refuse_flex_attention(config["model"], options)
     refuse_more_than_memory(config["model"], options)
     refuse_what_the_model_cannot(config, options)

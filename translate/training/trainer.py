@@ -16,7 +16,6 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import Strategy
 
-from translate.errors import UserError
 from translate.training.accelerator import on_gpu
 from translate.training.best_checkpoints import BestCheckpoints
 from translate.training.callbacks import EstimatedTime, Patience, Reports, StepsBar
@@ -26,7 +25,6 @@ from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.metrics import MetricsFile
 from translate.training.precision import Precision, lightning_name
 from translate.training.settings import Settings
-from translate.wording import install
 
 
 def build_trainer(
@@ -115,25 +113,20 @@ def processes(options: Settings) -> int:
 def _loggers(options: Settings, run: Path) -> list[Logger]:
     """metrics.csv always; the others where they are asked for."""
     loggers: list[Logger] = [MetricsFile(run / "metrics.csv")]
-    try:
-        if options.tensorboard:
-            from lightning.pytorch.loggers import TensorBoardLogger
+    if options.tensorboard:
+        from lightning.pytorch.loggers import TensorBoardLogger
 
-            loggers.append(TensorBoardLogger(run, name="tensorboard", version=""))
-        if options.wandb:
-            from lightning.pytorch.loggers import WandbLogger
+        loggers.append(TensorBoardLogger(run, name="tensorboard", version=""))
+    if options.wandb:
+        from lightning.pytorch.loggers import WandbLogger
 
-            loggers.append(WandbLogger(name=run.name, save_dir=run, project="translate"))
-        if options.mlflow:
-            from lightning.pytorch.loggers import MLFlowLogger
+        loggers.append(WandbLogger(name=run.name, save_dir=run, project="translate"))
+    if options.mlflow:
+        from lightning.pytorch.loggers import MLFlowLogger
 
-            database = f"sqlite:///{(run / 'mlflow.db').absolute()}"  # it no longer takes a folder
-            server = os.environ.get("MLFLOW_TRACKING_URI", database)
-            loggers.append(MLFlowLogger("translate", run_name=run.name, tracking_uri=server))
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"{error}: install the extra that this logger needs, as in {install('tensorboard')}"
-        ) from error
+        database = f"sqlite:///{(run / 'mlflow.db').absolute()}"  # it no longer takes a folder
+        server = os.environ.get("MLFLOW_TRACKING_URI", database)
+        loggers.append(MLFlowLogger("translate", run_name=run.name, tracking_uri=server))
     return loggers
 
 
