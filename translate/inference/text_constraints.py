@@ -53,8 +53,9 @@ def paired(
         return
     for number, (line, constraint) in enumerate(itertools.zip_longest(lines, constraints), start=1):
         if line is None or constraint is None:
-            theirs = "prefixes or constraints"
-            more, less = ("lines", theirs) if constraint is None else (theirs, "lines")
+            more, less = (
+                ("lines", "constraints") if constraint is None else ("constraints", "lines")
+            )
             raise UserError(
                 f"{number} {more} or more, but only {number - 1} {less}: line n of prefixes= and "
                 "constraints= is for line n of the input, and may be empty"
