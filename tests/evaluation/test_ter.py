@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -72,3 +73,21 @@ def test_a_megabyte_is_scored() -> None:
     hypothesis, reference = (generator.choices("abcdefgh", k=20_000) for _ in range(2))
     found = build_ter("13a").sentence_score(" ".join(hypothesis), [" ".join(reference)])
     assert 50 < found.score < 100
+
+
+def test_a_sentence_is_searched_for_shifts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many figures are made of it."""
+    searched: list[str] = []
+    original = TER._compute_segment_statistics
+
+    def count(self: TER, hypothesis: str, references: Any) -> Any:
+        searched.append(hypothesis)
+        return original(self, hypothesis, references)
+
+    monkeypatch.setattr(TER, "_compute_segment_statistics", count)
+    ter._with_shifts.cache_clear()
+    hypotheses, references = ["a b c d", "b a c"], [["b a c d"], ["b a c", "a c"]]
+    evaluate(hypotheses, references)
+    intervals(hypotheses, references, resamples=10, seed=1)
+    sentence_scores(hypotheses, references)
+    assert sorted(searched) == sorted(hypotheses)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import lru_cache
 from statistics import fmean
 from typing import Any
 
@@ -58,9 +59,16 @@ class BoundedTER(TER):
         """The fewest edits to any of the references, and the mean length of these."""
         words, references = hypothesis.split(), ref_kwargs["ref_words"]
         if max(map(len, (words, *references))) <= LONGEST:
-            return super()._compute_segment_statistics(hypothesis, ref_kwargs)
+            return [*_with_shifts(hypothesis, tuple(map(tuple, references)))]
         self.without_shifts += 1
         return [min(edits(words, other) for other in references), fmean(map(len, references))]
+
+
+@lru_cache(maxsize=1 << 16)  # a score, its interval and those of the sentences ask for the same
+def _with_shifts(hypothesis: str, references: tuple[tuple[str, ...], ...]) -> tuple[float, ...]:
+    """sacreBLEU's own counts."""
+    given = {"ref_words": [list(words) for words in references]}
+    return tuple(TER()._compute_segment_statistics(hypothesis, given))
 
 
 def edits(first: Sequence[str], second: Sequence[str]) -> int:
