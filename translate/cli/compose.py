@@ -105,6 +105,8 @@ def launch(
         ):
             try:
                 app()
+            except BrokenPipeError:  # who read what Hydra shows has seen enough
+                raise
             except Exception as error:
                 if failed and (error in failed or not done):  # a search has no best of none
                     raise JobFailedError from failed[0]
