@@ -207,6 +207,7 @@ def test_a_full_disk_under_stdout_is_a_line() -> None:
     [
         ("PYTHONIOENCODING=latin-1 {} evaluate --help", b"BLEU, chrF and TER"),
         ("PYTHONIOENCODING=ascii {} text --help", b"?D?nde est?"),
+        ("LC_ALL=C PYTHONCOERCECLOCALE=0 PYTHONUTF8=0 {} text --help", b"?D?nde est?"),
         ("{} models <&- 2>&-", b"rnn_bahdanau"),
         ("{} text --help >&-", b""),
     ],
