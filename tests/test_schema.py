@@ -58,6 +58,17 @@ GOOD: dict[str, Any] = {
 NESTED = "model.{0}dept is not a key; did you mean model.{0}depth?"
 
 
+def test_a_text_that_is_not_utf_8_is_named_beside_other_problems() -> None:
+    remedy = "must be UTF-8: rename the file or folder, or write the value so"
+    assert found(path="caf\udce9", d_model=0) == [
+        f"model.path = 'caf\\udce9': {remedy}",
+        "model.d_model = 0: must be greater than 0",
+    ]
+    assert found(names=["a", "\udcff"]) == [f"model.names.1 = '\\udcff': {remedy}"]
+    (line,) = found(several={"\udcff": {"depth": 1}})
+    assert line == f"model.several.\\udcff = '\\udcff': {remedy}"
+
+
 def found(**changes: Any) -> list[str]:
     return problems(Model, {**GOOD, **changes}, "model", supplied=("vocab_size",))
 

@@ -22,7 +22,7 @@ import inspect
 import json
 import re
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any, NotRequired
@@ -58,14 +58,19 @@ def problems(
     Types are strict: `"8"` and `8.5` are no integers, `true` is no number; an integer will do as a
     float.
     """
+    found = [
+        f"{place} = {_shown(text)}: must be UTF-8: rename the file or folder, or write the value so"
+        for place, text in _undecoded(values, where)
+    ]
+    content = json.dumps(dict(values), default=_plain, ensure_ascii=False).encode(
+        "utf-8", "replace"
+    )
     try:
         # as JSON: strict there still takes a list for a tuple and text for a path, YAML's only ways
-        _adapter(schema, supplied).validate_json(
-            json.dumps(dict(values), default=_plain), strict=True
-        )
+        _adapter(schema, supplied).validate_json(content, strict=True)
     except ValidationError as error:
-        return _lines(error, schema, values, where, supplied)
-    return []
+        found += _lines(error, schema, values, where, supplied)
+    return found
 
 
 def chosen(
@@ -140,6 +145,17 @@ def _adapter(schema: Schema, supplied: Collection[str]) -> TypeAdapter[Any]:
         extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False
     )
     return TypeAdapter(node)
+
+
+def _undecoded(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Texts of bytes that are not UTF-8 (surrogates, in Python): no file of a run can hold them."""
+    if isinstance(value, str | PurePath) and re.search("[\ud800-\udfff]", str(value)):
+        yield place.encode("utf-8", "backslashreplace").decode(), str(value)
+    inner = value.items() if isinstance(value, Mapping) else ()
+    for key, each in enumerate(value) if isinstance(value, list | tuple) else inner:
+        below = ".".join(filter(None, [place, str(key)]))
+        yield from _undecoded(key, below)
+        yield from _undecoded(each, below)
 
 
 def _lines(

@@ -108,8 +108,8 @@ def test_overrides_of_all_kinds_reach_hydra(argument: str) -> None:
 
 
 def test_flags_come_with_their_values() -> None:
-    parsed = split(TRAIN, ["seed=1,2", "-c", "job", "--multirun", "--package=model", "--info"])
-    assert parsed.flags == ("-c", "job", "--multirun", "--package=model", "--info")
+    parsed = split(TRAIN, ["seed=1,2", "-c", "job", "--multirun", "--package=model", "--info=all"])
+    assert parsed.flags == ("-c", "job", "--multirun", "--package=model", "--info=all")
     assert parsed.overrides == ("seed=1,2",)
     assert parsed.multirun
     assert parsed.inspects
@@ -123,7 +123,13 @@ def test_flags_come_with_their_values() -> None:
         (["~model=rnn"], "neither added"),
         (["~model"], "keys cannot be removed"),
         (["--multirum"], "did you mean --multirun?"),
-        (["-c"], "-c needs a value"),
+        (["-c"], "-c: write -c job or -c hydra or -c all"),
+        (["-c", "foo"], "-c foo: write -c job or"),
+        (["--cfg=", "job"], "--cfg: write --cfg job or"),
+        (["-p", "--resolve"], "-p --resolve: write -p NODE"),
+        (["--info"], "--info: write --info all or --info config"),
+        (["--info", "seed=2"], "--info seed=2: write --info all or"),
+        (["--multirun=true"], "--multirun=true is not an option; did you mean --multirun?"),
         (["hello"], "'hello' is no key=value, and train takes no sentences"),
         (["run="], "run= has no value"),
         (["run=a", "seed=2", "run=b"], "run= is given twice, 'a' and 'b'"),

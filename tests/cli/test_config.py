@@ -123,7 +123,8 @@ def test_every_value_of_another_type_is_found(default) -> None:
         ("seed=[", "seed=[: cannot be read"),
         ("seed=a=b", "seed=a=b: cannot be read"),
         ("seed=4294967296", "seed = 4294967296: must be less than 4294967296"),
-        ("seed=1,2", "seed=1,2: several values need --multirun"),
+        ("seed=1,2", "several values need --multirun (a list is written seed=[1,2])"),
+        ("model=rnn_none,rnn_luong", "need --multirun; without it choose one: model=rnn_none\n"),
         ("seed=${nothing}", "nothing"),
     ],
 )
@@ -150,6 +151,28 @@ def test_a_sweep_is_not_to_blame_for_a_slip_beside_it(program) -> None:
     assert done.err.startswith("translate: error: 2 problems\n")
     assert "model=rnn_luongg: no such option; did you mean rnn_luong?" in done.err
     assert "data.trian is not a key" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["search=[greedy,beam]"],
+        ["model=[transformer]", "-c", "job"],
+        ["--multirun", "model=rnn_none,[rnn_none,rnn_luong]"],
+        ["search@guard.again=[greedy,beam]"],
+    ],
+    ids=str,
+)
+def test_a_list_of_options_is_not_merged_in_silence(arguments: list[str]) -> None:
+    command = "text" if "guard" in arguments[0] else "train"
+    with pytest.raises(UserError, match=r"]: choose one, and no list: (\S+)=OPTION, .* \1=A,B"):
+        composed(*arguments, command=command)
+
+
+def test_what_a_sweep_cannot_be_taken_apart_into_is_left_to_hydra(program) -> None:
+    (job,) = composed("--multirun", "model=glob(rnn_l*)", "data=toy")
+    assert job.choices["model"] == "rnn_luong"
+    assert "seed=[: cannot be read" in program("train", "--multirun", "seed=[").err
 
 
 def test_all_wrong_values_are_told_at_once(program, tmp_path) -> None:

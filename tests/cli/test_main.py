@@ -182,11 +182,12 @@ def start(*arguments: str, stdout: int) -> subprocess.Popen[bytes]:
     )
 
 
-def test_a_reader_that_leaves_ends_it_quietly() -> None:
+@pytest.mark.parametrize("flags", [[], ["--hydra-help"], ["-c", "job"]], ids=str)
+def test_a_reader_that_leaves_ends_it_quietly(flags: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = start("models", stdout=writer)
+        done = start("models", *flags, stdout=writer)
         assert done.communicate()[1] == b""
         assert done.returncode == 141
     finally:
@@ -206,6 +207,7 @@ def test_a_full_disk_under_stdout_is_a_line() -> None:
     [
         ("PYTHONIOENCODING=latin-1 {} evaluate --help", b"BLEU, chrF and TER"),
         ("PYTHONIOENCODING=ascii {} text --help", b"?D?nde est?"),
+        ("LC_ALL=C PYTHONCOERCECLOCALE=0 PYTHONUTF8=0 {} text --help", b"?D?nde est?"),
         ("{} models <&- 2>&-", b"rnn_bahdanau"),
         ("{} text --help >&-", b""),
     ],

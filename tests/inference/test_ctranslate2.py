@@ -259,6 +259,16 @@ def test_a_translation_cut_at_its_limit_counts_without_its_end(exported, length_
     assert False in ends
 
 
+def test_a_folder_may_have_any_name(exported, tmp_path) -> None:
+    bundle, folder = exported
+    odd = tmp_path / "caf\udce9"
+    try:
+        odd.symlink_to(folder)
+    except (OSError, UnicodeError):
+        pytest.skip("this file system takes UTF-8 alone")
+    CTranslate2Search(odd, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=1, device="cpu")
+
+
 def test_the_device_asked_for_is_the_one_taken(exported, monkeypatch) -> None:
     bundle, folder = exported
     taken = {}

@@ -34,11 +34,13 @@ SLIP = re.compile(r"(?P<key>[A-Za-z_][A-Za-z0-9_.\[\]-]*)=")
 ALIKE = 0.85  # of the letters of a word, for it to be a slip
 DELETION = re.compile(r"~[A-Za-z_][\w./]*")
 
-# Hydra's flags → whether a value follows
-FLAGS = {
-    **dict.fromkeys(["--multirun", "-m", "--resolve", "--hydra-help", "--version"], False),
-    **dict.fromkeys(["--cfg", "-c", "--package", "-p", "--config-dir", "-cd"], True),
-    "--info": False,
+# Hydra's flags → the values of which one follows; capitals stand for any
+FLAGS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(["--multirun", "-m", "--resolve", "--hydra-help", "--version"], ()),
+    **dict.fromkeys(["--cfg", "-c"], ("job", "hydra", "all")),
+    **dict.fromkeys(["--package", "-p"], ("NODE",)),
+    **dict.fromkeys(["--config-dir", "-cd"], ("FOLDER",)),
+    "--info": ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
 }
 
 
@@ -98,10 +100,10 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
                 raise UsageError(f"debug = {value!r}: must be true or false")
         elif _is_flag(argument):
             flags.append(argument)
-            if FLAGS[name] and not equals:
-                if not rest:
-                    raise UsageError(f"{argument} needs a value, such as {argument} job")
-                flags.append(rest.pop(0))
+            if FLAGS[name]:
+                if not equals and rest:
+                    flags.append(value := rest.pop(0))
+                _check_value(name, value)
         elif match := OVERRIDE.match(argument):
             if match["prefix"]:
                 raise UsageError(
@@ -138,13 +140,22 @@ def wants_debug(arguments: Sequence[str]) -> bool:
 def _is_flag(argument: str) -> bool:
     if not argument.startswith("-") or argument == "-" or re.search(r"\s", argument):
         return False
-    name = argument.split("=", 1)[0]
-    if name not in FLAGS:
+    name, equals, _ = argument.partition("=")
+    if name not in FLAGS or (equals and not FLAGS[name]):
         hint = nearest(name, [flag for flag in FLAGS if flag.startswith("--")])
         raise UsageError(
             f"{argument} is not an option{hint} (a sentence that begins so goes after --)"
         )
     return True
+
+
+def _check_value(flag: str, value: str) -> None:
+    """Refuse what Hydra would answer with its own usage, full of options that are none here."""
+    values = FLAGS[flag]
+    if value in values or (values[0].isupper() and value and not value.startswith("-")):
+        return
+    forms = " or ".join(f"{flag} {each}" for each in values)
+    raise UsageError(f"{flag} {value}".rstrip() + f": write {forms}")
 
 
 def _unexpected(command: Command, argument: str) -> str:

@@ -26,7 +26,7 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.config_dir import config_dir
 from translate.cli.errors import JobFailedError, UsageError, listed
-from translate.cli.explain import Check, explain, problems
+from translate.cli.explain import Check, explain, lists_of_options, problems
 from translate.cli.streams import refuse_to_share
 from translate.errors import UserError, first_line
 
@@ -66,6 +66,8 @@ def launch(
             Or the jobs of a sweep would share what each needs for itself.
         JobFailedError: the job raised, which is its cause.
     """
+    if found := lists_of_options(arguments.overrides):
+        raise listed(found)
     if arguments.multirun:
         refuse_to_share(command, arguments)
     store = ConfigStore.instance()
@@ -105,6 +107,8 @@ def launch(
         ):
             try:
                 app()
+            except BrokenPipeError:  # who read what Hydra shows has seen enough
+                raise
             except Exception as error:
                 if failed and (error in failed or not done):  # a search has no best of none
                     raise JobFailedError from failed[0]

@@ -9,7 +9,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import MissingConfigException, OverrideParseException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
@@ -62,19 +62,30 @@ def _singles(override: str) -> list[str]:
     """The overrides that one of a sweep stands for."""
     try:
         parsed = OverridesParser.create().parse_override(override)
-    except OverrideParseException:
+        if not parsed.is_sweep_override():
+            return [override]
+        if parsed.is_interval_sweep():
+            interval: Any = parsed.value()
+            return [f"{parsed.get_key_element()}={end}" for end in (interval.start, interval.end)]
+        return [f"{parsed.get_key_element()}={value}" for value in parsed.sweep_string_iterator()]
+    except HydraException:  # no override, or what only Hydra itself can list: glob(*)
         return [override]
-    if not parsed.is_sweep_override():
-        return [override]
-    if parsed.is_interval_sweep():
-        interval: Any = parsed.value()
-        return [f"{parsed.get_key_element()}={end}" for end in (interval.start, interval.end)]
-    return [f"{parsed.get_key_element()}={value}" for value in parsed.sweep_string_iterator()]
 
 
 def is_choice(override: str) -> bool:
     """Whether an override chooses an option of a group, as `model=transformer` does."""
     return override.partition("=")[0].split("@")[0].split("/")[0] in groups()
+
+
+def lists_of_options(overrides: Sequence[str]) -> list[str]:
+    """What speaks against lists for groups: Hydra merges them, and the last silently wins."""
+    return [
+        f"{single}: choose one, and no list: {key}=OPTION, or with --multirun {key}=A,B"
+        for override in filter(is_choice, overrides)
+        for single in _singles(override)
+        for key, _, value in [single.partition("=")]
+        if value.lstrip().startswith("[")
+    ]
 
 
 def _reason(refusal: Exception, override: str, config: DictConfig, config_name: str) -> str:
@@ -88,6 +99,9 @@ def _reason(refusal: Exception, override: str, config: DictConfig, config_name: 
         quoted = f"'{key}=\"...\"'"
         return f"{override}: cannot be read ({_one_line(refusal)}); quote the value twice: {quoted}"
     if str(refusal).startswith("Ambiguous value"):
+        if is_choice(override):
+            one = value.partition(",")[0]
+            return f"{override}: several need --multirun; without it choose one: {key}={one}"
         return f"{override}: several values need --multirun (a list is written {key}=[{value}])"
     if isinstance(refusal.__cause__, ConfigAttributeError | ConfigKeyError):
         return f"{key} is not a key{_nearest_key(key, config, config_name)}"

@@ -68,7 +68,8 @@ def _settle_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+    refusing = ("strict", "surrogateescape")  # the second in the C locale
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in refusing:
         sys.stdout.reconfigure(errors="replace")
 
 

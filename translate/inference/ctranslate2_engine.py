@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -101,7 +102,7 @@ class CTranslate2Search:
         self._source = vocabulary(tokenizers.source)
         self._target = {piece: i for i, piece in enumerate(vocabulary(tokenizers.target))}
         self._translator = imported().Translator(
-            str(folder),
+            os.fsencode(folder),  # a name need not be UTF-8
             device=place.type,
             device_index=place.index or 0,
             inter_threads=(workers or torch.get_num_threads()) if place.type == "cpu" else 1,
