@@ -266,7 +266,11 @@ def test_a_folder_may_have_any_name(exported, tmp_path) -> None:
         odd.symlink_to(folder)
     except (OSError, UnicodeError):
         pytest.skip("this file system takes UTF-8 alone")
-    CTranslate2Search(odd, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=1, device="cpu")
+    engine = CTranslate2Search(
+        odd, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=1, device="cpu"
+    )
+    served = Translator(bundle.model, bundle.tokenizers, engine, whole_windows=True)
+    assert len(served.translate(LINES)) == len(LINES)
 
 
 def test_the_device_asked_for_is_the_one_taken(exported, monkeypatch) -> None:
