@@ -109,9 +109,8 @@ def test_before_the_first_bundle_there_is_something_to_go_on_from(
     assert all(kept)
 
 
-@pytest.mark.parametrize("step", [2, 6])  # a save between validations, and one with a validation
 def test_a_death_right_after_a_save_loses_no_report(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     save = AtomicCheckpointIO.save_checkpoint
@@ -120,10 +119,10 @@ def test_a_death_right_after_a_save_loses_no_report(
         self: AtomicCheckpointIO, checkpoint: dict[str, Any], path: str, **options: Any
     ) -> None:
         save(self, checkpoint, path, **options)
-        if checkpoint["global_step"] == step and Path(path).name == "last.ckpt":
+        if checkpoint["global_step"] == 2 and Path(path).name == "last.ckpt":
             raise RuntimeError("dead")
 
-    options = ("trainer.save_every=2", "trainer.max_steps=7")
+    options = ("trainer.save_every=2", "trainer.max_steps=3", "trainer.samples=0")
     train(config(*options), whole)
     with monkeypatch.context() as patch:
         patch.setattr(AtomicCheckpointIO, "save_checkpoint", save_and_die)
