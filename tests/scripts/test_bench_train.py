@@ -27,7 +27,6 @@ def prints(text: str) -> str:
     return shlex.join(["echo", text])
 
 
-@pytest.mark.soak  # two starts of the program take a quarter of a minute
 def test_a_real_run_beside_a_peer(bench, tmp_path, monkeypatch, capsys) -> None:
     peer = prints(json.dumps({"tok_per_s": 1.0, "peak_rss_mb": 2}))
     arguments = [
