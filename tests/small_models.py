@@ -13,6 +13,7 @@ TRANSFORMER = {
     "normalization": "layer", "positions": "sinusoidal", "max_positions": 64, "max_distance": 3,
     "self_attention": "full", "window": 5, "stride": 4, "summary": 2, "tied_embeddings": "all",
     "dropout": 0.1, "attention_dropout": 0.1, "feed_forward_dropout": 0.1, "flex_attention": False,
+    "layer_drop": 0.0,
 }  # fmt: skip
 CONVOLUTIONAL = {
     "family": "convolutional", "embedding_size": 12, "hidden_size": 16, "encoder_layers": 2,

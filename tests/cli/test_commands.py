@@ -13,7 +13,9 @@ import pytest
 import yaml
 
 from translate.cli.attend import select
+from translate.models.transformer import Transformer
 from translate.plots.attention_page import Attended, Tokens
+from translate.training import provenance
 
 ODD = ["¿Dónde, 'está' = ${x} {tren} [y]~?", "", "two  spaces", "   ", "é=3", '"quoted", x']
 
@@ -22,6 +24,26 @@ def test_training_leaves_the_files_of_a_run(trained: Path) -> None:
     left = {path.relative_to(trained).as_posix() for path in trained.rglob("*") if path.is_file()}
     assert {"config.yaml", "metrics.csv", "train.log", "provenance.json"} <= left
     assert {"bundle/config.json", "bundle/model.safetensors", "checkpoints/last.ckpt"} <= left
+
+
+def test_a_run_begun_before_an_option_was_there_goes_on(
+    program, trained: Path, tmp_path: Path
+) -> None:
+    """Without those of its model; other keys that are missing are told, and what to do."""
+    run = shutil.copytree(trained, tmp_path / "run")
+    config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
+    for option in Transformer.since:
+        del config["model"][option]
+    (run / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
+    done = program("train", f"run={run}", "trainer.max_steps=3")
+    assert done.status == 0, done.err
+    assert provenance.read(run)["steps"] == 3
+    del config["trainer"]["patience"]
+    (run / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
+    done = program("train", f"run={run}")
+    assert done.status == 2
+    assert "trainer.patience is missing" in done.err
+    assert "another version began this run: go on with that one" in done.err
 
 
 def test_a_line_in_is_a_line_out(program, run: str) -> None:

@@ -17,6 +17,7 @@ import translate
 from translate.errors import UserError
 from translate.inference import bundle
 from translate.inference.loading import load
+from translate.models.transformer import Transformer
 
 SEARCH = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 5}
 CHECKED = ["config.json", "model.safetensors", "source.spm", "target.spm"]
@@ -197,6 +198,15 @@ def test_a_key_that_is_not_there_is_told(saved, key) -> None:
     forge(saved, "config.json", json.dumps(config).encode())
     with pytest.raises(UserError, match=rf"config\.json\.{key} is missing"):
         bundle.load(saved)
+
+
+def test_an_option_that_came_later_is_what_it_was_before(saved) -> None:
+    expected = bundle.load(saved).config.options
+    config = json.loads((saved / "config.json").read_text())
+    for option in Transformer.since:
+        del config["options"][option]
+    forge(saved, "config.json", json.dumps(config).encode())
+    assert bundle.load(saved).config.options == expected
 
 
 def test_weights_of_another_model_are_refused(saved) -> None:

@@ -24,6 +24,7 @@ OPTIONS: dict[str, Any] = {
     "positions": "none", "max_positions": 64, "max_distance": 3, "self_attention": "full",
     "window": 4, "stride": 4, "summary": 1, "tied_embeddings": "all", "dropout": 0.1,
     "attention_dropout": 0.1, "feed_forward_dropout": 0.1, "flex_attention": False,
+    "layer_drop": 0.0,
 }  # fmt: skip
 
 
@@ -94,6 +95,31 @@ def test_attention_dropout_reaches_every_attention_and_those_alone() -> None:
             assert torch.equal(one, other) == (rate == 0)
         for layer in (*model.encoder_layers, *model.decoder_layers):
             assert torch.equal(layer.feed_forward(x), layer.feed_forward(x)) == (rate > 0)
+
+
+@pytest.mark.parametrize("side", ["encoder_layers", "decoder_layers"])
+def test_a_layer_is_passed_by_at_its_rate_and_in_training_alone(side: str) -> None:
+    """Unscaled, as Fan et al. 2020 have it; and weights without use get a gradient of zero."""
+    torch.manual_seed(0)
+    model = make(dropout=0.0, attention_dropout=0.0, feed_forward_dropout=0.0, layer_drop=0.25)
+    words = torch.randn(1, 5, 16, dtype=torch.float64)
+    layer = next(iter(getattr(model, side)))
+
+    def read() -> torch.Tensor:
+        if side == "encoder_layers":
+            return layer(words, torch.ones(1, 1, 1, 5, dtype=torch.bool))
+        memory = layer.cross_attention.keys_values(words)
+        return layer(words, memory, torch.zeros(1, 1, 1, 5).double(), need_weights=False)[0]
+
+    whole, passed = read(), 0
+    model.train()
+    for _ in range(400):
+        left = read()
+        gradients = torch.autograd.grad(left.square().sum(), list(layer.parameters()))
+        used = any(gradient.any() for gradient in gradients)
+        assert torch.equal(left, whole if used else words)
+        passed += not used
+    assert 75 < passed < 125
 
 
 @torch.no_grad()

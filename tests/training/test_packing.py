@@ -43,6 +43,7 @@ def losses(model: Seq2Seq, of: Batch, *, packed: bool, r_drop: float = 0.0) -> l
         model, label_smoothing=0.1, r_drop=r_drop, word_dropout=0.0, compiler=None, packed=packed,
         guidance=None, optimizer={}, schedule={}, total_steps=1, seed=1,
     ).train()  # fmt: skip
+    torch.manual_seed(0)
     sums = task.training_losses(of) if r_drop else task.losses(of, CrossEntropy(0.1))
     gradients = torch.autograd.grad(sums.smoothed, list(model.parameters()), allow_unused=True)
     found = [sums.smoothed.detach(), sums.nll, *(g for g in gradients if g is not None)]
@@ -57,8 +58,9 @@ def losses(model: Seq2Seq, of: Batch, *, packed: bool, r_drop: float = 0.0) -> l
         ("model.positions=rotary", "model.num_kv_heads=1", "model.activation=swiglu"),
         ("model.positions=learned", "model.norm=post", "model.tied_embeddings=none"),
         ("model.positions=none", "model.normalization=rms"),
+        ("model.layer_drop=0.5",),
     ],
-    ids=["default", "rotary-grouped", "learned-post", "unordered-rms"],
+    ids=["default", "rotary-grouped", "learned-post", "unordered-rms", "layer-drop"],
 )
 def test_packed_equals_padded(config: Config, options: tuple[str, ...], dtype) -> None:
     model = network(config("model.dropout=0.0", HEADS, *options, model="transformer")).to(dtype)

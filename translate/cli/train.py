@@ -83,21 +83,32 @@ def main(command: Command, arguments: Arguments) -> None:
     """Run the command. A run under way brings its settings, unless options are chosen anew."""
     from translate.cli.compose import launch
     from translate.cli.explain import is_choice
-    from translate.cli.stored import literal, load_bundle, training_config
+    from translate.cli.stored import literal, load_bundle
 
     _refuse_sweeper(arguments)
     base = {}
     if "run" in arguments.verbatim and not any(map(is_choice, arguments.overrides)):
-        base = training_config(arguments.verbatim["run"])
+        base = _begun(arguments.verbatim["run"])
     if base:
         log.info("settings from %s/config.yaml", arguments.verbatim["run"])
-        launch(command, arguments, job, check=check, base=literal(base))
+        launch(command, arguments, job, check=check_begun, base=literal(base))
     elif "init" in arguments.verbatim:
         before = load_bundle(arguments.verbatim["init"]).config
         nodes = {"model": {"family": before.family} | before.options}
         launch(command, _with_stored_model(arguments), job, check=check, nodes=nodes)
     else:
         launch(command, arguments, job, check=check)
+
+
+def _begun(run: str) -> dict[str, Any]:
+    """The configuration of a run under way, which an earlier version may have begun."""
+    from translate.cli.stored import training_config
+    from translate.models import registry
+
+    config = training_config(run)
+    if isinstance(model := config.get("model"), dict):
+        config["model"] = registry.completed(str(model.get("family")), model)
+    return config
 
 
 def _with_stored_model(arguments: Arguments) -> Arguments:
@@ -117,6 +128,14 @@ def check(config: Mapping[str, Any]) -> list[str]:
     found = schema.problems(_nodes, nodes, "")
     whole = all(isinstance(nodes.get(name), dict) for name in schema.keys(_nodes)[:-2])
     return [*found, *(training_problems(nodes) if whole else [])]
+
+
+def check_begun(config: Mapping[str, Any]) -> list[str]:
+    """Every problem of a run under way; what is missing another version did not know."""
+    found = check(config)
+    if any(line.endswith("is missing") for line in found):
+        found.append("another version began this run: go on with that one, or begin a new run")
+    return found
 
 
 def without_experiment(config: Mapping[str, Any]) -> Node:

@@ -291,6 +291,7 @@ def _config(content: bytes, path: Path) -> Config:
         )
     check(problems(Config, values, str(path)))
     config = Config.model_validate(values)
+    config.options = registry.completed(config.family, config.options)
     families = registry.families()
     if config.family in families:  # if not, building says so
         sizes = ("source_vocab_size", "target_vocab_size")

@@ -1,4 +1,4 @@
-"""Dropout that is cheap on a CPU: one random byte an element instead of one random double."""
+"""What training leaves out at random: numbers (dropout, cheap on a CPU) and whole layers."""
 
 from __future__ import annotations
 
@@ -54,6 +54,30 @@ class Dropout(nn.Module):
             return F.dropout(x, self.p)
         dropped = min(255, max(1, round(self.p * 256)))
         return _ByteDropout.apply(x, dropped)  # type: ignore[no-any-return, no-untyped-call]
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+class LayerDrop(nn.Module):
+    """Passes whole layers by in training, unscaled in use (Fan et al. 2020).
+
+    A layer that is passed by is computed all the same: each process of DDP and FSDP, and a
+    compiled graph, meets every weight in every step. So it saves no time.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(
+        self, entered: Float[Tensor, "*shape"], left: Float[Tensor, "*shape"]
+    ) -> Float[Tensor, "*shape"]:
+        """What the next layer reads of what this one read and made."""
+        if not self.training or self.p == 0:
+            return left
+        stays = torch.rand((), device=left.device) >= self.p
+        return torch.where(stays, left, entered)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Mapping
 from typing import Any
 
 import translate.models
@@ -22,6 +23,12 @@ def families() -> dict[str, type[Seq2Seq]]:
             if defined_here and issubclass(member, Seq2Seq) and not inspect.isabstract(member):
                 found[info.name] = member
     return found
+
+
+def completed(family: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with those that have come since they were written; families may be unknown."""
+    known = families().get(family)
+    return {**(known.since if known else {}), **options}
 
 
 def build(

@@ -96,6 +96,8 @@ class Seq2Seq(nn.Module, ABC):
     # (source, target_in, sources, targets) → `hidden` (M, D) of every target token of sentences
     # laid end to end: `encode` and `decode` in one, without padding
     read_packed: Callable[[Tensor, Tensor, Packing, Packing], Tensor]
+    # options that have come since there were bundles, as they are where none is written
+    since: ClassVar[Mapping[str, Any]] = {}
     parallel: ClassVar[bool] = False  # all positions at once, by layers that go `through`
     recompute = False  # what these layers remember, in the backward pass, rather than keep it
 

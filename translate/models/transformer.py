@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -87,6 +87,7 @@ class Transformer(Seq2Seq):
     """An encoder and a decoder of attention layers."""
 
     parallel = True
+    since: ClassVar = {"d_v": None, "flex_attention": False, "layer_drop": 0.0}
 
     def __init__(
         self,
@@ -116,6 +117,7 @@ class Transformer(Seq2Seq):
         dropout: Rate,
         attention_dropout: Rate,
         feed_forward_dropout: Rate,
+        layer_drop: Rate,
         flex_attention: bool,
     ) -> None:
         super().__init__(source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
@@ -155,7 +157,7 @@ class Transformer(Seq2Seq):
             new_pattern=new_pattern,
             new_relation=relations.get(positions, lambda: None), rotary=positions == "rotary",
             dropout=dropout, attention_dropout=attention_dropout,
-            feed_forward_dropout=feed_forward_dropout,
+            feed_forward_dropout=feed_forward_dropout, layer_drop=layer_drop,
         )  # fmt: skip
         self.dropout = Dropout(dropout)
         self.encoder_layers: Stack[EncoderLayer] = Stack(

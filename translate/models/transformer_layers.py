@@ -15,7 +15,7 @@ from translate.attention.patterns import Pattern
 from translate.attention.positions import Relation
 from translate.attention.variable_length import SameSentence
 from translate.linear import Linear
-from translate.models.dropout import Dropout
+from translate.models.dropout import Dropout, LayerDrop
 from translate.models.stack import Stack
 
 
@@ -84,6 +84,7 @@ class LayerOptions:
     dropout: float
     attention_dropout: float
     feed_forward_dropout: float
+    layer_drop: float
 
     def residual(self) -> Residual:
         return Residual(norm=self.new_norm(), before=self.norm_before, dropout=self.dropout)
@@ -117,13 +118,15 @@ class EncoderLayer(nn.Module):
         self.self_attention = options.self_attention(causal=False)
         self.feed_forward = options.feed_forward()
         self.residuals: Stack[Residual] = Stack(options.residual() for _ in range(2))
+        self.layer_drop = LayerDrop(options.layer_drop)
 
     def forward(
         self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"] | SameSentence
     ) -> Float[Tensor, "B S D"]:
         first, second = self.residuals
-        x = first.leave(x, self.self_attention(first.enter(x), mask=mask))
-        return second.leave(x, self.feed_forward(second.enter(x)))
+        attended = first.leave(x, self.self_attention(first.enter(x), mask=mask))
+        left = second.leave(attended, self.feed_forward(second.enter(attended)))
+        return self.layer_drop(x, left)  # type: ignore[no-any-return]
 
 
 class DecoderLayer(nn.Module):
@@ -135,6 +138,7 @@ class DecoderLayer(nn.Module):
         self.cross_attention = options.cross_attention()
         self.feed_forward = options.feed_forward()
         self.residuals: Stack[Residual] = Stack(options.residual() for _ in range(3))
+        self.layer_drop = LayerDrop(options.layer_drop)
 
     def forward(
         self,
@@ -150,8 +154,9 @@ class DecoderLayer(nn.Module):
         `packing` says which words are of one sentence, where sentences lie end to end.
         """
         first, *_ = self.residuals
-        x = first.leave(x, self.self_attention(first.enter(x), mask=packing))
-        return self._after_self_attention(x, memory, padding, need_weights)
+        attended = first.leave(x, self.self_attention(first.enter(x), mask=packing))
+        left, weights = self._after_self_attention(attended, memory, padding, need_weights)
+        return self.layer_drop(x, left), weights
 
     def step(
         self,

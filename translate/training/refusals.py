@@ -37,13 +37,14 @@ def refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
     """A checkpoint goes on only under the configuration that made it, but for `MAY_CHANGE`."""
     path = run / "config.yaml"
     try:
-        before = flat(yaml.safe_load(path.read_text(encoding="utf-8")))
+        written = flat(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (OSError, yaml.YAMLError, UnicodeDecodeError, AttributeError) as error:
         raise UserError(
             f"{path} cannot be read, which says what {run} was begun with: put it back, or start "
             "a new run folder"
         ) from error
-    now = flat(config)
+    since = registry.completed(config["model"]["family"], {})
+    before, now = flat({"model": since}) | written, flat(config)
     differences = [
         f"{key}: {before.get(key)!r} → {now.get(key)!r}"
         for key in sorted(before.keys() | now.keys())
