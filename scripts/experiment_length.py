@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import yaml
+from experiments import evaluated, tell, train
 
 from translate.cli.config_dir import options
 from translate.data.columns import in_order
@@ -30,11 +29,8 @@ from translate.data.toy import toy_pairs
 from translate.errors import UserError
 from translate.evaluation.buckets import Bucket, assign, by_source_length
 from translate.evaluation.metrics import cell
-from translate.evaluation.report import Stored, read
-from translate.inference import bundle
 from translate.models.transformer import Transformer
 from translate.plots.lengths import bleu_by_length
-from translate.training import provenance
 
 RECIPES = {  # model → what experiment= has after the corpus
     "rnn_none": "_rnn",
@@ -200,38 +196,6 @@ def folder_of(positions: str) -> str:
     return "transformer" if positions == RECIPE_POSITIONS else f"transformer-{positions}"
 
 
-def tell(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
-
-
-def translate(*arguments: str) -> None:
-    """Run one command of the program; its tables are also in the files that it writes."""
-    tell(shlex.join(["translate", *arguments]))
-    command = [sys.executable, "-m", "translate", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        status = process.wait()
-    except KeyboardInterrupt:
-        process.wait()  # Ctrl-C reached it as well: let it save
-        raise
-    if status:
-        raise UserError(f"translate {arguments[0]} ended with status {status}")
-
-
-def train(run: Path, settings: Sequence[str]) -> None:
-    """Train to the end, from nothing or from where it stopped; a finished run is left alone."""
-    if provenance.run_status(run) != "finished":
-        translate("train", f"run={run}", *settings)
-        return
-    before = [a for a in provenance.read(run)["command"][2:] if not a.startswith("run=")]
-    if before != list(settings):
-        raise UserError(
-            f"{run} was trained with {shlex.join(before)}, not {shlex.join(settings)}: give "
-            "another --output or remove it"
-        )
-    tell(f"{run} is finished")
-
-
 def held_out(config: Mapping[str, Any]) -> Sentences:
     """The test split of the corpus that the runs were trained on."""
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
@@ -269,23 +233,12 @@ def longer(config: Mapping[str, Any], folder: Path) -> Sentences:
 
 def score(run: Path, tests: Sequence[Sentences], edges: Sequence[int]) -> list[Bucket]:
     """The buckets of all sentences of the test sets together, by the run's BLEU tokenizer."""
-    judged = [translated(run, test) for test in tests]
+    judged = [evaluated(run, test.name, *test.arguments) for test in tests]
     translations = [line for evaluation in judged for line in evaluation.hypotheses]
     sources = [line for test in tests for line in test.sources]
     references = [item for test in tests for item in test.references]
     tokenize = judged[0].tokenize
     return by_source_length(sources, translations, references, edges, tokenize=tokenize)
-
-
-def translated(run: Path, test: Sentences) -> Stored:
-    """The run's evaluation of a test set, which is there or made now."""
-    report = run / "evaluation" / f"{test.name}.json"
-    weights = bundle.find(run) / bundle.WEIGHTS
-    if not report.exists() or report.stat().st_mtime < weights.stat().st_mtime:
-        translate("evaluate", f"run={run}", *test.arguments)
-    found = read(run / "evaluation", test.name)
-    assert found is not None
-    return found
 
 
 def write(

@@ -16,6 +16,7 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 @pytest.fixture
 def load_script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     """`load_script("bench_train")`: its functions, without running it."""
+    monkeypatch.syspath_prepend(SCRIPTS)  # what scripts share is imported from there
 
     def load(name: str) -> ModuleType:
         spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,72 +23,14 @@ def experiment(load_script: Callable[[str], ModuleType]) -> ModuleType:
     return load_script("experiment_length")
 
 
-@pytest.fixture
-def calls(experiment: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    made: list[tuple[str, ...]] = []
-    monkeypatch.setattr(experiment, "translate", lambda *arguments: made.append(arguments))
-    return made
-
-
-def finished(run: Path, *settings: str, status: str = "finished") -> Path:
-    run.mkdir()
-    record = {"status": status, "command": ["translate", "train", f"run={run}", *settings]}
-    (run / "provenance.json").write_text(json.dumps(record))
-    return run
-
-
-def test_a_finished_run_is_not_trained_again(
-    experiment: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
+def test_bleu_counts_as_the_evaluation_of_the_run_does(
+    experiment: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = ["model=rnn_none", "experiment=toy"]
-    experiment.train(finished(tmp_path / "run", *settings), settings)
-    assert calls == []
-
-
-@pytest.mark.parametrize("status", [None, "unfinished"])
-def test_a_new_or_stopped_run_is_trained(
-    experiment: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path, status: str | None
-) -> None:
-    run = tmp_path / "run"
-    if status:
-        finished(run, "model=rnn_none", status=status)
-    experiment.train(run, ["model=rnn_none"])
-    assert calls == [("train", f"run={run}", "model=rnn_none")]
-
-
-def test_a_run_of_other_settings_is_refused(
-    experiment: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
-) -> None:
-    run = finished(tmp_path / "run", "model=rnn_none", "seed=1")
-    with pytest.raises(UserError, match=r"trained with model=rnn_none seed=1, not .* seed=2"):
-        experiment.train(run, ["model=rnn_none", "seed=2"])
-    assert calls == []
-
-
-def test_translations_are_made_once_for_the_same_weights(
-    experiment: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
-) -> None:
-    run = finished(tmp_path / "run")
-    for folder in ("bundle", "evaluation"):
-        (run / folder).mkdir()
-    for name in ("config.json", "model.safetensors"):
-        (run / "bundle" / name).touch()
-    lines = "他在北京\n\nc\u2028d\n".encode()
-    (run / "evaluation" / "test.hyp").write_bytes(lines)
-    report = run / "evaluation" / "test.json"
-    sha256 = {"hypotheses": hashlib.sha256(lines).hexdigest()}
-    figures = {"sha256": sha256, "tokenize": "zh", "decoding": {}, "likelihood": None}
-    report.write_text(json.dumps(figures), "utf-8")
-    test = experiment.Sentences(
-        "test", ["a", "", "c"], [["他在北京"], ["x"], ["d"]], ("data.split=test",)
-    )
-    assert experiment.translated(run, test).hypotheses == ["他在北京", "", "c\u2028d"]
-    (bucket,) = experiment.score(run, [test], [10])
-    assert bucket.bleu > 50, "BLEU counts as the run's evaluation does"
-    assert calls == []
-    os.utime(report, (0, 0))  # the weights are newer
-    experiment.translated(run, test)
-    assert calls == [("evaluate", f"run={run}", "data.split=test")]
+    stored = SimpleNamespace(hypotheses=["他在北京", "", "c"], tokenize="zh")
+    monkeypatch.setattr(experiment, "evaluated", lambda *_: stored)
+    test = experiment.Sentences("test", ["a", "", "c"], [["他在北京"], ["x"], ["d"]], ())
+    (bucket,) = experiment.score(tmp_path, [test], [10])
+    assert bucket.bleu > 50
 
 
 @pytest.mark.parametrize(

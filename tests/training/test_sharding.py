@@ -23,6 +23,7 @@ from translate.errors import UserError
 from translate.training import provenance, sharding
 from translate.training.averaging import for_use
 from translate.training.checkpoint import AtomicCheckpointIO
+from translate.training.checkpoint_average import kept
 from translate.training.finite import StopWhenNotFinite
 from translate.training.module import TranslationTask
 from translate.training.run import train
@@ -45,23 +46,32 @@ def started(run: Path, options: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "legs",
-    [[("fsdp", 6)], pytest.param([("ddp", 2), ("fsdp", 4), ("ddp", 6)], marks=pytest.mark.soak)],
-    ids=["sharded", "gone on with"],
+    ("legs", "accumulate", "others"),
+    [
+        ([("fsdp", 6)], 1, []),
+        pytest.param([("ddp", 2), ("fsdp", 4), ("ddp", 6)], 1, [], marks=pytest.mark.soak),
+        pytest.param(
+            [("fsdp", 6)], 2, ["trainer.activation_checkpointing=true"], marks=pytest.mark.soak
+        ),
+    ],
+    ids=["sharded", "gone on with", "accumulated and computed again"],
 )
 def test_sharded_training_equals_one_process(
     config: Config,
     overrides: Callable[..., list[str]],
     tmp_path: Path,
     legs: list[tuple[str, int]],
+    accumulate: int,
+    others: list[str],
 ) -> None:
     """Weights and moments of one process that accumulates, from whichever checkpoint it went on."""
     alone, together = tmp_path / "alone", tmp_path / "together"
-    train(config(*EXACT, "trainer.accumulate=2", "trainer.max_steps=6"), alone)
+    train(config(*EXACT, f"trainer.accumulate={2 * accumulate}", "trainer.max_steps=6"), alone)
     for strategy, steps in legs:
         options = overrides(
-            *EXACT, "trainer.devices=2", "trainer.accelerator=cpu",
-            f"trainer.strategy={strategy}", f"trainer.max_steps={steps}",
+            *EXACT, *others, "trainer.devices=2", "trainer.accelerator=cpu",
+            f"trainer.accumulate={accumulate}", f"trainer.strategy={strategy}",
+            f"trainer.max_steps={steps}", "trainer.keep=2",
         )  # fmt: skip
         started(together, options)
     expected, actual = (
@@ -72,6 +82,12 @@ def test_sharded_training_equals_one_process(
         assert actual[part].keys() == expected[part].keys()
         for name, weight in expected[part].items():
             torch.testing.assert_close(actual[part][name], weight, rtol=0, atol=2e-5, msg=name)
+    assert len(kept(together)) == 2
+    of_the_last = AtomicCheckpointIO().load_checkpoint(kept(together)[6])
+    assert all(
+        torch.equal(of_the_last["state_dict"][name], weight)
+        for name, weight in actual["state_dict"].items()
+    )
     theirs, ours = (each["optimizer_states"][0] for each in (expected, actual))
     assert [group["params"] for group in ours["param_groups"]] == [
         group["params"] for group in theirs["param_groups"]

@@ -1,0 +1,278 @@
+#!/usr/bin/env python
+"""What is each part of a recipe worth? The recipe, with one thing changed at a time.
+
+Trains the recipe and each change of it alike, translates the dev sentences with all, and tests
+whether the differences in BLEU are more than chance: paired bootstrap and approximate
+randomisation over the sentences; with several --seeds, Welch's test over the runs. A change of
+the search (search.…) trains nothing. A test set is no place to choose from, so none is touched.
+
+Every step is a public command (`translate train`, `translate evaluate`); what is finished is not
+done again, so the script can be stopped with Ctrl-C and started anew at any time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import yaml
+from experiments import evaluated, tell, train
+
+from translate.cli.arguments import split
+from translate.cli.commands import COMMANDS, Job
+from translate.cli.compose import launch
+from translate.cli.errors import JobFailedError
+from translate.cli.train import check as check_training
+from translate.data.columns import in_order
+from translate.data.corpus import prepare
+from translate.errors import UserError
+from translate.evaluation.report import Stored
+from translate.evaluation.significance import SURE, differences, welch
+from translate.inference import bundle
+
+RECIPE = "the recipe"
+CHANGES = (
+    "model.positions=learned", "model.positions=relative", "model.positions=rotary",
+    "model.positions=alibi", "model.positions=none",
+    "model.norm=post", "model.normalization=rms", "model.activation=swiglu",
+    "model.tied_embeddings=decoder", "model.tied_embeddings=none",
+    "model.num_kv_heads=2", "model.num_kv_heads=1",
+    "model.dropout=0.2", "model.dropout=0.1", "model.attention_dropout=0.1",
+    "model.layer_drop=0.1",
+    "tokenizer.vocab_size=2000", "tokenizer.vocab_size=4000", "tokenizer.vocab_size=16000",
+    "tokenizer=bpe", "tokenizer.sampling.alpha=0.3",
+    "trainer.label_smoothing=0", "trainer.label_smoothing=0.2", "trainer.r_drop=3",
+    "trainer.word_dropout=0.1", "trainer.averaging.kind=none",
+    "search.beam_size=1", "search.beam_size=2", "search.beam_size=10",
+    "search.alpha=0", "search.alpha=0.6", "search.alpha=1.4",
+)  # fmt: skip
+TESTS = {"resamples": 1000, "trials": 10_000, "seed": 12345}  # as `translate compare` has them
+EPILOG = """\
+examples:
+  scripts/experiment_ablations.py data.dir=path/to/multi30k      # all changes: a day on two cores
+  scripts/experiment_ablations.py data.dir=$M --change model.norm=post --change search.alpha=0
+  scripts/experiment_ablations.py --recipe toy --seeds 1,2,3 --change schedule=cosine
+
+Written to the output folder: a run for the recipe and for each change of training, ablations.md
+and ablations.json; the table goes to standard output too, progress to standard error.
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a change does."""
+
+    change: str
+    parameters: int
+    bleu: Sequence[float]  # of each seed
+    chrf: Sequence[float]
+    gain: float | None  # of the mean BLEU over the recipe's; None: it is the recipe
+    p: float | None  # how often equally good systems differ by so much
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    given = parse(argv)
+    check(given)
+    for number, change in enumerate(given.changes, start=1):
+        for seed in given.seeds:
+            if is_of_training(change):
+                tell(f"[{number}/{len(given.changes)}] training {change}, seed {seed}")
+                train(folder(given.output, change, seed), settings(given, change, seed))
+    translations = {
+        change: [translated(given.output, change, seed) for seed in given.seeds]
+        for change in given.changes
+    }
+    rows = judged(given.output, given.seeds, translations)
+    figures = json.dumps([asdict(row) for row in rows], indent=2)
+    (given.output / "ablations.json").write_text(f"{figures}\n", "utf-8")
+    text = table(rows)
+    (given.output / "ablations.md").write_text(text, "utf-8")
+    print(text, end="")
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "overrides", nargs="*", metavar="KEY=VALUE",
+        help="settings of every training, as `translate train` takes them: data.dir=, "
+        "trainer.max_steps=, …",
+    )  # fmt: skip
+    parser.add_argument(
+        "--recipe", default="multi30k", metavar="NAME",
+        help="an option of `translate models group=experiment`; default: multi30k",
+    )  # fmt: skip
+    parser.add_argument(
+        "--change", action="append", dest="changes", metavar="'KEY=VALUE …'",
+        help=f"one ablation, again for each; default: {'; '.join(CHANGES)}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seeds", type=seeds, default=[1], metavar="N,N,…", help="of training; default: 1"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("runs/ablations"), metavar="FOLDER",
+        help="where runs and tables go; default: runs/ablations",
+    )  # fmt: skip
+    given = parser.parse_intermixed_args(argv)
+    given.changes = [RECIPE, *dict.fromkeys(given.changes or CHANGES)]
+    for change in given.changes[1:]:
+        if not all("=" in override for override in [*shlex.split(change), *given.overrides]):
+            parser.error(f"--change {change!r}: give KEY=VALUE, several in one pair of quotes")
+        if any(override.startswith("seed=") for override in shlex.split(change)):
+            parser.error(f"--change {change!r}: seeds are chosen with --seeds")
+    return given
+
+
+def seeds(text: str) -> list[int]:
+    """Whole numbers separated by commas, each once."""
+    try:
+        found = [int(number) for number in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} are no whole numbers: 1,2,3") from None
+    if len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError(f"{text!r} has a seed twice")
+    return found
+
+
+def check(given: argparse.Namespace) -> None:
+    """Every configuration, before the first training.
+
+    Raises:
+        UserError: a change is no change of this recipe, or cannot be trained.
+    """
+    command, configs = COMMANDS["train"], {}
+    for change in given.changes:
+        arguments = split(command, settings(given, change, given.seeds[0]))
+        try:
+            launch(command, arguments, partial(_keep, configs, change), check=check_training)
+        except JobFailedError as failed:
+            raise (failed.__cause__ or failed) from None
+        if change != RECIPE and configs[change] == configs[RECIPE]:
+            raise UserError(f"--change {change!r} changes nothing: so has {given.recipe} it")
+
+
+def _keep(configs: dict[str, Any], change: str, job: Job) -> None:
+    configs[change] = job.config
+
+
+def is_of_training(change: str) -> bool:
+    """Whether it needs a model of its own; a search is chosen for the recipe's."""
+    keys = (override.partition("=")[0] for override in shlex.split(change))
+    return any(key.partition(".")[0] != "search" for key in keys)
+
+
+def folder(output: Path, change: str, seed: int) -> Path:
+    """The run of a change of training; of the recipe, where only the search changes."""
+    name = change if is_of_training(change) else RECIPE
+    return output / f"{name.replace('/', '_').replace(' ', '_')}-seed={seed}"
+
+
+def settings(given: argparse.Namespace, change: str, seed: int) -> list[str]:
+    overrides = [] if change == RECIPE else shlex.split(change)
+    return [f"experiment={given.recipe}", *given.overrides, *overrides, f"seed={seed}"]
+
+
+def translated(output: Path, change: str, seed: int) -> Stored:
+    """The dev sentences, translated by the model of this change and by its search."""
+    run = folder(output, change, seed)
+    if is_of_training(change):
+        return evaluated(run, "dev", "data.split=dev")
+    search = shlex.split(change)
+    own = run / "evaluation" / "_".join(search).replace("/", "_")
+    return evaluated(run, "dev", "data.split=dev", *search, output=own)
+
+
+def judged(
+    output: Path, seeds: Sequence[int], translations: Mapping[str, Sequence[Stored]]
+) -> list[Row]:
+    """A row for the recipe and each change."""
+    scores = {
+        change: {
+            metric: [one.figures[metric]["score"] for one in stored] for metric in ("bleu", "chrf")
+        }
+        for change, stored in translations.items()
+    }
+    chances = by_sentences(output, seeds[0], translations) if len(seeds) == 1 else by_seeds(scores)
+    base = fmean(scores[RECIPE]["bleu"])
+    return [
+        Row(
+            change=change,
+            parameters=parameters(folder(output, change, seeds[0])),
+            gain=None if change == RECIPE else fmean(found["bleu"]) - base,
+            p=chances.get(change),
+            **found,
+        )
+        for change, found in scores.items()
+    ]
+
+
+def by_sentences(
+    output: Path, seed: int, translations: Mapping[str, Sequence[Stored]]
+) -> dict[str, float]:
+    """The larger p-value of the two tests over one model's sentences, by change."""
+    config = yaml.safe_load((folder(output, RECIPE, seed) / "config.yaml").read_text("utf-8"))
+    corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
+    found = differences(
+        {change: one.hypotheses for change, (one,) in translations.items()},
+        list(in_order(corpus.dev, "references")),
+        tokenize=translations[RECIPE][0].tokenize,
+        **TESTS,
+    )
+    return {
+        change: max(metrics["bleu"].bootstrap, metrics["bleu"].randomisation)
+        for change, metrics in found.items()
+    }
+
+
+def by_seeds(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, float]:
+    """Welch's p-value over the seeds, by change."""
+    return {
+        change: welch(scores[RECIPE]["bleu"], found["bleu"])
+        for change, found in scores.items()
+        if change != RECIPE
+    }
+
+
+def parameters(run: Path) -> int:
+    return sum(weight.numel() for weight in bundle.load(bundle.find(run)).model.parameters())
+
+
+def table(rows: Sequence[Row]) -> str:
+    """In Markdown; what is more than chance is bold."""
+    lines = [
+        "| change | parameters | dev BLEU | difference | p | chrF |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in rows:
+        gain, p = ("" if row.gain is None else f"{row.gain:+.2f}"), ""
+        if row.p is not None:
+            p = f"{row.p:.3f}" if row.p >= 0.001 else "< 0.001"
+            gain = f"**{gain}**" if row.p < SURE else gain
+        name = row.change if row.gain is None else f"`{row.change}`"
+        cells = [name, f"{row.parameters:,}", mean(row.bleu), gain, p, mean(row.chrf)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def mean(scores: Sequence[float]) -> str:
+    """With the deviation, where there are several."""
+    spread = f" ± {stdev(scores):.2f}" if len(scores) > 1 else ""
+    return f"{fmean(scores):.2f}{spread}"
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"experiment_ablations: error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

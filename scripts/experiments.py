@@ -1,0 +1,59 @@
+"""What the experiments share: public commands, each done once, however often a script is begun."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from translate.errors import UserError
+from translate.evaluation.report import Stored, read
+from translate.inference import bundle
+from translate.training import provenance
+
+
+def tell(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+def translate(*arguments: str) -> None:
+    """Run one command of the program; its tables are also in the files that it writes."""
+    tell(shlex.join(["translate", *arguments]))
+    command = [sys.executable, "-m", "translate", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        status = process.wait()
+    except KeyboardInterrupt:
+        process.wait()  # Ctrl-C reached it as well: let it save
+        raise
+    if status:
+        raise UserError(f"translate {arguments[0]} ended with status {status}")
+
+
+def train(run: Path, settings: Sequence[str]) -> None:
+    """Train to the end, from nothing or from where it stopped; a finished run is left alone."""
+    if provenance.run_status(run) != "finished":
+        translate("train", f"run={run}", *settings)
+        return
+    before = [a for a in provenance.read(run)["command"][2:] if not a.startswith("run=")]
+    if before != list(settings):
+        raise UserError(
+            f"{run} was trained with {shlex.join(before)}, not {shlex.join(settings)}: give "
+            "another --output or remove it"
+        )
+    tell(f"{run} is finished")
+
+
+def evaluated(run: Path, name: str, *arguments: str, output: Path | None = None) -> Stored:
+    """The run's evaluation under this name, which is there or made now."""
+    folder = output or run / "evaluation"
+    report = folder / f"{name}.json"
+    weights = bundle.find(run) / bundle.WEIGHTS
+    if not report.exists() or report.stat().st_mtime < weights.stat().st_mtime:
+        elsewhere = [f"output={output}"] if output else []
+        translate("evaluate", f"run={run}", *arguments, *elsewhere)
+    found = read(folder, name)
+    assert found is not None
+    return found

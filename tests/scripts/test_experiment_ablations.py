@@ -1,0 +1,154 @@
+"""The ablations: each changes its recipe, is found under its own name, and is tested."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from translate.errors import UserError
+
+
+@pytest.fixture
+def experiment(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("experiment_ablations")
+
+
+@pytest.mark.soak
+def test_every_change_is_one_of_the_recipe_and_can_be_trained(experiment: ModuleType) -> None:
+    given = experiment.parse([])
+    assert len(given.changes) == len(experiment.CHANGES) + 1
+    experiment.check(given)
+    folders = {experiment.folder(Path(), change, 1) for change in given.changes}
+    trained = [change for change in given.changes if experiment.is_of_training(change)]
+    assert len(folders) == len(trained) < len(given.changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("model.norm=pre", "changes nothing: so has toy it"),
+        ("model.nrom=post", r"model\.nrom is not a key; did you mean model\.norm"),
+        ("model.num_heads=7", "not divisible by 7 heads"),
+    ],
+)
+def test_a_wrong_change_is_told_before_any_training(
+    experiment: ModuleType, change: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment, "train", lambda *_: pytest.fail("it trains"))
+    with pytest.raises(UserError, match=message):
+        experiment.main(["--recipe", "toy", "--change", "model.norm=post", "--change", change])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--change", "model.norm"], "'model.norm': give KEY=VALUE"),
+        (["--change", "seed=2"], "seeds are chosen with --seeds"),
+        (["--seeds", "1,x"], "'1,x' are no whole numbers"),
+        (["--seeds", "1,1"], "'1,1' has a seed twice"),
+    ],
+)
+def test_wrong_arguments_are_told(
+    experiment: ModuleType,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    with pytest.raises(SystemExit):
+        experiment.parse(arguments)
+    assert re.search(message, " ".join(capsys.readouterr().err.split()))
+
+
+def test_a_search_is_tried_with_the_recipe_s_model(
+    experiment: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(experiment, "evaluated", lambda *a, **k: made.append((*a, *k.values())))
+    for change in ("search=greedy", "search.alpha=0 search.beam_size=2", "model.norm=post"):
+        experiment.translated(tmp_path, change, 1)
+    recipe, post = tmp_path / "the_recipe-seed=1", tmp_path / "model.norm=post-seed=1"
+    dev = ("dev", "data.split=dev")
+    assert made == [
+        (recipe, *dev, "search=greedy", recipe / "evaluation" / "search=greedy"),
+        (
+            recipe, *dev, "search.alpha=0", "search.beam_size=2",
+            recipe / "evaluation" / "search.alpha=0_search.beam_size=2",
+        ),
+        (post, *dev),
+    ]  # fmt: skip
+
+
+def stored(lines: list[str], bleu: float) -> SimpleNamespace:
+    figures = {"bleu": {"score": bleu}, "chrf": {"score": 2 * bleu}}
+    return SimpleNamespace(hypotheses=lines, figures=figures, tokenize="13a")
+
+
+def test_one_seed_is_tested_by_sentences_and_several_by_their_scores(
+    experiment: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"a{n} b{n} c{n} d{n} e{n}" for n in range(30)]
+    (tmp_path / "the_recipe-seed=1").mkdir()
+    config = "{data: {}, tokenizer: {}, cache: there}"
+    (tmp_path / "the_recipe-seed=1" / "config.yaml").write_text(config, "utf-8")
+    corpus = SimpleNamespace(dev={"references": [[line] for line in lines]})
+    monkeypatch.setattr(experiment, "prepare", lambda *_, **__: corpus)
+    monkeypatch.setattr(experiment, "in_order", lambda table, column: table[column])
+    monkeypatch.setattr(experiment, "parameters", lambda run: 1234)
+    monkeypatch.setattr(experiment, "TESTS", {"resamples": 100, "trials": 100, "seed": 1})
+
+    worse = ["x", *lines[1:]]
+    much_worse = ["x"] * 15 + lines[15:]
+    systems = {experiment.RECIPE: lines, "a=1": worse, "b=1": much_worse}
+    one = {change: [stored(text, len(set(text)))] for change, text in systems.items()}
+    recipe, chance, real = experiment.judged(tmp_path, [1], one)
+    assert (recipe.gain, recipe.p) == (None, None)
+    assert chance.p > 0.05 > real.p
+    assert (chance.gain, real.gain) == (0, 16 - 30)
+
+    several = {
+        experiment.RECIPE: [stored(lines, 30.0), stored(lines, 30.2), stored(lines, 29.8)],
+        "a=1": [stored(lines, 30.1), stored(lines, 30.3), stored(lines, 29.6)],
+        "b=1": [stored(lines, 25.0), stored(lines, 25.2), stored(lines, 24.8)],
+    }
+    rows = experiment.judged(tmp_path, [1, 2, 3], several)
+    assert rows[1].p > 0.05 > rows[2].p
+    assert experiment.table(rows).splitlines()[2:] == [
+        "| the recipe | 1,234 | 30.00 ± 0.20 |  |  | 60.00 ± 0.40 |",
+        "| `a=1` | 1,234 | 30.00 ± 0.36 | +0.00 | 1.000 | 60.00 ± 0.72 |",
+        "| `b=1` | 1,234 | 25.00 ± 0.20 | **-5.00** | < 0.001 | 50.00 ± 0.40 |",
+    ]
+
+
+@pytest.mark.soak
+def test_two_models_and_a_search_are_set_side_by_side(
+    experiment: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = ["data.train=300", "data.dev=20", "data.test=20", f"cache={tmp_path / 'data'}"]
+    changes = ["--change", "model.norm=post", "--change", "search=greedy"]
+    steps = ["trainer.max_steps=2", "trainer.validate_every=2", "trainer.samples=0"]
+    arguments = ["--recipe", "toy", *small, *steps, *changes, "--output", str(tmp_path / "out")]
+    experiment.main(arguments)
+    first = capsys.readouterr().out
+    assert (tmp_path / "out" / "ablations.md").read_text("utf-8") == first
+    assert first.count("\n") == 5
+    experiment.main(arguments)  # all of it is there
+    again = capsys.readouterr()
+    assert again.out == first
+    assert "translate train" not in again.err
+    assert "translate evaluate" not in again.err
+
+
+def test_settings_name_recipe_change_and_seed(experiment: ModuleType) -> None:
+    given = Namespace(recipe="toy", overrides=["data.train=9"])
+    assert experiment.settings(given, "model.norm=post", 3) == [
+        "experiment=toy", "data.train=9", "model.norm=post", "seed=3",
+    ]  # fmt: skip
+    assert experiment.settings(given, experiment.RECIPE, 1) == [
+        "experiment=toy", "data.train=9", "seed=1",
+    ]  # fmt: skip

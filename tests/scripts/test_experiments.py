@@ -1,0 +1,83 @@
+"""What experiments share: each command once, and no run under other settings than it had."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from translate.errors import UserError
+
+
+@pytest.fixture
+def experiments(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("experiments")
+
+
+@pytest.fixture
+def calls(experiments: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    made: list[tuple[str, ...]] = []
+    monkeypatch.setattr(experiments, "translate", lambda *arguments: made.append(arguments))
+    return made
+
+
+def finished(run: Path, *settings: str, status: str = "finished") -> Path:
+    run.mkdir()
+    record = {"status": status, "command": ["translate", "train", f"run={run}", *settings]}
+    (run / "provenance.json").write_text(json.dumps(record))
+    return run
+
+
+def test_a_finished_run_is_not_trained_again(
+    experiments: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    settings = ["model=rnn_none", "experiment=toy"]
+    experiments.train(finished(tmp_path / "run", *settings), settings)
+    assert calls == []
+
+
+@pytest.mark.parametrize("status", [None, "unfinished"])
+def test_a_new_or_stopped_run_is_trained(
+    experiments: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path, status: str | None
+) -> None:
+    run = tmp_path / "run"
+    if status:
+        finished(run, "model=rnn_none", status=status)
+    experiments.train(run, ["model=rnn_none"])
+    assert calls == [("train", f"run={run}", "model=rnn_none")]
+
+
+def test_a_run_of_other_settings_is_refused(
+    experiments: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    run = finished(tmp_path / "run", "model=rnn_none", "seed=1")
+    with pytest.raises(UserError, match=r"trained with model=rnn_none seed=1, not .* seed=2"):
+        experiments.train(run, ["model=rnn_none", "seed=2"])
+    assert calls == []
+
+
+def test_translations_are_made_once_for_the_same_weights(
+    experiments: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    run = finished(tmp_path / "run")
+    for folder in ("bundle", "evaluation"):
+        (run / folder).mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (run / "bundle" / name).touch()
+    lines = "他在北京\n\nc\u2028d\n".encode()
+    (run / "evaluation" / "test.hyp").write_bytes(lines)
+    report = run / "evaluation" / "test.json"
+    sha256 = {"hypotheses": hashlib.sha256(lines).hexdigest()}
+    figures = {"sha256": sha256, "tokenize": "zh", "decoding": {}, "likelihood": None}
+    report.write_text(json.dumps(figures), "utf-8")
+    stored = experiments.evaluated(run, "test", "data.split=test")
+    assert stored.hypotheses == ["他在北京", "", "c\u2028d"]
+    assert calls == []
+    os.utime(report, (0, 0))  # the weights are newer
+    experiments.evaluated(run, "test", "data.split=test")
+    assert calls == [("evaluate", f"run={run}", "data.split=test")]
