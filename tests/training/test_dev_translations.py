@@ -13,7 +13,9 @@ from sacrebleu.metrics.bleu import BLEU
 
 from translate.errors import UserError
 from translate.evaluation import bleu_tokenizer
+from translate.inference import bundle
 from translate.training import dev_translations, provenance
+from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.dev_translations import DevTranslations
 from translate.training.module import TranslationTask
 from translate.training.run import train
@@ -55,6 +57,38 @@ def test_dev_bleu_goes_by_the_target_language(
     expected = BLEU(tokenize=tokenize).corpus_score([said], [dev.references[0]]).score
     assert dev._translate(trainer, task) == pytest.approx(expected)
     assert saved == [7]
+
+
+def test_of_models_that_score_the_same_the_latest_is_kept(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Single words have no BLEU but 0, and a model that learns them is not to stay at its first."""
+    monkeypatch.setattr(dev_translations, "bleu", lambda *_, **__: 0.0)
+    run = tmp_path / "run"
+    settings = ("trainer.max_steps=2", "trainer.validate_every=1", "trainer.samples=0")
+    train(config(*settings), run)
+    assert bundle.load(run / "bundle").config.extra["step"] == 2
+    best = AtomicCheckpointIO().load_checkpoint(run / "checkpoints" / "best.ckpt")
+    assert best["global_step"] == 2
+
+
+@pytest.mark.parametrize(
+    ("references", "told"),
+    [([["Haus"], ["der Hund", "Hund"]], True), ([["Haus"], ["Hund", "ein Hund ist da"]], False)],
+)
+def test_references_too_short_for_bleu_are_told(
+    references: list[list[str]], told: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = pa.table({"source": ["house", "dog"], "references": references})
+    corpus: Any = SimpleNamespace(dev=rows, target_language="de", tokenizers=None)
+    nothing: Any = None
+    dev = DevTranslations(
+        corpus=corpus, search=nothing, config={}, run=tmp_path,
+        sentences=2, samples=0, tokens_per_batch=8,
+    )  # fmt: skip
+    trainer: Any = SimpleNamespace(is_global_zero=True)
+    dev.on_fit_start(trainer, nothing)
+    assert ("dev BLEU stays 0" in caplog.text) == told
 
 
 def test_a_run_that_goes_on_scores_by_the_tokenizer_it_began_with(

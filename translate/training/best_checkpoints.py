@@ -5,15 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import lightning as L
 from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import Tensor
 
 
 class BestCheckpoints(ModelCheckpoint):
     """Lightning's `ModelCheckpoint`, for runs that go on in a moved folder or with fewer to keep.
 
     Lightning forgets all scores in another folder, and would overwrite the best with the next; of
-    more files than it is to keep it never deletes one again.
+    more files than it is to keep it never deletes one again. And of equal scores it keeps the
+    first: where BLEU stays 0, the model that has learnt least.
     """
+
+    def check_monitor_top_k(self, trainer: L.Trainer, current: Tensor | None = None) -> bool:
+        level = current is not None and self.save_top_k > 0 and bool(current == self.kth_value)
+        return level or super().check_monitor_top_k(trainer, current)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         models = state_dict["best_k_models"]

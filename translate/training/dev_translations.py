@@ -10,6 +10,7 @@ from typing import Any
 
 import lightning as L
 import matplotlib.image
+import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.trainer.states import TrainerFn
@@ -18,7 +19,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from translate.data.corpus import Corpus
 from translate.errors import UserError
 from translate.evaluation import bleu_tokenizer
-from translate.evaluation.metrics import bleu
+from translate.evaluation.metrics import bleu, part_bleu
 from translate.inference import bundle
 from translate.inference.translator import Translator
 from translate.plots.attention import heatmap
@@ -62,6 +63,15 @@ class DevTranslations(Callback):
         self.best = -1.0
         self.last_step = -1
 
+    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        perfect = [max(item, key=len) for item in self.references]
+        found = part_bleu(perfect, self.references, tokenize=self.tokenize)
+        if trainer.is_global_zero and found is None:
+            log.warning(
+                "no dev reference has four tokens, so that dev BLEU stays 0: the model of the last "
+                "validation is the one that is kept"
+            )
+
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.sanity_checking:
             return
@@ -91,7 +101,8 @@ class DevTranslations(Callback):
             device=task.device,
         )
         hypotheses = translator.translate(self.sources)
-        score = bleu(hypotheses, self.references, tokenize=self.tokenize)
+        # in float32, as it is logged: best.ckpt and the bundle go by the same number
+        score = torch.tensor(bleu(hypotheses, self.references, tokenize=self.tokenize)).item()
         seconds = time.monotonic() - started
         log.info(
             "step %d: dev BLEU %.2f on %d sentences (%.0f s)", step, score, len(hypotheses), seconds
@@ -102,7 +113,7 @@ class DevTranslations(Callback):
             log.info("%s", text)
             picture = self._draw_attention(translator, step)
             _to_tensorboard(trainer, text, picture)
-        if score > self.best:
+        if score >= self.best:  # of equals the later one, as `BestCheckpoints` has it
             self.best = score
             self._save_bundle(task, step)
         return score
