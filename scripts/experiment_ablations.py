@@ -18,7 +18,6 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -27,7 +26,7 @@ import yaml
 from experiments import evaluated, tell, train
 
 from translate.cli.arguments import split
-from translate.cli.commands import COMMANDS, Job
+from translate.cli.commands import COMMANDS
 from translate.cli.compose import launch
 from translate.cli.errors import JobFailedError
 from translate.cli.train import check as check_training
@@ -80,15 +79,15 @@ class Row:
 
 def main(argv: Sequence[str] | None = None) -> None:
     given = parse(argv)
-    check(given)
-    for number, change in enumerate(given.changes, start=1):
+    changes = checked(given)
+    for number, change in enumerate(changes, start=1):
         for seed in given.seeds:
             if is_of_training(change):
-                tell(f"[{number}/{len(given.changes)}] training {change}, seed {seed}")
+                tell(f"[{number}/{len(changes)}] training {change}, seed {seed}")
                 train(folder(given.output, change, seed), settings(given, change, seed))
     translations = {
         change: [translated(given.output, change, seed) for seed in given.seeds]
-        for change in given.changes
+        for change in changes
     }
     rows = judged(given.output, given.seeds, translations)
     figures = json.dumps([asdict(row) for row in rows], indent=2)
@@ -123,12 +122,14 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="where runs and tables go; default: runs/ablations",
     )  # fmt: skip
     given = parser.parse_intermixed_args(argv)
-    given.changes = [RECIPE, *dict.fromkeys(given.changes or CHANGES)]
-    for change in given.changes[1:]:
-        if not all("=" in override for override in [*shlex.split(change), *given.overrides]):
-            parser.error(f"--change {change!r}: give KEY=VALUE, several in one pair of quotes")
-        if any(override.startswith("seed=") for override in shlex.split(change)):
-            parser.error(f"--change {change!r}: seeds are chosen with --seeds")
+    for place, overrides in [
+        *((f"--change {change!r}", shlex.split(change)) for change in given.changes or []),
+        ("KEY=VALUE", given.overrides),
+    ]:
+        if not all("=" in override for override in overrides):
+            parser.error(f"{place}: give KEY=VALUE, several for --change in one pair of quotes")
+        if any(override.startswith("seed=") for override in overrides):
+            parser.error(f"{place}: seeds are chosen with --seeds")
     return given
 
 
@@ -143,25 +144,52 @@ def seeds(text: str) -> list[int]:
     return found
 
 
-def check(given: argparse.Namespace) -> None:
-    """Every configuration, before the first training.
+def checked(given: argparse.Namespace) -> list[str]:
+    """The recipe and the changes, each looked at before the first training.
+
+    Of the default changes those that the recipe has already are left out.
 
     Raises:
-        UserError: a change is no change of this recipe, or cannot be trained.
+        UserError: a change is no change of this recipe, cannot be trained, or has other dev
+            sentences.
     """
-    command, configs = COMMANDS["train"], {}
-    for change in given.changes:
-        arguments = split(command, settings(given, change, given.seeds[0]))
-        try:
-            launch(command, arguments, partial(_keep, configs, change), check=check_training)
-        except JobFailedError as failed:
-            raise (failed.__cause__ or failed) from None
-        if change != RECIPE and configs[change] == configs[RECIPE]:
-            raise UserError(f"--change {change!r} changes nothing: so has {given.recipe} it")
+    recipe = composed(settings(given, RECIPE, given.seeds[0]))
+    changes = [RECIPE]
+    for change in dict.fromkeys(given.changes or CHANGES):
+        config = composed(settings(given, change, given.seeds[0]))
+        if config == recipe:
+            if given.changes:
+                raise UserError(f"--change {change!r} changes nothing: so has {given.recipe} it")
+            tell(f"{change} is left out: so has {given.recipe} it")
+            continue
+        if config["data"] != recipe["data"] and dev(config) != dev(recipe):
+            raise UserError(
+                f"--change {change!r} changes the dev sentences too, so that scores would not "
+                "compare: choose another"
+            )
+        changes.append(change)
+    return changes
 
 
-def _keep(configs: dict[str, Any], change: str, job: Job) -> None:
-    configs[change] = job.config
+def composed(settings: Sequence[str]) -> dict[str, Any]:
+    """The configuration of a training."""
+    found: list[dict[str, Any]] = []
+    command = COMMANDS["train"]
+    try:
+        launch(
+            command, split(command, settings), lambda job: found.append(job.config),
+            check=check_training,
+        )  # fmt: skip
+    except JobFailedError as failed:
+        raise (failed.__cause__ or failed) from None
+    return found[0]
+
+
+def dev(config: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """The dev sentences of a corpus and their references."""
+    corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
+    sources, references = (list(in_order(corpus.dev, name)) for name in ("source", "references"))
+    return sources, references
 
 
 def is_of_training(change: str) -> bool:
@@ -220,10 +248,10 @@ def by_sentences(
 ) -> dict[str, float]:
     """The larger p-value of the two tests over one model's sentences, by change."""
     config = yaml.safe_load((folder(output, RECIPE, seed) / "config.yaml").read_text("utf-8"))
-    corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
+    _, references = dev(config)
     found = differences(
         {change: one.hypotheses for change, (one,) in translations.items()},
-        list(in_order(corpus.dev, "references")),
+        references,
         tokenize=translations[RECIPE][0].tokenize,
         **TESTS,
     )

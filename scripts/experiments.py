@@ -8,10 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from translate.cli.train import LENGTHS
 from translate.errors import UserError
 from translate.evaluation.report import Stored, read
 from translate.inference import bundle
 from translate.training import provenance
+from translate.training.settings import MAY_CHANGE
 
 
 def tell(message: str) -> None:
@@ -37,13 +39,19 @@ def train(run: Path, settings: Sequence[str]) -> None:
     if provenance.run_status(run) != "finished":
         translate("train", f"run={run}", *settings)
         return
-    before = [a for a in provenance.read(run)["command"][2:] if not a.startswith("run=")]
-    if before != list(settings):
+    before, now = binding(provenance.read(run)["command"][2:]), binding(settings)
+    if before != now:
         raise UserError(
-            f"{run} was trained with {shlex.join(before)}, not {shlex.join(settings)}: give "
-            "another --output or remove it"
+            f"{run} was trained with {shlex.join(before)}, not {shlex.join(now)}: give another "
+            "--output or remove it"
         )
     tell(f"{run} is finished")
+
+
+def binding(settings: Sequence[str]) -> list[str]:
+    """Those that make a run what it is; with others it may go on, such as trainer.threads."""
+    free = {"run", "cache", *(f"trainer.{key}" for key in MAY_CHANGE.difference(LENGTHS))}
+    return [setting for setting in settings if setting.partition("=")[0] not in free]
 
 
 def evaluated(run: Path, name: str, *arguments: str, output: Path | None = None) -> Stored:

@@ -21,12 +21,35 @@ def experiment(load_script: Callable[[str], ModuleType]) -> ModuleType:
 
 @pytest.mark.soak
 def test_every_change_is_one_of_the_recipe_and_can_be_trained(experiment: ModuleType) -> None:
-    given = experiment.parse([])
-    assert len(given.changes) == len(experiment.CHANGES) + 1
-    experiment.check(given)
-    folders = {experiment.folder(Path(), change, 1) for change in given.changes}
-    trained = [change for change in given.changes if experiment.is_of_training(change)]
-    assert len(folders) == len(trained) < len(given.changes)
+    changes = experiment.checked(experiment.parse([]))
+    assert changes == [experiment.RECIPE, *experiment.CHANGES]
+    folders = {experiment.folder(Path(), change, 1) for change in changes}
+    trained = [change for change in changes if experiment.is_of_training(change)]
+    assert len(folders) == len(trained) < len(changes)
+
+
+def test_a_change_that_a_recipe_has_already_is_left_out_of_the_default_ones(
+    experiment: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(experiment, "CHANGES", ("model.norm=pre", "model.norm=post"))
+    changes = experiment.checked(experiment.parse(["--recipe", "toy"]))
+    assert changes == [experiment.RECIPE, "model.norm=post"]
+    assert "model.norm=pre is left out: so has toy it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"), [("data.seed=2", True), ("data.pool_batches=7", False)]
+)
+def test_a_change_of_the_dev_sentences_is_no_ablation(
+    experiment: ModuleType, tmp_path: Path, change: str, refused: bool
+) -> None:
+    small = ["data.train=200", "data.dev=10", "data.test=10", f"cache={tmp_path}"]
+    given = experiment.parse(["--recipe", "toy", "--change", change, *small])
+    if not refused:
+        assert experiment.checked(given) == [experiment.RECIPE, change]
+        return
+    with pytest.raises(UserError, match=r"'data\.seed=2' changes the dev sentences too"):
+        experiment.checked(given)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +72,9 @@ def test_a_wrong_change_is_told_before_any_training(
     ("arguments", "message"),
     [
         (["--change", "model.norm"], "'model.norm': give KEY=VALUE"),
-        (["--change", "seed=2"], "seeds are chosen with --seeds"),
+        (["--change", "seed=2"], "--change 'seed=2': seeds are chosen with --seeds"),
+        (["seed=2"], "KEY=VALUE: seeds are chosen with --seeds"),
+        (["toy"], "KEY=VALUE: give KEY=VALUE"),
         (["--seeds", "1,x"], "'1,x' are no whole numbers"),
         (["--seeds", "1,1"], "'1,1' has a seed twice"),
     ],
@@ -96,9 +121,7 @@ def test_one_seed_is_tested_by_sentences_and_several_by_their_scores(
     (tmp_path / "the_recipe-seed=1").mkdir()
     config = "{data: {}, tokenizer: {}, cache: there}"
     (tmp_path / "the_recipe-seed=1" / "config.yaml").write_text(config, "utf-8")
-    corpus = SimpleNamespace(dev={"references": [[line] for line in lines]})
-    monkeypatch.setattr(experiment, "prepare", lambda *_, **__: corpus)
-    monkeypatch.setattr(experiment, "in_order", lambda table, column: table[column])
+    monkeypatch.setattr(experiment, "dev", lambda config: (lines, [[line] for line in lines]))
     monkeypatch.setattr(experiment, "parameters", lambda run: 1234)
     monkeypatch.setattr(experiment, "TESTS", {"resamples": 100, "trials": 100, "seed": 1})
 

@@ -61,6 +61,17 @@ def test_a_run_of_other_settings_is_refused(
     assert calls == []
 
 
+def test_a_run_that_went_on_with_other_threads_is_still_itself(
+    experiments: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    """Its provenance has the command that began it."""
+    run = finished(tmp_path / "run", "model=rnn_none", "trainer.threads=1", "trainer.max_steps=9")
+    experiments.train(run, ["model=rnn_none", "trainer.threads=2", "trainer.max_steps=9"])
+    with pytest.raises(UserError, match=r"max_steps=9, not .* trainer\.max_steps=8"):
+        experiments.train(run, ["model=rnn_none", "trainer.max_steps=8"])
+    assert calls == []
+
+
 def test_translations_are_made_once_for_the_same_weights(
     experiments: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
 ) -> None:
