@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -116,6 +117,34 @@ def test_a_log_on_a_full_disk_prints_no_traceback(capsys: pytest.CaptureFixture[
     with suppress(OSError):
         handler.close()
     assert capsys.readouterr().err == ""
+
+
+def test_means_of_several_processes_go_on_as_if_they_had_not_stopped() -> None:
+    """A checkpoint has what all had together, which none of them may count for itself."""
+    both = [RunningMeans(), RunningMeans()]
+    for means, (total, count) in zip(both, [(10.0, 2), (30.0, 4)], strict=True):
+        means.add("train/loss", torch.tensor(total), torch.tensor(count))
+        means.add("train/risk", torch.tensor(1.0), torch.tensor(1))
+
+    def summed() -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+        """What each has reduced, in the order in which it asks."""
+        asked: list[list[torch.Tensor]] = [[], []]
+        for mine, means in zip(asked, both, strict=True):
+            means.summed(Mock(reduce=lambda part, reduce_op, mine=mine: mine.append(part) or part))
+        (loss, tokens, risk, sentences), others = asked
+        return {
+            "train/loss": (loss + others[0], tokens + others[1]),
+            "train/risk": (risk + others[2], sentences + others[3]),
+        }
+
+    saved = summed()
+    assert saved["train/loss"] == (40, 6)
+    for main, means in zip((True, False), both, strict=True):
+        means.begin_with(saved, main=main)
+    assert summed() == saved
+    for means in both:
+        means.add("train/loss", torch.tensor(7.0), torch.tensor(3))
+    assert summed()["train/loss"] == (54, 12)
 
 
 def test_speed_is_of_real_tokens_without_validations(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -405,6 +405,21 @@ def test_the_learning_rate_of_a_step_is_the_one_it_was_taken_with(
     assert rates == pytest.approx([0.25e-3, 0.5e-3, 0.75e-3, 1e-3])
 
 
+def test_a_run_that_goes_on_for_longer_takes_no_step_at_the_rate_of_its_end(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """Which would be 0: a batch without a lesson."""
+    options = ("schedule.warmup_steps=2", "schedule.final=0", "trainer.log_every=1",
+               "trainer.validate_every=8", "trainer.samples=0")  # fmt: skip
+    longer, rates = tmp_path / "longer", []
+    for steps in (4, 8):
+        train(config(*options, "schedule=linear", f"trainer.max_steps={steps}"), longer)
+    with (longer / "metrics.csv").open(newline="") as file:
+        rates = [float(r["learning_rate"]) for r in csv.DictReader(file) if r["learning_rate"]]
+    peak = config()["optimizer"]["learning_rate"]
+    assert rates[4:] == pytest.approx([peak * (8 - step) / 6 for step in (4, 5, 6, 7)], rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("asked", "workers"),
     [

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
 
 from translate.attention.masks import padding_mask
 from translate.attention.variable_length import Packing
@@ -20,7 +21,7 @@ from translate.training.compilation import Compiler
 from translate.training.guidance import Guidance
 from translate.training.loss import CrossEntropy, Losses, Objective, RDrop, projected_loss
 from translate.training.minimum_risk import MinimumRisk
-from translate.training.optim import build_optimizer, build_schedule
+from translate.training.optim import build_optimizer, build_schedule, renew_rates
 from translate.training.running_means import RunningMeans
 from translate.training.word_dropout import drop_words
 
@@ -115,6 +116,15 @@ class TranslationTask(L.LightningModule):
         repeated = batch.repeated(self.objective.passes)
         return self.losses(drop_words(repeated, self.word_dropout, tags=self.tags), self.objective)
 
+    def on_train_start(self) -> None:
+        """Another `trainer.max_steps` is another schedule, from the next step on.
+
+        Lightning brings back the rate that the old one had for it, which may be 0.
+        """
+        for config in self.trainer.lr_scheduler_configs:
+            if isinstance(config.scheduler, LambdaLR):
+                renew_rates(config.scheduler)
+
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # dropout depends on the place in the run alone, so that a resumed run repeats it exactly
         torch.manual_seed((self.seed * 1_000_003 + batch_idx) * 1_009 + self.global_rank)
@@ -150,7 +160,7 @@ class TranslationTask(L.LightningModule):
         if self.minimum_risk is None:
             return token_loss
         risk = self.minimum_risk(self.model, batch, step=self.trainer.global_step)
-        sentences = torch.tensor(len(batch.ids))
+        sentences = torch.tensor(len(batch.ids), device=token_loss.device)
         self._show("train/risk", risk.of_sentences.sum(), sentences, prog_bar=True)
         self._show("train/sampled_score", risk.score * sentences, sentences)
         return self.minimum_risk.mixed(token_loss, risk, batch.target_lengths)
@@ -190,10 +200,11 @@ class TranslationTask(L.LightningModule):
         self.zero_grad()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["means"] = self.means.sums
+        checkpoint["means"] = self.means.summed(self.trainer.strategy)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self.means.sums = checkpoint.get("means", {})  # runs of before had none
+        # runs of before had none
+        self.means.begin_with(checkpoint.get("means", {}), main=self.trainer.is_global_zero)
 
     def gradients(self) -> list[Tensor]:
         """What this process has of the gradient, to be changed in place."""

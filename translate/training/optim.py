@@ -109,3 +109,12 @@ def build_schedule(
         return {"scheduler": schedule, "monitor": "dev/bleu", "strict": False}
     factor = FACTORS[kind](total_steps, **options)
     return {"scheduler": LambdaLR(optimizer, factor), "interval": "step"}
+
+
+def renew_rates(schedule: LambdaLR) -> None:
+    """The learning rates of the schedule's present step, as the step before would set them."""
+    groups = zip(
+        schedule.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
+    )
+    for group, peak, factor in groups:
+        group["lr"] = peak * factor(schedule.last_epoch)

@@ -32,5 +32,18 @@ class RunningMeans:
         total, count = strategy.reduce(torch.stack([*pairs]), reduce_op="sum").unbind(1)
         return dict(zip(self.sums, (total / count).tolist(), strict=True))
 
+    def summed(self, strategy: Strategy) -> dict[str, tuple[Tensor, Tensor]]:
+        """The sums of all processes together, which all ask at once."""
+        return {
+            name: (strategy.reduce(total.clone(), reduce_op="sum"),
+                   strategy.reduce(count.clone(), reduce_op="sum"))
+            for name, (total, count) in self.sums.items()
+        }  # fmt: skip
+
+    def begin_with(self, sums: dict[str, tuple[Tensor, Tensor]], *, main: bool) -> None:
+        """Go on from what all had together: the main process has it, and the others nothing."""
+        share = int(main)
+        self.sums = {name: (total * share, count * share) for name, (total, count) in sums.items()}
+
     def clear(self) -> None:
         self.sums = {}
