@@ -51,6 +51,20 @@ def test_prefixes_and_constraints_are_read_line_by_line(program, run: str, tmp_p
     assert "cat" in third
 
 
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [("der\x85 Hund", True), ("\u2028der Hund", True), ("der Hund. \u00ad", False)],
+)
+def test_alignment_has_a_column_for_each_source_piece_or_is_left_out(
+    program, run: str, line: str, read: bool
+) -> None:
+    """What ends a line to some is a space to every command; what nobody sees is not read."""
+    found = json.loads(program("text", run, "format=json", line).out)
+    alignment = found["translations"][0]["alignment"]
+    assert (alignment is not None) == read
+    assert all(len(row) == len(found["source_pieces"]) for row in alignment or [])
+
+
 def test_json_tells_everything(program, run: str) -> None:
     done = program("text", run, *BEAM, "search.n_best=2", "format=json", "der Hund, é", "")
     assert done.status == 0, done.err

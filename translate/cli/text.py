@@ -213,14 +213,17 @@ def _as_json(source: str, tokenizers: Tokenizers, found: list[Translation]) -> s
         {
             "source": source,
             "source_pieces": tokenizers.source.pieces(ids),
-            "translations": list(map(_fields, found)),
+            "translations": [_fields(one, len(ids)) for one in found],
         },
         ensure_ascii=False,
     )
 
 
-def _fields(found: Translation) -> dict[str, object]:
+def _fields(found: Translation, source_pieces: int) -> dict[str, object]:
     """One translation; with its confidence, if there is any."""
+    columns = 0 if found.alignment is None else found.alignment.shape[-1]
+    # a part of the line that nobody sees was not read
+    alignment = found.alignment if columns == source_pieces else None
     sure = {} if found.confidence is None else {"confidence": round(found.confidence, 4)}
     return {
         "text": found.text,
@@ -231,7 +234,7 @@ def _fields(found: Translation) -> dict[str, object]:
         "mended": found.mended,
         "pieces": found.tokens,
         "piece_log_probs": found.token_log_probs,
-        "alignment": _rounded(found.alignment),
+        "alignment": _rounded(alignment),
     }
 
 

@@ -132,7 +132,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of the best segmentation, without `<s>` and `</s>`; [] for white space."""
-        return self._after_tag(self._processor.encode(without_surrogates(text), out_type=int))
+        return self._after_tag(self._processor.encode(_readable(text), out_type=int))
 
     def encode_words(self, text: str) -> list[list[int]]:
         """The ids of each word, words being what stands between white space.
@@ -140,13 +140,13 @@ class Tokenizer:
         Together they are `encode(text)`, but that a run of unknown words stays apart. A word
         of invisible characters alone may have none; a tag belongs to the first.
         """
-        words = without_surrogates(text).split()
+        words = _readable(text).split()
         ids = [list(ids) for ids in self._processor.encode(words, out_type=int, num_threads=1)]
         return [self._after_tag(ids[0]), *ids[1:]] if ids else []
 
     def encode_all(self, texts: Sequence[str], *, threads: int) -> list[list[int]]:
         """`encode` of many texts at once, in their order."""
-        clean = [without_surrogates(text) for text in texts]
+        clean = [_readable(text) for text in texts]
         found = self._processor.encode(clean, out_type=int, num_threads=threads)
         return [self._after_tag(ids) for ids in found]
 
@@ -160,7 +160,7 @@ class Tokenizer:
         if self._sampler is None:
             return best
         random = Random(seed)
-        words = WORD.findall(self._processor.normalize(without_surrogates(text)))
+        words = WORD.findall(self._processor.normalize(_readable(text)))
         for _ in range(DRAWS):
             ids = best[: len(self.prefix)]
             for word in words:
@@ -183,7 +183,7 @@ class Tokenizer:
 
     def spelled(self, text: str) -> list[str]:
         """The pieces of `encode`, but an unknown one as the text has it and not as `<unk>`."""
-        found = list(self._processor.encode(without_surrogates(text), out_type=str))
+        found = list(self._processor.encode(_readable(text), out_type=str))
         return [*self.pieces(self.prefix), *found] if found else []
 
     @cached_property
@@ -211,6 +211,11 @@ class Tokenizer:
         if self._bytes:
             return [self._bytes[byte] for byte in character.encode()]
         return [] if before[-1:] == [UNK] else [UNK]
+
+
+def _readable(text: str) -> str:
+    """As a sentence is translated: one line, without white space around it."""
+    return one_line(without_surrogates(text)).strip()
 
 
 @dataclass(frozen=True)
