@@ -51,6 +51,17 @@ def sampled(seed: int = 1, **changes):
     }  # fmt: skip
 
 
+def test_of_one_candidate_the_score_is_a_utility_too(make_translator) -> None:
+    from translate.inference.translator import Translator
+    from translate.search import build
+
+    made = make_translator()
+    one = Translator(made.model, made.tokenizers, build(**sampled(n_best=1)), mbr="chrf")
+    ((found,),) = one.stream(["el perro come."])
+    assert found.score == pytest.approx(100)
+    assert found.log_prob < 0
+
+
 def test_the_translator_ranks_by_utility(make_translator) -> None:
     from translate.inference.translator import Translator
     from translate.search import build
@@ -64,7 +75,8 @@ def test_the_translator_ranks_by_utility(make_translator) -> None:
     assert list(by_risk.stream(lines)) == again
     for samples, ranked in zip(plain.stream(lines), again, strict=True):
         utilities = expected_utilities([t.text for t in samples], "chrf")
-        if len(samples) > 1:
-            assert [t.score for t in ranked] == sorted(utilities, reverse=True)
-            assert ranked[0].text == samples[utilities.index(max(utilities))].text
+        if not samples[0].tokens:  # an empty line
+            continue
+        assert [t.score for t in ranked] == sorted(utilities, reverse=True)
+        assert ranked[0].text == samples[utilities.index(max(utilities))].text
         assert sorted(t.log_prob for t in ranked) == sorted(t.log_prob for t in samples)

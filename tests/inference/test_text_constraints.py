@@ -16,10 +16,15 @@ from translate.inference.text_constraints import (
     TextConstraint,
     paired,
 )
+from translate.inference.translator import Translator
 from translate.search import build
 from translate.vocabulary import EOS
 
 LINES = ["el perro come.", "la casa azul", "", "gato"]
+BEAM = {
+    "kind": "beam", "beam_size": 2, "length_penalty": "none", "alpha": 0.0, "n_best": 1,
+    "coverage_penalty": 0.0, "max_length_ratio": 1.0, "max_length_offset": 6,
+}  # fmt: skip
 RULES = {"min_length": 0, "no_repeat_ngram_size": 0, "repetition_penalty": 1.0, "banned": []}
 
 
@@ -174,6 +179,26 @@ def test_a_constraint_the_model_cannot_write_is_refused(
     with pytest.raises(UserError, match="line 2: '🚂' is no word of this model") as told:
         list(make_translator().stream(["la", "gato"], constraints=[NO_CONSTRAINT, constraint]))
     assert repr(constraint.prefix or constraint.phrases[1]) in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "constraint", [TextConstraint("\u200b"), TextConstraint(phrases=("blue", " "))]
+)
+def test_a_constraint_of_nothing_is_refused(make_translator, constraint: TextConstraint) -> None:
+    with pytest.raises(UserError, match=r"line 2: '.*' holds nothing to write: leave it out"):
+        list(make_translator().stream(["la", "gato"], constraints=[NO_CONSTRAINT, constraint]))
+    with pytest.raises(UserError, match=r"banned: '\\u200b' holds nothing to write"):
+        make_translator(search={"rules": RULES | {"banned": ["\u200b"]}})
+
+
+def test_more_than_the_model_writes_is_refused_with_its_line(make_model, joint) -> None:
+    model = make_model("transformer", positions="learned", max_positions=8)
+    translator = Translator(model, joint, build(**BEAM))
+    asked = [TextConstraint("the"), TextConstraint("the dog", ("red house blue cat eats a",))]
+    needed = sum(len(joint.target.encode(text)) for text in (asked[1].prefix, *asked[1].phrases))
+    told = rf"line 2: prefix and phrases have {needed} pieces, and this model writes at most 7"
+    with pytest.raises(UserError, match=told):
+        list(translator.stream(["la", "gato"], constraints=asked))
 
 
 def test_to_ban_an_unknown_word_bans_no_other(make_translator, caplog) -> None:

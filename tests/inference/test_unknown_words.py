@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +14,10 @@ import torch
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
 from translate.errors import UserError
+from translate.inference.text_constraints import TextConstraint
 from translate.inference.translator import Translator
 from translate.inference.unknown_words import UnknownWords, spelling_spans
-from translate.search import Hypothesis
+from translate.search import Hypothesis, build
 from translate.search.rules import NO_RULES
 from translate.vocabulary import UNK
 
@@ -114,6 +117,75 @@ def test_a_dictionary_translates_what_would_be_copied(tokenizers) -> None:
         assert replaced(tokenizer, "el Perro come.", "the Xxxxx come.", perro="dog") == (
             "the dog come."
         )
+
+
+@pytest.mark.parametrize("kind", ["char", "unigram", "bpe"])
+def test_a_prefix_stays_where_the_next_piece_went_on_with_its_word(tokenizers, kind) -> None:
+    """The whole source word that takes the place of <unk> begins a word of its own."""
+    tokenizer = tokenizers[kind]
+    prefix = tokenizer.encode("the dog")
+    tokens, pieces = [*prefix, UNK, *tokenizer.encode("eats")], tokenizer.spelled("el Żółw come")
+    weights = np.zeros((1, 1, len(tokens) + 1, len(pieces) + 1))
+    weights[..., next(i for i, piece in enumerate(pieces) if "ł" in piece)] = 1.0
+    words = UnknownWords({})
+    assert words.replace(pieces, tokens, weights, tokenizer) == "the Żółw eats"
+    found = words.replace(pieces, tokens, weights, tokenizer, prefix=len(prefix))
+    assert found == "the dog Żółw eats"
+
+
+@pytest.mark.parametrize(
+    ("banned", "stays"), [("Żółw", True), ("the Żółw", True), ("Żół", False), ("Żółwe", False)]
+)
+def test_a_banned_word_is_not_copied(tokenizers, banned: str, stays: bool) -> None:
+    tokenizer = tokenizers["word"]
+    pieces, tokens = ["▁Żółw"], tokenizer.encode("the Xxxx eats.")
+    weights = np.ones((1, 1, len(tokens) + 1, 2))
+    found = UnknownWords({}).replace(pieces, tokens, weights, tokenizer, banned=[banned])
+    assert found == (tokenizer.decode(tokens) if stays else "the Żółw eats.")
+
+
+def test_constraints_hold_where_unknown_words_are_replaced(joint, make_model) -> None:
+    """<unk> behind a phrase goes on with its last word, and would take it along."""
+    search = {
+        "kind": "beam", "beam_size": 4, "length_penalty": "gnmt", "alpha": 0.6, "n_best": 1,
+        "coverage_penalty": 0.0, "max_length_ratio": 1.0, "max_length_offset": 6,
+        "rules": {"min_length": 0, "no_repeat_ngram_size": 0, "repetition_penalty": 1.0,
+                  "banned": ["azul"]},
+    }  # fmt: skip
+    lines, copied = ["el tren come azul.", "la casa rojo", "azul"], 0
+    for factor in (-2, 1.5, 2, 4):
+        model = make_model("transformer")
+        with torch.no_grad():
+            model.output.weight[UNK] *= factor
+        copying = Translator(model, joint, build(**search), unknown_words=UnknownWords({}))
+        for asked in (TextConstraint(phrases=("gato",)), TextConstraint("el gato")):
+            for (found,) in copying.stream(lines, constraints=asked):
+                assert found.text.startswith(asked.prefix)
+                assert asked.prefix or re.search(r"\bgato\b", found.text)
+                written = "".join(found.tokens).replace("▁", " ").split()  # perhaps in other pieces
+                assert found.text.split().count("azul") <= written.count("azul")
+                copied += "<unk>" in found.tokens
+    assert copied
+
+
+@pytest.mark.parametrize("normalization", ["nmt_nfkc", "nfkc", "identity"])
+def test_white_space_before_a_line_shifts_no_word(make_model, normalization: str) -> None:
+    one = train_tokenizer(
+        SENTENCES, kind="unigram", vocab_size=60, hard_vocab_limit=False, byte_fallback=False,
+        character_coverage=1.0, normalization=normalization, train_sentences=1000, seed=1,
+    )  # fmt: skip
+
+    class LooksAtTheLast(Unknowing):
+        def __call__(self, *args, **kwargs):
+            found = super().__call__(*args, **kwargs)
+            last = {"tokens": (UNK,), "alignment": found[0][0].alignment[:, :, -2:]}
+            return [[replace(one, **last)] for (one,) in found]
+
+    both = Tokenizers(one, one)
+    model = make_model("transformer", both)
+    copying = Translator(model, both, LooksAtTheLast(), unknown_words=UnknownWords({}))
+    for space in "\t\u3000":
+        assert copying.translate([f"{space}the dog"]) == [f"{space}dog"]
 
 
 def test_unknown_neighbours_of_a_word_vocabulary_are_translated_one_by_one(tokenizers) -> None:

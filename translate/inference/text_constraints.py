@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,10 +74,23 @@ class ConstraintEncoder:
 
     Args:
         banned: texts that no translation may hold; those it could not write anyway are told.
+        max_length: the most tokens that the model can read, <s> among them; None: any number.
+        unknown_replaced: whether <unk> stands for a word, which it then goes on with.
+
+    Raises:
+        UserError: a banned text has nothing to write.
     """
 
-    def __init__(self, target: Tokenizer, banned: Iterable[str]) -> None:
-        self._target = target
+    def __init__(
+        self,
+        target: Tokenizer,
+        banned: Iterable[str],
+        *,
+        max_length: int | None = None,
+        unknown_replaced: bool = False,
+    ) -> None:
+        self._target, self._unknown_replaced = target, unknown_replaced
+        self._most = math.inf if max_length is None else max_length - 1
         self._banned = tuple(itertools.chain.from_iterable(map(self._never, banned)))
 
     def __call__(
@@ -86,7 +100,7 @@ class ConstraintEncoder:
 
         Raises:
             UserError: phrases for a line in several segments, of which none is theirs; a word that
-                the model cannot write.
+                the model cannot write, a text without any, or more than it can.
         """
         if constraint.phrases and segments > 1:
             raise UserError(
@@ -102,6 +116,15 @@ class ConstraintEncoder:
                 )
         prefix = tuple(self._target.encode(constraint.prefix))
         phrases = tuple(map(self._inside, constraint.phrases))
+        asked = [(constraint.prefix, prefix)] if constraint.prefix.strip() else []
+        for text, tokens in [*asked, *zip(constraint.phrases, phrases, strict=True)]:
+            if not tokens:
+                raise UserError(f"line {line}: {text!r} holds nothing to write: leave it out")
+        if (needed := len(prefix) + sum(map(len, set(phrases)))) > self._most:
+            raise UserError(
+                f"line {line}: prefix and phrases have {needed} pieces, and this model writes at "
+                f"most {self._most}: shorten them"
+            )
         joints = self._joints if phrases or self._banned else None
         for segment in range(segments):
             yield Constraint(prefix if segment == 0 else (), phrases, self._banned, joints)
@@ -111,7 +134,9 @@ class ConstraintEncoder:
         if unknown := self._unknown(text):  # to ban <unk> would ban every such word
             log.warning("%r is no word of this model, which never writes %r", unknown, text)
             return ()
-        return tuple({tuple(self._target.encode(text)), self._inside(text)})
+        if not (spelled := {tuple(self._target.encode(text)), self._inside(text)} - {()}):
+            raise UserError(f"search.rules.banned: {text!r} holds nothing to write: leave it out")
+        return tuple(spelled)
 
     def _unknown(self, text: str) -> str | None:
         """The first word that the model has no pieces for, if there is any."""
@@ -130,6 +155,7 @@ class ConstraintEncoder:
         pieces = self._target.pieces(range(len(self._target)))
         is_open = [piece in BYTES or spells_a_word(piece[-1]) for piece in pieces]
         onward = list(map(_goes_on, pieces))
+        onward[UNK] = self._unknown_replaced and not self._target.whole_words
         return Joints(np.array(is_open), np.array(onward)) if any(onward) else None
 
 

@@ -137,7 +137,12 @@ class Translator:
         self.guard = guard
         self.confidence = confidence
         self.whole_windows = whole_windows
-        self._constraint_encoder = ConstraintEncoder(tokenizers.target, search.rules.banned)
+        self._constraint_encoder = ConstraintEncoder(
+            tokenizers.target,
+            search.rules.banned,
+            max_length=model.max_length,
+            unknown_replaced=unknown_words is not None,
+        )
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
         """The best translation of each sentence."""
@@ -236,8 +241,11 @@ class Translator:
         if self.unknown_words is None:
             text = target.decode(tokens)
         else:
-            front = self.tokenizers.source.front
-            text = self.unknown_words.replace(segment.pieces, tokens, alignment, target, front)
+            text = self.unknown_words.replace(
+                segment.pieces, tokens, alignment, target,
+                front=self.tokenizers.source.front, prefix=len(segment.constraint.prefix),
+                banned=self.search.rules.banned,
+            )  # fmt: skip
         return Translation(
             text,
             hypothesis.score,
@@ -253,7 +261,7 @@ class Translator:
 
     def _ranked(self, found: list[Translation]) -> list[Translation]:
         """By minimum Bayes risk, if that is wanted; else as they are."""
-        if self.mbr is None or len(found) == 1:
+        if self.mbr is None:
             return found
         utilities = expected_utilities([translation.text for translation in found], self.mbr)
         scored = [replace(t, score=u) for t, u in zip(found, utilities, strict=True)]
@@ -264,11 +272,11 @@ class Translator:
     ) -> list[list[Translation]]:
         """The n best of each, protected items copied and what is between them translated."""
         lines, parts = [], []
-        for text, _, _, constraint in segments:
+        for text, ids, _, constraint in segments:
             line = self._cut.between(guard.protection.parts(text))
             late = not line.texts or has_text(line.gaps[0])  # for a prefix
             if constraint.phrases or (constraint.prefix and late):  # phrases may belong anywhere
-                line = self._cut.between([text])
+                line = Line(("", ""), (text,), (ids,))
             rest = itertools.repeat(replace(constraint, prefix=()))
             lines.append(line)
             parts += self._segments(line, itertools.chain([constraint], rest))

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
-from translate.data.text import read_lines, spells_a_word
+from translate.data.text import read_lines, spells_a_word, unspaced
 from translate.data.tokenizer import UNKNOWN, WORD_START, Tokenizer
 from translate.errors import UserError
 from translate.models.head import NO_ATTENTION
@@ -66,11 +66,15 @@ class UnknownWords:
         tokens: Sequence[int],
         alignment: Float[np.ndarray, "L H T S"] | None,
         tokenizer: Tokenizer,
+        *,
         front: int = 0,
+        prefix: int = 0,
+        banned: Sequence[str] = (),
     ) -> str:
         """The text of `tokens`, with a source word in place of each word that holds an <unk>.
 
-        An <unk> without any attention (local-m beyond the source's end) stays.
+        An <unk> without any attention (local-m beyond the source's end) stays, and so does one
+        whose word is banned.
 
         Args:
             source: the source pieces as the sentence spells them, the unknown ones too.
@@ -79,6 +83,8 @@ class UnknownWords:
                 both sides and does not count.
             tokenizer: of the target.
             front: so many source pieces, a tag, are no words either.
+            prefix: so many tokens were given and stay as they are.
+            banned: texts that may not be written.
 
         Raises:
             UserError: the model has no attention.
@@ -91,23 +97,31 @@ class UnknownWords:
         weights = alignment.mean((0, 1))
         source_words = [(first, last) for first, last in spelling_spans(source) if first >= front]
         target = tokenizer.pieces(tokens)
+        begins = [piece.startswith(WORD_START) for piece in target] + [False]
+        # a whole word takes the place of what was to go on with the last one of the prefix
+        begins[prefix] |= 0 < prefix < len(target) and _one_word(*target[prefix - 1 : prefix + 1])
         parts: list[tuple[int, str]] = []  # each with its first piece
         end = 0
-        for start, stop in spelling_spans(target):
+        for start, stop in spelling_spans(target, prefix):
             rows = [row for row in range(start, stop) if tokens[row] == UNK]
             given = [weights[rows, first:last].sum() for first, last in source_words]
-            if any(given):  # where there is an <unk>
-                first, last = source_words[int(np.argmax(given))]
-                words = "".join(source[first:last]).split(WORD_START)
-                parts.append((end, tokenizer.decode(tokens[end:start])))
-                parts.append((start, " ".join(map(self.translation, filter(None, words)))))
-                end = stop
+            if not any(given):  # there is no <unk>, or it looks nowhere
+                continue
+            first, last = source_words[int(np.argmax(given))]
+            words = "".join(source[first:last]).split(WORD_START)
+            written = " ".join(map(self.translation, filter(None, words)))
+            if occurrences(banned, written):
+                continue
+            parts.append((end, tokenizer.decode(tokens[end:start])))
+            parts.append((start, written))
+            end = stop
         parts.append((end, tokenizer.decode(tokens[end:])))
         text = ""
         for first, part in parts:
             if part:
-                text += " " + part if text and target[first].startswith(WORD_START) else part
-        return text
+                text += " " + part if text and begins[first] else part
+        plain = tokenizer.decode(tokens)  # a banned text may be several words, of which some come
+        return plain if occurrences(banned, text) > occurrences(banned, plain) else text
 
     def translation(self, word: str) -> str:
         """The dictionary's entry for a source word, or the word itself."""
@@ -120,14 +134,27 @@ class UnknownWords:
         return self.dictionary.get(word) or self.dictionary.get(word.lower())
 
 
-def spelling_spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
+def occurrences(texts: Iterable[str], text: str) -> int:
+    """How often the texts stand in another as whole words; as runs, in scripts without spaces."""
+    found = 0
+    for one in filter(None, map(str.strip, texts)):
+        before, after = ("" if unspaced(edge) else r"(?!\w)" for edge in (one[0], one[-1]))
+        found += len(re.findall(before.replace("?", "?<") + re.escape(one) + after, text))
+    return found
+
+
+def spelling_spans(pieces: Sequence[str], prefix: int = 0) -> list[tuple[int, int]]:
     """The half-open ranges of pieces that make one word each; punctuation is apart.
+
+    The first `prefix` pieces are words of their own.
 
     Neighbours are one word where no space comes between them and both are letters, marks or digits,
     or <unk>. In scripts without spaces (Chinese, Japanese) each piece is a word of its own; of a
     vocabulary of whole words, unknown neighbours are one piece.
     """
-    starts = [i for i in range(len(pieces)) if i == 0 or not _one_word(pieces[i - 1], pieces[i])]
+    starts = [
+        i for i in range(len(pieces)) if i in (0, prefix) or not _one_word(pieces[i - 1], pieces[i])
+    ]
     return list(itertools.pairwise([*starts, len(pieces)]))
 
 
