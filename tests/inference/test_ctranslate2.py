@@ -259,6 +259,22 @@ def test_a_translation_cut_at_its_limit_counts_without_its_end(exported, length_
     assert False in ends
 
 
+def test_no_limit_is_beyond_the_table_of_positions(exported) -> None:
+    """The engine itself would end in an error that names no line."""
+    bundle, folder = exported
+    with torch.no_grad():  # never an end
+        bundle.model.output.weight[EOS] = -6 * bundle.model.decoder_norm.bias
+    sentences = random_sentences(3, vocab_size=len(bundle.tokenizers.source))
+    list(export_ctranslate2(bundle, folder, quantization="float32", sentences=sentences))
+    engine = CTranslate2Search(
+        folder, bundle.tokenizers, GREEDY | {"max_length_ratio": 4096.0, "max_length_offset": 4096},
+        tokens_per_batch=1000, workers=1, device="cpu",
+    )  # fmt: skip
+    padded = Translator(bundle.model, bundle.tokenizers, build(**GREEDY)).forcing.padded
+    ((found,),) = engine(bundle.model, *padded([[5, 6, EOS]]))
+    assert len(found.tokens) == ctranslate2_export.POSITIONS - 1  # and <s>
+
+
 def test_a_folder_may_have_any_name(exported, tmp_path) -> None:
     bundle, folder = exported
     odd = tmp_path / "caf\udce9"

@@ -34,7 +34,7 @@ Keys:
   output         a file for the scores; default standard output
   target         of a multilingual run: the tag of the language that the references are in
   device         auto, cpu, cuda, cuda:1 or mps
-  tokens_per_batch  source tokens, padding included, that are scored at once
+  tokens_per_batch  tokens of the longer side, padding included, that are scored at once
   tokens         true: every piece with its log-probability
 """
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
-from translate.inference.ctranslate2_export import imported, vocabulary
+from translate.inference.ctranslate2_export import POSITIONS, imported, vocabulary
 from translate.inference.segments import by_length
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Hypothesis
@@ -128,7 +128,7 @@ class CTranslate2Search:
         settings = self._settings
         limits = length_limits(
             lengths, settings.max_length_ratio, settings.max_length_offset,
-            max_length=model.max_length,
+            max_length=min(model.max_length or POSITIONS, POSITIONS),
         )  # fmt: skip
         found = self._translated(rows, limits, range(len(rows)))
         # the longest limit of a batch holds: what meets its own is translated beside its like

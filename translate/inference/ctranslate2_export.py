@@ -25,7 +25,7 @@ from translate.wording import install
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
-POSITIONS = 4096  # rows of the table that stands for a formula: no translation gets so long
+POSITIONS = 4096  # rows of the table that stands for a formula: no translation is longer
 INSTALL = install("ctranslate2")
 
 

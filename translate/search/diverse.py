@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import NonNegativeFloat, PositiveInt
@@ -10,12 +12,20 @@ from torch import Tensor
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
 from translate.search.beam import Beam, BeamSearch
-from translate.search.constraints import Constraints, refuse_phrases
+from translate.search.constraints import Constraints, Tokens, refuse_phrases
 from translate.search.hypothesis import Hypothesis
 from translate.search.rules import NO_RULES, Rules
 from translate.search.scoring import Alpha, LengthPenalty
 
 NONE = -1  # no token
+
+
+def _first_of_each(found: list[Hypothesis]) -> Iterable[Hypothesis]:
+    """Of those with the same tokens the first, which has the best score."""
+    first: dict[Tokens, Hypothesis] = {}
+    for hypothesis in found:
+        first.setdefault(hypothesis.tokens, hypothesis)
+    return first.values()
 
 
 class DiverseBeamSearch(BeamSearch):
@@ -78,8 +88,7 @@ class DiverseBeamSearch(BeamSearch):
         found = super().__call__(
             model, source, source_mask, constraints=constraints, need_alignment=need_alignment
         )
-        # groups may find the same
-        unique = [list({h.tokens: h for h in reversed(some)}.values())[::-1] for some in found]
+        unique = [list(_first_of_each(some)) for some in found]  # groups may find the same
         return [some[: self._count] for some in unique]
 
     def _choose(
