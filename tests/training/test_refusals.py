@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -228,6 +229,31 @@ def test_a_trained_model_with_nothing_to_go_on_from_is_not_trained_over(
     ):
         train(config(), tmp_path / "run")
     assert contents(tmp_path / "run") == {held: b"trained"}
+
+
+@pytest.mark.parametrize(
+    ("step", "checkpoints", "record", "refused"),
+    [
+        (1, ["best", "step-0000001"], {"status": "unfinished"}, False),
+        (2, ["best"], {"status": "unfinished"}, True),
+        (1, ["best", "step-0000002"], {"status": "unfinished"}, True),
+        (1, [], {"status": "unfinished", "steps": 9}, True),  # out of time, and trained on since
+        (1, [], {"status": "finished"}, True),
+        (1, [], None, True),
+    ],
+)
+def test_a_run_begins_over_where_it_holds_no_more_than_its_first_step(
+    tmp_path: Path, step: int, checkpoints: list[str], record: Any, refused: bool
+) -> None:
+    for folder in ("bundle", "checkpoints"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "bundle" / "config.json").write_text(json.dumps({"extra": {"step": step}}))
+    for name in checkpoints:
+        (tmp_path / "checkpoints" / f"{name}.ckpt").touch()
+    if record is not None:
+        (tmp_path / "provenance.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match="holds what was trained") if refused else nullcontext():
+        refusals.refuse_to_begin_over(tmp_path)
 
 
 class Killed(BaseException):
