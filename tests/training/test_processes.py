@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import signal
 import subprocess
 import sys
@@ -152,6 +153,34 @@ def test_a_run_that_fails_in_all_its_processes_ends_no_other_of_its_sweep(
     assert done.returncode == 1, done.stderr
     assert done.stderr.count("translate: error: the loss is nan") == 2
     assert provenance.run_status(tmp_path / "run-optimizer.learning_rate=0.001") == "finished"
+
+
+POISONED = """
+import os, sys
+from translate.cli.main import main
+from translate.training.module import TranslationTask
+step = TranslationTask.training_step
+def poisoned(self, batch, batch_idx):
+    here = os.environ.get("LOCAL_RANK") == "1" and batch_idx == 7
+    return step(self, batch, batch_idx) * (float("nan") if here else 1)
+TranslationTask.training_step = poisoned
+sys.exit(main())
+"""
+
+
+@pytest.mark.soak
+def test_a_loss_that_is_not_finite_in_one_process_is_told_by_all(
+    overrides: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    run, program = tmp_path / "run", tmp_path / "program.py"
+    program.write_text(POISONED, encoding="utf-8")
+    options = overrides("trainer.devices=2", "trainer.accelerator=cpu", "trainer.samples=0")
+    command = [sys.executable, str(program), "train", f"run={run}", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("translate: error: the loss is nan at step 7") == 1
+    assert done.stderr.count("translate: error: the loss is not finite at step 7") == 1
+    assert json.loads((run / "not_finite.json").read_bytes())["step"] == 7
 
 
 @pytest.mark.parametrize(
