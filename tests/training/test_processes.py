@@ -155,6 +155,27 @@ def test_a_run_that_fails_in_all_its_processes_ends_no_other_of_its_sweep(
     assert provenance.run_status(tmp_path / "run-optimizer.learning_rate=0.001") == "finished"
 
 
+def test_a_signal_at_the_end_ends_no_process_before_the_first_has_noted_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lightning would kill the first, while it still draws curves and records the end."""
+    noted: list[provenance.Status] = []
+    strategy = SimpleNamespace(
+        broadcast=lambda score: score,
+        barrier=lambda: noted.append(provenance.run_status(tmp_path)),
+    )
+    trainer = SimpleNamespace(global_step=6, strategy=strategy)
+    stop = SimpleNamespace(
+        signalled=lambda _: signal.SIGTERM, interrupted=False, out_of_time=False, total_steps=6
+    )
+    dev = SimpleNamespace(last_step=6, best=1.0)
+    monkeypatch.setattr(run_module, "learning_curves", lambda *_: None)
+    made: Any = SimpleNamespace(trainer=trainer, stop=stop, dev=dev)
+    with pytest.raises(run_module.Interrupted, match="is finished"):
+        run_module._finish(made, tmp_path)
+    assert noted == ["finished"]
+
+
 POISONED = """
 import os, sys
 from translate.cli.main import main

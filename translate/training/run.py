@@ -250,6 +250,8 @@ def _finish(made: _Made, run: Path) -> float:
             f"out of time at step {steps}" if stop.out_of_time else status, best, run / "bundle",
         )  # fmt: skip
     if number is not None:
+        # not before the first has come here: once another has ended so, Lightning kills the first
+        trainer.strategy.barrier()
         raise Interrupted(number, run, finished=not stop.out_of_time)
     return best
 
