@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import csv
+import json
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lightning as L
 import pytest
 import torch
+from lightning.fabric.plugins.environments import LightningEnvironment
+from lightning.fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
+from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from safetensors.torch import load_file
 from torch import Tensor
 
 from translate.data.batching import Batch, collate
 from translate.data.corpus import prepare
+from translate.errors import UserError
 from translate.models import registry
-from translate.training import assembly
+from translate.training import assembly, provenance
 from translate.training import run as run_module
+from translate.training import trainer as trainer_module
 from translate.training.accelerator import started_by_the_first
 from translate.training.module import TranslationTask
 from translate.training.run import train
 from translate.training.settings import Settings
-from translate.training.trainer import quieten_lightning
+from translate.training.trainer import ending_together, quieten_lightning
 
 Config = Callable[..., dict[str, Any]]
 EXACT = ["trainer.precision=64-true", "model.dropout=0.0", "trainer.max_steps=6"]
@@ -111,6 +118,90 @@ def test_a_signal_to_one_process_ends_them_all(
     assert process.returncode == 143, said
     assert "Error" not in said
     assert said.count("stopped by SIGTERM, all is saved") == 2
+
+
+def test_a_failure_ends_the_other_processes_and_what_would_end_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Lightning's thread kills the first process, of which a sweep has further runs to train."""
+    monkeypatch.setattr(trainer_module, "GRACE", 0.1)
+    launcher = _SubprocessScriptLauncher(LightningEnvironment(), num_processes=4, num_nodes=1)
+    trainer: Any = SimpleNamespace(strategy=SimpleNamespace(launcher=launcher))
+    with subprocess.Popen(["sleep", "60"]) as first:
+        observer = _ChildProcessObserver(first.pid, launcher.procs)
+        for command in (["false"], ["sleep", "60"]):
+            launcher.procs.append(subprocess.Popen(command))
+        children = list(launcher.procs)
+        with pytest.raises(UserError), ending_together(trainer):
+            raise UserError("the loss is nan")
+        ended = [child.returncode for child in children]
+        has_nothing_left = observer._run()
+        first.terminate()
+    assert first.returncode == -signal.SIGTERM
+    assert has_nothing_left
+    assert ended == [1, -signal.SIGKILL]
+
+
+@pytest.mark.soak
+def test_a_run_that_fails_in_all_its_processes_ends_no_other_of_its_sweep(
+    overrides: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    options = overrides("trainer.devices=2", "trainer.accelerator=cpu", "trainer.samples=0",
+                        "trainer.gradient_clip=0", "optimizer.learning_rate=1e38,1e-3")  # fmt: skip
+    command = [sys.executable, "-m", "translate", "train", "-m", f"run={tmp_path / 'run'}"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=180)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("translate: error: the loss is nan") == 2
+    assert provenance.run_status(tmp_path / "run-optimizer.learning_rate=0.001") == "finished"
+
+
+def test_a_signal_at_the_end_ends_no_process_before_the_first_has_noted_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lightning would kill the first, while it still draws curves and records the end."""
+    noted: list[provenance.Status] = []
+    strategy = SimpleNamespace(
+        broadcast=lambda score: score,
+        barrier=lambda: noted.append(provenance.run_status(tmp_path)),
+    )
+    trainer = SimpleNamespace(global_step=6, strategy=strategy)
+    stop = SimpleNamespace(
+        signalled=lambda _: signal.SIGTERM, interrupted=False, out_of_time=False, total_steps=6
+    )
+    dev = SimpleNamespace(last_step=6, best=1.0)
+    monkeypatch.setattr(run_module, "learning_curves", lambda *_: None)
+    made: Any = SimpleNamespace(trainer=trainer, stop=stop, dev=dev)
+    with pytest.raises(run_module.Interrupted, match="is finished"):
+        run_module._finish(made, tmp_path)
+    assert noted == ["finished"]
+
+
+POISONED = """
+import os, sys
+from translate.cli.main import main
+from translate.training.module import TranslationTask
+step = TranslationTask.training_step
+def poisoned(self, batch, batch_idx):
+    here = os.environ.get("LOCAL_RANK") == "1" and batch_idx == 7
+    return step(self, batch, batch_idx) * (float("nan") if here else 1)
+TranslationTask.training_step = poisoned
+sys.exit(main())
+"""
+
+
+@pytest.mark.soak
+def test_a_loss_that_is_not_finite_in_one_process_is_told_by_all(
+    overrides: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    run, program = tmp_path / "run", tmp_path / "program.py"
+    program.write_text(POISONED, encoding="utf-8")
+    options = overrides("trainer.devices=2", "trainer.accelerator=cpu", "trainer.samples=0")
+    command = [sys.executable, str(program), "train", f"run={run}", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("translate: error: the loss is nan at step 7") == 1
+    assert done.stderr.count("translate: error: the loss is not finite at step 7") == 1
+    assert json.loads((run / "not_finite.json").read_bytes())["step"] == 7
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +26,7 @@ from torch import nn
 from translate.errors import UserError
 from translate.training import provenance, refusals
 from translate.training.disk import CHECKPOINTS, SLACK, check_room
-from translate.training.finite import StopWhenNotFinite
+from translate.training.finite import NEVER, StopWhenNotFinite
 from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.lock import locked
 from translate.training.refusals import refuse_other_configuration, refuse_what_the_model_cannot
@@ -230,6 +231,31 @@ def test_a_trained_model_with_nothing_to_go_on_from_is_not_trained_over(
     assert contents(tmp_path / "run") == {held: b"trained"}
 
 
+@pytest.mark.parametrize(
+    ("step", "checkpoints", "record", "refused"),
+    [
+        (1, ["best", "step-0000001"], {"status": "unfinished"}, False),
+        (2, ["best"], {"status": "unfinished"}, True),
+        (1, ["best", "step-0000002"], {"status": "unfinished"}, True),
+        (1, [], {"status": "unfinished", "steps": 9}, True),  # out of time, and trained on since
+        (1, [], {"status": "finished"}, True),
+        (1, [], None, True),
+    ],
+)
+def test_a_run_begins_over_where_it_holds_no_more_than_its_first_step(
+    tmp_path: Path, step: int, checkpoints: list[str], record: Any, refused: bool
+) -> None:
+    for folder in ("bundle", "checkpoints"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "bundle" / "config.json").write_text(json.dumps({"extra": {"step": step}}))
+    for name in checkpoints:
+        (tmp_path / "checkpoints" / f"{name}.ckpt").touch()
+    if record is not None:
+        (tmp_path / "provenance.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match="holds what was trained") if refused else nullcontext():
+        refusals.refuse_to_begin_over(tmp_path)
+
+
 class Killed(BaseException):
     pass
 
@@ -365,14 +391,25 @@ def test_a_full_disk_is_told_before_the_first_step(
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-def steps(guard: StopWhenNotFinite, losses: list[float], device: str) -> None:
-    trainer = SimpleNamespace(accumulate_grad_batches=1)
-    module = SimpleNamespace(device=torch.device(device))
+def trainer_of(*others: int) -> Any:
+    """Whose other processes had a loss that is not finite first at these steps."""
+
+    def reduce(step: torch.Tensor, reduce_op: str) -> torch.Tensor:
+        assert reduce_op == "min"
+        return torch.tensor(min([int(step), *others]))
+
+    strategy = SimpleNamespace(root_device=torch.device("cpu"), reduce=reduce)
+    return SimpleNamespace(
+        accumulate_grad_batches=1, world_size=1 + len(others), global_step=5, strategy=strategy
+    )
+
+
+def steps(guard: StopWhenNotFinite, losses: list[float], device: str, trainer: Any = None) -> None:
+    module: Any = SimpleNamespace(device=torch.device(device))
     for index, loss in enumerate(losses):
-        batch = SimpleNamespace(ids=torch.tensor([index, 100 + index]))
-        guard.on_train_batch_end(
-            trainer, module, {"loss": torch.tensor(loss)}, batch, index  # type: ignore[arg-type]
-        )  # fmt: skip
+        batch: Any = SimpleNamespace(ids=torch.tensor([index, 100 + index]))
+        outputs = {"loss": torch.tensor(loss)}
+        guard.on_train_batch_end(trainer or trainer_of(), module, outputs, batch, index)
 
 
 def test_a_loss_on_a_gpu_is_looked_at_now_and_then_and_before_each_save(tmp_path: Path) -> None:
@@ -380,7 +417,7 @@ def test_a_loss_on_a_gpu_is_looked_at_now_and_then_and_before_each_save(tmp_path
     guard = StopWhenNotFinite(tmp_path, every=4)
     steps(guard, [1.0, float("inf"), 2.0], "cuda")
     with pytest.raises(UserError, match=r"the loss is inf at step 1 \(its training pairs: .*json"):
-        guard.on_save_checkpoint(None, Model(), {})  # type: ignore[arg-type]
+        guard.on_save_checkpoint(trainer_of(), Model(), {})  # type: ignore[arg-type]
     record = json.loads((tmp_path / "not_finite.json").read_text())
     assert record == {"step": 1, "loss": "inf", "pairs": [1, 101]}
     guard = StopWhenNotFinite(tmp_path, every=3)
@@ -389,14 +426,32 @@ def test_a_loss_on_a_gpu_is_looked_at_now_and_then_and_before_each_save(tmp_path
     steps(StopWhenNotFinite(tmp_path, every=3), [1.0] * 9, "cuda")
 
 
+@pytest.mark.parametrize(
+    ("own", "others", "told", "writes"),
+    [
+        ([1.0, 1.0], [NEVER], None, False),
+        ([1.0, 1.0], [0], "the loss is not finite at step 0", False),
+        ([1.0, float("nan")], [NEVER], "the loss is nan at step 1", True),
+        ([1.0, float("nan")], [0], "the loss is not finite at step 0", False),  # it came from there
+    ],
+)
+def test_a_loss_that_is_not_finite_in_one_process_stops_all_of_them(
+    tmp_path: Path, own: list[float], others: list[int], told: str | None, writes: bool
+) -> None:
+    guard = StopWhenNotFinite(tmp_path, every=2)
+    with pytest.raises(UserError, match=told) if told else nullcontext():
+        steps(guard, own, "cpu", trainer_of(*others))
+    assert (tmp_path / "not_finite.json").exists() == writes
+
+
 def test_weights_that_are_no_numbers_are_never_saved(tmp_path: Path) -> None:
-    model = Model()
+    model: Any = Model()
     guard = StopWhenNotFinite(tmp_path, every=1)
-    guard.on_save_checkpoint(None, model, {})  # type: ignore[arg-type]
+    guard.on_save_checkpoint(trainer_of(), model, {})
     with torch.no_grad():
         model.weight[3, 3] = float("nan")
     with pytest.raises(UserError, match="the weights weight are not finite after step 5"):
-        guard.on_save_checkpoint(SimpleNamespace(global_step=5), model, {})  # type: ignore[arg-type]
+        guard.on_save_checkpoint(trainer_of(), model, {})
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,19 @@ from translate.inference import bundle
 from translate.training import provenance
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.dev_translations import DevTranslations
+from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.module import TranslationTask
 from translate.training.run import Interrupted, train
 
 Config = Callable[..., dict[str, Any]]
+
+
+class Killed(BaseException):
+    """As by SIGKILL."""
+
+
+def kill(*_: object) -> None:
+    raise Killed
 
 
 @pytest.fixture
@@ -107,6 +116,25 @@ def test_before_the_first_bundle_there_is_something_to_go_on_from(
     train(config(f"trainer.max_steps={steps}", "trainer.samples=0"), run)
     assert kept
     assert all(kept)
+
+
+@pytest.mark.parametrize("options", [("validate_every=1", "max_steps=2"), ("max_steps=1",)])
+def test_a_kill_while_the_first_step_is_validated_ends_no_run(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """There is no step before, whose checkpoint a run could go on from: it begins anew."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    settings = config(*(f"trainer.{option}" for option in (*options, "samples=0", "keep=2")))
+    train(settings, whole)
+    with monkeypatch.context() as patch:
+        patch.setattr(LastCheckpoint, "on_validation_end", kill)
+        with pytest.raises(Killed):
+            train(settings, broken)
+    left = sorted(path.name for path in broken.rglob("*.ckpt"))
+    assert (broken / "bundle").is_dir()
+    assert left == ["best.ckpt", "step-0000001.ckpt"]
+    train(settings, broken)
+    assert_same(broken, whole)
 
 
 def test_a_death_right_after_a_save_loses_no_report(
@@ -235,16 +263,9 @@ def test_patience_that_is_spent_stays_spent(
     assert provenance.run_status(run) == "finished"
 
 
-class Killed(BaseException):
-    """As by SIGKILL."""
-
-
 def test_a_validation_that_is_due_where_time_is_out_is_not_skipped(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def kill(*_: object) -> None:
-        raise Killed
-
     run = tmp_path / "run"
     settings = config(*IDLE, "trainer.validate_every=2", "trainer.save_every=1")
     with monkeypatch.context() as patch:

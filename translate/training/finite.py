@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,20 @@ from translate.durable import replacing
 from translate.errors import UserError
 
 FILE = "not_finite.json"
+NEVER = sys.maxsize  # the step of a loss that is not finite, where all are
 
 
 class StopWhenNotFinite(Callback):
     """Looks at every loss, and at the weights before they are saved or validated.
 
-    Asking a GPU for one number waits for all its work, so that losses are looked at `every` steps
-    there, and before each save and validation; on a CPU at once. Must come before the callbacks
-    that save.
+    Asking a GPU for one number waits for all its work, and asking other processes for theirs, so
+    that losses are looked at every so many batches there, and before each save and validation; by
+    one process on a CPU at once. All look together and stop alike, whichever had the loss: one that
+    stopped alone would leave the others waiting. Must come before the callbacks that save.
 
     Args:
-        run: where not_finite.json goes, with the pairs of the batch to look at.
+        run: where not_finite.json goes, with the pairs of the batch to look at, which the process
+            writes that had them.
     """
 
     def __init__(self, run: Path, *, every: int) -> None:
@@ -45,16 +48,17 @@ class StopWhenNotFinite(Callback):
     ) -> None:
         step = batch_idx // trainer.accumulate_grad_batches
         self.unseen.append((step, outputs["loss"].detach(), batch.ids))
-        if pl_module.device.type == "cpu" or len(self.unseen) >= self.every:
-            self._look()
+        at_once = pl_module.device.type == "cpu" and trainer.world_size == 1
+        if at_once or len(self.unseen) >= self.every:
+            self._look(trainer)
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._look()
+        self._look(trainer)
 
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        self._look()
+        self._look(trainer)
         broken = [name for name, p in pl_module.named_parameters() if not _is_finite(p)]
         if broken:
             raise UserError(
@@ -62,18 +66,32 @@ class StopWhenNotFinite(Callback):
                 f"{_remedy()}"
             )
 
-    def _look(self) -> None:
+    def _look(self, trainer: L.Trainer) -> None:
         unseen, self.unseen = self.unseen, []
-        if not unseen or bool(torch.stack([loss for _, loss, _ in unseen]).isfinite().all()):
+        if not unseen:  # here as in every process
             return
-        step, loss, pairs = next(one for one in unseen if not math.isfinite(one[1].item()))
-        record = {"step": step, "loss": str(loss.item()), "pairs": pairs.tolist()}
-        with replacing(self.run / FILE) as file:
-            file.write(f"{json.dumps(record)}\n".encode())
+        finite = torch.stack([loss for _, loss, _ in unseen]).isfinite().tolist()
+        broken = next((one for one, good in zip(unseen, finite, strict=True) if not good), None)
+        own = NEVER if broken is None else broken[0]
+        step = _first(own, trainer)
+        if step == NEVER:
+            return
+        value = "not finite"  # in another process
+        if broken is not None and own == step:
+            value = str(broken[1].item())
+            record = {"step": step, "loss": value, "pairs": broken[2].tolist()}
+            with replacing(self.run / FILE) as file:
+                file.write(f"{json.dumps(record)}\n".encode())
         raise UserError(
-            f"the loss is {loss.item()} at step {step} (its training pairs: {self.run / FILE}): "
+            f"the loss is {value} at step {step} (its training pairs: {self.run / FILE}): "
             f"{_remedy()}"
         )
+
+
+def _first(step: int, trainer: L.Trainer) -> int:
+    """The earliest of all processes' steps; later ones only follow from it."""
+    steps = torch.tensor(step, device=trainer.strategy.root_device)
+    return int(trainer.strategy.reduce(steps, reduce_op="min"))
 
 
 def _is_finite(weights: Tensor) -> bool:

@@ -18,6 +18,7 @@ from translate.data.corpus import Corpus
 from translate.data.module import TranslationData, lengths
 from translate.errors import UserError
 from translate.inference import bundle as bundles
+from translate.inference.untrusted import parse, read
 from translate.models import registry
 from translate.models.head import attends
 from translate.models.outline import shapes_only
@@ -25,6 +26,7 @@ from translate.models.seq2seq import Seq2Seq
 from translate.training import packing, provenance
 from translate.training.accelerator import on_gpu
 from translate.training.assembly import samples
+from translate.training.checkpoint_average import KEPT
 from translate.training.disk import bytes_of, held, readable
 from translate.training.guidance import build_guidance
 from translate.training.settings import MAY_CHANGE, Settings
@@ -60,20 +62,39 @@ def refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
 
 
 def refuse_to_begin_over(run: Path) -> None:
-    """Without the checkpoint that it goes on from, a run would begin anew and replace its model."""
+    """Without the checkpoint that it goes on from, a run would begin anew and replace its model.
+
+    One that a kill ended in the validation of its first step, before any checkpoint, may do so.
+    """
     steps = provenance.noted(run, "steps")  # of a training that came to its end
     held = [
         *filter(None, [bundles.located(run)]),
         *sorted((run / "checkpoints").glob("*.ckpt")),
         *([] if steps is None else [f"{steps:,} steps in {provenance.FILE}"]),
     ]
-    if held:
+    if held and not (steps is None and _holds_one_step(run)):
         raise UserError(
             f"{run} holds what was trained ({', '.join(map(str, held))}) and no "
             "checkpoints/last.ckpt to go on from: put it back, or a copy of best.ckpt in its "
             f"place; or begin from this model with init={run} and another run=; or remove the "
             "folder"
         )
+
+
+def _holds_one_step(run: Path) -> bool:
+    """Whether a run has a model of its first step, and none of a later one."""
+    folder = bundles.located(run)
+    if folder is None or provenance.run_status(run) != "unfinished":
+        return False
+    path = folder / bundles.CONFIG
+    try:
+        extra = parse(read(path, largest=bundles.LARGEST[bundles.CONFIG]), path).get("extra")
+    except UserError:  # damaged: nobody knows of what step
+        return False
+    if not isinstance(extra, dict) or extra.get("step") != 1:
+        return False
+    names = {f"{name}.ckpt" for name in ("best", KEPT.format(step=1))}  # best is no later
+    return {path.name for path in (run / "checkpoints").glob("*.ckpt")} <= names
 
 
 def refuse_missing_loggers(options: Settings) -> None:

@@ -52,7 +52,7 @@ from translate.training.refusals import (
     refuse_what_the_model_cannot,
 )
 from translate.training.settings import Settings
-from translate.training.trainer import build_trainer, quieten_lightning
+from translate.training.trainer import build_trainer, ending_together, quieten_lightning
 
 log = logging.getLogger(__name__)
 
@@ -107,8 +107,9 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     resuming = last.exists()
     origin = _begin(config, run, init, options, resuming=resuming)
     made = _make(config, run, options, origin, last, resuming=resuming)
-    _fit(made, run, last if resuming else None)
-    return _finish(made, run)
+    with ending_together(made.trainer):
+        _fit(made, run, last if resuming else None)
+        return _finish(made, run)
 
 
 def _begin(
@@ -249,6 +250,8 @@ def _finish(made: _Made, run: Path) -> float:
             f"out of time at step {steps}" if stop.out_of_time else status, best, run / "bundle",
         )  # fmt: skip
     if number is not None:
+        # not before the first has come here: once another has ended so, Lightning kills the first
+        trainer.strategy.barrier()
         raise Interrupted(number, run, finished=not stop.out_of_time)
     return best
 

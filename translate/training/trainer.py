@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import lightning as L
@@ -15,6 +18,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import Strategy
+from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 
 from translate.training.accelerator import on_gpu
 from translate.training.best_checkpoints import BestCheckpoints
@@ -25,6 +29,8 @@ from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.metrics import MetricsFile
 from translate.training.precision import Precision, lightning_name
 from translate.training.settings import Settings
+
+GRACE = 10  # seconds in which a process may say why it ends
 
 
 def build_trainer(
@@ -108,6 +114,33 @@ def processes(options: Settings) -> int:
         # as Lightning counts
         devices = torch.cuda.device_count() if on_gpu(options.accelerator) else 1
     return options.num_nodes * devices
+
+
+@contextmanager
+def ending_together(trainer: L.Trainer) -> Iterator[None]:
+    """Where training ends with an error, end the processes that Lightning started for it.
+
+    Lightning looks at them every few seconds and, once one has failed, kills this one: also in the
+    middle of a sweep's next run.
+    """
+    try:
+        yield
+    except Exception:
+        launcher = trainer.strategy.launcher
+        if isinstance(launcher, _SubprocessScriptLauncher):
+            children = launcher.procs.copy()
+            launcher.procs.clear()  # in place: what looks at them ends with an empty list
+            for child in children:
+                _end(child)
+        raise
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    try:
+        child.wait(GRACE)
+    except subprocess.TimeoutExpired:  # waiting for this process, which failed alone
+        child.kill()
+        child.wait()
 
 
 def _loggers(options: Settings, run: Path) -> list[Logger]:
