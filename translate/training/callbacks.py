@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from translate.data.batching import Batch
+from translate.inference.allocator import give_back_memory
 from translate.training.module import TranslationTask
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,16 @@ def is_due(trainer: L.Trainer) -> bool:
     """
     batches = trainer.global_step * trainer.accumulate_grad_batches
     return batches % trainer.val_check_interval == 0
+
+
+class SpareMemory(Callback):
+    """Gives the gaps between tensors back at each validation, or a long run has more than it uses.
+
+    A step finds its pages anew in a few milliseconds; at each step that would be too much.
+    """
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        give_back_memory()
 
 
 class Patience(EarlyStopping):

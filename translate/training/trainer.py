@@ -22,7 +22,13 @@ from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 
 from translate.training.accelerator import on_gpu
 from translate.training.best_checkpoints import BestCheckpoints
-from translate.training.callbacks import EstimatedTime, Patience, Reports, StepsBar
+from translate.training.callbacks import (
+    EstimatedTime,
+    Patience,
+    Reports,
+    SpareMemory,
+    StepsBar,
+)
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.checkpoint_average import KEPT
 from translate.training.last_checkpoint import LastCheckpoint
@@ -50,6 +56,7 @@ def build_trainer(
     shows_bar = sys.stderr.isatty()
     callbacks = [
         *callbacks,
+        SpareMemory(),
         EstimatedTime(total_steps=steps),
         Reports(every=options.log_every, total_steps=steps, lines=not shows_bar),
         BestCheckpoints(
