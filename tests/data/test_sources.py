@@ -134,6 +134,18 @@ def test_files_of_links_stand_beside_the_text(tmp_path):
     assert read("files", tmp_path, **keys)["dev"][0].alignment == ((0, 1),)
 
 
+def test_possible_links_are_not_left_out_without_a_word(tmp_path, caplog):
+    write_files(tmp_path, "train", PAIRS)
+    write_files(tmp_path, "val", PAIRS[:1])
+    (tmp_path / "train.align").write_text("0-0\n1-1\n\n")
+    (tmp_path / "val.align").write_text("0-0 0p1 1?1\n")
+    found = read("files", tmp_path, dir=str(tmp_path), **ALIGNED)
+    assert found["dev"][0].alignment == ((0, 0),)
+    (record,) = caplog.records  # none of train.align, whose links are all sure
+    assert f"2 possible links of {tmp_path / 'val.align'} are left out" in record.getMessage()
+    assert f"gold={tmp_path / 'val.align'}" in record.getMessage()
+
+
 def test_links_that_do_not_fit_the_text_are_told(tmp_path):
     write_files(tmp_path, "train", PAIRS)
     keys = {"dir": str(tmp_path), **ALIGNED, "dev": None}
