@@ -22,7 +22,7 @@ from translate.data.doctor.misaligned import misaligned
 from translate.data.doctor.overlap import NEAR, LiteralOverlap, duplicates, jaccard, near, shingles
 from translate.data.doctor.report import told
 from translate.data.doctor.vocabulary import advise
-from translate.data.pair import Pair
+from translate.data.pair import Lines, Pair
 from translate.data.tokenizer import TokenizerConfig
 from translate.data.toy import toy_pairs
 
@@ -87,6 +87,33 @@ def test_shifted_blocks_swapped_neighbours_and_strays_are_found(clean: Splits) -
         (101, "with line 102"), (701, "with line 702"), (1901, "with line 1902"),
     ]  # fmt: skip
     assert numbers(findings["stray"]) == [51]
+
+
+def test_every_number_is_of_the_file_that_has_a_header(clean: Splits) -> None:
+    def change(train: list[Pair]) -> None:
+        shift(train, 500, 560)
+        swap(train, 100)
+        train[200] = train[150]
+        train[300] = clean["test"][3]
+
+    plain = damaged(clean, change)
+    headed = {split: Lines(pairs, first=2) for split, pairs in plain.items()}
+    checks = (misaligned, duplicates, LiteralOverlap(allow_one_side=True))
+    below = [
+        (line.split, line.number + 1, re.sub(r"(?<!translated )\d+", up, line.note))
+        for finding in examine(plain, checks)
+        for line in finding.lines
+    ]
+    assert [
+        (line.split, line.number, line.note)
+        for finding in examine(headed, checks)
+        for line in finding.lines
+    ] == below
+    assert {"shifted", "swapped", "duplicate", "overlap"} <= found(headed, *checks).keys()
+
+
+def up(number: re.Match[str]) -> str:
+    return str(int(number[0]) + 1)
 
 
 def test_a_quick_look_sees_the_first_lines_only() -> None:

@@ -222,6 +222,22 @@ def test_tsv_problems_name_line_and_column(tmp_path):
         read("tsv", tmp_path, **keys | {"header": True}, columns={"de": "deutsch", "en": "b"})
 
 
+@pytest.mark.parametrize("blank", ["", "  "])
+@pytest.mark.parametrize("kind", ["tsv", "jsonl"])
+def test_pair_n_stands_on_line_n_of_a_table_with_blank_lines(tmp_path, kind, blank):
+    rows = {
+        "tsv": [f"{p.source}\t{p.target}" for p in PAIRS],
+        "jsonl": [json.dumps({"de": p.source, "en": p.target}) for p in PAIRS],
+    }[kind]
+    head = ["de\ten"] if kind == "tsv" else []
+    path = tmp_path / "table"
+    path.write_bytes(lines([*head, rows[0], blank, *rows[1:], blank, blank]))
+    own = {"header": True} if kind == "tsv" else {}
+    found = read(kind, tmp_path, train=str(path), dev=None, test=None, columns=None, **own)
+    assert found["train"] == [PAIRS[0], Pair("", ""), *PAIRS[1:]]
+    assert found["train"].first == 1 + len(head)
+
+
 def test_jsonl_by_path(tmp_path):
     path = tmp_path / "pairs.jsonl.gz"
     rows = [json.dumps({"translation": {"de": p.source, "en": p.target}}) for p in PAIRS]

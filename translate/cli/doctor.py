@@ -26,7 +26,8 @@ in the wrong language, blocks of translations shifted against their sources, swa
 translations of something else. Then it tells how many words of dev are unseen in training, and
 suggests a vocabulary size (the largest of which 95 % of the pieces occur 100 times) and a length
 limit. What it finds is worth a look, and not always a mistake. Line numbers are those of the
-source's splits. Sides in a third language need the extra: .venv/bin/pip install -e '.[doctor]'
+files, a header counted, where pairs are lines of files. Sides in a third language need the extra:
+.venv/bin/pip install -e '.[doctor]'
 
 Keys:
   data           which corpus, and every setting of it (translate models group=data lists them)

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from translate.data.doctor.finding import Finding, lines_of
+from translate.data.doctor.finding import Finding, lines_of, number_of
 from translate.data.pair import Pair
 from translate.data.text import normalise
 
@@ -24,7 +24,7 @@ def duplicates(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
         for index, pair in enumerate(pairs):
             before = first.setdefault((normalise(pair.source), normalise(pair.target)), index)
             if before != index:
-                notes.append((split, index, f"as line {before + 1}"))
+                notes.append((split, index, f"as line {number_of(pairs, before)}"))
     advice = "data.cleaning.drop_duplicates drops exact ones of training; they count twice in test"
     yield Finding("duplicate", "the same pair again", advice, lines_of(splits, notes))
 
@@ -112,8 +112,8 @@ def _prefix(found: Shingles, frequency: Mapping[str, int]) -> list[str]:
 def _held_out(splits: Mapping[str, Sequence[Pair]]) -> list[tuple[str, Pair]]:
     """The pairs of all other splits with where they stand."""
     return [
-        (f"{split} line {number}", pair)
+        (f"{split} line {number_of(pairs, index)}", pair)
         for split, pairs in splits.items()
         if split != "train"
-        for number, pair in enumerate(pairs, start=1)
+        for index, pair in enumerate(pairs)
     ]
