@@ -173,6 +173,19 @@ def test_overlap_with_held_out_text_is_found_exact_and_near(clean: Splits) -> No
     assert numbers(findings["near_overlap"]) == [31]
 
 
+def test_test_text_in_dev_is_told(clean: Splits) -> None:
+    one_side = Pair(clean["dev"][7].source, "something")
+    splits = clean | {"test": [clean["dev"][4], *clean["test"][:20], one_side]}
+    finding = found(splits, LiteralOverlap(allow_one_side=True))["dev_overlap"]
+    assert [(line.split, line.number, line.note) for line in finding.lines] == [
+        ("test", 1, "both sides are dev line 5")
+    ]
+    finding = found(splits, LiteralOverlap(allow_one_side=False))["dev_overlap"]
+    assert ("test", 22, "the source is that of dev line 8") in [
+        (line.split, line.number, line.note) for line in finding.lines
+    ]
+
+
 def test_one_side_counts_unless_it_is_allowed(clean: Splits) -> None:
     splits = damaged(clean, lambda train: train.append(Pair(clean["dev"][0].source, "something")))
     assert found(splits, LiteralOverlap(allow_one_side=True)) == {}
