@@ -304,20 +304,30 @@ def test_lines_that_cannot_be_judged_are_told(
     assert re.search(f"misaligned lines are not looked for: .*{reason}", caplog.text)
 
 
+BPE = TokenizerConfig(
+    kind="bpe", joint=True, vocab_size=99, hard_vocab_limit=False, character_coverage=1.0,
+    byte_fallback=True, normalization="nmt_nfkc", train_sentences=100000,
+    sampling={"alpha": 0.0, "dropout": 0.0},
+)  # fmt: skip
+
+
 def test_advice_follows_the_text(clean: Splits) -> None:
-    settings = TokenizerConfig(
-        kind="bpe", joint=True, vocab_size=99, hard_vocab_limit=False, character_coverage=1.0,
-        byte_fallback=True, normalization="nmt_nfkc", train_sentences=100000,
-        sampling={"alpha": 0.0, "dropout": 0.0},
-    )  # fmt: skip
     unseen = {**clean, "dev": [Pair("völlig unerhört", "the new")]}
-    advice = advise(unseen, settings, seed=1, tokens_per_batch=500, pool_batches=10)
+    advice = advise(unseen, BPE, seed=1, tokens_per_batch=500, pool_batches=10)
     assert advice.unseen_words["source"] == 1.0
     assert advice.vocab_size in (1000, 2000)
     assert 1 < advice.pieces_per_word < 3
     assert 10 < advice.max_length < 60
     assert 0 < advice.padding < 0.5
     assert f"tokenizer.vocab_size={advice.vocab_size}" in advice.flags()
+
+
+def test_words_of_a_script_without_spaces_are_its_characters() -> None:
+    train = [Pair("".join(CHINESE[n : n + 10]), f"sign {n}") for n in range(290)]
+    splits = {"train": train, "dev": [Pair("洪天洪猫", "sign 1")]}
+    advice = advise(splits, BPE, seed=1, tokens_per_batch=500, pool_batches=10)
+    assert advice.unseen_words == {"source": 0.25, "target": 0.0}
+    assert advice.pieces_per_word < 1.5  # with a sentence as one word it would be over 3
 
 
 def test_findings_are_told_with_some_of_their_lines() -> None:
