@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import logging
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -102,6 +103,14 @@ def test_one_line_never_breaks_and_surrogates_go(text):
 def test_normalise_ignores_case_and_spaces():
     assert normalise(" Ein\u00a0 HAUS ") == normalise("ein haus")
     assert normalise("a b") != normalise("ab")
+
+
+@given(st.text())
+def test_normalise_ignores_how_characters_are_composed(text):
+    composed, apart = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
+    assert normalise(composed) == normalise(apart) == normalise(text)
+    assert normalise("Cafe\u0301 I\u0307") == normalise("CAF\u00c9 \u0130")
+    assert normalise("m\u00b2") != normalise("m2")  # other text, if like it
 
 
 def test_scripts_without_spaces_are_known_by_letters_and_signs() -> None:

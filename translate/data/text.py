@@ -89,7 +89,15 @@ def spells_a_word(character: str) -> bool:
 
 
 def normalise(text: str) -> str:
-    """The form in which two sentences count as the same: case and spaces do not tell them apart."""
+    """The form in which two sentences count as the same.
+
+    Neither case nor spaces tell them apart, nor whether é is one character or e and an accent.
+    """
+    return fold(text if text.isascii() else unicodedata.normalize("NFC", text))
+
+
+def fold(text: str) -> str:
+    """`text` without differences of case and spaces."""
     return " ".join(text.casefold().split())
 
 

@@ -17,7 +17,7 @@ Shingles = frozenset[str]
 
 
 def duplicates(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
-    """Pairs that stand in a split again, case and spaces apart."""
+    """Pairs that stand in a split again, but for what `normalise` ignores."""
     notes = []
     for split, pairs in splits.items():
         first: dict[tuple[str, str], int] = {}
