@@ -326,6 +326,18 @@ def test_kept_and_dropped_are_the_lines_read(data, tokenizer, tmp_path, folder, 
     assert str(report["kept"]) in kept
 
 
+def test_pairs_that_held_out_items_merge_count_as_duplicates(data, tokenizer, tmp_path, folder):
+    for language in ("de", "en"):  # each pair twice
+        path = folder / f"train.{language}"
+        path.write_text(path.read_text(encoding="utf-8") * 2, encoding="utf-8")
+    cleaning = data["cleaning"] | {"drop_duplicates": False}
+    report = prepare(data | {"cleaning": cleaning}, tokenizer, cache=tmp_path).report
+    pairs = {name: split["pairs"] for name, split in report["splits"].items()}
+    assert report["kept"] == sum(pairs.values())
+    assert report["dropped"]["duplicate"] == pairs["dev"] + pairs["test"] > 0
+    assert report["kept"] + report["dropped"]["duplicate"] == 2 * 88
+
+
 def test_text_that_replace_changes_is_kept_apart_from_a_given_test(
     data, tokenizer, tmp_path, folder
 ):

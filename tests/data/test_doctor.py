@@ -22,7 +22,7 @@ from translate.data.doctor.misaligned import misaligned
 from translate.data.doctor.overlap import NEAR, LiteralOverlap, duplicates, jaccard, near, shingles
 from translate.data.doctor.report import told
 from translate.data.doctor.vocabulary import advise
-from translate.data.pair import Pair
+from translate.data.pair import Lines, Pair
 from translate.data.tokenizer import TokenizerConfig
 from translate.data.toy import toy_pairs
 
@@ -89,6 +89,33 @@ def test_shifted_blocks_swapped_neighbours_and_strays_are_found(clean: Splits) -
     assert numbers(findings["stray"]) == [51]
 
 
+def test_every_number_is_of_the_file_that_has_a_header(clean: Splits) -> None:
+    def change(train: list[Pair]) -> None:
+        shift(train, 500, 560)
+        swap(train, 100)
+        train[200] = train[150]
+        train[300] = clean["test"][3]
+
+    plain = damaged(clean, change)
+    headed = {split: Lines(pairs, first=2) for split, pairs in plain.items()}
+    checks = (misaligned, duplicates, LiteralOverlap(allow_one_side=True))
+    below = [
+        (line.split, line.number + 1, re.sub(r"(?<!translated )\d+", up, line.note))
+        for finding in examine(plain, checks)
+        for line in finding.lines
+    ]
+    assert [
+        (line.split, line.number, line.note)
+        for finding in examine(headed, checks)
+        for line in finding.lines
+    ] == below
+    assert {"shifted", "swapped", "duplicate", "overlap"} <= found(headed, *checks).keys()
+
+
+def up(number: re.Match[str]) -> str:
+    return str(int(number[0]) + 1)
+
+
 def test_a_quick_look_sees_the_first_lines_only() -> None:
     train = [Pair("ein Haus", "a house")] * QUICK + [Pair("ein\x07", "a")]
     assert quick_look({"train": train}) == []
@@ -144,6 +171,19 @@ def test_overlap_with_held_out_text_is_found_exact_and_near(clean: Splits) -> No
         (21, "both sides are test line 4")
     ]
     assert numbers(findings["near_overlap"]) == [31]
+
+
+def test_test_text_in_dev_is_told(clean: Splits) -> None:
+    one_side = Pair(clean["dev"][7].source, "something")
+    splits = clean | {"test": [clean["dev"][4], *clean["test"][:20], one_side]}
+    finding = found(splits, LiteralOverlap(allow_one_side=True))["dev_overlap"]
+    assert [(line.split, line.number, line.note) for line in finding.lines] == [
+        ("test", 1, "both sides are dev line 5")
+    ]
+    finding = found(splits, LiteralOverlap(allow_one_side=False))["dev_overlap"]
+    assert ("test", 22, "the source is that of dev line 8") in [
+        (line.split, line.number, line.note) for line in finding.lines
+    ]
 
 
 def test_one_side_counts_unless_it_is_allowed(clean: Splits) -> None:
@@ -264,20 +304,30 @@ def test_lines_that_cannot_be_judged_are_told(
     assert re.search(f"misaligned lines are not looked for: .*{reason}", caplog.text)
 
 
+BPE = TokenizerConfig(
+    kind="bpe", joint=True, vocab_size=99, hard_vocab_limit=False, character_coverage=1.0,
+    byte_fallback=True, normalization="nmt_nfkc", train_sentences=100000,
+    sampling={"alpha": 0.0, "dropout": 0.0},
+)  # fmt: skip
+
+
 def test_advice_follows_the_text(clean: Splits) -> None:
-    settings = TokenizerConfig(
-        kind="bpe", joint=True, vocab_size=99, hard_vocab_limit=False, character_coverage=1.0,
-        byte_fallback=True, normalization="nmt_nfkc", train_sentences=100000,
-        sampling={"alpha": 0.0, "dropout": 0.0},
-    )  # fmt: skip
     unseen = {**clean, "dev": [Pair("völlig unerhört", "the new")]}
-    advice = advise(unseen, settings, seed=1, tokens_per_batch=500, pool_batches=10)
+    advice = advise(unseen, BPE, seed=1, tokens_per_batch=500, pool_batches=10)
     assert advice.unseen_words["source"] == 1.0
     assert advice.vocab_size in (1000, 2000)
     assert 1 < advice.pieces_per_word < 3
     assert 10 < advice.max_length < 60
     assert 0 < advice.padding < 0.5
     assert f"tokenizer.vocab_size={advice.vocab_size}" in advice.flags()
+
+
+def test_words_of_a_script_without_spaces_are_its_characters() -> None:
+    train = [Pair("".join(CHINESE[n : n + 10]), f"sign {n}") for n in range(290)]
+    splits = {"train": train, "dev": [Pair("洪天洪猫", "sign 1")]}
+    advice = advise(splits, BPE, seed=1, tokens_per_batch=500, pool_batches=10)
+    assert advice.unseen_words == {"source": 0.25, "target": 0.0}
+    assert advice.pieces_per_word < 1.5  # with a sentence as one word it would be over 3
 
 
 def test_findings_are_told_with_some_of_their_lines() -> None:

@@ -134,6 +134,18 @@ def test_files_of_links_stand_beside_the_text(tmp_path):
     assert read("files", tmp_path, **keys)["dev"][0].alignment == ((0, 1),)
 
 
+def test_possible_links_are_not_left_out_without_a_word(tmp_path, caplog):
+    write_files(tmp_path, "train", PAIRS)
+    write_files(tmp_path, "val", PAIRS[:1])
+    (tmp_path / "train.align").write_text("0-0\n1-1\n\n")
+    (tmp_path / "val.align").write_text("0-0 0p1 1?1\n")
+    found = read("files", tmp_path, dir=str(tmp_path), **ALIGNED)
+    assert found["dev"][0].alignment == ((0, 0),)
+    (record,) = caplog.records  # none of train.align, whose links are all sure
+    assert f"2 possible links of {tmp_path / 'val.align'} are left out" in record.getMessage()
+    assert f"gold={tmp_path / 'val.align'}" in record.getMessage()
+
+
 def test_links_that_do_not_fit_the_text_are_told(tmp_path):
     write_files(tmp_path, "train", PAIRS)
     keys = {"dir": str(tmp_path), **ALIGNED, "dev": None}
@@ -208,6 +220,22 @@ def test_tsv_problems_name_line_and_column(tmp_path):
         read("tsv", tmp_path, columns={"fr": 1, "en": 2}, **keys)
     with pytest.raises(UserError, match=r"no column deutsch; its header line has a, b"):
         read("tsv", tmp_path, **keys | {"header": True}, columns={"de": "deutsch", "en": "b"})
+
+
+@pytest.mark.parametrize("blank", ["", "  "])
+@pytest.mark.parametrize("kind", ["tsv", "jsonl"])
+def test_pair_n_stands_on_line_n_of_a_table_with_blank_lines(tmp_path, kind, blank):
+    rows = {
+        "tsv": [f"{p.source}\t{p.target}" for p in PAIRS],
+        "jsonl": [json.dumps({"de": p.source, "en": p.target}) for p in PAIRS],
+    }[kind]
+    head = ["de\ten"] if kind == "tsv" else []
+    path = tmp_path / "table"
+    path.write_bytes(lines([*head, rows[0], blank, *rows[1:], blank, blank]))
+    own = {"header": True} if kind == "tsv" else {}
+    found = read(kind, tmp_path, train=str(path), dev=None, test=None, columns=None, **own)
+    assert found["train"] == [PAIRS[0], Pair("", ""), *PAIRS[1:]]
+    assert found["train"].first == 1 + len(head)
 
 
 def test_jsonl_by_path(tmp_path):

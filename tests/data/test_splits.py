@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+import unicodedata
 from collections import defaultdict
 from hashlib import sha256
 from itertools import chain
@@ -83,6 +84,21 @@ def test_the_split_depends_on_the_seed_and_not_on_the_order_of_the_file():
         for p, seed in ((pairs, 1), (shuffled, 1), (pairs, 2))
     )
     assert first == again != other
+
+
+def test_a_sentence_is_the_same_however_its_characters_are_composed():
+    pairs = [
+        Pair(unicodedata.normalize(form, f"Café {n}"), f"{form} {n}")
+        for n in range(20) for form in ("NFC", "NFD")
+    ]  # fmt: skip
+    train, taken = take_components(table(pairs), {"dev": 8}, 1)
+    assert {pair.source[-2:] for pair in train}.isdisjoint(p.source[-2:] for p in taken["dev"])
+
+
+def test_text_that_is_not_composed_is_drawn_by_its_own_hash():
+    pairs = [Pair(f"e\u0301 {n}", f"x {n}") for n in range(20)]
+    first = sorted(pairs, key=lambda p: sha256(f"1 {p.source}".encode()).hexdigest())[:4]
+    assert set(take_components(table(pairs), {"dev": 4}, 1)[1]["dev"]) == set(first)
 
 
 def test_more_than_there_is_names_key_and_count():

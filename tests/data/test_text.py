@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import logging
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -31,7 +32,7 @@ def test_lines_come_back_as_they_were_written(lines, compressed, ending, ended):
 
 @given(st.binary())
 def test_any_bytes_give_as_many_lines_as_they_have_newlines(data):
-    data = data.removeprefix(b"\x1f\x8b")
+    data = b"a" + data  # neither gzip nor UTF-16
     expected = data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
     lines = list(read_lines(io.BytesIO(data)))
     assert len(lines) == expected
@@ -70,6 +71,15 @@ def test_many_invalid_lines_are_summed_up(caplog):
     assert "20 lines" in caplog.records[-1].getMessage()
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_utf_16_is_refused_with_the_remedy(tmp_path, encoding, strict):
+    path = tmp_path / "train.de"
+    path.write_bytes("\ufeffgrün\nrot\n".encode(encoding))
+    with pytest.raises(UserError, match=r"train.de is UTF-16.* iconv -f UTF-16 -t UTF-8"):
+        list(read_lines(path, strict=strict))
+
+
 def test_strict_refuses_invalid_utf8():
     with pytest.raises(UserError, match=r"line 1: byte 0xff is not UTF-8; convert the file"):
         list(read_lines(io.BytesIO(b"\xff"), strict=True))
@@ -93,6 +103,14 @@ def test_one_line_never_breaks_and_surrogates_go(text):
 def test_normalise_ignores_case_and_spaces():
     assert normalise(" Ein\u00a0 HAUS ") == normalise("ein haus")
     assert normalise("a b") != normalise("ab")
+
+
+@given(st.text())
+def test_normalise_ignores_how_characters_are_composed(text):
+    composed, apart = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
+    assert normalise(composed) == normalise(apart) == normalise(text)
+    assert normalise("Cafe\u0301 I\u0307") == normalise("CAF\u00c9 \u0130")
+    assert normalise("m\u00b2") != normalise("m2")  # other text, if like it
 
 
 def test_scripts_without_spaces_are_known_by_letters_and_signs() -> None:

@@ -46,7 +46,8 @@ With gold links, alignment error rate, precision and recall (Och & Ney 2003) go 
 and to evaluation/<name>.alignment.json of the run, of a sweep (--multirun) to a folder there for
 each job; other sentences of that name get a name of their own. A line of gold has links i-j (sure)
 and ipj or i?j (possible). Without input and reference, the run's own test sentences are aligned if
-their corpus has gold alignments, as data=toy has; the links are kept in evaluation/<split>.links.
+their corpus has gold alignments, as data=toy has, by its sure links alone; the links found are kept
+in evaluation/<split>.links.
 
 Keys:
   run            the folder of the run (required)
@@ -241,7 +242,7 @@ def _own_files(job: Job) -> Task | None:
 
 
 def _split_of_run(run: Path, data: Node, tokenizer: Node, cache: Path) -> Task:
-    """The split `data.split` of the run's own corpus, whose gold links are all sure."""
+    """The split `data.split` of the run's own corpus, which keeps the sure ones of gold links."""
     from translate.cli.stored import corpus_of_run
     from translate.data.columns import in_order
     from translate.data.pharaoh import Gold

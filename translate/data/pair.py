@@ -22,6 +22,14 @@ class Pair(NamedTuple):
     alignment: Links = ()
 
 
+class Lines(list[Pair]):
+    """The pairs of a file, a line each; above the line `first` stands its header."""
+
+    def __init__(self, pairs: Iterable[Pair], *, first: int) -> None:
+        super().__init__(pairs)
+        self.first = first
+
+
 class Item(NamedTuple):
     """What is scored: a source sentence with all its references.
 

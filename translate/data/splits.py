@@ -18,7 +18,7 @@ from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from translate.data.pair import Pair
 from translate.data.pair_table import PairTable, Places, digests
-from translate.data.text import normalise
+from translate.data.text import fold, normalise
 from translate.errors import UserError
 from translate.schema import NodeModel
 
@@ -103,7 +103,7 @@ def take_components(
 def components(pairs: Iterable[Pair]) -> Places:
     """For each pair the number of its connected component, counted from 0.
 
-    Sentences that differ in case and spaces only are one node, on whichever side they stand. Each
+    Sentences that `normalise` makes the same are one node, on whichever side they stand. Each
     round hangs the root of a pair's one side under that of its other, the larger under the smaller,
     and then every node under its root, until both sides of all pairs have one root (Shiloach and
     Vishkin 1982): a few rounds over arrays, without an object for each sentence.
@@ -145,7 +145,8 @@ def _lots(pairs: PairTable, groups: _Groups, seed: int) -> UInt64[np.ndarray, "g
     """The number by which each component is drawn, from its smallest sentence."""
 
     def lot(*members: Pair) -> int:
-        smallest = min(normalise(text) for pair in members for text in (pair.source, pair.target))
+        # folded alone: text that is not composed is drawn as it was before components composed it
+        smallest = min(fold(text) for pair in members for text in (pair.source, pair.target))
         return int.from_bytes(hashlib.sha256(f"{seed} {smallest}".encode()).digest()[:8])
 
     lots, alone = np.zeros(len(groups), dtype=np.uint64), groups.sizes == 1

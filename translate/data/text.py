@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 GZIP_MAGIC = b"\x1f\x8b"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 WARNINGS = 5  # lines named one by one; after that only their number is told
 # whatever any reader takes for a line's end
 LINE_BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]+")
@@ -45,7 +46,7 @@ def read_lines(file: str | Path | BinaryIO, *, strict: bool = False) -> Iterator
 
     One `\r` before the line's end and a byte-order mark at the start are dropped. Bytes that are
     not UTF-8 become U+FFFD with a warning that names the line; with `strict` they raise UserError
-    instead.
+    instead, as UTF-16 (a byte-order mark, and NULs in the first line) always does.
     """
     with ExitStack() as stack:
         if isinstance(file, str | Path):
@@ -88,7 +89,15 @@ def spells_a_word(character: str) -> bool:
 
 
 def normalise(text: str) -> str:
-    """The form in which two sentences count as the same: case and spaces do not tell them apart."""
+    """The form in which two sentences count as the same.
+
+    Neither case nor spaces tell them apart, nor whether é is one character or e and an accent.
+    """
+    return fold(text if text.isascii() else unicodedata.normalize("NFC", text))
+
+
+def fold(text: str) -> str:
+    """`text` without differences of case and spaces."""
     return " ".join(text.casefold().split())
 
 
@@ -129,6 +138,11 @@ def _decode(lines: Iterable[bytes], name: str, strict: bool) -> Iterator[str]:
     invalid = 0
     for number, line in enumerate(lines, start=1):
         if number == 1:
+            # a NUL, half of a line's end or of a letter, tells it from bytes of whatever kind
+            if line.startswith(UTF_16_MARKS) and b"\0" in line:
+                raise UserError(
+                    f"{name} is UTF-16, by its first bytes; convert it: iconv -f UTF-16 -t UTF-8"
+                )
             line = line.removeprefix(BYTE_ORDER_MARK)
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         try:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from translate.data.pair import Pair
+from translate.data.pair import Lines, Pair
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a split, from 1, with its text and why it is named."""
+    """A line of a split's file, from 1, with its text and why it is named."""
 
     split: str
     number: int
@@ -39,11 +39,17 @@ class Finding:
         }
 
 
+def number_of(pairs: Sequence[Pair], index: int) -> int:
+    """The line, from 1, that the pair with this index from 0 stands on."""
+    return index + (pairs.first if isinstance(pairs, Lines) else 1)
+
+
 def lines_of(
     splits: Mapping[str, Sequence[Pair]], notes: Iterable[tuple[str, int, str]]
 ) -> list[Line]:
     """Lines from (split, index from 0, note)."""
     return [
-        Line(split, index + 1, splits[split][index].source, splits[split][index].target, note)
+        Line(split, number_of(pairs, index), pairs[index].source, pairs[index].target, note)
         for split, index, note in notes
+        for pairs in [splits[split]]
     ]

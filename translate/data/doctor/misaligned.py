@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from translate.data.doctor.finding import Finding, lines_of
+from translate.data.doctor.finding import Finding, lines_of, number_of
 from translate.data.doctor.lexicon import Ids, Lexicon, Words
 from translate.data.pair import Pair
 
@@ -36,20 +36,22 @@ def misaligned(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
     if judge.doubt:
         log.info("misaligned lines are not looked for: %s", judge.doubt)
     else:
-        for split in splits:
+        for split, lines in splits.items():
             offsets = judge.offsets(split)
             blocks = _blocks(offsets)
             inside = {index for start, stop, _ in blocks for index in range(start, stop)}
             shifted += [
-                (split, start, f"lines {start + 1}–{stop}: translated {abs(k)} "
-                 f"line{'s' * (abs(k) > 1)} {'below' if k > 0 else 'above'}")
+                (split, start, f"lines {number_of(lines, start)}–{number_of(lines, stop - 1)}: "
+                 f"translated {abs(k)} line{'s' * (abs(k) > 1)} {'below' if k > 0 else 'above'}")
                 for start, stop, k in blocks
             ]  # fmt: skip
             pairs = [
                 index for index in range(len(offsets) - 1)
                 if offsets[index] == 1 and offsets[index + 1] == -1 and index not in inside
             ]  # fmt: skip
-            swapped += [(split, index, f"with line {index + 2}") for index in pairs]
+            swapped += [
+                (split, index, f"with line {number_of(lines, index + 1)}") for index in pairs
+            ]
             inside |= {index + step for index in pairs for step in (0, 1)}
             strays += [
                 (split, index, "no word explains another")

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from translate.data.doctor.finding import Finding, lines_of
+from translate.data.doctor.finding import Finding, lines_of, number_of
 from translate.data.pair import Pair
 from translate.data.text import normalise
 
@@ -17,45 +17,57 @@ Shingles = frozenset[str]
 
 
 def duplicates(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
-    """Pairs that stand in a split again, case and spaces apart."""
+    """Pairs that stand in a split again, but for what `normalise` ignores."""
     notes = []
     for split, pairs in splits.items():
         first: dict[tuple[str, str], int] = {}
         for index, pair in enumerate(pairs):
             before = first.setdefault((normalise(pair.source), normalise(pair.target)), index)
             if before != index:
-                notes.append((split, index, f"as line {before + 1}"))
+                notes.append((split, index, f"as line {number_of(pairs, before)}"))
     advice = "data.cleaning.drop_duplicates drops exact ones of training; they count twice in test"
     yield Finding("duplicate", "the same pair again", advice, lines_of(splits, notes))
 
 
 @dataclass(frozen=True)
 class LiteralOverlap:
-    """Training pairs with a sentence of dev or test; with `allow_one_side`, with a whole pair."""
+    """Training pairs with a sentence of dev or test, and test pairs with one of dev.
+
+    With `allow_one_side`, those with a whole pair.
+    """
 
     allow_one_side: bool
 
     def __call__(self, splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
-        """One finding for both dev and test."""
-        sources: dict[str, str] = {}
-        targets: dict[str, str] = {}
-        for place, pair in _held_out(splits):
-            sources.setdefault(normalise(pair.source), place)
-            targets.setdefault(normalise(pair.target), place)
-        whole = {
-            (normalise(p.source), normalise(p.target)): place for place, p in _held_out(splits)
-        }
-        notes = []
-        for index, pair in enumerate(splits["train"]):
-            source, target = normalise(pair.source), normalise(pair.target)
-            if (source, target) in whole:
-                notes.append(("train", index, f"both sides are {whole[source, target]}"))
-            elif not self.allow_one_side and source in sources:
-                notes.append(("train", index, f"the source is that of {sources[source]}"))
-            elif not self.allow_one_side and target in targets:
-                notes.append(("train", index, f"the target is that of {targets[target]}"))
+        """A finding for training, against dev and test together, and one for test."""
+        notes = self._shared("train", splits["train"], _held_out(splits))
         advice = "dropped from training unless data.allow_overlap=true: scores would be too good"
         yield Finding("overlap", "training text in dev or test", advice, lines_of(splits, notes))
+        if "dev" in splits and "test" in splits:
+            notes = self._shared("test", splits["test"], _held_out({"dev": splits["dev"]}))
+            advice = "take them out of dev, which the model is chosen by: scores would be too good"
+            yield Finding("dev_overlap", "test text in dev", advice, lines_of(splits, notes))
+
+    def _shared(
+        self, split: str, pairs: Sequence[Pair], others: Sequence[tuple[str, Pair]]
+    ) -> list[tuple[str, int, str]]:
+        """The pairs of a split with a sentence of the others, which come with where they stand."""
+        sources: dict[str, str] = {}
+        targets: dict[str, str] = {}
+        for place, pair in others:
+            sources.setdefault(normalise(pair.source), place)
+            targets.setdefault(normalise(pair.target), place)
+        whole = {(normalise(p.source), normalise(p.target)): place for place, p in others}
+        notes = []
+        for index, pair in enumerate(pairs):
+            source, target = normalise(pair.source), normalise(pair.target)
+            if (source, target) in whole:
+                notes.append((split, index, f"both sides are {whole[source, target]}"))
+            elif not self.allow_one_side and source in sources:
+                notes.append((split, index, f"the source is that of {sources[source]}"))
+            elif not self.allow_one_side and target in targets:
+                notes.append((split, index, f"the target is that of {targets[target]}"))
+        return notes
 
 
 def near(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
@@ -112,8 +124,8 @@ def _prefix(found: Shingles, frequency: Mapping[str, int]) -> list[str]:
 def _held_out(splits: Mapping[str, Sequence[Pair]]) -> list[tuple[str, Pair]]:
     """The pairs of all other splits with where they stand."""
     return [
-        (f"{split} line {number}", pair)
+        (f"{split} line {number_of(pairs, index)}", pair)
         for split, pairs in splits.items()
         if split != "train"
-        for number, pair in enumerate(pairs, start=1)
+        for index, pair in enumerate(pairs)
     ]

@@ -11,6 +11,7 @@ import numpy as np
 
 from translate.data.batching import TokenBatches
 from translate.data.pair import Pair
+from translate.data.text import spaced
 from translate.data.tokenizer import WORD_START, Tokenizer, TokenizerConfig
 from translate.data.vocabulary_learning import train_tokenizer
 from translate.errors import UserError
@@ -64,7 +65,7 @@ def advise(
     texts = [pair.source for pair in train] + [pair.target for pair in train]
     size, ids = _largest(texts, settings, seed, scale=len(splits["train"]) / max(1, len(train)))
     lengths = np.array([len(pieces) + 1 for pieces in ids])
-    words = sum(len(text.split()) for text in texts)
+    words = sum(len(spaced(text).split()) for text in texts)
     longest = int(np.quantile(lengths, 0.999))
     source, target = lengths[: len(train)], lengths[len(train) :]
     short = np.maximum(source, target) <= max(longest, 1)
@@ -126,8 +127,9 @@ def _often(tokenizer: Tokenizer, ids: Iterable[Iterable[int]], times: float) -> 
 
 
 def _unseen(train: Iterable[str], dev: Iterable[str]) -> float:
-    known = {word for sentence in train for word in sentence.split()}
-    words = [word for sentence in dev for word in sentence.split()]
+    """The share of the words of dev that training has not; where none stand apart, characters."""
+    known = {word for sentence in train for word in spaced(sentence).split()}
+    words = [word for sentence in dev for word in spaced(sentence).split()]
     return sum(word not in known for word in words) / max(1, len(words))
 
 

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from translate.data.cleaning import Cleaning
-from translate.data.pair import Pair
+from translate.data.pair import Lines, Pair
 from translate.data.splits import HoldOut
 from translate.data.text import read_lines
 from translate.data.tokenizer import Tag
@@ -130,9 +130,17 @@ class Source(NodeModel, ABC):
         They may be read from their files as they are asked for, each split once.
         """
 
-    def read(self, cache: Path) -> dict[str, list[Pair]]:
+    def read(self, cache: Path) -> dict[str, Lines]:
         """All these pairs at once."""
-        return {split: list(pairs) for split, pairs in self.open(cache).items()}
+        first = self.first_line()
+        return {split: Lines(pairs, first=first) for split, pairs in self.open(cache).items()}
+
+    def first_line(self) -> int:
+        """The line of each file that its first pair stands on, from 1; the next pair on the next.
+
+        Where there is no file with lines, pairs are counted like them.
+        """
+        return 1
 
 
 class Table(Source, ABC):

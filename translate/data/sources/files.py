@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Literal, Self
@@ -13,6 +14,8 @@ from translate.data.pharaoh import read_links
 from translate.data.sources.base import SPLITS, NonEmpty, Source, parallel
 from translate.durable import file_hash
 from translate.errors import UserError
+
+log = logging.getLogger(__name__)
 
 # a prefix (`train` for train.de and train.en) or both file names, source first
 Name = NonEmpty | tuple[NonEmpty, NonEmpty]
@@ -94,9 +97,15 @@ class Files(Source):
 
 
 def _aligned(pairs: Iterable[Pair], path: Path) -> list[Pair]:
-    """The pairs with their sure links, which are read whole."""
+    """The pairs, which are read whole, with their sure links: a corpus keeps no others."""
     pairs = list(pairs)
     links = read_links(path, [pair.source for pair in pairs], [pair.target for pair in pairs])
+    if possible := sum(len(gold.possible) for gold in links):
+        log.warning(
+            "%s possible links of %s are left out: the sure ones alone teach and score; to score "
+            "by both, give translate align input=, reference= and gold=%s",
+            f"{possible:,}", path, path,
+        )  # fmt: skip
     return [
         pair._replace(alignment=tuple(sorted(gold.sure)))
         for pair, gold in zip(pairs, links, strict=True)

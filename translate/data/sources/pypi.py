@@ -70,6 +70,9 @@ class PyPI(Source):
     def given(self) -> Collection[str]:
         return ("train",)
 
+    def first_line(self) -> int:
+        return 2 if self.format == "tsv" and self.header else 1
+
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         places = PairColumns(
             column_of(self.source, "source", self.columns),

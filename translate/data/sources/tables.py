@@ -16,6 +16,8 @@ from translate.data.text import read_lines, without_surrogates
 from translate.durable import file_hash
 from translate.errors import UserError
 
+BLANK = Pair("", "")  # of a blank line between others, so that pair n stays on line n
+
 
 class _Files(Table):
     """One file a split."""
@@ -45,6 +47,9 @@ class Tsv(_Files):
     def fingerprint(self, cache: Path) -> str:
         return f"{super().fingerprint(cache)} {self.header}"
 
+    def first_line(self) -> int:
+        return 2 if self.header else 1
+
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         places = self.places()
         return {
@@ -65,18 +70,31 @@ class Jsonl(_Files):
 
 def read_tsv(path: Path, places: PairColumns, *, header: bool) -> Iterator[Pair]:
     """Pairs from columns, each a number from 1 or, with a header line, a name."""
-    lines = enumerate(read_lines(path), start=1)
+    lines = _numbered(path)
     names = next(lines, (0, ""))[1].split("\t") if header else []
     positions = [_position(column, names, path, key) for column, key in places.given()]
     last, key = max(zip(positions, (key for _, key in places.given()), strict=True))
     for number, line in lines:
         cells = line.split("\t")
+        if not line.strip(" "):
+            yield BLANK
+            continue
         if len(cells) <= last:
             raise UserError(
                 f"{path}, line {number} has {len(cells)} tab-separated columns, but column "
-                f"{last + 1} is asked for ({key})"
+                f"{last + 1} is asked for ({key}): put tabs between its columns, or remove the line"
             )
         yield _pair(cells[position] for position in positions)
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file with their numbers from 1, without blank ones at its end."""
+    held = []
+    for number, line in enumerate(read_lines(path), start=1):
+        held.append((number, line))
+        if line.strip(" "):
+            yield from held
+            held.clear()
 
 
 def _position(column: str | int, names: list[str], path: Path, key: str) -> int:
@@ -93,8 +111,9 @@ def _position(column: str | int, names: list[str], path: Path, key: str) -> int:
 
 
 def _read_jsonl(path: Path, places: PairColumns) -> Iterator[Pair]:
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in _numbered(path):
         if not line.strip():
+            yield BLANK
             continue
         place = f"{path}, line {number}"
         try:
