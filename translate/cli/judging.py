@@ -6,7 +6,7 @@ import logging
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from translate.cli.commands import Job
 from translate.cli.errors import UsageError
@@ -154,9 +154,34 @@ def evaluate_run(
             decoding=decoding,
             model_sha256=load_bundle(str(run)).weights_sha256,
             judging=judging,
+            read_sha256=read_sha256(run, decoding),
             progress=lambda done: advance(1),
             page=page,
         )
+
+
+def read_sha256(run: Path, decoding: Mapping[str, Any]) -> dict[str, str]:
+    """SHA-256 of what a run translates with beside its own model, by the key that names it.
+
+    Raises:
+        UserError: it is not there.
+    """
+    from translate.cli.engines import export_folder
+    from translate.cli.stored import load_bundle
+    from translate.durable import file_hash
+    from translate.evaluation.report import fingerprint
+
+    given = {key: decoding[key] for key in FILES if decoding.get(key)}
+    files = given.keys() & {"dictionary", "shortlist"}
+    found = {key: file_hash(Path(given[key])) for key in sorted(files)}
+    if "ensemble" in given:
+        members = filter(None, given["ensemble"].split(","))
+        found["ensemble"] = fingerprint([load_bundle(each).weights_sha256 for each in members])
+    if (engine := decoding.get("engine", "native")) != "native":
+        folder = export_folder(str(run), engine, given.get("export"))
+        parts = sorted(path for path in folder.glob("*") if path.is_file())
+        found["export"] = fingerprint([[path.name, file_hash(path)] for path in parts])
+    return found
 
 
 def _attention(

@@ -60,6 +60,7 @@ class Report:
     sources_sha256: str  # see `fingerprint`
     references_sha256: str  # see `fingerprint`
     hypotheses_sha256: str  # of the .hyp file
+    read_sha256: Mapping[str, str]  # of what else it was made with, by the key that names it
 
     @property
     def sentences_per_second(self) -> float:
@@ -91,6 +92,7 @@ class Report:
                 "sources": self.sources_sha256,
                 "references": self.references_sha256,
                 "hypotheses": self.hypotheses_sha256,
+                **self.read_sha256,
             },
         }
 
