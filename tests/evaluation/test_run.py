@@ -296,6 +296,20 @@ def test_an_evaluation_is_read_back_whole_or_not_at_all(tmp_path: Path) -> None:
         read(tmp_path, "test")
 
 
+def test_an_evaluation_from_before_unknown_words_were_counted_is_read(tmp_path: Path) -> None:
+    result = run(tmp_path)
+    figures = json.loads((tmp_path / "test.json").read_text("utf-8"))
+    del figures["likelihood"]["unknown"]
+    (tmp_path / "test.json").write_text(json.dumps(figures))
+    stored = read(tmp_path, "test")
+    assert stored is not None
+    assert stored.likelihood == result.likelihood
+    del figures["likelihood"]["tokens"]
+    (tmp_path / "test.json").write_text(json.dumps(figures))
+    with pytest.raises(UserError, match=r"test.json cannot be read .*'tokens'"):
+        read(tmp_path, "test")
+
+
 def test_the_page_is_written_beside_and_shows_best_and_worst(tmp_path: Path) -> None:
     attention = WordAttention(("uno", "dos"), ("UNO",), np.array([[0.7, 0.3]]))
     page = partial(
