@@ -119,6 +119,19 @@ def test_runs_of_one_corpus_may_be_batched_apart(
     assert sorted(tmp_path.glob("?/bundle/**/*")) == before
 
 
+def test_a_run_of_a_folder_that_came_to_no_bundle_is_told(
+    program, runs: Path, home: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(runs, tmp_path / "sweep")
+    (tmp_path / "sweep" / "toy-seed=3").mkdir()
+    shutil.copy(runs / "toy-seed=1" / "config.yaml", tmp_path / "sweep" / "toy-seed=3")
+    (tmp_path / "sweep" / "logs").mkdir()
+    done = program("compare", "sweep", *FAST, f"cache={home}/data")
+    assert done.status == 0, done.err
+    assert done.err.count("left out, for want of a bundle: sweep/toy-seed=3\n") == 1
+    assert "logs" not in done.err
+
+
 def test_an_average_and_a_fine_tuned_run_are_no_seeds(
     program, runs: Path, home: Path, tmp_path: Path
 ) -> None:

@@ -115,6 +115,7 @@ def run(
     from translate.evaluation.run import Judging
 
     runs = _runs(job.sentences)
+    _tell_left_out(job.sentences, runs)
     for name in runs:
         load_bundle(name)  # a missing run is told before another is evaluated
     test_set = read_test_set(job, Path(runs[0]), data, tokenizer, Path(cache))
@@ -152,6 +153,14 @@ def _runs(given: Sequence[str]) -> list[str]:
         inside = [str(folder) for folder in sorted(path.glob("*/")) if _is_run(folder)]
         runs += [name] if _is_run(path) or not inside else inside
     return [str(Path(name)) for name in runs]
+
+
+def _tell_left_out(given: Sequence[str], runs: Sequence[str]) -> None:
+    """Trainings in a folder of runs that ended before their bundle: a mean passes them over."""
+    folders = [Path(name) for name in given if str(Path(whole_run(name))) not in runs]
+    begun = [file.parent for folder in folders for file in sorted(folder.glob("*/config.yaml"))]
+    if left_out := [str(folder) for folder in begun if not _is_run(folder)]:
+        log.warning("left out, for want of a bundle: %s", ", ".join(left_out))
 
 
 def _is_run(folder: Path) -> bool:
