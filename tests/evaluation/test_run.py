@@ -240,6 +240,8 @@ def test_a_perfect_score_that_bleu_cannot_give_is_told(
         assert (line in " ".join(shown.split())) == told
     (bucket,) = json.loads((tmp_path / "test.json").read_text("utf-8"))["buckets"]
     assert bucket["bleu"] == (None if told else 0)
+    bar = "BLEU, 0–5: –" if told else "BLEU, 0–5: 0"
+    assert f"<title>{bar}</title>" in (tmp_path / "test.html").read_text("utf-8")
 
 
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
