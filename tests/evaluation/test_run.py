@@ -225,6 +225,7 @@ def test_the_terminal_shows_scores_signatures_buckets_and_speed(tmp_path: Path) 
     assert f"± {result.confidence['ter'].half_width:.2f}" in shown
     assert "sentences/s" in shown
     assert ", 1 empty" in shown
+    assert "of the original model" not in shown
 
 
 @pytest.mark.parametrize(("reference", "told"), [("UNO DOS", True), ("uno dos", False)])
