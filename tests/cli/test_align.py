@@ -228,6 +228,7 @@ def test_a_reverse_run_must_translate_the_other_way(
         (["data.split=tset"], "data.split = 'tset': must be test or dev"),
         (["methd=union"], "methd is not a key; did you mean method?"),
         (["input=nowhere", "reference=nowhere"], "nowhere"),
+        (["input=s", "reference=t", "data.split=dev"], "data.split= and input= at once"),
     ],
 )
 def test_slips_are_told_in_a_line(program, run: str, arguments, line) -> None:

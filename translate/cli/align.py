@@ -227,12 +227,14 @@ def both_directions(
 
 
 def _own_files(job: Job) -> Task | None:
+    from translate.cli.judging import refuse_corpus
     from translate.cli.stored import SPLITS
     from translate.cli.streams import line_pairs, name_of
     from translate.data.pharaoh import read_links
 
     if "input" not in job.verbatim:
         return None
+    refuse_corpus(job)
     source = job.verbatim["input"]
     sources, targets = line_pairs(source, job.verbatim["reference"])
     gold = read_links(job.verbatim["gold"], sources, targets) if "gold" in job.verbatim else None

@@ -30,9 +30,10 @@ def read_test_set(job: Job, run: Path, data: Node, tokenizer: Node, cache: Path)
     """The files `input=`, `reference=` and `domains=`, else the split `data.split` of the run.
 
     Raises:
-        UserError: neither can be had, line counts differ, or there are no lines.
+        UserError: neither can be had, or both are named, line counts differ, or there are no lines.
     """
     if {"input", "reference"} & set(job.verbatim):
+        refuse_corpus(job)
         found = _own_files(job.verbatim.get("input"), job.repeated.get("reference", ()))
     else:
         found = _split(run, data, tokenizer, cache, trained_on_it=not names_a_corpus(job))
@@ -59,6 +60,16 @@ def _own_files(source: str | None, references: Sequence[str]) -> TestSet:
         list(zip(*(lines for _, lines in streams), strict=True)),
         own=name not in SPLITS,
     )
+
+
+def refuse_corpus(job: Job) -> None:
+    """Raise a UsageError where keys of a corpus stand beside files, which are read in its place."""
+    for key in (override.partition("=")[0] for override in job.overrides):
+        if key.partition(".")[0] in ("data", "tokenizer"):
+            raise UsageError(
+                f"{key}= and input= at once: {key}= is of the run's corpus, and the sentences come "
+                "from input= and reference=; leave out one of the two"
+            )
 
 
 def names_a_corpus(job: Job) -> bool:
