@@ -143,6 +143,21 @@ def test_the_runs_own_test_sentences_have_gold(
         assert all(kept)
 
 
+def test_the_test_sentences_of_another_corpus_have_names_of_their_own(
+    program, run: str, trained: Path, home: Path
+) -> None:
+    folder = trained / "evaluation"
+    assert program("align", run, f"cache={home}/data").status == 0
+    before = {name: (folder / name).read_bytes() for name in ("test.links", "test.alignment.json")}
+    done = program("align", run, f"cache={home}/data", "data.seed=7")
+    assert done.status == 0, done.err
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    (links,) = folder.glob("test-*.links")
+    assert len(links.read_text("utf-8").splitlines()) == 8
+    ending = links.stem.removeprefix("test")
+    assert (folder / f"test.alignment{ending}.json").is_file()
+
+
 def test_the_head_that_was_taught_is_the_one_that_is_read(
     program, run: str, trained: Path, pairs, tmp_path: Path
 ) -> None:
