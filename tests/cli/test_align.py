@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow
@@ -156,6 +157,15 @@ def test_the_test_sentences_of_another_corpus_have_names_of_their_own(
     assert len(links.read_text("utf-8").splitlines()) == 8
     ending = links.stem.removeprefix("test")
     assert (folder / f"test.alignment{ending}.json").is_file()
+
+
+def test_links_to_standard_output_make_no_folder(
+    program, run: str, trained: Path, pairs, tmp_path: Path
+) -> None:
+    """A bare bundle may lie where nothing can be written."""
+    shutil.copytree(trained / "bundle", tmp_path / "bare")
+    assert program("align", "run=bare", *pairs).out == program("align", run, *pairs).out
+    assert not (tmp_path / "bare" / "evaluation").exists()
 
 
 def test_the_head_that_was_taught_is_the_one_that_is_read(

@@ -146,10 +146,11 @@ def run(
     _tell_unparted("target", task.targets)
     linker = linkers(threshold=threshold)[method]
     out, kept = dict(job.verbatim), folder / "evaluation" / job.name("", "data.split")
-    kept.mkdir(parents=True, exist_ok=True)
     ending = _ending(task, kept)
     if "input" not in out:
         out.setdefault("output", str(kept / f"{task.name}{ending}.links"))
+    if task.gold is not None:  # as a split always has: else nothing is written there
+        kept.mkdir(parents=True, exist_ok=True)
     found: list[frozenset[Link]] = []
     with progress("aligning", total=len(task.sources)) as advance, lines_out(out) as write:
         for weights in both_directions(task, forward, backward):
