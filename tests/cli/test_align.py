@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow
@@ -143,6 +144,30 @@ def test_the_runs_own_test_sentences_have_gold(
         assert all(kept)
 
 
+def test_the_test_sentences_of_another_corpus_have_names_of_their_own(
+    program, run: str, trained: Path, home: Path
+) -> None:
+    folder = trained / "evaluation"
+    assert program("align", run, f"cache={home}/data").status == 0
+    before = {name: (folder / name).read_bytes() for name in ("test.links", "test.alignment.json")}
+    done = program("align", run, f"cache={home}/data", "data.seed=7")
+    assert done.status == 0, done.err
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    (links,) = folder.glob("test-*.links")
+    assert len(links.read_text("utf-8").splitlines()) == 8
+    ending = links.stem.removeprefix("test")
+    assert (folder / f"test.alignment{ending}.json").is_file()
+
+
+def test_links_to_standard_output_make_no_folder(
+    program, run: str, trained: Path, pairs, tmp_path: Path
+) -> None:
+    """A bare bundle may lie where nothing can be written."""
+    shutil.copytree(trained / "bundle", tmp_path / "bare")
+    assert program("align", "run=bare", *pairs).out == program("align", run, *pairs).out
+    assert not (tmp_path / "bare" / "evaluation").exists()
+
+
 def test_the_head_that_was_taught_is_the_one_that_is_read(
     program, run: str, trained: Path, pairs, tmp_path: Path
 ) -> None:
@@ -228,6 +253,7 @@ def test_a_reverse_run_must_translate_the_other_way(
         (["data.split=tset"], "data.split = 'tset': must be test or dev"),
         (["methd=union"], "methd is not a key; did you mean method?"),
         (["input=nowhere", "reference=nowhere"], "nowhere"),
+        (["input=s", "reference=t", "data.split=dev"], "data.split= and input= at once"),
     ],
 )
 def test_slips_are_told_in_a_line(program, run: str, arguments, line) -> None:

@@ -119,6 +119,19 @@ def test_runs_of_one_corpus_may_be_batched_apart(
     assert sorted(tmp_path.glob("?/bundle/**/*")) == before
 
 
+def test_a_run_of_a_folder_that_came_to_no_bundle_is_told(
+    program, runs: Path, home: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(runs, tmp_path / "sweep")
+    (tmp_path / "sweep" / "toy-seed=3").mkdir()
+    shutil.copy(runs / "toy-seed=1" / "config.yaml", tmp_path / "sweep" / "toy-seed=3")
+    (tmp_path / "sweep" / "logs").mkdir()
+    done = program("compare", "sweep", *FAST, f"cache={home}/data")
+    assert done.status == 0, done.err
+    assert done.err.count("left out, for want of a bundle: sweep/toy-seed=3\n") == 1
+    assert "logs" not in done.err
+
+
 def test_an_average_and_a_fine_tuned_run_are_no_seeds(
     program, runs: Path, home: Path, tmp_path: Path
 ) -> None:
@@ -156,6 +169,43 @@ def test_another_model_is_evaluated_again(program, runs: Path, home: Path, tmp_p
     assert done.status == 0, done.err
     assert "a has another model than it was evaluated with: evaluating again" in done.err
     assert "b translates every sentence as a does." in done.out
+
+
+def test_an_evaluation_of_more_than_the_run_is_not_taken_for_it(
+    program, runs: Path, home: Path, tmp_path: Path
+) -> None:
+    """Nor one whose files have changed; it is told before another is evaluated, and kept."""
+    for name in ("a", "b"):
+        shutil.copytree(runs / "toy-seed=1" / "bundle", tmp_path / name / "bundle")
+        shutil.copy(runs / "toy-seed=1" / "config.yaml", tmp_path / name)
+    cache = f"cache={home}/data"
+    stored = tmp_path / "b" / "evaluation" / "test.json"
+    compare = ("compare", "a", "b", *FAST, cache)
+    (tmp_path / "words").write_text("Hund\tdog\n", encoding="utf-8")
+
+    assert program("evaluate", "run=b", "ensemble=a", cache).status == 0
+    before = stored.read_bytes()
+    done = program(*compare)
+    assert (done.status, done.err.count("\n")) == (1, 1)
+    assert "test.json is of an ensemble, b with a: evaluate b without ensemble= again" in done.err
+    assert stored.read_bytes() == before
+    assert not (tmp_path / "a" / "evaluation" / "test.json").exists()
+    ensemble = json.loads(before)["sha256"]["ensemble"]
+    assert len(ensemble) == 64
+
+    replacing = ("replace_unknown=true", "dictionary=words")
+    assert program("evaluate", "run=b", *replacing, cache).status == 0
+    done = program(*compare)
+    assert done.status == 0, done.err
+    assert "dictionary None, words" in " ".join(done.out.split()), "the search says what it is"
+    (tmp_path / "words").write_text("Hund\tcat\n", encoding="utf-8")
+    done = program(*compare)
+    assert done.status == 1
+    assert "test.json does not vouch for the dictionary that is there now: evaluate" in done.err
+    (tmp_path / "words").unlink()
+    done = program(*compare)
+    assert done.status == 1
+    assert "test.json is of what is no longer there (words cannot be read" in done.err
 
 
 def test_what_cannot_be_compared_is_told_before_a_run_is_evaluated(

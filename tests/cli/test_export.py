@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from translate.cli.judging import read_sha256
 from translate.cli.stored import load_bundle
 from translate.inference.forcing import TeacherForcing
 
@@ -58,8 +59,27 @@ def test_what_was_exported_is_evaluated_in_batches(
     evaluate = ["evaluate", run, "engine=ctranslate2", "export=there", "output=scores"]
     done = program(*evaluate, "tokens_per_batch=20", "resamples=10")
     assert done.status == 0, done.err
+    told = "of the original model, not of ctranslate2"
+    assert f"bits a character {told}" in " ".join(done.out.split())
+    page = Path("scores", "test.html").read_text("utf-8")
+    assert told in page
+    figures = json.loads(Path("scores", "test.json").read_text("utf-8"))
+    assert f"of {figures['likelihood']['of']}" == told
     assert sum(sizes) == 8
     assert len(sizes) > 3
+
+
+def test_another_export_makes_an_evaluation_stale(program, run: str, trained: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    assert program("export", run, "output=there", "sentences=5").status == 0
+    decoding = {"engine": "ctranslate2", "export": "there"}
+    before = read_sha256(trained, decoding)
+    assert before.keys() == {"export"}
+    assert read_sha256(trained, decoding) == before
+    weights = bytearray(Path("there", "model.bin").read_bytes())
+    weights[-1] ^= 1
+    Path("there", "model.bin").write_bytes(weights)
+    assert read_sha256(trained, decoding) != before
 
 
 def test_lines_are_compared_as_they_are_translated(program, run: str, tmp_path: Path) -> None:

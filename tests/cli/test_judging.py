@@ -62,6 +62,15 @@ def test_scores_by_a_file_of_labels(program, run: str, tmp_path: Path) -> None:
     assert "nowhere" in done.err
 
 
+@pytest.mark.parametrize("command", ["evaluate", "verify", "compare"])
+@pytest.mark.parametrize("key", ["data.split=dev", "data=toy", "tokenizer.vocab_size=9"])
+def test_a_corpus_is_not_named_beside_files(program, trained: Path, run: str, command, key) -> None:
+    which = [run] if command != "compare" else [str(trained), str(trained / "bundle" / "..")]
+    done = program(command, *which, "input=s", "reference=r", key)
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert f"{key.partition('=')[0]}= and input= at once: " in done.err
+
+
 def test_an_empty_test_set_is_told_as_that(program, run: str) -> None:
     for name in ("s", "r"):
         Path(name).write_bytes(b"")

@@ -193,3 +193,14 @@ def test_scores_that_bleu_cannot_give_are_told() -> None:
         assert "– / " in place
         assert "– / +" in place
     assert judged(*systems[::-1]).as_dict()["runs"][1]["buckets"][0]["bleu"] is None
+
+
+def test_a_bleu_that_is_not_defined_is_no_bar_of_0() -> None:
+    long = "the dog sees a house"
+    found = compare(
+        [system("a", ["dog", long]), system("b", ["cat", long])],
+        ["Hund", "der Hund sieht ein Haus heute"], [["dog"], [long]],
+        split="test", resamples=10, trials=10, seed=1, shown=0,
+    )  # fmt: skip
+    assert found.columns[0].buckets[0].bleu is None
+    assert "<title>a, 0–5: –</title>" in comparison_page(found)

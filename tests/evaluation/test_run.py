@@ -225,6 +225,7 @@ def test_the_terminal_shows_scores_signatures_buckets_and_speed(tmp_path: Path) 
     assert f"± {result.confidence['ter'].half_width:.2f}" in shown
     assert "sentences/s" in shown
     assert ", 1 empty" in shown
+    assert "of the original model" not in shown
 
 
 @pytest.mark.parametrize(("reference", "told"), [("UNO DOS", True), ("uno dos", False)])
@@ -240,6 +241,8 @@ def test_a_perfect_score_that_bleu_cannot_give_is_told(
         assert (line in " ".join(shown.split())) == told
     (bucket,) = json.loads((tmp_path / "test.json").read_text("utf-8"))["buckets"]
     assert bucket["bleu"] == (None if told else 0)
+    bar = "BLEU, 0–5: –" if told else "BLEU, 0–5: 0"
+    assert f"<title>{bar}</title>" in (tmp_path / "test.html").read_text("utf-8")
 
 
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
@@ -293,6 +296,20 @@ def test_an_evaluation_is_read_back_whole_or_not_at_all(tmp_path: Path) -> None:
         read(tmp_path, "test")
     (tmp_path / "test.json").write_text("{")
     with pytest.raises(UserError, match=r"test.json cannot be read"):
+        read(tmp_path, "test")
+
+
+def test_an_evaluation_from_before_unknown_words_were_counted_is_read(tmp_path: Path) -> None:
+    result = run(tmp_path)
+    figures = json.loads((tmp_path / "test.json").read_text("utf-8"))
+    del figures["likelihood"]["unknown"]
+    (tmp_path / "test.json").write_text(json.dumps(figures))
+    stored = read(tmp_path, "test")
+    assert stored is not None
+    assert stored.likelihood == result.likelihood
+    del figures["likelihood"]["tokens"]
+    (tmp_path / "test.json").write_text(json.dumps(figures))
+    with pytest.raises(UserError, match=r"test.json cannot be read .*'tokens'"):
         read(tmp_path, "test")
 
 

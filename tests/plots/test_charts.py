@@ -45,6 +45,13 @@ def test_bars_are_as_high_as_their_values() -> None:
     assert none == 0
 
 
+def test_what_has_no_value_has_no_bar() -> None:
+    drawn = charts.bar_chart("t", ["a", "b"], {"n": [None, 5], "m": [None, None]}, x="x")
+    assert [height > 0 for _, height in bars(drawn)] == [False, True, False, False]
+    assert "n, a: –<" in drawn
+    assert [height for _, height in bars(charts.bar_chart("t", ["a"], {"n": [None]}, x="x"))] == [0]
+
+
 def test_negative_bars_hang_from_zero() -> None:
     (up_top, up), (down_top, _) = bars(charts.bar_chart("t", ["a", "b"], {"n": [5, -5]}, x="x"))
     assert down_top == pytest.approx(up_top + up)

@@ -73,6 +73,16 @@ def test_last_and_best_are_chosen(run: Path, tmp_path: Path) -> None:
     assert choose(other, count=2, best=True) == [2, 6]
 
 
+def test_best_are_not_chosen_among_checkpoints_without_a_score(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    for step in (2, 4, 6):
+        (tmp_path / "checkpoints" / f"step-{step:07d}.ckpt").touch()
+    (tmp_path / "metrics.csv").write_text("step,dev/bleu\n1,9.0\n")
+    with pytest.raises(UserError, match=r"metrics\.csv has no dev/bleu of step 4, 6.*last_2"):
+        choose(tmp_path, count=2, best=True)
+    assert choose(tmp_path, count=2, best=False) == [4, 6]
+
+
 def test_before_averaging_begins_a_checkpoint_is_used_with_the_weights_of_its_step(
     config: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:

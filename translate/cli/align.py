@@ -130,6 +130,7 @@ def run(
     tokens_per_batch: PositiveInt,
 ) -> None:
     """Write the links of every pair, and score them where there is gold."""
+    from translate.cli.judging import names_a_corpus
     from translate.cli.streams import lines_out
     from translate.data.pharaoh import to_line
     from translate.data.progress import progress
@@ -139,14 +140,18 @@ def run(
     forward, backward = aligners(
         job, layer=layer, head=head, device=device, tokens_per_batch=tokens_per_batch
     )
-    task = _own_files(job) or _split_of_run(folder, data, tokenizer, Path(cache))
+    task = _own_files(job) or _split_of_run(
+        folder, data, tokenizer, Path(cache), own=not names_a_corpus(job)
+    )
     _tell_unparted("source", task.sources)
     _tell_unparted("target", task.targets)
     linker = linkers(threshold=threshold)[method]
     out, kept = dict(job.verbatim), folder / "evaluation" / job.name("", "data.split")
-    kept.mkdir(parents=True, exist_ok=True)
+    ending = _ending(task, kept)
     if "input" not in out:
-        out.setdefault("output", str(kept / f"{task.name}.links"))
+        out.setdefault("output", str(kept / f"{task.name}{ending}.links"))
+    if task.gold is not None:  # as a split always has: else nothing is written there
+        kept.mkdir(parents=True, exist_ok=True)
     found: list[frozenset[Link]] = []
     with progress("aligning", total=len(task.sources)) as advance, lines_out(out) as write:
         for weights in both_directions(task, forward, backward):
@@ -156,7 +161,7 @@ def run(
     if task.gold is not None:
         chosen = asdict(forward.head) | {"method": method}
         limit = {"threshold": threshold} if method == "threshold" else {}
-        _score(task, found, kept, chosen | limit)
+        _score(task, found, kept / f"{task.name}.alignment{ending}.json", chosen | limit)
 
 
 def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
@@ -228,12 +233,14 @@ def both_directions(
 
 
 def _own_files(job: Job) -> Task | None:
+    from translate.cli.judging import refuse_corpus
     from translate.cli.stored import SPLITS
     from translate.cli.streams import line_pairs, name_of
     from translate.data.pharaoh import read_links
 
     if "input" not in job.verbatim:
         return None
+    refuse_corpus(job)
     source = job.verbatim["input"]
     sources, targets = line_pairs(source, job.verbatim["reference"])
     gold = read_links(job.verbatim["gold"], sources, targets) if "gold" in job.verbatim else None
@@ -241,8 +248,8 @@ def _own_files(job: Job) -> Task | None:
     return Task(name, name not in SPLITS, sources, targets, gold)
 
 
-def _split_of_run(run: Path, data: Node, tokenizer: Node, cache: Path) -> Task:
-    """The split `data.split` of the run's own corpus, which keeps the sure ones of gold links."""
+def _split_of_run(run: Path, data: Node, tokenizer: Node, cache: Path, *, own: bool) -> Task:
+    """The split `data.split`, `own` if of the run's own corpus, which keeps sure gold links."""
     from translate.cli.stored import corpus_of_run
     from translate.data.columns import in_order
     from translate.data.pharaoh import Gold
@@ -257,13 +264,29 @@ def _split_of_run(run: Path, data: Node, tokenizer: Node, cache: Path) -> Task:
         list(in_order(table, name)) for name in ("source", "references", "alignment")
     )
     gold = [Gold(frozenset(map(tuple, each)), frozenset()) for each in links]
-    return Task(data["split"], True, sources, [first for first, *_ in references], gold)
+    return Task(data["split"], own, sources, [first for first, *_ in references], gold)
 
 
-def _score(task: Task, found: Sequence[frozenset[Link]], folder: Path, options: Node) -> None:
+def _fingerprints(task: Task) -> dict[str, str]:
+    from translate.evaluation.report import fingerprint
+
+    return {"sources": fingerprint(task.sources), "references": fingerprint(task.targets)}
+
+
+def _ending(task: Task, folder: Path) -> str:
+    """What tells the files of these sentences in a folder from those of others of the name."""
+    from translate.evaluation.report import name_in
+
+    texts, name = _fingerprints(task), f"{task.name}.alignment"
+    return name_in(
+        folder, name, own=task.own,
+        sources_sha256=texts["sources"], references_sha256=texts["references"],
+    ).removeprefix(name)  # fmt: skip
+
+
+def _score(task: Task, found: Sequence[frozenset[Link]], path: Path, options: Node) -> None:
     """Tell how good the links are, and keep the figures."""
     from translate.evaluation.alignment import alignment_error_rate
-    from translate.evaluation.report import fingerprint, name_in
 
     assert task.gold is not None
     scores = alignment_error_rate(
@@ -275,13 +298,7 @@ def _score(task: Task, found: Sequence[frozenset[Link]], folder: Path, options: 
         "sure": sum(len(gold.sure) for gold in task.gold),
         "possible": sum(len(gold.possible) for gold in task.gold),
     }
-    texts = {"sources": fingerprint(task.sources), "references": fingerprint(task.targets)}
-    name = name_in(
-        folder, f"{task.name}.alignment", own=task.own,
-        sources_sha256=texts["sources"], references_sha256=texts["references"],
-    )  # fmt: skip
-    path = folder / f"{name}.json"
-    figures = asdict(scores) | counts | options | {"sha256": texts}
+    figures = asdict(scores) | counts | options | {"sha256": _fingerprints(task)}
     path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     log.info(
         "AER %.4f, precision %.4f, recall %.4f (%d pairs, %d links; gold: %d sure, %d more "

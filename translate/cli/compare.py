@@ -43,7 +43,7 @@ won and lost, scores by source length, and the sentences that differ most. The l
 plainly which differences are real. Runs that differ in their seed alone are one experiment, with
 mean and standard deviation (averages of checkpoints, and what is fine-tuned from another run, stand
 apart); a folder of runs stands for all of them. A run that has no evaluation of the test set by its
-present model is evaluated first.
+present model is evaluated first; one of an ensemble is no run's, and is refused.
 
 Keys:
   data.split     test or dev; default test
@@ -115,6 +115,7 @@ def run(
     from translate.evaluation.run import Judging
 
     runs = _runs(job.sentences)
+    _tell_left_out(job.sentences, runs)
     for name in runs:
         load_bundle(name)  # a missing run is told before another is evaluated
     test_set = read_test_set(job, Path(runs[0]), data, tokenizer, Path(cache))
@@ -126,13 +127,12 @@ def run(
         _evaluate, device=device, tokens_per_batch=tokens_per_batch,
         judging=Judging(tokenize, resamples, seed),
     )  # fmt: skip
+    placed = [_as_of(Path(name), Path(runs[0]), test_set, job) for name in runs]
+    for name, its_own in zip(runs, placed, strict=True):
+        _check_stored(Path(name), its_own)  # before another is evaluated
     systems = [
-        _system(
-            Path(name),
-            _as_of(Path(name), Path(runs[0]), test_set, job),
-            partial(evaluate, command=_again(job, name)),
-        )
-        for name in runs
+        _system(Path(name), its_own, partial(evaluate, command=_again(job, name)))
+        for name, its_own in zip(runs, placed, strict=True)
     ]
     comparison = compare(
         systems, test_set.sources, test_set.references,
@@ -153,6 +153,14 @@ def _runs(given: Sequence[str]) -> list[str]:
         inside = [str(folder) for folder in sorted(path.glob("*/")) if _is_run(folder)]
         runs += [name] if _is_run(path) or not inside else inside
     return [str(Path(name)) for name in runs]
+
+
+def _tell_left_out(given: Sequence[str], runs: Sequence[str]) -> None:
+    """Trainings in a folder of runs that ended before their bundle: a mean passes them over."""
+    folders = [Path(name) for name in given if str(Path(whole_run(name))) not in runs]
+    begun = [file.parent for folder in folders for file in sorted(folder.glob("*/config.yaml"))]
+    if left_out := [str(folder) for folder in begun if not _is_run(folder)]:
+        log.warning("left out, for want of a bundle: %s", ", ".join(left_out))
 
 
 def _is_run(folder: Path) -> bool:
@@ -219,6 +227,35 @@ def _system(run: Path, test_set: TestSet, evaluate: Callable[[Path, TestSet], No
         experiment=_experiment(run),
         seed=training_config(run).get("seed"),
     )
+
+
+def _check_stored(run: Path, test_set: TestSet) -> None:
+    """Refuse an evaluation that is not the run's alone, or of files that have changed since.
+
+    They are not evaluated again: their search is not the run's own, and they would be lost.
+    """
+    from translate.cli.judging import read_sha256
+    from translate.evaluation.report import read
+
+    stored = read(run / "evaluation", test_set.split)
+    if stored is None:
+        return
+    path = run / "evaluation" / f"{test_set.split}.json"
+    if others := stored.decoding.get("ensemble"):
+        raise UserError(
+            f"{path} is of an ensemble, {run} with {others}: evaluate {run} without ensemble= "
+            "again, and the ensemble with an output= of its own"
+        )
+    again = "evaluate it again by the command in it, or remove it"
+    try:
+        now = read_sha256(run, stored.decoding)
+    except UserError as error:
+        raise UserError(f"{path} is of what is no longer there ({error}): {again}") from error
+    vouched = stored.figures["sha256"]
+    if changed := [key for key, sha256 in now.items() if vouched.get(key) != sha256]:
+        raise UserError(
+            f"{path} does not vouch for the {' and '.join(changed)} that is there now: {again}"
+        )
 
 
 def _is_current(stored: Stored, run: Path) -> bool:

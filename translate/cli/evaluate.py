@@ -25,13 +25,14 @@ translate evaluate: BLEU, chrF and TER on a split or on files
 Scores are sacreBLEU's, on detokenised text with every reference, each with the signature that
 repeats it and the half width of its 95 % bootstrap interval; tables by source length, by the
 rarest source word's count in training (in scripts without spaces each letter counts as a word) and
-by domain follow, then the perplexity of the first references, speed and memory. In evaluation/ of
-the run are kept <split>.hyp, the translations, written before they are judged;
-<split>.sentences.jsonl, each sentence with its scores; <split>.json, the figures; and <split>.html,
-a page with curves, worst and best sentences and attention. With input= the files are named after
-that file (news.es.json). If other sentences already have the name, six hexadecimal digits follow
-it. `test` and `dev` belong to the run's own corpus, so those of another one (data=) get the digits
-too. translate compare sets several runs side by side.
+by domain follow, then the perplexity of the first references (with engine=ctranslate2 that of the
+original model), speed and memory. In evaluation/ of the run are kept <split>.hyp, the translations,
+written before they are judged; <split>.sentences.jsonl, each sentence with its scores;
+<split>.json, the figures; and <split>.html, a page with curves, worst and best sentences and
+attention. With input= the files are named after that file (news.es.json). If other sentences
+already have the name, six hexadecimal digits follow it. `test` and `dev` belong to the run's own
+corpus, so those of another one (data=) get the digits too. translate compare sets several
+runs side by side.
 
 Keys:
   run            the folder of the run (required)

@@ -6,7 +6,7 @@ import logging
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from translate.cli.commands import Job
 from translate.cli.errors import UsageError
@@ -30,9 +30,10 @@ def read_test_set(job: Job, run: Path, data: Node, tokenizer: Node, cache: Path)
     """The files `input=`, `reference=` and `domains=`, else the split `data.split` of the run.
 
     Raises:
-        UserError: neither can be had, line counts differ, or there are no lines.
+        UserError: neither can be had, or both are named, line counts differ, or there are no lines.
     """
     if {"input", "reference"} & set(job.verbatim):
+        refuse_corpus(job)
         found = _own_files(job.verbatim.get("input"), job.repeated.get("reference", ()))
     else:
         found = _split(run, data, tokenizer, cache, trained_on_it=not names_a_corpus(job))
@@ -59,6 +60,16 @@ def _own_files(source: str | None, references: Sequence[str]) -> TestSet:
         list(zip(*(lines for _, lines in streams), strict=True)),
         own=name not in SPLITS,
     )
+
+
+def refuse_corpus(job: Job) -> None:
+    """Raise a UsageError where keys of a corpus stand beside files, which are read in its place."""
+    for key in (override.partition("=")[0] for override in job.overrides):
+        if key.partition(".")[0] in ("data", "tokenizer"):
+            raise UsageError(
+                f"{key}= and input= at once: {key}= is of the run's corpus, and the sentences come "
+                "from input= and reference=; leave out one of the two"
+            )
 
 
 def names_a_corpus(job: Job) -> bool:
@@ -154,9 +165,34 @@ def evaluate_run(
             decoding=decoding,
             model_sha256=load_bundle(str(run)).weights_sha256,
             judging=judging,
+            read_sha256=read_sha256(run, decoding),
             progress=lambda done: advance(1),
             page=page,
         )
+
+
+def read_sha256(run: Path, decoding: Mapping[str, Any]) -> dict[str, str]:
+    """SHA-256 of what a run translates with beside its own model, by the key that names it.
+
+    Raises:
+        UserError: it is not there.
+    """
+    from translate.cli.engines import export_folder
+    from translate.cli.stored import load_bundle
+    from translate.durable import file_hash
+    from translate.evaluation.report import fingerprint
+
+    given = {key: decoding[key] for key in FILES if decoding.get(key)}
+    files = given.keys() & {"dictionary", "shortlist"}
+    found = {key: file_hash(Path(given[key])) for key in sorted(files)}
+    if "ensemble" in given:
+        members = filter(None, given["ensemble"].split(","))
+        found["ensemble"] = fingerprint([load_bundle(each).weights_sha256 for each in members])
+    if (engine := decoding.get("engine", "native")) != "native":
+        folder = export_folder(str(run), engine, given.get("export"))
+        parts = sorted(path for path in folder.glob("*") if path.is_file())
+        found["export"] = fingerprint([[path.name, file_hash(path)] for path in parts])
+    return found
 
 
 def _attention(

@@ -75,9 +75,7 @@ def _lengths(comparison: Comparison, metric: str) -> Html:
         metric,
         [bucket.label for bucket in buckets],
         {
-            column.system.name: [
-                getattr(bucket, metric.lower()) or 0.0 for bucket in column.buckets
-            ]
+            column.system.name: [getattr(bucket, metric.lower()) for bucket in column.buckets]
             for column in comparison.columns
         },
         x="words in the source",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from translate.inference.forcing import TooLongError
@@ -40,8 +40,9 @@ class Likelihood:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Likelihood:
-        """What `as_dict` was made of."""
-        return cls(**{field.name: values[field.name] for field in fields(cls)})
+        """What `as_dict` was made of, by an older version too, which counted less."""
+        names = [f.name for f in fields(cls) if f.name in values or f.default is MISSING]
+        return cls(**{name: values[name] for name in names})
 
     def as_dict(self) -> dict[str, float | int | None]:
         """Plain values for JSON, which has no infinity: its place is null."""

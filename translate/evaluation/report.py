@@ -60,20 +60,28 @@ class Report:
     sources_sha256: str  # see `fingerprint`
     references_sha256: str  # see `fingerprint`
     hypotheses_sha256: str  # of the .hyp file
+    read_sha256: Mapping[str, str]  # of what else it was made with, by the key that names it
 
     @property
     def sentences_per_second(self) -> float:
         """Sentences translated in a second of wall time."""
         return self.items / self.seconds if self.seconds else float(self.items)
 
+    @property
+    def likelihood_of(self) -> str | None:
+        """Whose likelihood it is where another engine translated: none but our own scores texts."""
+        engine = self.decoding.get("engine", "native")
+        return None if engine == "native" else f"the original model, not of {engine}"
+
     def as_dict(self) -> dict[str, object]:
         """Plain values for JSON, the scores first."""
+        of = {} if self.likelihood_of is None else {"of": self.likelihood_of}
         return {
             "split": self.split,
             **asdict(self.scores),
             "confidence": {name: asdict(found) for name, found in self.confidence.items()},
             **({} if self.comet is None else {"comet": self.comet.as_dict()}),
-            "likelihood": None if self.likelihood is None else self.likelihood.as_dict(),
+            "likelihood": None if self.likelihood is None else self.likelihood.as_dict() | of,
             "tokenize": self.tokenize,
             "items": self.items,
             "references": self.references,
@@ -91,6 +99,7 @@ class Report:
                 "sources": self.sources_sha256,
                 "references": self.references_sha256,
                 "hypotheses": self.hypotheses_sha256,
+                **self.read_sha256,
             },
         }
 

@@ -83,8 +83,8 @@ def _training(curves: Mapping[str, Curve]) -> Html:
 
 def _distribution(report: Report) -> Html:
     labels = [bucket.label for bucket in report.buckets]
-    heights = {
-        "BLEU": [bucket.bleu or 0.0 for bucket in report.buckets],
+    heights: dict[str, list[float | None]] = {
+        "BLEU": [bucket.bleu for bucket in report.buckets],
         "chrF": [bucket.chrf for bucket in report.buckets],
     }
     chrf = [sentence.chrf for sentence in report.sentences]

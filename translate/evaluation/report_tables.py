@@ -58,6 +58,8 @@ def summary(report: Report) -> str:
             f"perplexity {chances.perplexity:.2f}",
             f"{chances.bits_per_character:.3f} bits a character",
         ]
+        if report.likelihood_of is not None:
+            parts[-1] += f" of {report.likelihood_of}"
         if chances.left_out:
             parts.append(f"too long pairs left out: {chances.left_out:,}")
         if chances.unknown:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
@@ -91,6 +92,7 @@ def evaluate_split(
     decoding: Mapping[str, object],
     model_sha256: str,
     judging: Judging,
+    read_sha256: Mapping[str, str] = MappingProxyType({}),
     progress: Callable[[int], object] = lambda done: None,
     page: Callable[[Report, TestSet, Sequence[str]], str] | None = None,
 ) -> Report:
@@ -106,6 +108,7 @@ def evaluate_split(
         decoding: the settings of the search.
         model_sha256: which weights these are.
         judging: how the translations are judged.
+        read_sha256: of what the translator was made of beside the model, by the key that names it.
         progress: called with the number of sentences done so far.
         page: makes the HTML report of it, if one is wanted.
 
@@ -151,6 +154,7 @@ def evaluate_split(
         sources_sha256=test_set.sources_sha256,
         references_sha256=test_set.references_sha256,
         hypotheses_sha256=report.digest(report.as_lines(hypotheses)),
+        read_sha256=read_sha256,
     )
     further = {"sentences.jsonl": _sentences(result, test_set, hypotheses)}
     if page is not None:

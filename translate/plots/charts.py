@@ -46,11 +46,11 @@ def line_chart(title: str, lines: Mapping[str, Sequence[Point]], *, x: str) -> H
 
 
 def bar_chart(
-    title: str, labels: Sequence[str], bars: Mapping[str, Sequence[float]], *, x: str
+    title: str, labels: Sequence[str], bars: Mapping[str, Sequence[float | None]], *, x: str
 ) -> Html:
-    """Bars from zero: for each label one a name, beside each other."""
-    values = [value for heights in bars.values() for value in heights]
-    up = _Axis(min(0.0, *values), max(values), HEIGHT - BOTTOM, TOP)
+    """Bars from zero: for each label one a name, beside each other; of None the title alone."""
+    values = [value for heights in bars.values() for value in heights if value is not None]
+    up = _Axis(min([0.0, *values]), max(values, default=0.0), HEIGHT - BOTTOM, TOP)
     slot = (WIDTH - LEFT - RIGHT) / len(labels)
     width = slot * (0.94 if len(labels) > 12 else 0.76) / len(bars)
     drawn = []
@@ -59,11 +59,12 @@ def bar_chart(
     ):
         for place, (key, value) in enumerate(zip(labels, heights, strict=True)):
             left = LEFT + slot * place + (slot - width * len(bars)) / 2 + width * number
-            top, bottom = sorted((up(value), up(0.0)))
+            top, bottom = sorted((up(value or 0.0), up(0.0)))
+            told = "–" if value is None else f"{value:.4g}"
             drawn.append(
                 Html(
                     f'<rect class="area {colour}" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" '
-                    f'height="{bottom - top:.1f}"><title>{text(name)}, {text(key)}: {value:.4g}'
+                    f'height="{bottom - top:.1f}"><title>{text(name)}, {text(key)}: {told}'
                     "</title></rect>"
                 )
             )

@@ -73,7 +73,7 @@ def choose(run: Path, *, count: int, best: bool) -> list[int]:
     """The steps of the last checkpoints that were kept, or of those with the best dev BLEU.
 
     Raises:
-        UserError: fewer were kept.
+        UserError: fewer were kept, or the best are wanted and one has no score.
     """
     steps = list(kept(run))
     if len(steps) < count:
@@ -84,7 +84,12 @@ def choose(run: Path, *, count: int, best: bool) -> list[int]:
     if not best:
         return steps[-count:]
     scores = dict(read_curves(run / "metrics.csv").get("dev/bleu", []))
-    return sorted(sorted(steps, key=lambda step: scores.get(step, -1.0))[-count:])
+    if unknown := [step for step in steps if step not in scores]:
+        raise UserError(
+            f"{run / 'metrics.csv'} has no dev/bleu of step {', '.join(map(str, unknown))}, so the "
+            f"best cannot be told: take checkpoints=last_{count}"
+        )
+    return sorted(sorted(steps, key=lambda step: scores[step])[-count:])
 
 
 def mean_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
