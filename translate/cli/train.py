@@ -106,8 +106,8 @@ def _begun(run: str) -> dict[str, Any]:
     from translate.models import registry
 
     config = training_config(run)
-    if isinstance(model := config.get("model"), dict):
-        config["model"] = registry.completed(str(model.get("family")), model)
+    if isinstance(options := config.get("model"), dict):
+        config["model"] = registry.completed(str(options.get("family")), options)
     return config
 
 

@@ -138,11 +138,9 @@ class Translator:
         self.confidence = confidence
         self.whole_windows = whole_windows
         self._constraint_encoder = ConstraintEncoder(
-            tokenizers.target,
-            search.rules.banned,
-            max_length=model.max_length,
-            unknown_replaced=unknown_words is not None,
-        )
+            tokenizers.target, search.rules.banned,
+            max_length=model.max_length, unknown_replaced=unknown_words is not None,
+        )  # fmt: skip
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
         """The best translation of each sentence."""
@@ -242,9 +240,8 @@ class Translator:
             text = target.decode(tokens)
         else:
             text = self.unknown_words.replace(
-                segment.pieces, tokens, alignment, target,
-                front=self.tokenizers.source.front, prefix=len(segment.constraint.prefix),
-                banned=self.search.rules.banned,
+                segment.pieces, tokens, alignment, target, front=self.tokenizers.source.front,
+                prefix=len(segment.constraint.prefix), banned=self.search.rules.banned,
             )  # fmt: skip
         return Translation(
             text,
