@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,11 +22,12 @@ from statistics import fmean, stdev
 from typing import Any
 
 import yaml
-from experiments import evaluated, tell, train
+from experiments import begin, evaluated, new_parser, tell, train
 
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS
 from translate.cli.compose import launch
+from translate.cli.config_dir import config_dir
 from translate.cli.errors import JobFailedError
 from translate.cli.train import check as check_training
 from translate.data.columns import in_order
@@ -53,7 +53,6 @@ CHANGES = (
     "search.beam_size=1", "search.beam_size=2", "search.beam_size=10",
     "search.alpha=0", "search.alpha=0.6", "search.alpha=1.4",
 )  # fmt: skip
-TESTS = {"resamples": 1000, "trials": 10_000, "seed": 12345}  # as `translate compare` has them
 EPILOG = """\
 examples:
   scripts/experiment_ablations.py data.dir=path/to/multi30k      # all changes: a day on two cores
@@ -98,14 +97,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "overrides", nargs="*", metavar="KEY=VALUE",
-        help="settings of every training, as `translate train` takes them: data.dir=, "
-        "trainer.max_steps=, …",
-    )  # fmt: skip
+    parser = new_parser(__doc__, EPILOG, output="runs/ablations")
     parser.add_argument(
         "--recipe", default="multi30k", metavar="NAME",
         help="an option of `translate models group=experiment`; default: multi30k",
@@ -117,10 +109,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--seeds", type=seeds, default=[1], metavar="N,N,…", help="of training; default: 1"
     )
-    parser.add_argument(
-        "--output", type=Path, default=Path("runs/ablations"), metavar="FOLDER",
-        help="where runs and tables go; default: runs/ablations",
-    )  # fmt: skip
     given = parser.parse_intermixed_args(argv)
     for place, overrides in [
         *((f"--change {change!r}", shlex.split(change)) for change in given.changes or []),
@@ -248,12 +236,13 @@ def by_sentences(
 ) -> dict[str, float]:
     """The larger p-value of the two tests over one model's sentences, by change."""
     config = yaml.safe_load((folder(output, RECIPE, seed) / "config.yaml").read_text("utf-8"))
+    compare = yaml.safe_load((config_dir() / "compare.yaml").read_text("utf-8"))
     _, references = dev(config)
     found = differences(
         {change: one.hypotheses for change, (one,) in translations.items()},
         references,
         tokenize=translations[RECIPE][0].tokenize,
-        **TESTS,
+        **{key: compare[key] for key in ("resamples", "trials", "seed")},
     )
     return {
         change: max(metrics["bleu"].bootstrap, metrics["bleu"].randomisation)
@@ -298,9 +287,4 @@ def mean(scores: Sequence[float]) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UserError as error:
-        sys.exit(f"experiment_ablations: error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    begin(main)

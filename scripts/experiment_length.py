@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import yaml
-from experiments import evaluated, tell, train
+from experiments import begin, evaluated, new_parser, tell, train
 
 from translate.cli.config_dir import options
 from translate.data.columns import in_order
@@ -102,14 +101,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "overrides", nargs="*", metavar="KEY=VALUE",
-        help="settings of every training, as `translate train` takes them: data=, tokenizer=, "
-        "trainer.max_steps=, seed=, search=greedy, …",
-    )  # fmt: skip
+    parser = new_parser(__doc__, EPILOG, output="runs/length")
     parser.add_argument(
         "--models", type=names("model", sorted(options("model"))), default=list(RECIPES),
         metavar="A,B,…", help=f"options of `translate models group=model`; '' for none; "
@@ -136,10 +128,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="N",
         help="buckets with fewer sentences stand in the tables but are not drawn; default: 20",
     )
-    parser.add_argument(
-        "--output", type=Path, default=Path("runs/length"), metavar="FOLDER",
-        help="where runs, pictures and tables go; default: runs/length",
-    )  # fmt: skip
     given = parser.parse_intermixed_args(argv)
     try:
         assign([], given.edges)
@@ -282,9 +270,4 @@ def table(scores: Mapping[str, Sequence[Bucket]]) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UserError as error:
-        sys.exit(f"experiment_length: error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    begin(main)

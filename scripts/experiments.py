@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from translate.cli.train import LENGTHS
@@ -14,6 +15,34 @@ from translate.evaluation.report import Stored, read
 from translate.inference import bundle
 from translate.training import provenance
 from translate.training.settings import MAY_CHANGE
+
+
+def new_parser(description: str, epilog: str, *, output: str) -> argparse.ArgumentParser:
+    """Takes settings of every training and where all goes; an experiment adds its own options."""
+    parser = argparse.ArgumentParser(
+        description=description, epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument(
+        "overrides", nargs="*", metavar="KEY=VALUE",
+        help="settings of every training, as `translate train` takes them: data=, tokenizer=, "
+        "trainer.max_steps=, …",
+    )  # fmt: skip
+    parser.add_argument(
+        "--output", type=Path, default=Path(output), metavar="FOLDER",
+        help=f"where runs, tables and pictures go; default: {output}",
+    )  # fmt: skip
+    return parser
+
+
+def begin(main: Callable[[], None]) -> None:
+    """Run an experiment from a command line, its errors a line each."""
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"{Path(sys.argv[0]).stem}: error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def tell(message: str) -> None:

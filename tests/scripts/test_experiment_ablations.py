@@ -123,7 +123,6 @@ def test_one_seed_is_tested_by_sentences_and_several_by_their_scores(
     (tmp_path / "the_recipe-seed=1" / "config.yaml").write_text(config, "utf-8")
     monkeypatch.setattr(experiment, "dev", lambda config: (lines, [[line] for line in lines]))
     monkeypatch.setattr(experiment, "parameters", lambda run: 1234)
-    monkeypatch.setattr(experiment, "TESTS", {"resamples": 100, "trials": 100, "seed": 1})
 
     worse = ["x", *lines[1:]]
     much_worse = ["x"] * 15 + lines[15:]
