@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -49,6 +50,12 @@ def pytest_configure(config: pytest.Config) -> None:
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    if os.environ.get("TEST_DEVICE") == "second":
+        from second_device import second_device
+
+        device = ExitStack()
+        device.enter_context(second_device())
+        config.add_cleanup(device.close)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -99,8 +99,9 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
 
 def sentences(*lengths: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Random padded sentences and their mask."""
-    generator = torch.Generator(DEVICE).manual_seed(seed)
-    tokens = torch.randint(4, WORDS, (len(lengths), max(lengths)), generator=generator)
+    generator = torch.Generator().manual_seed(seed)
+    shape = len(lengths), max(lengths)
+    tokens = torch.randint(4, WORDS, shape, generator=generator, device="cpu").to(DEVICE)
     mask = padding_mask(torch.tensor(lengths), max(lengths))
     return tokens.masked_fill(~mask, PAD), mask
 

@@ -66,6 +66,12 @@ def batch(tokenizer: Tokenizer) -> Batch:
     return collate([2, 0, 1], sources, targets)
 
 
+def at(batch: Batch, sentences: list[int]) -> Batch:
+    """These of its sentences."""
+    parts = batch._asdict().items()
+    return batch._replace(**{n: part[sentences] for n, part in parts if isinstance(part, Tensor)})
+
+
 @pytest.fixture
 def new_risk(tokenizer: Tokenizer) -> Callable[..., MinimumRisk]:
     def new(**changes: Any) -> MinimumRisk:
@@ -212,7 +218,7 @@ def test_samples_hang_on_seed_step_and_source_alone(
     torch.manual_seed(1)
     drawn = samples(risk, model, batch, step=4)
     assert model.training
-    turned = Batch(*(part.flip(0)[:2] for part in batch[:-1]))  # and without the first
+    turned = at(batch, [2, 1])  # and without the first
     torch.manual_seed(2)  # of dropout, if there were any
     assert samples(risk, model, turned, step=4) == drawn[:0:-1]
     assert samples(risk, model, batch, step=5) != drawn
@@ -252,7 +258,7 @@ def test_parts_of_a_batch_add_up_to_its_loss(
         tokens = part.target_lengths.sum()
         return risk.mixed(2.0 * tokens, risk(model, part, step=0), part.target_lengths)
 
-    parts = [Batch(*(x[rows] for x in batch[:-1])) for rows in (slice(0, 1), slice(1, 3))]
+    parts = [at(batch, [0]), at(batch, [1, 2])]
     torch.testing.assert_close(loss(parts[0]) + loss(parts[1]), loss(batch))
     values, lengths = risk(model, batch, step=0).of_sentences.detach(), batch.target_lengths
     by_hand = sum(

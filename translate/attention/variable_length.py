@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from translate.attention.caches import KeysValues
@@ -46,8 +46,18 @@ class Packing:
     @cached_property
     def positions(self) -> Int[Tensor, "M"]:
         """Where in its sentence each token stands."""
-        first = torch.repeat_interleave(self.starts[:-1], self.lengths, output_size=self.total)
+        first = self._of_tokens(self.starts[:-1])
         return torch.arange(self.total, device=first.device) - first
+
+    def pack(self, padded: Shaped[Tensor, "B T *D"]) -> Shaped[Tensor, "M *D"]:
+        """The tokens of a padded batch, T = `longest`, without its padding."""
+        rows = torch.arange(len(self.lengths), device=self.lengths.device)
+        places = self._of_tokens(rows) * self.longest + self.positions
+        # not by a mask: a GPU would have to be asked how many it holds
+        return padded.flatten(0, 1).index_select(0, places)
+
+    def _of_tokens(self, of_sentences: Int[Tensor, "B"]) -> Int[Tensor, "M"]:
+        return torch.repeat_interleave(of_sentences, self.lengths, output_size=self.total)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -34,12 +34,18 @@ class Batch(NamedTuple):
     target_in: Int[Tensor, "B T"]  # <s> y
     target_out: Int[Tensor, "B T"]  # y </s>
     target_lengths: Int[Tensor, "B"]
+    source_tokens: int  # sums of the lengths, which a GPU need not be asked for
+    target_tokens: int
     gold: Float[Tensor, "B T S"] | None = None  # where attention should look (`guidance.gold_rows`)
 
     def repeated(self, times: int) -> Batch:
         """All sentences, and then all of them again."""
-        parts = {name: part for name, part in self._asdict().items() if part is not None}
-        return self._replace(**{name: torch.cat([part] * times) for name, part in parts.items()})
+        again: dict[str, Any] = {
+            name: torch.cat([part] * times) if isinstance(part, Tensor) else part * times
+            for name, part in self._asdict().items()
+            if part is not None
+        }
+        return self._replace(**again)
 
 
 class Draw(NamedTuple):
@@ -66,8 +72,12 @@ def collate(
     source, source_lengths = pad([np.concatenate((ids, eos)) for ids in sources])
     target_in, target_lengths = pad([np.concatenate((bos, ids)) for ids in targets])
     target_out, _ = pad([np.concatenate((ids, eos)) for ids in targets])
-    arrays = (np.array(ids), source, source_lengths, target_in, target_out, target_lengths)
-    return Batch(*map(torch.from_numpy, arrays))
+    of = torch.from_numpy
+    return Batch(
+        ids=of(np.array(ids)), source=of(source), source_lengths=of(source_lengths),
+        target_in=of(target_in), target_out=of(target_out), target_lengths=of(target_lengths),
+        source_tokens=int(source_lengths.sum()), target_tokens=int(target_lengths.sum()),
+    )  # fmt: skip
 
 
 def by_shape(source_lengths: Lengths, target_lengths: Lengths) -> Places:

@@ -10,7 +10,6 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping, RichProgressBar
 from rich.progress import ProgressColumn
-from torch import Tensor
 from torch.optim import Optimizer
 
 from translate.data.batching import Batch
@@ -21,6 +20,7 @@ log = logging.getLogger(__name__)
 
 TIMED = 10  # steps, after which a run can tell how long it will take
 
+LOOK = 1.0  # second between looks at the losses, each of which waits for the GPU
 SHOWN = (  # beside the bar: logged name, name for people, format
     ("train/loss", "loss", "%.3f"),
     ("train/risk", "risk", "%.3f"),
@@ -32,9 +32,11 @@ SHOWN = (  # beside the bar: logged name, name for people, format
 class StepsBar(RichProgressBar):
     """One bar over the whole run, on stderr: the stream of batches itself has no end."""
 
-    def __init__(self, batches: int) -> None:
+    def __init__(self, batches: int, reports: Reports) -> None:
         super().__init__(console_kwargs={"stderr": True})
-        self.batches = batches
+        self.batches, self.reports = batches, reports
+        self.losses: dict[str, float] = {}
+        self.looked = 0.0  # when they were these
 
     @property
     def total_train_batches(self) -> int:
@@ -49,8 +51,12 @@ class StepsBar(RichProgressBar):
     def get_metrics(
         self, trainer: L.Trainer, pl_module: L.LightningModule
     ) -> dict[str, int | str | float | dict[str, float]]:
-        logged = trainer.progress_bar_metrics
-        return {shown: form % logged[key] for key, shown, form in SHOWN if key in logged}
+        now = time.monotonic()
+        if not self.losses or now - self.looked >= LOOK:
+            assert isinstance(pl_module, TranslationTask)
+            self.looked, self.losses = now, pl_module.means.here()
+        figures = self.losses | self.reports.pace
+        return {shown: form % figures[key] for key, shown, form in SHOWN if key in figures}
 
 
 def is_due(trainer: L.Trainer) -> bool:
@@ -150,7 +156,8 @@ class Reports(Callback):
 
     def __init__(self, *, every: int, total_steps: int, lines: bool) -> None:
         self.every, self.total_steps, self.lines = every, total_steps, lines
-        self.tokens: int | Tensor = 0  # on the device: to look at it is to wait for the GPU
+        self.tokens = 0
+        self.pace: dict[str, float] = {}  # of the last report
         self.seconds = self.rate = 0.0
         self.started = self.batch_started = 0.0
         self.first_step = 0
@@ -181,17 +188,16 @@ class Reports(Callback):
         now = time.monotonic()
         self.seconds += now - self.batch_started
         self.batch_started = now
-        self.tokens = self.tokens + batch.source_lengths.sum() + batch.target_lengths.sum()
+        self.tokens += batch.source_tokens + batch.target_tokens
         step = trainer.global_step
         if step % self.every or (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
-        speed = int(self.tokens) * trainer.world_size / self.seconds
-        pace = {"tokens_per_second": speed, "learning_rate": self.rate}
-        pl_module.log_dict(pace, prog_bar=True, logger=False)
+        speed = self.tokens * trainer.world_size / self.seconds
+        self.pace = {"tokens_per_second": speed, "learning_rate": self.rate}
         assert isinstance(pl_module, TranslationTask)
         losses = pl_module.means.everywhere(trainer.strategy)
         for logger in trainer.loggers:
-            logger.log_metrics({**losses, **pace}, step - 1)
+            logger.log_metrics(losses | self.pace, step - 1)
             logger.save()  # what is still in a buffer would not be written again
         if self.lines:
             left = (now - self.started) / (step - self.first_step) * (self.total_steps - step)

@@ -79,7 +79,7 @@ class DevTranslations(Callback):
         own = self._translate(trainer, pl_module) if trainer.is_global_zero else 0.0
         # a number: a tensor would come to every process on the device of the first
         score = trainer.strategy.broadcast(own)
-        pl_module.log("dev/bleu", score, prog_bar=True, sync_dist=True)  # equal everywhere already
+        pl_module.log("dev/bleu", score, sync_dist=True)  # equal everywhere already
         self.last_step = trainer.global_step
         if trainer.state.fn == TrainerFn.FITTING and is_due(trainer):
             _lower_on_plateau(trainer, score)

@@ -7,7 +7,7 @@ from typing import Any
 
 import lightning as L
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
@@ -81,34 +81,33 @@ class TranslationTask(L.LightningModule):
 
     def losses(self, batch: Batch, objective: Objective) -> Losses:
         """Sums over the real target tokens; only these rows meet the vocabulary."""
-        source_mask = padding_mask(batch.source_lengths, batch.source.shape[1])
-        target_mask = padding_mask(batch.target_lengths, batch.target_in.shape[1])
+        sources = Packing(batch.source_lengths, batch.source.shape[1], batch.source_tokens)
+        targets = Packing(batch.target_lengths, batch.target_in.shape[1], batch.target_tokens)
         read = self._read_packed if self.packed else self._read_padded
-        hidden, alignment = read(batch, source_mask, target_mask)
+        hidden, alignment = read(batch, sources, targets)
         output = (self.model if self.training else self.evaluated).output
         losses = projected_loss(
-            hidden, output.weight, output.bias, batch.target_out[target_mask], objective
+            hidden, output.weight, output.bias, targets.pack(batch.target_out), objective
         )
         if self.guidance is None or batch.gold is None or alignment is None:
             return losses
         return losses._replace(guided=self.guidance.loss(alignment, batch.gold))
 
     def _read_padded(
-        self, batch: Batch, source_mask: Bool[Tensor, "B S"], target_mask: Bool[Tensor, "B T"]
+        self, batch: Batch, sources: Packing, targets: Packing
     ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "B L H T S"] | None]:
         read = self.compiled if self.training else self.evaluated.read
         decoded = read(
-            batch.source, source_mask, batch.target_in, need_alignment=batch.gold is not None
-        )
-        return decoded.hidden[target_mask], decoded.alignment
+            batch.source, padding_mask(sources.lengths, sources.longest), batch.target_in,
+            need_alignment=batch.gold is not None,
+        )  # fmt: skip
+        return targets.pack(decoded.hidden), decoded.alignment
 
     def _read_packed(
-        self, batch: Batch, source_mask: Bool[Tensor, "B S"], target_mask: Bool[Tensor, "B T"]
+        self, batch: Batch, sources: Packing, targets: Packing
     ) -> tuple[Float[Tensor, "M D"], None]:
-        source, target_in = batch.source[source_mask], batch.target_in[target_mask]
-        sources = Packing(batch.source_lengths, source_mask.shape[1], len(source))
-        targets = Packing(batch.target_lengths, target_mask.shape[1], len(target_in))
         model = self.model if self.training else self.evaluated
+        source, target_in = sources.pack(batch.source), targets.pack(batch.target_in)
         return model.read_packed(source, target_in, sources, targets), None
 
     def training_losses(self, batch: Batch) -> Losses:
@@ -145,15 +144,11 @@ class TranslationTask(L.LightningModule):
             # a mean, weighted by tokens as the other part is
             guided = losses.guided * tokens
             loss = loss + self.guidance.weight * guided / NOMINAL_TOKENS
-            self._show("train/guided_loss", guided, tokens)
+            self.means.add("train/guided_loss", guided, tokens)
         self.step_tokens = self.step_tokens.to(tokens.device) + tokens
         # shown without smoothing, so that exp(loss) is a perplexity and compares with dev/loss
-        self._show("train/loss", losses.nll, tokens, prog_bar=True)
+        self.means.add("train/loss", losses.nll, tokens)
         return loss
-
-    def _show(self, name: str, total: Tensor, count: Tensor, *, prog_bar: bool = False) -> None:
-        """The mean since the last report, for the next."""
-        self.log(name, self.means.add(name, total, count), prog_bar=prog_bar, logger=False)
 
     def _with_risk(self, token_loss: Float[Tensor, ""], batch: Batch) -> Float[Tensor, ""]:
         """The loss, mixed with the risk of what the model samples if that is wanted."""
@@ -161,14 +156,13 @@ class TranslationTask(L.LightningModule):
             return token_loss
         risk = self.minimum_risk(self.model, batch, step=self.trainer.global_step)
         sentences = torch.tensor(len(batch.ids), device=token_loss.device)
-        self._show("train/risk", risk.of_sentences.sum(), sentences, prog_bar=True)
-        self._show("train/sampled_score", risk.score * sentences, sentences)
+        self.means.add("train/risk", risk.of_sentences.sum(), sentences)
+        self.means.add("train/sampled_score", risk.score * sentences, sentences)
         return self.minimum_risk.mixed(token_loss, risk, batch.target_lengths)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        tokens = int(batch.target_lengths.sum())
-        nll = self.losses(batch, CrossEntropy(smoothing=0.0)).nll / tokens
-        self.log("dev/loss", nll, batch_size=tokens, on_epoch=True, sync_dist=True)
+        nll = self.losses(batch, CrossEntropy(smoothing=0.0)).nll / batch.target_tokens
+        self.log("dev/loss", nll, batch_size=batch.target_tokens, on_epoch=True, sync_dist=True)
 
     def configure_gradient_clipping(
         self,

@@ -17,12 +17,14 @@ class RunningMeans:
     def __init__(self) -> None:
         self.sums: dict[str, tuple[Tensor, Tensor]] = {}  # name → total, count
 
-    def add(self, name: str, total: Tensor, count: Tensor) -> Tensor:
-        """The mean, these included."""
+    def add(self, name: str, total: Tensor, count: Tensor) -> None:
         if name in self.sums:
             total, count = (a + b for a, b in zip((total, count), self.sums[name], strict=True))
         self.sums[name] = total.detach(), count
-        return total.detach() / count
+
+    def here(self) -> dict[str, float]:
+        """The means of this process."""
+        return {name: float(total / count) for name, (total, count) in self.sums.items()}
 
     def everywhere(self, strategy: Strategy) -> dict[str, float]:
         """The means of all processes together, which all ask at once."""

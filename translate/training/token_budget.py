@@ -167,5 +167,6 @@ def _longest_sentences(rows: int, width: int, *, guided: bool) -> Batch:
     return Batch(
         ids=torch.arange(rows), source=words, source_lengths=widths,
         target_in=words, target_out=words, target_lengths=widths,
+        source_tokens=rows * width, target_tokens=rows * width,
         gold=torch.full((rows, width, width), 1 / width, device="cuda") if guided else None,
     )  # fmt: skip

@@ -54,11 +54,12 @@ def build_trainer(
     depends on where a pass through the corpus begins.
     """
     shows_bar = sys.stderr.isatty()
+    reports = Reports(every=options.log_every, total_steps=steps, lines=not shows_bar)
     callbacks = [
         *callbacks,
         SpareMemory(),
         EstimatedTime(total_steps=steps),
-        Reports(every=options.log_every, total_steps=steps, lines=not shows_bar),
+        reports,
         BestCheckpoints(
             run / "checkpoints", filename="best", monitor="dev/bleu", mode="max", save_top_k=1,
             enable_version_counter=False, save_on_train_epoch_end=False,
@@ -74,7 +75,7 @@ def build_trainer(
         )  # fmt: skip
     callbacks.append(last)
     if shows_bar:
-        callbacks.append(StepsBar(steps * options.accumulate))
+        callbacks.append(StepsBar(steps * options.accumulate, reports))
     if options.patience is not None:
         callbacks.insert(0, Patience("dev/bleu", mode="max", patience=options.patience))
     return L.Trainer(
