@@ -51,13 +51,15 @@ EPILOG = f"""\
 Without data= or experiment= each model has its recipe for the toy grammar (experiment=toy,
 toy_rnn or toy_convolutional), with sentences of 5 to 40 words:
   {" ".join(CHANGES["toy"])}
-or, with --recipes multi30k, its recipe for Multi30k, English to German (hours).
+or, with --recipes multi30k, its recipe for Multi30k, English to German (hours). With --recipes and
+data= that recipe is for another corpus; with data= alone each model has its defaults.
 
 examples:
   scripts/experiment_length.py                            # all models on toy
   scripts/experiment_length.py --positions {",".join(POSITIONS)}
   scripts/experiment_length.py --models rnn_none,rnn_luong trainer.max_steps=200 --output /tmp/try
   scripts/experiment_length.py --recipes multi30k --output runs/length-multi30k
+  scripts/experiment_length.py --recipes multi30k --output runs/length-bible data=bible_de_en
   scripts/experiment_length.py --output runs/length-own data=files data.dir=my/corpus
 
 Written to the output folder: MODEL/ (the runs), length.png .svg .md .json and, with --positions,
@@ -108,8 +110,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         f"default: {','.join(RECIPES)}",
     )  # fmt: skip
     parser.add_argument(
-        "--recipes", choices=CHANGES, default="toy",
-        help="the corpus, and how each model is trained on it; default: toy",
+        "--recipes", choices=CHANGES, default=None,
+        help="how each model is trained and, without data=, on what; default: toy, or with data= "
+        "or experiment= none",
     )  # fmt: skip
     parser.add_argument(
         "--positions", type=names("positions", POSITIONS), default=[], metavar="A,B,…",
@@ -135,12 +138,18 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"--edges: {error}")
     if not given.models and not given.positions:
         parser.error("nothing to train: give --models or --positions")
-    own = chooses_corpus(given.overrides)
-    if given.positions and (own or given.recipes != "toy"):
+    chosen = {override.partition("=")[0] for override in given.overrides}
+    if "experiment" in chosen and given.recipes:
+        parser.error("--recipes is an experiment= for each model: give one of the two")
+    given.recipes = given.recipes or (None if chosen & {"data", "experiment"} else "toy")
+    given.its_corpus = not chosen & {"data", "experiment"}  # that of the recipes
+    if given.positions and not (given.its_corpus and given.recipes == "toy"):
         parser.error("--positions needs sentences of any length: the toy grammar, without data=")
     unknown = [model for model in given.models if model not in RECIPES]
-    if unknown and not own:
-        parser.error(f"no recipe of {given.recipes} for {', '.join(unknown)}: give data=")
+    if unknown and given.recipes:
+        parser.error(
+            f"no recipe of {given.recipes} for {', '.join(unknown)}: give data= without --recipes"
+        )
     return given
 
 
@@ -166,15 +175,11 @@ def numbers(text: str) -> list[int]:
         raise argparse.ArgumentTypeError(f"{text!r} are no whole numbers: 10,20,30") from None
 
 
-def chooses_corpus(overrides: Sequence[str]) -> bool:
-    return any(override.split("=")[0] in ("data", "experiment") for override in overrides)
-
-
 def settings(model: str, given: argparse.Namespace, positions: str | None = None) -> list[str]:
-    """What to train a model with: its recipe, unless the overrides choose a corpus."""
-    recipe = []
-    if not chooses_corpus(given.overrides):
-        recipe = [f"experiment={given.recipes}{RECIPES[model]}", *CHANGES[given.recipes]]
+    """What to train a model with: its recipe, if there is one, and the overrides."""
+    recipe = [f"experiment={given.recipes}{RECIPES[model]}"] if given.recipes else []
+    if given.its_corpus:
+        recipe += CHANGES[given.recipes]
     other = [] if positions in (None, RECIPE_POSITIONS) else [f"model.positions={positions}"]
     return [f"model={model}", *recipe, *other, *given.overrides]
 

@@ -40,6 +40,7 @@ def test_bleu_counts_as_the_evaluation_of_the_run_does(
         (["--positions", "sinusoid"], "no positions sinusoid: choose from .*sinusoidal"),
         (["--positions", "rotary", "data=files"], "--positions needs .* the toy grammar"),
         (["--models", ""], "nothing to train"),
+        (["--recipes", "toy", "experiment=toy_rnn"], "give one of the two"),
         (["--edges", "5,x"], "'5,x' are no whole numbers"),
         (["--edges", "20,10"], r"--edges: length bucket edges \[20, 10\] do not rise"),
     ],
@@ -103,6 +104,15 @@ def test_every_model_has_its_recipe(
         assert config["data"]["kind"] == corpus
         assert config["data"].get("max_words") == longest
         assert config["schedule"]["kind"] == "linear"  # of the recipes, no default
+
+
+def test_a_recipe_is_for_another_corpus_too(experiment: ModuleType) -> None:
+    def settings(*arguments: str) -> Mapping[str, Any]:
+        return check(experiment.settings("rnn_none", experiment.parse(arguments)))
+
+    config = settings("--recipes", "multi30k", "data=bible_de_en")
+    assert (config["data"]["kind"], config["schedule"]["kind"]) == ("pypi", "linear")
+    assert settings("data=bible_de_en")["model"]["dropout"] != config["model"]["dropout"]
 
 
 def test_the_transformer_is_not_trained_twice_for_its_own_positions(experiment: ModuleType) -> None:
