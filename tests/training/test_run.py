@@ -212,6 +212,8 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     monkeypatch.setattr(TranslationTask, "losses", poisoned)
     with pytest.raises(UserError, match=r"loss is nan at step 7 .*optimizer\.learning_rate"):
         train(config(), tmp_path / "run")
+    *_, end = (tmp_path / "run" / "train.log").read_text().splitlines()
+    assert "ended: the loss is nan at step 7" in end
     record = json.loads((tmp_path / "run" / "not_finite.json").read_text())
     assert record["step"] == 7
     assert 0 < len(set(record["pairs"])) == len(record["pairs"]) <= 300

@@ -311,6 +311,11 @@ def _logged_to(path: Path) -> Iterator[None]:
     root.addHandler(handler)
     try:
         yield
+    except Exception as error:
+        if handler.stream is not None:  # there is a log: of how the run ended, too
+            name = "" if isinstance(error, UserError | Interrupted) else f"{type(error).__name__}: "
+            handler.handle(logging.makeLogRecord({"msg": f"ended: {name}{error}"}))
+        raise
     finally:
         root.removeHandler(handler)
         handler.close()
