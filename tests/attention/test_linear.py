@@ -27,6 +27,14 @@ def test_the_feature_map_is_positive_and_one_at_zero() -> None:
     torch.testing.assert_close(feature_map(x), expected, rtol=0, atol=1e-15, check_dtype=False)
 
 
+def test_the_feature_map_is_positive_where_adding_one_would_round_to_zero() -> None:
+    x = torch.tensor([-30.0, -10.0])
+    torch.testing.assert_close(feature_map(x).log(), x, rtol=1e-6, atol=0)
+    query = keys = torch.full((1, 1, 3, 4), -30.0)
+    memory = KeysValues(keys, torch.ones(1, 1, 3, 2))
+    assert torch.equal(LinearAttention(causal=True)(query, memory), torch.ones(1, 1, 3, 2))
+
+
 @pytest.mark.parametrize("causal", [False, True], ids=["encoder", "decoder"])
 def test_linear_attention_weighs_by_products_of_features(causal: bool, randn: Randn) -> None:
     """V'_i = Σ_j φ(q_i)·φ(k_j) v_j / Σ_j φ(q_i)·φ(k_j) (eq. 4), over real keys; and gradients."""
@@ -103,8 +111,11 @@ def test_sums_are_float32_at_least(randn: Randn) -> None:
 
 def test_features_sum_to_one_or_are_zeros_where_they_vanish(randn: Randn) -> None:
     torch.testing.assert_close(sum_normalised(randn(5, 3)).sum(-1), torch.ones(5).double())
-    vanished = torch.full((3,), -100.0, requires_grad=True)  # φ is 0 in float32
+    small = torch.full((4,), -50.0, requires_grad=True)
+    assert sum_normalised(small).tolist() == [0.25] * 4
+    vanished = torch.full((3,), -200.0, requires_grad=True)  # φ is 0 in float32
     assert (sum_normalised(vanished) == 0).all()
-    assert sum_normalised(vanished).sum().backward() is None
-    assert vanished.grad is not None
-    assert vanished.grad.isfinite().all()
+    for x in (small, vanished):
+        sum_normalised(x).max().backward()
+        assert x.grad is not None
+        assert x.grad.isfinite().all()

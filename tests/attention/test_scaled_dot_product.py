@@ -100,6 +100,15 @@ def test_half_precision_at_a_models_sizes(masked: str, groups: int, randn: Randn
         assert (fused[2] == 0).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_large_scores_and_a_wider_bias_in_half_precision(dtype: torch.dtype) -> None:
+    x = torch.full((1, 1, 2, 64), 40.0, dtype=dtype)  # x · x is beyond float16, divided it is not
+    options = {"mask": torch.ones(2, 2, dtype=torch.bool), "bias": torch.zeros(2, 2)}
+    output, weights = readable_attention(x, x, x, **options)
+    assert weights.tolist() == [[[[0.5, 0.5], [0.5, 0.5]]]]
+    torch.testing.assert_close(fused_attention(x, x, x, **options), output)
+
+
 def test_a_row_that_may_see_nothing_is_zeros_and_has_finite_gradients(randn: Randn) -> None:
     scores = randn(1, 2, 3).requires_grad_()
     mask = torch.tensor([[[True, True, False], [False, False, False]]])

@@ -1,7 +1,8 @@
 """FlexAttention (Dong et al. 2024): a pattern and a relation, compiled into one kernel.
 
-Flash attention knows neither. The other fused kernels take both as N × N numbers; here each is a
-function of one query and one key, and blocks of keys that no query of a block sees are left out.
+PyTorch's flash kernels take neither. The other fused kernels take both as N × N numbers; here each
+is a function of one query and one key, and blocks of keys that no query of a block sees are left
+out.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ CHUNK = 64  # queries and keys that meet each other one by one in the causal for
 
 def feature_map(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """φ(x) = elu(x) + 1 (Katharopoulos et al. 2020, eq. 7)."""
-    return F.elu(x) + 1
+    # as elu(x) + 1 it would be 0 from -17 on, by rounding
+    return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
 
 
 def sum_normalised(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -35,7 +36,7 @@ def sum_normalised(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     Without the division by the sum over keys, sums of φ itself are some hundred values large, and
     a model learns nothing from them.
     """
-    return F.normalize(feature_map(x), p=1, dim=-1)
+    return F.normalize(feature_map(x), p=1, dim=-1, eps=torch.finfo(x.dtype).tiny)
 
 
 def with_ones(values: Float[Tensor, "B G S Kv"]) -> Float[Tensor, "B G S V"]:

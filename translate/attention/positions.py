@@ -87,8 +87,8 @@ class NoPositions(Positions):
 def rotate(x: Float[Tensor, "B H T K"], wave: Float[Tensor, "#T K"]) -> Float[Tensor, "B H T K"]:
     """Rotary positions (Su et al. 2021, eq. 34): pair i of position p turns by p·10000^(-2i/K).
 
-    The product of a rotated query and a rotated key depends on their distance alone. `wave` is that
-    of their positions (`sinusoidal`): sine and cosine of each pair's angle.
+    Of their positions, the product of a rotated query and a rotated key depends on the distance
+    alone. `wave` is that of the positions (`sinusoidal`): sine and cosine of each pair's angle.
     """
     sine, cosine = wave[:, 0::2], wave[:, 1::2]
     left, right = x[..., 0::2], x[..., 1::2]

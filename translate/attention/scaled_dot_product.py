@@ -47,9 +47,10 @@ def readable_attention(
     keys, values = (repeat_groups(x, query.shape[1]) for x in (keys, values))
     if causal:
         mask = both(mask, causal_mask(query.shape[-2], query.device))
-    scores = query @ keys.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    # divided first: products of float16 may be too large for it
+    scores = query / math.sqrt(query.shape[-1]) @ keys.transpose(-2, -1)
     if bias is not None:
-        scores = scores + bias
+        scores = scores + bias.to(scores.dtype)
         mask = both(mask, bias > -math.inf)
     weights = softmax_where(scores, mask)
     return F.dropout(weights, dropout, training=dropout > 0) @ values, weights

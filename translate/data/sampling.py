@@ -42,7 +42,7 @@ class Sampler(Protocol):
 
 
 class UnigramSampler:
-    """Draws from P(segmentation)^alpha over all segmentations (Kudo 2018, section 3.2).
+    """Draws from P(segmentation)^alpha over all segmentations (Kudo 2018, section 3.3).
 
     Forward filtering, backward sampling: exact, over all segmentations and not the n best.
 

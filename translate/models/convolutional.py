@@ -92,7 +92,7 @@ class ConvolutionalMemory(Memory):
     def attend(
         self, d: Float[Tensor, "N T E"]
     ) -> tuple[Float[Tensor, "N T E"], Float[Tensor, "N T S"]]:
-        """a_ij = softmax_j(d_i · z_j),  c_i = Σ_j a_ij (z_j + e_j)  (eq. 1 and 2)."""
+        """a_ij = softmax_j(d_i · z_j),  c_i = Σ_j a_ij (z_j + e_j)  (eq. 2)."""
         queries = d.reshape(self.mask.shape[0], -1, d.shape[-1])  # (B, n·T, E)
         a = softmax_where(queries @ self.states.transpose(1, 2), self.mask[:, None])
         c = a @ self.values

@@ -14,7 +14,11 @@ RecurrentState = tuple[Tensor, ...]
 
 
 class Recurrence(nn.Module):
-    """A stack of GRU (Cho et al. 2014) or LSTM (Hochreiter & Schmidhuber 1997) layers."""
+    """A stack of GRU or LSTM (Hochreiter & Schmidhuber 1997) layers.
+
+    The GRU is PyTorch's: its reset gate comes after the product with the state, in Cho et al. 2014
+    before it.
+    """
 
     def __init__(
         self, *, cell: str, input_size: int, hidden_size: int, num_layers: int, dropout: float

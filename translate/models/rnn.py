@@ -78,12 +78,12 @@ def _rows(
 class RNN(Seq2Seq):
     """A bidirectional encoder and a recurrent decoder.
 
-    `attention=none` is the fixed context vector c = h_T of Cho et al. 2014 and Sutskever et al.
-    2014. `query=previous` asks with s_{t-1} before the step and feeds the context into it
-    (Bahdanau et al. 2015); `query=current` asks with s_t after it (Luong et al. 2015). With
-    `input_feeding` the attentional vector of the last step enters the next (Luong, section 3.3).
-    `local_m` and `local_p` look at a window by `local_score` (Luong, section 3.2); `coverage`
-    tells the score what was looked at before (Tu et al. 2016).
+    `attention=none` is the fixed context vector c of Cho et al. 2014 and Sutskever et al. 2014,
+    here the last state of either direction, [→h_S ; ←h_1]. `query=previous` asks with s_{t-1}
+    before the step and feeds the context into it (Bahdanau et al. 2015); `query=current` asks with
+    s_t after it (Luong et al. 2015). With `input_feeding` the attentional vector of the last step
+    enters the next (Luong, section 3.3). `local_m` and `local_p` look at a window by `local_score`
+    (Luong, section 3.2); `coverage` tells the score what was looked at before (Tu et al. 2016).
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class RNN(Seq2Seq):
         return RNNMemory(states, source_mask, keys, fertility, torch.stack(summaries))
 
     def start(self, memory: RNNMemory) -> RNNState:  # type: ignore[override]  # its own memory
-        """s_0 = tanh(W_s h_T), or h_T itself without a bridge.
+        """s_0 = tanh(W_s c), or c = [→h_S ; ←h_1] itself without a bridge.
 
         As in Bahdanau et al. 2015, A.2.2, but of both directions' ends, not the backward one's.
         """
@@ -337,7 +337,7 @@ class RNN(Seq2Seq):
     def _fixed_context(
         embedded: Float[Tensor, "N T E"], memory: RNNMemory
     ) -> Float[Tensor, "N T D"]:
-        """c = h_T at every step (Cho et al. 2014, section 2.2)."""
+        """c = [→h_S ; ←h_1] at every step (Cho et al. 2014, section 2.2, with one direction)."""
         c = memory.summary[-1].to(embedded.dtype)
         rows, length, _ = embedded.shape
         return c.repeat_interleave(rows // c.shape[0], dim=0)[:, None].expand(-1, length, -1)

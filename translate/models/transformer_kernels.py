@@ -40,7 +40,7 @@ def why_padded(
     if positions in ("relative", "alibi"):
         return f"model.positions={positions} adds to the scores, which flash attention keeps"
     if attention_dropout:
-        return f"model.attention_dropout={attention_dropout}, which flash attention does not know"
+        return f"model.attention_dropout={attention_dropout}, which its flash kernel does not take"
     if d_k % 8 or d_k > 256:
         return (
             f"a head has {d_k} dimensions (model.d_model / model.num_heads), and flash attention "
