@@ -105,6 +105,13 @@ def test_tidy_replaces_in_order_and_joins_spaces(rules):
     assert pair == Pair("of fruits", "God's son")
 
 
+def test_an_alignment_does_not_outlive_words_that_are_replaced(rules):
+    pairs = [Pair("a b", "c d", alignment=((0, 0), (1, 1)))]
+    assert list(tidy(pairs, rules)) == pairs
+    (pair,) = tidy(pairs, rules.model_copy(update={"replace": [("a ", "")]}))
+    assert pair == Pair("b", "c d")
+
+
 def test_a_bad_expression_is_a_problem_of_the_configuration(rules):
     node = rules.model_dump() | {"replace": [["(", ""]]}
     (problem,) = schema.problems(Cleaning, node, "data.cleaning")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import logging
+import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -111,6 +112,19 @@ def test_an_estimate_is_of_steps_alone(
     assert caplog.messages == ["about 50 s for the 50 steps to come, without validations"]
 
 
+def test_the_commit_is_of_this_code_and_not_of_what_is_around_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / ".venv" / "provenance.py"
+    installed.parent.mkdir()
+    installed.touch()
+    for arguments in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "its own"]):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], check=True)
+    monkeypatch.setattr(provenance, "__file__", str(installed))
+    assert provenance._commit() is None
+
+
 def test_a_log_on_a_full_disk_prints_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     handler = _LogFile(Path("/dev/full"))
     handler.handle(logging.makeLogRecord({"msg": "step 1"}))
@@ -158,7 +172,6 @@ def test_speed_is_of_real_tokens_without_validations(monkeypatch: pytest.MonkeyP
     )
     task: Any = object.__new__(TranslationTask)
     means = RunningMeans()
-    means.add("train/loss", torch.tensor(50.0), torch.tensor(20))
     object.__setattr__(task, "means", means)
     others = torch.tensor([[4.0, 20.0]])  # of two further processes
     trainer: Any = SimpleNamespace(
@@ -171,12 +184,12 @@ def test_speed_is_of_real_tokens_without_validations(monkeypatch: pytest.MonkeyP
     for step in (1, 2, 3, 4):
         trainer.global_step = step
         clock[0] += 4 * step
+        means.add("train/loss", torch.tensor(25.0), torch.tensor(10))
         watch.on_train_batch_end(trainer, task, None, batch, step - 1)
         watch.on_validation_start(trainer, task)
         clock[0] += 100
         watch.on_validation_end(trainer, task)
     pace = {"tokens_per_second": 2 * 11 * 3 / (12 + 16), "learning_rate": 0.0}  # of two steps
-    assert watch.pace == pace
     assert [*logged] == [1, 3]
-    assert logged[3] == {"train/loss": pytest.approx(54 / 40), **pace}
+    assert logged[3] == watch.shown == {"train/loss": pytest.approx(54 / 40), **pace}
     assert written == [1, 2]

@@ -91,6 +91,14 @@ def test_decay_spares_the_vector_of_the_additive_score() -> None:
     assert len(matrices["params"]) == 2
 
 
+def test_any_rise_is_no_plateau() -> None:
+    optimizer = build_optimizer(nn.Linear(1, 1), **ADAMW, weight_decay=0.0)
+    plan = build_schedule(optimizer, 9, kind="plateau", factor=0.5, patience=1)
+    for score in (40.0, 40.002, 40.004):
+        plan["scheduler"].step(score)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1)
+
+
 @pytest.mark.parametrize("patience", [1, 2])
 def test_plateau_follows_dev_bleu(patience: int) -> None:
     optimizer = build_optimizer(nn.Linear(1, 1), **ADAMW, weight_decay=0.0)

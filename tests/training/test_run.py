@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -304,6 +305,48 @@ def test_a_run_that_ends_early_keeps_its_last_step(
     assert sorted(losses(run)) == list(range(8))
 
 
+def test_time_that_runs_out_in_a_validation_asks_for_no_other(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = time.monotonic() + 1000
+    validated = []
+
+    def bleu(*_: Any, **__: Any) -> float:
+        validated.append(1)
+        monkeypatch.setattr(time, "monotonic", lambda: late)
+        return 1.0
+
+    monkeypatch.setattr(dev_translations, "bleu", bleu)
+    run = tmp_path / "run"
+    train(config("trainer.max_minutes=15", "trainer.validate_every=2", "trainer.samples=0"), run)
+    assert provenance.read(run)["steps"] == 2
+    assert provenance.run_status(run) == "unfinished"
+    assert len(validated) == 1
+
+
+def test_fewer_steps_than_were_meant_are_recorded_where_they_are_done(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 3, signal.SIGTERM)
+        with pytest.raises(Interrupted):
+            train(config(), run)
+    train(config("trainer.max_steps=4"), run)
+    assert provenance.run_status(run) == "finished"
+    assert yaml.safe_load((run / "config.yaml").read_text())["trainer"]["max_steps"] == 4
+    train(config(), run)
+    assert sorted(losses(run)) == list(range(12))
+
+
+def test_threads_are_those_of_a_run_alone(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    before = torch.get_num_threads()
+    train(config(f"trainer.threads={before + 1}", "trainer.max_steps=1"), tmp_path / "run")
+    assert torch.get_num_threads() == before
+
+
 def test_the_best_validation_is_kept_and_patience_counts_from_it(
     config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -385,6 +428,15 @@ def test_a_reported_loss_is_the_mean_over_the_tokens_since_the_last_report(
     assert losses(broken) == losses(whole)
     expected, found = weights(whole), weights(broken)
     assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+    other = tmp_path / "other"
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 5, signal.SIGTERM)  # in the third step, which is reported
+        with pytest.raises(Interrupted):
+            train(settings, other)
+    train(settings | {"trainer": settings["trainer"] | {"log_every": 2}}, other)
+    (total, count), (more, tokens) = seen[6:8]
+    of_fourth_step = (total + more) / (count + tokens)
+    assert float(losses(other)[3]) == pytest.approx(of_fourth_step, rel=1e-5)
 
 
 @pytest.mark.parametrize(("steps", "ends"), [(20, 20), (30, 24)])

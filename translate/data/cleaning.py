@@ -67,7 +67,10 @@ def clean(pairs: Iterable[Pair], rules: Cleaning, path: Path) -> tuple[PairTable
 
 
 def tidy(pairs: Iterable[Pair], rules: Cleaning) -> Iterator[Pair]:
-    """Apply `rules.replace` in order, then make runs of white space one space, none at the ends."""
+    """Apply `rules.replace` in order, then make runs of white space one space, none at the ends.
+
+    With a replacement words may not stand where an alignment counts them: it is left out.
+    """
     patterns = [(re.compile(pattern), replacement) for pattern, replacement in rules.replace]
 
     def mend(text: str) -> str:
@@ -76,7 +79,8 @@ def tidy(pairs: Iterable[Pair], rules: Cleaning) -> Iterator[Pair]:
         return " ".join(text.split())
 
     for pair in pairs:
-        yield pair._replace(source=mend(pair.source), target=mend(pair.target))
+        alignment = () if patterns else pair.alignment
+        yield pair._replace(source=mend(pair.source), target=mend(pair.target), alignment=alignment)
 
 
 def _passing(pairs: Iterable[Pair], rules: Cleaning, dropped: Counter[str]) -> Iterator[Pair]:

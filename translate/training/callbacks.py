@@ -52,10 +52,10 @@ class StepsBar(RichProgressBar):
         self, trainer: L.Trainer, pl_module: L.LightningModule
     ) -> dict[str, int | str | float | dict[str, float]]:
         now = time.monotonic()
-        if not self.losses or now - self.looked >= LOOK:
+        if now - self.looked >= LOOK:
             assert isinstance(pl_module, TranslationTask)
-            self.looked, self.losses = now, pl_module.means.here()
-        figures = self.losses | self.reports.pace
+            self.looked, self.losses = now, pl_module.means.here()  # none right after a report
+        figures = self.reports.shown | self.losses
         return {shown: form % figures[key] for key, shown, form in SHOWN if key in figures}
 
 
@@ -157,7 +157,7 @@ class Reports(Callback):
     def __init__(self, *, every: int, total_steps: int, lines: bool) -> None:
         self.every, self.total_steps, self.lines = every, total_steps, lines
         self.tokens = 0
-        self.pace: dict[str, float] = {}  # of the last report
+        self.shown: dict[str, float] = {}  # the last report
         self.seconds = self.rate = 0.0
         self.started = self.batch_started = 0.0
         self.first_step = 0
@@ -193,11 +193,12 @@ class Reports(Callback):
         if step % self.every or (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
         speed = self.tokens * trainer.world_size / self.seconds
-        self.pace = {"tokens_per_second": speed, "learning_rate": self.rate}
         assert isinstance(pl_module, TranslationTask)
         losses = pl_module.means.everywhere(trainer.strategy)
+        pl_module.means.clear()
+        self.shown = losses | {"tokens_per_second": speed, "learning_rate": self.rate}
         for logger in trainer.loggers:
-            logger.log_metrics(losses | self.pace, step - 1)
+            logger.log_metrics(self.shown, step - 1)
             logger.save()  # what is still in a buffer would not be written again
         if self.lines:
             left = (now - self.started) / (step - self.first_step) * (self.total_steps - step)

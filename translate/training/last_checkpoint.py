@@ -95,8 +95,12 @@ class LastCheckpoint(Checkpoint):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.state.fn != TrainerFn.FITTING:  # a validation after it has averaged weights
             return
-        if not trainer.should_stop and self.signalled(trainer) is not None:
-            self.interrupted = trainer.should_stop = True
+        if not trainer.should_stop:  # after it there would be another one
+            late = time.monotonic() >= self.deadline
+            if self.signalled(trainer) is not None:
+                self.interrupted = trainer.should_stop = True
+            elif self._together(late, trainer):
+                self.out_of_time = trainer.should_stop = True
         with _as_after_the_batch(trainer):
             trainer.save_checkpoint(self.path)
 

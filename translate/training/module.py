@@ -127,14 +127,6 @@ class TranslationTask(L.LightningModule):
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # dropout depends on the place in the run alone, so that a resumed run repeats it exactly
         torch.manual_seed((self.seed * 1_000_003 + batch_idx) * 1_009 + self.global_rank)
-        if self._is_reported(batch_idx):
-            self.means.clear()
-
-    def _is_reported(self, batch_idx: int) -> bool:
-        """Whether all batches before this one are in a row of metrics.csv."""
-        every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]  # set by a connector
-        begins_step = batch_idx % self.trainer.accumulate_grad_batches == 0
-        return begins_step and self.trainer.global_step % every == 0
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         tokens = batch.target_lengths.sum()

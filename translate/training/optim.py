@@ -82,7 +82,10 @@ def plateau(
 ) -> ReduceLROnPlateau:
     """Multiply by `factor` when dev BLEU has not risen for `patience` validations."""
     tolerated = patience - 1  # PyTorch counts those without a consequence
-    return ReduceLROnPlateau(optimizer, mode="max", factor=factor, patience=tolerated)
+    return ReduceLROnPlateau(
+        optimizer, mode="max", factor=factor, patience=tolerated,
+        threshold=0.0,  # any rise is one, as for patience and the best checkpoint
+    )  # fmt: skip
 
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adamw": adamw}

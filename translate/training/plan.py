@@ -34,7 +34,7 @@ def plan(
     source, target = (side * data.weights for side in lengths(data.corpus.train))
     used = int(np.count_nonzero(data.weights))
     batches = options.accumulate * processes  # of a step
-    tokens, epoch = data.tokens_per_batch * batches, _batches(data) / batches
+    tokens, epoch = data.tokens_per_batch * batches, max(1.0, _batches(data)) / batches
     averaged = options.averages
     memory = held(model, averaged=averaged)
     if options.strategy == "fsdp":

@@ -98,6 +98,9 @@ def _commit() -> str | None:
         return done.stdout.strip()
 
     try:
+        git(
+            "ls-files", "--error-unmatch", Path(__file__).name
+        )  # a repository may be around a .venv
         return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -85,10 +85,11 @@ def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> floa
             trains in this folder.
         Interrupted: by Ctrl-C, SIGTERM or SIGUSR1, after saving.
     """
-    if not _is_main_process():
-        return _train(config, run, init)
-    with locked(run), _logged_to(run / "train.log"):
-        return _train(config, run, init)
+    with _restoring_threads():
+        if not _is_main_process():
+            return _train(config, run, init)
+        with locked(run), _logged_to(run / "train.log"):
+            return _train(config, run, init)
 
 
 class _Made(NamedTuple):
@@ -109,6 +110,8 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     made = _make(config, run, options, origin, last, resuming=resuming)
     with ending_together(made.trainer):
         _fit(made, run, last if resuming else None)
+        if resuming and _is_main_process():  # Lightning begins nothing where no step is left
+            _record_beginning(config, run)
         return _finish(made, run)
 
 
@@ -282,6 +285,16 @@ def _set_up(options: Settings, *, seed: int) -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     L.seed_everything(seed, verbose=False)
+
+
+@contextmanager
+def _restoring_threads() -> Iterator[None]:
+    """Another run of a sweep may ask for none of its own."""
+    threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _is_main_process() -> bool:
