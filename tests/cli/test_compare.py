@@ -126,6 +126,8 @@ def test_a_run_of_a_folder_that_came_to_no_bundle_is_told(
     (tmp_path / "sweep" / "toy-seed=3").mkdir()
     shutil.copy(runs / "toy-seed=1" / "config.yaml", tmp_path / "sweep" / "toy-seed=3")
     (tmp_path / "sweep" / "logs").mkdir()
+    (tmp_path / "sweep" / "toy-int8").mkdir()
+    (tmp_path / "sweep" / "toy-int8" / "config.json").write_text("{}")  # an export
     done = program("compare", "sweep", *FAST, f"cache={home}/data")
     assert done.status == 0, done.err
     assert done.err.count("left out, for want of a bundle: sweep/toy-seed=3\n") == 1

@@ -176,3 +176,15 @@ def test_sentences_of_standard_input_have_a_name(program, run: str, tmp_path: Pa
     assert done.status == 0, done.err
     assert {path.name.partition(".")[0] for path in (tmp_path / "here").iterdir()} == {"stdin"}
     assert program("verify", run, *files[:3], stdin=b"der Hund\n").status == 0
+
+
+def test_files_are_read_once_and_named_shortly(program, run: str, tmp_path: Path) -> None:
+    """A pipe cannot be read for each reference; and a report's name has an ending to come."""
+    (tmp_path / "r").write_text("the dog\n", encoding="utf-8")
+    files = ["reference=r", "reference=r", "output=here", "resamples=2"]
+    done = program("evaluate", run, "input=-", *files, stdin=b"der Hund\n")
+    assert done.status == 0, done.err
+    long = "x" * 240
+    (tmp_path / long).write_text("der Hund\n", encoding="utf-8")
+    done = program("evaluate", run, f"input={long}", *files)
+    assert done.status == 0, done.err

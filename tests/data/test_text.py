@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import logging
 import unicodedata
 
@@ -11,7 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.data.text import normalise, one_line, read_lines, unspaced, without_surrogates
+from translate.data.text import (
+    json_line,
+    normalise,
+    one_line,
+    read_lines,
+    unspaced,
+    without_surrogates,
+)
 from translate.errors import UserError
 
 lines_of_text = st.lists(
@@ -98,6 +106,13 @@ def test_a_missing_file_and_a_damaged_archive_are_one_line_errors(tmp_path):
 def test_one_line_never_breaks_and_surrogates_go(text):
     assert len(one_line(text).splitlines()) <= 1
     without_surrogates(text).encode()
+
+
+@given(st.text())
+def test_json_is_one_line_for_every_reader(text):
+    line = json_line({"text": f"{text}\x85\u2028 \u2029"})
+    assert len(line.splitlines()) == 1
+    assert json.loads(line) == {"text": f"{text}\x85\u2028 \u2029"}
 
 
 def test_normalise_ignores_case_and_spaces():

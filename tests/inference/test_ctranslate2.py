@@ -310,6 +310,8 @@ def test_what_it_has_no_option_for_is_told() -> None:
     assert search_problems(BEAM | {"coverage_penalty": 0.2}) == [
         "search.coverage_penalty = 0.2: engine=ctranslate2 has no such option: engine=native"
     ]
+    (more,) = search_problems(BEAM | {"n_best": 5})
+    assert "search.n_best = 5 is more than the beam holds (3)" in more
     assert "must be greedy or beam" in search_problems({"kind": "sampling"})[0]
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from translate.inference.confidence import Confidence
 from translate.inference.guard import Guard, loops
+from translate.inference.lines import Line
 from translate.inference.segments import Segment
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
@@ -30,12 +32,14 @@ def guard(again=None, **options) -> Guard:
     return Guard(again=again or build(**BEAM), **settings)
 
 
-def findings(source: str, text: str, *, finished: bool = True, **options) -> list[str]:
+def findings(
+    source: str, text: str, *, finished: bool = True, asked: str = "", **options
+) -> list[str]:
     def same(segments):
         return [[found]]
 
     pieces = tuple(f"▁{word}" for word in text.split())
-    segment = Segment(source, [hash(word) for word in source.split()], [], Constraint())
+    segment = Segment(source, [hash(word) for word in source.split()], [], Constraint(), asked)
     found = Translation(text, -1.0, -1.0, pieces, (), None, finished)
     ((kept,),) = guard(**options).watch([segment], [[found]], around=same, again=same)
     return list(kept.flags)
@@ -62,6 +66,32 @@ def findings(source: str, text: str, *, finished: bool = True, **options) -> lis
 )
 def test_what_cannot_be_right_is_found(source: str, text: str, found: list[str]) -> None:
     assert findings(source, text) == found
+
+
+def test_what_stands_between_kept_items_is_no_loop() -> None:
+    connective = Translation("and", -1.0, -1.0, ("▁and",), (), None)
+    line = Line(("", " {a} ", " {b} ", " {c} ", " {d} ", ""), ("y",) * 5, ([7],) * 5)
+    (joined,) = line.joined([[connective]] * 5)
+    source = Segment("y {a} y {b} y {c} y {d} y", [*range(9)], [], Constraint())
+    assert joined.breaks == (1, 2, 3, 4)
+    assert guard().findings(source, joined) == []
+    (plain,) = replace(line, gaps=("", " ", " ", " ", " ", "")).joined([[connective]] * 5)
+    assert guard().findings(source, plain) == ["loop"]
+
+
+def test_what_a_person_asked_for_is_not_told() -> None:
+    asked = TextConstraint("In 2024 {n}:", ("24 hours",))
+    text = "In 2024 {n}: 24 hours"
+    assert findings("veinte", text) == ["added {n}", "added 2024", "added 24"]
+    assert findings("veinte", text, asked=asked.words) == []
+    found = Translation(text, -1.0, -1.0, (), (), None)
+    assert guard().whole("veinte", asked, [found]) == [found]
+
+
+def test_a_line_break_inside_a_tag_is_a_space(make_translator) -> None:
+    translator = make_translator(guard=guard(protect=("tag",)))
+    (found,) = translator.stream(['la <a\vb="x"> casa'])
+    assert not [flag for flag in found[0].flags if "<a" in flag]
 
 
 def test_a_copy_into_the_same_language_is_no_copy() -> None:

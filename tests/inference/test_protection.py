@@ -85,7 +85,11 @@ def test_damage(source: str, translation: str, damage: list[str]) -> None:
     ("source", "translation", "changes"),
     [
         ("1,500.25 in 1999", "1.500,25 im Jahr 1999", []),
-        ("1 500", "1500", ["lost 500", "added 1500"]),  # a plain space may part two numbers
+        ("1 500", "1500", []),  # a plain space may part thousands …
+        ("10 000 000 euros", "10,000,000 euros", []),
+        ("rooms 101 102", "Zimmer 101, 102", []),  # … or two numbers
+        ("1 500", "1501", ["lost 500", "added 1501"]),
+        ("51 500", "51 600", ["lost 500", "added 600"]),
         ("at 10:30", "um 10.30", []),
         ("٢٠٢٤", "2024", []),
         ("3 dogs", "drei Hunde", []),
@@ -97,6 +101,13 @@ def test_damage(source: str, translation: str, damage: list[str]) -> None:
 )
 def test_numbers_are_compared_by_their_digits(source, translation, changes) -> None:
     assert ALL.numbers(source, translation) == changes
+
+
+def test_what_is_asked_for_may_be_added() -> None:
+    assert ALL.numbers("el tren", "In 2024 the train", "In 2024") == []
+    assert ALL.numbers("el tren", "In 2024 2024", "In 2024") == ["added 2024"]
+    assert ALL.damage("<b>x</b>", "<i> {n}: <b>x</b>", "<i> {n}:") == []
+    assert ALL.damage("{n} x", "x", "{n}") == ["lost {n}"]
 
 
 def test_what_is_not_protected_is_not_looked_for() -> None:

@@ -14,6 +14,7 @@ from translate.errors import UserError
 from translate.inference import bundle, loading
 from translate.training import dev_translations
 from translate.training.averaging import WEIGHTS, for_use
+from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.checkpoint_average import average_checkpoints, choose, kept, mean_weights
 from translate.training.run import train
 
@@ -121,6 +122,17 @@ def test_a_run_that_was_moved_keeps_its_best_and_its_latest(
 def test_what_was_not_kept_cannot_be_averaged(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has kept 3 checkpoints, and 5 .*trainer\.keep=5"):
         choose(run, count=5, best=False)
+
+
+def test_checkpoints_of_different_models_are_not_averaged(run: Path, tmp_path: Path) -> None:
+    other = torch.load(kept(run)[4], weights_only=True)
+    for part in (other["state_dict"], other[WEIGHTS]):
+        for name in [name for name in part if "decoder_layers.1" in name]:
+            del part[name]
+    AtomicCheckpointIO().save_checkpoint(other, tmp_path / "other.ckpt")
+    for order in (1, -1):
+        with pytest.raises(UserError, match="are of different models, and cannot be averaged"):
+            mean_weights([kept(run)[6], tmp_path / "other.ckpt"][::order])
 
 
 def test_a_damaged_checkpoint_is_not_averaged(run: Path, tmp_path: Path) -> None:

@@ -164,7 +164,10 @@ def _tell_left_out(given: Sequence[str], runs: Sequence[str]) -> None:
 
 
 def _is_run(folder: Path) -> bool:
-    return (folder / "bundle").is_dir() or (folder / "config.json").is_file()
+    from translate.inference.bundle import CHECKSUMS
+
+    # a config.json alone: exports have one too
+    return (folder / "bundle").is_dir() or (folder / CHECKSUMS).is_file()
 
 
 def _as_of(run: Path, first: Path, test_set: TestSet, job: Job) -> TestSet:

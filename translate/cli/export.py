@@ -83,7 +83,12 @@ def run(
     from translate.cli import streams
     from translate.cli.engines import export_folder
     from translate.cli.stored import load_bundle
-    from translate.inference.export import check_replaceable, export_ctranslate2, random_sentences
+    from translate.inference.export import (
+        LONGEST,
+        check_replaceable,
+        export_ctranslate2,
+        random_sentences,
+    )
     from translate.inference.graph_export import ONNX, TORCH, export_graphs
     from translate.inference.lines import Cutter
     from translate.inference.segments import most_pieces
@@ -102,7 +107,8 @@ def run(
         texts = (ids for number, line in lines for ids in cut(line, number).ids)
         compared = list(islice(texts, sentences))
     else:
-        compared = random_sentences(sentences, vocab_size=len(source))
+        longest = most_pieces(bundle.model, LONGEST)
+        compared = random_sentences(sentences, vocab_size=len(source), longest=longest)
     exports: dict[str, Callable[..., Iterator[tuple[str, Parity]]]] = {
         "ctranslate2": partial(export_ctranslate2, quantization=quantization),
         "onnx": partial(export_graphs, kind=ONNX),

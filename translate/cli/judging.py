@@ -43,23 +43,17 @@ def read_test_set(job: Job, run: Path, data: Node, tokenizer: Node, cache: Path)
 
 
 def _own_files(source: str | None, references: Sequence[str]) -> TestSet:
+    from translate.cli.commands import shortened
     from translate.cli.stored import SPLITS
-    from translate.cli.streams import line_pairs, name_of
+    from translate.cli.streams import name_of, parallel_lines
     from translate.evaluation.run import TestSet
 
     if source is None or not references:
         missing = "reference" if source else "input"
         raise UsageError(f"{missing}=FILE is missing: input= and reference= go together")
-    if source == "-" and len(references) > 1:
-        raise UsageError("input=- can be read only once: give a file beside several reference=")
-    streams = [line_pairs(source, reference) for reference in references]
-    name = name_of(source)
-    return TestSet(
-        name,
-        streams[0][0],
-        list(zip(*(lines for _, lines in streams), strict=True)),
-        own=name not in SPLITS,
-    )
+    sources, others = parallel_lines(source, references)
+    name = shortened(name_of(source))
+    return TestSet(name, sources, list(zip(*others, strict=True)), own=name not in SPLITS)
 
 
 def refuse_corpus(job: Job) -> None:

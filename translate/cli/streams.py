@@ -95,15 +95,22 @@ def line_pairs(source: str, reference: str) -> tuple[list[str], list[str]]:
     Raises:
         UserError: the files differ in their number of lines.
     """
-    if source == reference == "-":
-        raise UsageError("input=- and reference=-: only one of the two can be standard input")
-    sources, references = (list(lines_in({"input": path})) for path in (source, reference))
-    if len(sources) != len(references):
-        raise UserError(
-            f"{source} has {len(sources):,} lines and {reference} {len(references):,}: line n of "
-            "one must translate line n of the other"
-        )
+    sources, (references,) = parallel_lines(source, [reference])
     return sources, references
+
+
+def parallel_lines(source: str, references: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """`line_pairs` with several references; each file is read once, as a pipe can be."""
+    if source == "-" in references:
+        raise UsageError("input=- and reference=-: only one of the two can be standard input")
+    sources, *others = (list(lines_in({"input": path})) for path in (source, *references))
+    for reference, lines in zip(references, others, strict=True):
+        if len(sources) != len(lines):
+            raise UserError(
+                f"{source} has {len(sources):,} lines and {reference} {len(lines):,}: line n of "
+                "one must translate line n of the other"
+            )
+    return sources, others
 
 
 def name_of(path: str) -> str:

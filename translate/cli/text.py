@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 from contextlib import closing
 from typing import TYPE_CHECKING, Literal
@@ -15,6 +14,7 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
 from translate.cli.fields import Device, Node
+from translate.data.text import json_line
 from translate.inference.engines import Engine, Precision
 from translate.vocabulary import EOS
 
@@ -209,13 +209,12 @@ class Watch:
 def _as_json(source: str, tokenizers: Tokenizers, found: list[Translation]) -> str:
     """A line that holds everything known of the translations of `source`."""
     ids = [*tokenizers.source.encode(source), EOS]
-    return json.dumps(
+    return json_line(
         {
             "source": source,
             "source_pieces": tokenizers.source.pieces(ids),
             "translations": [_fields(one, len(ids)) for one in found],
-        },
-        ensure_ascii=False,
+        }
     )
 
 

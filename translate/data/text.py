@@ -7,11 +7,12 @@ stand inside real sentences; two parallel files read that way fall out of step w
 from __future__ import annotations
 
 import gzip
+import json
 import logging
 import re
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
@@ -54,6 +55,12 @@ def read_lines(file: str | Path | BinaryIO, *, strict: bool = False) -> Iterator
         else:
             name, stream = str(getattr(file, "name", "input")), file
         yield from _decode(_raw_lines(stream, name), name, strict)
+
+
+def json_line(record: Mapping[str, object]) -> str:
+    """JSON as one line for every kind of reader."""
+    text = json.dumps(record, ensure_ascii=False)
+    return LINE_BREAKS.sub(lambda found: "".join(f"\\u{ord(x):04x}" for x in found[0]), text)
 
 
 def one_line(text: str) -> str:

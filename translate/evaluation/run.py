@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from translate.data.text import json_line
 from translate.durable import check_folder
 from translate.errors import UserError
 from translate.evaluation import report
@@ -191,7 +191,7 @@ def _sentences(result: Report, test_set: TestSet, hypotheses: Sequence[str]) -> 
     if result.comet is not None:
         known["comet"] = result.comet.sentences
     lines = (
-        json.dumps(
+        json_line(
             {
                 "line": number,
                 "source": source,
@@ -199,8 +199,7 @@ def _sentences(result: Report, test_set: TestSet, hypotheses: Sequence[str]) -> 
                 "hypothesis": hypothesis,
                 **asdict(scores),
                 **{name: values[number - 1] for name, values in known.items()},
-            },
-            ensure_ascii=False,
+            }
         )
         for number, (source, references, hypothesis, scores) in enumerate(
             zip(test_set.sources, test_set.references, hypotheses, result.sentences, strict=True),

@@ -152,7 +152,7 @@ def _difference(
     return Difference(
         baseline=_score(metric, sums[0]),
         score=_score(metric, sums[1]),
-        gain=sign * observed,
+        gain=sign * observed + 0.0,  # -0.0 is none
         bootstrap=_p_value(resampled, observed),
         randomisation=_p_value(shuffled, observed),
     )

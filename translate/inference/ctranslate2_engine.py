@@ -42,11 +42,17 @@ def search_problems(search: Mapping[str, Any]) -> list[str]:
     options = {key: value for key, value in search.items() if key != "rules"}
     rules, none = Rules(**search.get("rules", NO_RULES.model_dump())), NO_RULES
     options |= {f"rules.{key}": value for key, value in rules if value != getattr(none, key)}
-    return [
+    found = [
         f"search.{key} = {value}: engine=ctranslate2 has no such option: engine=native"
         for key, value in options.items()
         if key not in CARRIED[kind] and value  # 0, false and null: it is off
     ]
+    if kind == "beam" and options["n_best"] > options["beam_size"]:
+        found.append(
+            f"search.n_best = {options['n_best']} is more than the beam holds "
+            f"({options['beam_size']}): raise search.beam_size or lower search.n_best"
+        )
+    return found
 
 
 @dataclass(frozen=True)

@@ -101,10 +101,10 @@ def check_replaceable(folder: Path) -> None:
         )
 
 
-def random_sentences(count: int, *, vocab_size: int) -> list[list[int]]:
+def random_sentences(count: int, *, vocab_size: int, longest: int = LONGEST) -> list[list[int]]:
     """Pieces drawn alike at any time: nonsense, but every weight takes part."""
     generator = torch.Generator().manual_seed(1)
-    lengths = torch.randint(1, LONGEST + 1, (count,), generator=generator).tolist()
+    lengths = torch.randint(1, longest + 1, (count,), generator=generator).tolist()
     return [
         torch.randint(EOS + 1, vocab_size, (length,), generator=generator).tolist()
         for length in lengths

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -12,8 +13,10 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from translate import search as searches
+from translate.data.text import one_line, without_surrogates
 from translate.inference.protection import Kind, Protection
 from translate.inference.segments import Segment, has_text
+from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
 from translate.search import Search
 from translate.search.rules import NO_RULES, Rules
@@ -116,16 +119,19 @@ class Guard:
         kept = self._improved(segments, kept, attrgetter("wrong"), again)
         return list(map(self._told, segments, first, kept))
 
-    def whole(self, line: str, found: list[Translation]) -> list[Translation]:
+    def whole(
+        self, line: str, constraint: TextConstraint, found: list[Translation]
+    ) -> list[Translation]:
         """The n best of a line, flagged where a cut between segments went through an item."""
-        return [_flagged(one, self.protection.damage(line, one.text)) for one in found]
+        line, asked = one_line(without_surrogates(line)), constraint.words
+        return [_flagged(one, self.protection.damage(line, one.text, asked)) for one in found]
 
     def _tried(self, segment: Segment, found: list[Translation]) -> Try:
         return Try(*self._judged(segment, found[0]), found)
 
     def _judged(self, segment: Segment, found: Translation) -> tuple[list[str], list[str]]:
         """The damage that a translation does, and all that is wrong with it."""
-        damage = self.protection.damage(segment.text, found.text)
+        damage = self.protection.damage(segment.text, found.text, segment.asked)
         return damage, self.findings(segment, found) + damage
 
     def _improved(
@@ -153,7 +159,7 @@ class Guard:
             kept = kept._replace(found=[replace(one, confidence=None) for one in kept.found])
         wrong = [kept.wrong, *(self._judged(segment, one)[1] for one in kept.found[1:])]
         best, *others = (
-            _flagged(one, flags + self.protection.numbers(segment.text, one.text))
+            _flagged(one, flags + self.protection.numbers(segment.text, one.text, segment.asked))
             for one, flags in zip(kept.found, wrong, strict=True)
         )
         mended = tuple(finding for finding in first.wrong if finding not in kept.wrong)
@@ -162,8 +168,11 @@ class Guard:
     def _loops(self, source: Segment, found: Translation) -> bool:
         """Whether pieces come again and again in the translation and not so in the source."""
         times, characters = self._loop
-        long = (sum(map(len, part)) >= characters for part in loops(found.tokens, times))
-        return any(long) and not any(loops(source.ids, times))
+        ends = [0, *found.breaks, len(found.tokens)]
+        stretches = (found.tokens[start:end] for start, end in itertools.pairwise(ends))
+        parts = itertools.chain.from_iterable(loops(tokens, times) for tokens in stretches)
+        long = any(sum(map(len, part)) >= characters for part in parts)
+        return long and not any(loops(source.ids, times))
 
     def _copies(self, source: str, translation: str) -> bool:
         """Whether most of the translation are words of the source, protected items apart."""

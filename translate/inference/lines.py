@@ -66,7 +66,17 @@ class Line:
             _together(part.flags for part in parts),
             _together(part.mended for part in parts),
             min(sure) if len(sure) == len(parts) else None,
+            tuple(self._breaks(parts)),
         )
+
+    def _breaks(self, parts: Sequence[Translation]) -> Iterator[int]:
+        """Where in the tokens of all parts a kept text lies between two."""
+        before = 0
+        for gap, part in zip(self.gaps, parts, strict=False):
+            if before and has_text(gap):
+                yield before
+            yield from (before + place for place in part.breaks)
+            before += len(part.tokens)
 
 
 EMPTY = Line(("",), (), ())

@@ -24,6 +24,7 @@ VERBATIM: dict[Kind, str] = {
 }
 NUMBER = re.compile(r"\d[\d.,:'’\u00a0\u202f]*\d")  # of two digits or more
 THOUSANDS = re.compile(r"\D(?=\d{3}(?!\d))")  # a sign in a number that may part thousands
+SPACED_THOUSANDS = re.compile(r"(?<!\d)\d{1,3}(?:[ \u2009]\d{3})+(?!\d)")
 # most texts have neither an item nor a number, and a single class of characters is found fast
 TRACE, DIGIT = re.compile(r"[@<&{%]|://|(?i:www\.)"), re.compile(r"\d")
 
@@ -63,20 +64,27 @@ class Protection:
             found = self._verbatim.finditer(text)
             yield from (item for item in found if not unescape(item[0]).isalpha())
 
-    def damage(self, source: str, translation: str) -> list[str]:
-        """What is lost, added or out of order, in words."""
+    def damage(self, source: str, translation: str, asked: str = "") -> list[str]:
+        """What is lost, added or out of order, in words; what is `asked` for may be added."""
         wanted, found = self.items(source), self.items(translation)
+        found = _without(found, self.items(asked), wanted)
         if wanted == found:
             return []
         changed = _changes(wanted, found)
         moved = [item for item in wanted if item[0] == "<"] != [i for i in found if i[0] == "<"]
         return changed or ["tags in another order"] * moved
 
-    def numbers(self, source: str, translation: str) -> list[str]:
-        """Which numbers are lost or added, in words."""
+    def numbers(self, source: str, translation: str, asked: str = "") -> list[str]:
+        """Which numbers are lost or added, in words; those that are `asked` for may be added."""
         if not self._numbers or not (DIGIT.search(source) or DIGIT.search(translation)):
             return []
-        return _changes(_digits(source), _digits(translation))
+        # a space may part thousands or numbers: both are right
+        read = [
+            _changes(wanted, _without(found, _digits(asked), wanted))
+            for wanted in (_digits(source), _digits(_closed(source)))
+            for found in (_digits(translation), _digits(_closed(translation)))
+        ]
+        return read[0] if all(read) else []
 
 
 def _in_word(item: re.Match[str]) -> bool:
@@ -88,6 +96,23 @@ def _in_word(item: re.Match[str]) -> bool:
 def _changes(wanted: list[str], found: list[str]) -> list[str]:
     lost, added = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
     return [f"lost {item}" for item in lost] + [f"added {item}" for item in added]
+
+
+def _without(found: list[str], allowed: list[str], wanted: list[str]) -> list[str]:
+    """What was found, less those beyond the wanted ones that are allowed."""
+    spare = (Counter(found) - Counter(wanted)) & Counter(allowed)
+    rest = []
+    for item in found:
+        if spare[item]:
+            spare[item] -= 1
+        else:
+            rest.append(item)
+    return rest
+
+
+def _closed(text: str) -> str:
+    """Without the spaces that may part thousands."""
+    return SPACED_THOUSANDS.sub(lambda number: re.sub(r"\s", "", number[0]), text)
 
 
 def _digits(text: str) -> list[str]:

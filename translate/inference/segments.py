@@ -22,6 +22,7 @@ class Segment(NamedTuple):
     ids: list[int]  # without </s>
     pieces: list[str]  # as the text spells them; none where no word will be replaced
     constraint: Constraint
+    asked: str = ""  # the words of the constraint, which its source need not have
 
 
 def each(texts: Iterable[str]) -> Iterable[str]:

@@ -36,6 +36,11 @@ class TextConstraint:
     prefix: str = ""
     phrases: tuple[str, ...] = ()
 
+    @property
+    def words(self) -> str:
+        """All that is asked for."""
+        return " ".join((self.prefix, *self.phrases))
+
 
 NO_CONSTRAINT = TextConstraint()
 

@@ -175,28 +175,27 @@ class Translator:
         segments: list[Segment] = []
         for i, (line, constraint) in enumerate(lines, start=number):
             cut.append(self._cut(line, i, whole=bool(constraint.phrases)))
-            segments += self._segments(
-                cut[-1], self._constraint_encoder(constraint, len(cut[-1].texts), i)
-            )
+            encoded = self._constraint_encoder(constraint, len(cut[-1].texts), i)
+            segments += self._segments(cut[-1], encoded, constraint.words)
         n_best = search(segments)
         if self.guard is not None:
             around = partial(self._around, self.guard, search)
             again = partial(search, again=True)
             n_best = self.guard.watch(segments, n_best, around=around, again=again)
-        found = iter(n_best)
-        joined = [line.joined([next(found) for _ in line.texts]) for line in cut]
+        of_texts = iter(n_best)
+        joined = [line.joined([next(of_texts) for _ in line.texts]) for line in cut]
         if self.guard is not None:
-            joined = list(map(self.guard.whole, (line for line, _ in lines), joined))
+            joined = list(map(self.guard.whole, *zip(*lines, strict=True), joined))
         for i, (best, *_) in enumerate(joined, start=number):
             warn(best, i)
         return joined
 
-    def _segments(self, line: Line, asked: Iterable[Constraint]) -> list[Segment]:
+    def _segments(self, line: Line, wanted: Iterable[Constraint], asked: str) -> list[Segment]:
         """What the model reads of a line, with the constraint of each segment."""
         spelled = self.tokenizers.source.spelled if self.unknown_words else lambda text: []
         return [
-            Segment(text, ids, spelled(text), constraint)
-            for text, ids, constraint in zip(line.texts, line.ids, asked, strict=False)
+            Segment(text, ids, spelled(text), constraint, asked)
+            for text, ids, constraint in zip(line.texts, line.ids, wanted, strict=False)
         ]
 
     def _search(
@@ -269,14 +268,14 @@ class Translator:
     ) -> list[list[Translation]]:
         """The n best of each, protected items copied and what is between them translated."""
         lines, parts = [], []
-        for text, ids, _, constraint in segments:
+        for text, ids, _, constraint, asked in segments:
             line = self._cut.between(guard.protection.parts(text))
             late = not line.texts or has_text(line.gaps[0])  # for a prefix
             if constraint.phrases or (constraint.prefix and late):  # phrases may belong anywhere
                 line = Line(("", ""), (text,), (ids,))
             rest = itertools.repeat(replace(constraint, prefix=()))
             lines.append(line)
-            parts += self._segments(line, itertools.chain([constraint], rest))
+            parts += self._segments(line, itertools.chain([constraint], rest), asked)
         found = iter(search(parts))
         return [line.joined([next(found) for _ in line.texts]) for line in lines]
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from translate.errors import UserError
@@ -93,11 +92,21 @@ def choose(run: Path, *, count: int, best: bool) -> list[int]:
 
 
 def mean_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the model's weights, summed in float64; no code of a file is run."""
-    total: dict[str, Tensor] = {}
-    for path in checkpoints:
-        for name, value in _weights(path).items():
-            total[name] = total.get(name, torch.zeros_like(value)) + value
+    """The mean of the model's weights, summed in float64; no code of a file is run.
+
+    Raises:
+        UserError: they are not all of one model.
+    """
+    first, *others = checkpoints
+    total = _weights(first)
+    for path in others:
+        more = _weights(path)
+        if {n: x.shape for n, x in more.items()} != {n: x.shape for n, x in total.items()}:
+            raise UserError(
+                f"{path} has other weights than {first}: they are of different models, and cannot "
+                "be averaged"
+            )
+        total = {name: value + more[name] for name, value in total.items()}
     return {name: value / len(checkpoints) for name, value in total.items()}
 
 
