@@ -121,6 +121,14 @@ def test_the_second_time_nothing_is_made(data, tokenizer, tmp_path, monkeypatch)
     assert third.tokenizers.source.sampling.dropout == 0.1
 
 
+def test_a_number_is_the_same_however_it_is_written(data, tokenizer, tmp_path):
+    first, again = (
+        prepare(data, {**tokenizer, "character_coverage": coverage}, cache=tmp_path)
+        for coverage in (1, 1.0)
+    )
+    assert first.folder == again.folder
+
+
 def test_whatever_shapes_the_corpus_makes_another(data, tokenizer, tmp_path, folder, monkeypatch):
     folders = {prepare(data, tokenizer, cache=tmp_path).folder}
     for changed_data, changed_tokenizer, seed in (

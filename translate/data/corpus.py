@@ -86,7 +86,7 @@ def prepare(data: Mapping[str, Any], tokenizer: Mapping[str, Any], *, cache: Pat
     source = KINDS[data["kind"]].model_validate(dict(data))
     settings = TokenizerConfig.model_validate(dict(tokenizer))
     cache = Path(cache).expanduser()
-    folder = cache / "corpora" / _key(source, tokenizer, cache)
+    folder = cache / "corpora" / _key(source, settings, cache)
     with _writing(cache):
         if not folder.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -157,14 +157,14 @@ def _check_rows(tables: Mapping[str, pyarrow.Table], report: Mapping[str, Any], 
             raise ValueError(f"{name}.arrow has {tables[name].num_rows:,} of {count:,} rows")
 
 
-def _key(source: Source, tokenizer: Mapping[str, Any], cache: Path) -> str:
+def _key(source: Source, tokenizer: TokenizerConfig, cache: Path) -> str:
     """Hash of the text and of all settings that shape what is made of it."""
     parts = [
         FORMAT,
         source.fingerprint(cache),
         source.model_dump(mode="json", exclude=BATCHING | {"dir", "extra"}),
         [(name, *text.fingerprint()) for name, text in (source.extra or {}).items()],
-        {key: value for key, value in tokenizer.items() if key != "sampling"},
+        tokenizer.model_dump(mode="json", exclude={"sampling"}),
     ]
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
