@@ -23,7 +23,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import translate
 from translate.data.corpus import prepare
 from translate.errors import UserError
-from translate.training import assembly, dev_translations, provenance
+from translate.training import assembly, callbacks, dev_translations, provenance
 from translate.training.callbacks import lasting
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.loss import CrossEntropy, RDrop
@@ -345,6 +345,16 @@ def test_threads_are_those_of_a_run_alone(
     before = torch.get_num_threads()
     train(config(f"trainer.threads={before + 1}", "trainer.max_steps=1"), tmp_path / "run")
     assert torch.get_num_threads() == before
+
+
+def test_memory_is_given_back_now_and_then(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+    monkeypatch.setattr(callbacks, "TIDIED", 5)
+    monkeypatch.setattr(callbacks, "give_back_memory", lambda: given.append(1))
+    train(config(), tmp_path / "run")  # 12 steps, two validations
+    assert len(given) == 2 + 2
 
 
 def test_the_best_validation_is_kept_and_patience_counts_from_it(

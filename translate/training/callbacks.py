@@ -18,6 +18,7 @@ from translate.training.module import TranslationTask
 
 log = logging.getLogger(__name__)
 
+TIDIED = 100  # batches, after which memory is given back
 TIMED = 10  # steps, after which a run can tell how long it will take
 
 LOOK = 1.0  # second between looks at the losses, each of which waits for the GPU
@@ -70,10 +71,21 @@ def is_due(trainer: L.Trainer) -> bool:
 
 
 class SpareMemory(Callback):
-    """Gives the gaps between tensors back at each validation, or a long run has more than it uses.
+    """Gives the gaps between tensors back now and then, or a long run has twice what it uses.
 
-    A step finds its pages anew in a few milliseconds; at each step that would be too much.
+    The steps after it find their pages anew in a tenth of a second; after each that would be much.
     """
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+    ) -> None:
+        if (batch_idx + 1) % TIDIED == 0:
+            give_back_memory()
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         give_back_memory()
