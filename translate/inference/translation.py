@@ -24,7 +24,7 @@ class Translation:
         flags: what the guard finds wrong with it, in words.
         confidence: the chance that it is good, where `translate calibrate` has learnt to tell.
         mended: what it found wrong with a first translation, in whose place this one stands.
-    breaks: how many of the tokens stand before each text between them that is not the model's.
+        breaks: how many of the tokens stand before each text between them that is not the model's.
     """
 
     text: str

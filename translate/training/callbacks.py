@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 TIDIED = 100  # batches, after which memory is given back
 TIMED = 10  # steps, after which a run can tell how long it will take
 
-LOOK = 1.0  # second between looks at the losses, each of which waits for the GPU
+LOOK = 1.0  # seconds between looks at the losses, each of which waits for the GPU
 SHOWN = (  # beside the bar: logged name, name for people, format
     ("train/loss", "loss", "%.3f"),
     ("train/risk", "risk", "%.3f"),
