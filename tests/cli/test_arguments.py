@@ -38,12 +38,21 @@ def test_sentences_are_taken_as_they_stand(sentence: str) -> None:
     assert split(TEXT, ["run=r", sentence]).sentences == (sentence,)
 
 
-@pytest.mark.parametrize("value", [v for v in ODD if v] + ["a=b", "--", "-c", "x,y", "1e3", "null"])
+@pytest.mark.parametrize(
+    "value", [v for v in ODD if v and v[0] != "~"] + ["a=b", "--", "-c", "x,y", "1e3", "null"]
+)
 @pytest.mark.parametrize("key", ["run", "input", "output"])
 def test_paths_are_taken_as_they_stand(key: str, value: str) -> None:
     parsed = split(TEXT, [f"{key}={value}", "search=beam"])
     assert parsed.verbatim == {key: value}
     assert parsed.overrides == ("search=beam",)
+
+
+def test_home_is_where_the_shell_would_have_put_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    asked = ["run=~/x", "input=~nobody-here/x", "prefix=~/x"]
+    found = {"run": "/home/me/x", "input": "~nobody-here/x", "prefix": "~/x"}
+    assert split(TEXT, asked).verbatim == found
 
 
 def test_a_reference_is_text_too() -> None:
@@ -64,7 +73,7 @@ def test_no_argument_is_lost_or_changed(argument: str) -> None:
     try:
         parsed = split(TEXT, [argument])
     except UsageError:
-        assert argument.startswith(("-", "+", "~", "debug=")) or argument.endswith("=")
+        assert argument.startswith(("-", "+", "~", "=", "debug=")) or argument.endswith("=")
     else:
         expected = () if argument in ("--", "debug=true", "debug=false") else (argument,)
         assert parsed.sentences + parsed.overrides + parsed.flags == expected
@@ -132,6 +141,9 @@ def test_flags_come_with_their_values() -> None:
         (["--multirun=true"], "--multirun=true is not an option; did you mean --multirun?"),
         (["hello"], "'hello' is no key=value, and train takes no sentences"),
         (["run="], "run= has no value"),
+        (["max_steps", "=", "8"], "without spaces around ="),
+        (["=", "8"], "'=': write KEY=VALUE without spaces around ="),
+        (["=8"], "without spaces around ="),
         (["run=a", "seed=2", "run=b"], "run= is given twice, 'a' and 'b'"),
         (["debug=yes"], "must be true or false"),
         (["--", "hello"], "takes no sentences"),

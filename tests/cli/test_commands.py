@@ -486,9 +486,10 @@ def test_what_cannot_be_drawn_is_told(program, run: str, arguments, line) -> Non
 
 
 def test_a_finished_run_is_not_trained_again_by_accident(program, run: str) -> None:
-    done = program("train", run)
-    assert done.status == 1
-    assert "is finished after 2 steps: train on with trainer.max_steps=4" in done.err
+    for name in (run, f"{run}/bundle"):  # which is the run's, and nothing to be removed
+        done = program("train", name)
+        assert done.status == 1
+        assert "is finished after 2 steps: train on with trainer.max_steps=4" in done.err
 
 
 def test_a_run_under_way_brings_its_settings(program, run: str, monkeypatch) -> None:

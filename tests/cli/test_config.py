@@ -197,6 +197,19 @@ def test_wrong_names_wrong_values_and_what_is_missing_are_told_at_once(program) 
         assert line in done.err
 
 
+def test_a_search_that_cannot_be_is_refused_before_the_training(program) -> None:
+    for search in (["search=diverse", "search.beam_size=5"], ["search.n_best=10"]):
+        done = program("train", "data=toy", "run=r", *search)
+        assert done.status == 2
+        assert "multiple of 3 groups" in done.err or "n_best 10 is more than the beam" in done.err
+
+
+def test_a_language_is_not_translated_into_itself(program) -> None:
+    done = program("prepare", "data=toy", "data.target=de", "data.source=de")
+    assert done.status == 2
+    assert "data.target = 'de': must be another language than data.source" in done.err
+
+
 def test_what_a_model_says_of_a_combination_is_heard(program) -> None:
     done = program("train", "data=toy", "model.d_model=10", "model.num_heads=4")
     assert done.status == 2

@@ -162,6 +162,7 @@ def test_each_key_that_differs_is_refused_by_name_but_for_those_that_may(
     refuse_other_configuration(before, tmp_path)
     places = leaves(before)
     assert len(places) > 80
+    refuse_other_configuration({**before, "data": {**before["data"], "dir": "moved"}}, tmp_path)
     free = {"cache", "data.workers"} | {f"trainer.{key}" for key in MAY_DIFFER}
     for place in places:
         now = changed(before, place)

@@ -21,6 +21,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from translate.cli.commands import Command
 from translate.cli.config_dir import names
@@ -92,6 +93,8 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
                 raise UsageError(
                     f"{name}= is given twice, {verbatim[name]!r} and {value!r}: keep one of the two"
                 )
+            if name not in command.texts:
+                value = _at_home(value)
             verbatim[name] = value
             if name in command.repeatable:
                 repeated[name] = (*repeated.get(name, ()), value)
@@ -111,6 +114,11 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
                     f"write {match['key']}=VALUE"
                 )
             overrides.append(argument)
+        elif argument.startswith("="):
+            raise UsageError(
+                f"{argument!r}: write KEY=VALUE without spaces around = (a sentence that begins so "
+                "goes after --)"
+            )
         elif meant := _meant(argument):
             raise UsageError(
                 f"{name} is not a key; did you mean {meant}? (a sentence that begins so goes "
@@ -121,6 +129,14 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
     if sentences and not command.sentences:
         raise UsageError(_unexpected(command, sentences[0]))
     return Arguments(tuple(flags), tuple(overrides), verbatim, tuple(sentences), repeated)
+
+
+def _at_home(path: str) -> str:
+    """What a shell would have made of a ~ in front; a user who is not there stays."""
+    try:
+        return str(Path(path).expanduser()) if path.startswith("~") else path
+    except RuntimeError:
+        return path
 
 
 def _meant(argument: str) -> str:

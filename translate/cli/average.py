@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 HELP = """\
 translate average: one model from several checkpoints of a run
 
-  translate train experiment=demo run=runs/demo trainer.keep=10
+  translate train experiment=demo run=runs/demo trainer.keep=10 trainer.validate_every=170
   translate average run=runs/demo checkpoints=last_5 output=runs/demo-last_5
   translate compare runs/demo runs/demo-last_5
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import translate
 from translate.cli import arguments, errors
-from translate.cli.arguments import Arguments
 from translate.cli.commands import COMMANDS, Command, whole_run
 from translate.wording import nearest
 
@@ -41,9 +40,9 @@ All commands:
   --multirun     KEY=A,B,C runs the command once for each value
   debug=true     show the traceback of an error
   --             all that follows are sentences, whatever they look like
-Paths and sentences are taken as they stand: no quoting beyond the shell's is needed. Results go to
-standard output, everything else to standard error. Exit status: 0 done, 1 failed, 2 wrong usage or
-configuration.
+Sentences, and the values of run=, input=, output= and the like, are taken as they stand: no quoting
+beyond the shell's is needed; other values are YAML. Results go to standard output, everything else
+to standard error. Exit status: 0 done, 1 failed, 2 wrong usage or configuration.
 """
 
 
@@ -88,23 +87,13 @@ def _dispatch(given: list[str]) -> int:
         sys.stdout.write(_help(command))
         return 0
     parsed = arguments.split(command, given[1:])
-    if command.stored and "run" in command.verbatim:
-        _require_run(parsed)
+    if "run" in parsed.verbatim:
+        parsed.verbatim["run"] = whole_run(parsed.verbatim["run"])
+    elif command.stored and "run" in command.verbatim and not parsed.inspects:
+        raise errors.UsageError("run=PATH is missing: the folder that translate train wrote")
     _log_to_stderr()
     importlib.import_module(f"translate.cli.{command.name}").main(command, parsed)
     return 0
-
-
-def _require_run(parsed: Arguments) -> None:
-    """Where the bundle of a run is named, take the run.
-
-    Raises:
-        UsageError: no run is named, and more than the configuration is wanted.
-    """
-    if "run" in parsed.verbatim:
-        parsed.verbatim["run"] = whole_run(parsed.verbatim["run"])
-    elif not parsed.inspects:
-        raise errors.UsageError("run=PATH is missing: the folder that translate train wrote")
 
 
 def _table() -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from translate import schema
 from translate.cli.fields import Node
+from translate.errors import UserError
 from translate.schema import chosen
 
 
@@ -90,7 +91,19 @@ def search_problems(node: Node) -> list[str]:
     from translate.inference.limits import search_excesses
     from translate.search import KINDS
 
-    return chosen("search", node, KINDS) or search_excesses(node, "search")
+    found = chosen("search", node, KINDS) or search_excesses(node, "search")
+    return found or _problems_of_building(node)
+
+
+def _problems_of_building(search: Node) -> list[str]:
+    """What a search of valid options says of their combination."""
+    from translate.search import build
+
+    try:
+        build(**search)
+    except UserError as error:
+        return [str(error)]
+    return []
 
 
 def guard_problems(node: Node) -> list[str]:
@@ -108,6 +121,7 @@ def guard_problems(node: Node) -> list[str]:
         shown = f"guard.again = {again!r}: must be a search, such as search@guard.again=beam"
         return [*found, shown]
     found += chosen("guard.again", again, KINDS) or search_excesses(again, "guard.again")
+    found = found or _problems_of_building(again)
     if not found and (banned := again.get("rules", {}).get("banned")):
         found = [f"guard.again.rules.banned = {banned}: both searches keep search.rules.banned"]
     return found

@@ -78,7 +78,8 @@ def choose(run: Path, *, count: int, best: bool) -> list[int]:
     if len(steps) < count:
         raise UserError(
             f"{run} has kept {len(steps)} checkpoints, and {count} are to be averaged: train with "
-            f"trainer.keep={count}, or ask for fewer"
+            f"trainer.keep={count} and as many validations (trainer.validate_every), or ask for "
+            "fewer"
         )
     if not best:
         return steps[-count:]

@@ -51,7 +51,7 @@ def refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
         f"{key}: {before.get(key)!r} → {now.get(key)!r}"
         for key in sorted(before.keys() | now.keys())
         if before.get(key) != now.get(key)
-        and key not in ("cache", "data.workers")
+        and key not in ("cache", "data.workers", "data.dir")  # places: the text is compared itself
         and not (key.startswith("trainer.") and key.split(".")[1] in MAY_CHANGE)
     ]
     if differences:

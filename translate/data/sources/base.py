@@ -14,6 +14,7 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    ValidationInfo,
     field_validator,
 )
 
@@ -101,6 +102,13 @@ class Source(NodeModel, ABC):
     tokens_per_batch: PositiveInt | Literal["auto"]
     pool_batches: PositiveInt
     workers: NonNegativeInt | None
+
+    @field_validator("target")
+    @classmethod
+    def _is_another_language(cls, target: str, info: ValidationInfo) -> str:
+        if target == info.data.get("source"):
+            raise ValueError("must be another language than data.source")
+        return target
 
     @field_validator("extra")
     @classmethod
