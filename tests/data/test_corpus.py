@@ -449,9 +449,9 @@ CONFIGS = sorted(path.stem for path in (CONF / "data").glob("*.yaml"))
 
 @pytest.mark.parametrize("name", [name for name in CONFIGS if not name.endswith("base")])
 def test_every_data_configuration_is_valid(name):
-    blanks = {key: "x" for key, value in node("data", name).items() if value == "???"}
+    blanks = {key: key for key, value in node("data", name).items() if value == "???"}
     if name == "pypi":
-        blanks |= {"sha256": "0" * 64, "columns": {"x": 1}}
+        blanks |= {"sha256": "0" * 64, "columns": {"source": 1, "target": 2}}
     assert check_data(node("data", name, **blanks)) == []
 
 
