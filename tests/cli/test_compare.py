@@ -59,6 +59,26 @@ def test_what_is_missing_is_evaluated_and_what_is_there_is_used(
     assert again.out == first.out, "a folder of runs stands for them"
 
 
+def test_runs_into_different_languages_are_told(program, runs: Path, tmp_path: Path) -> None:
+    from translate.inference import bundle
+
+    (tmp_path / "s").write_text("der Hund\n", encoding="utf-8")
+    one = str(runs / "toy-seed=1")
+    loaded = bundle.load(Path(one) / "bundle")
+    config = loaded.config
+    bundle.save(
+        tmp_path / "other" / "bundle", family=config.family, options=config.options,
+        model=loaded.model, tokenizers=loaded.tokenizers, languages=("fr", "es"),
+        search=config.search, extra=config.extra, taught=config.taught,
+    )  # fmt: skip
+    text = ["input=s", "reference=s", "output=judged", *FAST]
+    done = program("compare", one, "other", *text)
+    assert done.status == 0, done.err
+    told = f"other translates fr → es and {one} de → en: scores compare only within one language"
+    assert done.err.count(told) == 1
+    assert "only within" not in program("compare", str(runs), *text).err
+
+
 def test_files_of_ones_own_with_several_references(program, runs: Path, tmp_path: Path) -> None:
     for name, lines in [("s", "der Hund\nein Haus\n"), ("r1", "the dog\na house\n"),
                         ("r2", "a dog\nthe house\n")]:  # fmt: skip

@@ -116,13 +116,13 @@ def run(
 
     runs = _runs(job.sentences)
     _tell_left_out(job.sentences, runs)
-    for name in runs:
-        # a missing run is told before another is evaluated
-        languages = load_bundle(name).config.languages
-        if (first := load_bundle(runs[0]).config.languages) != languages:
+    # a missing run is told before another is evaluated
+    first, *others = [(name, load_bundle(name).config.languages) for name in runs]
+    for name, languages in others:
+        if languages != first[1]:
             log.warning(
                 "%s translates %s and %s %s: scores compare only within one language",
-                name, " → ".join(languages), runs[0], " → ".join(first),
+                name, " → ".join(languages), first[0], " → ".join(first[1]),
             )  # fmt: skip
     test_set = read_test_set(job, Path(runs[0]), data, tokenizer, Path(cache))
     folder = Path(job.verbatim.get("output", Path(runs[0]) / "evaluation"))

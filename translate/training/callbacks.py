@@ -77,14 +77,9 @@ class SpareMemory(Callback):
     """
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any
     ) -> None:
-        if (batch_idx + 1) % TIDIED == 0:
+        if (args[-1] + 1) % TIDIED == 0:
             give_back_memory()
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
