@@ -67,11 +67,13 @@ def program(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Program:
     """`translate …` in an empty folder; `stdin` is what a pipe would bring."""
+    from translate.cli import stored
     from translate.cli.main import main
 
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments: str, stdin: bytes = b"") -> Done:
+        stored.load_bundle.cache_clear()  # the `run` of a test before was another
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         monkeypatch.setattr(sys, "argv", ["translate", *arguments])
         capsys.readouterr()
@@ -103,7 +105,4 @@ def trained(home: Path) -> Path:
 @pytest.fixture
 def run(trained: Path) -> str:
     """The argument that names the run."""
-    from translate.cli import stored
-
-    stored.load_bundle.cache_clear()
     return f"run={trained}"
