@@ -114,6 +114,11 @@ def test_every_value_of_another_type_is_found(default) -> None:
         ("model=transformr", "model=transformr: no such option; did you mean transformer?"),
         ("experimnt=demo", "experimnt is not a key; did you mean experiment?"),
         ("sed=3", "sed is not a key; did you mean seed?"),
+        ("rum=runs/x", "rum is not a key; did you mean run?"),
+        ("max_steps=3", "max_steps is not a key; did you mean trainer.max_steps?"),
+        ("beam_siz=3", "beam_siz is not a key; did you mean search.beam_size?"),
+        ("dropout=0", "did you mean tokenizer.sampling.dropout or model.dropout?"),
+        ("search=null", "search=null: no such option; choose from beam, "),
         (
             "model.attention_size=3",
             "model.attention_size is not a key of this model, but one of "
@@ -143,6 +148,26 @@ def test_all_slips_are_told_at_once(program) -> None:
     assert done.err.startswith("translate: error: 4 problems\n")
     for slip in slips:
         assert slip.split("=")[0] in done.err
+
+
+def test_a_key_has_one_value(program) -> None:
+    done = program("train", "data=toy", "seed=1", "trainer.max_steps=3", "seed=2", "-c", "job")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "translate: error: seed is given twice, 1 and 2: keep one of the two\n"
+
+
+def test_an_experiment_with_the_model_of_another_is_told_as_such(program) -> None:
+    line = (
+        "experiment=toy is for model=transformer, and model=rnn_luong has no model.d_model, "
+        "model.d_ff, model.positions; experiments for such a model: multi30k_rnn, toy_rnn\n"
+    )
+    done = program("train", "experiment=toy", "model=rnn_luong", "run=run")
+    assert (done.status, done.err) == (2, f"translate: error: {line}")
+    slipped = program("train", "experiment=toy", "model=rnn_luong", "model.dropout=2", "sed=3")
+    assert slipped.err == (
+        f"translate: error: 3 problems\n  sed is not a key; did you mean seed?\n  {line}"
+        "  model.dropout = 2: must be less than 1\n"
+    )
 
 
 def test_a_sweep_is_not_to_blame_for_a_slip_beside_it(program) -> None:

@@ -300,7 +300,7 @@ def test_a_local_folder_goes_before_the_hub(tmp_path, hub_keys):
 
 
 def test_a_corpus_that_is_not_on_the_hub_asks_for_its_folder(tmp_path, hub_keys):
-    with pytest.raises(UserError, match=r"data.dir is missing: .* train.de, train.en"):
+    with pytest.raises(UserError, match=r"data.id=OWNER/NAME .* train.de, train.en"):
         read("hub", tmp_path, **hub_keys)
 
 

@@ -130,6 +130,8 @@ def test_keys_of_a_search_are_laid_over_the_run_s_own(saved) -> None:
     assert other.max_length_ratio == own.max_length_ratio
     with pytest.raises(UserError, match=r"search\.beam_size is missing"):
         translate.load(saved, search={"kind": "beam"})
+    with pytest.raises(UserError, match="search = 'beam': give a search, or keys of conf/search"):
+        translate.load(saved, search="beam")
     with pytest.raises(UserError, match=r"search\.rules"):
         translate.load(saved, search={"rules": None})
 

@@ -26,7 +26,14 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.config_dir import config_dir
 from translate.cli.errors import JobFailedError, UsageError, listed
-from translate.cli.explain import Check, explain, lists_of_options, problems
+from translate.cli.explain import (
+    Check,
+    explain,
+    given_twice,
+    lists_of_options,
+    problems,
+    without_misfits,
+)
 from translate.cli.streams import refuse_to_share
 from translate.errors import UserError, first_line
 
@@ -66,7 +73,7 @@ def launch(
             Or the jobs of a sweep would share what each needs for itself.
         JobFailedError: the job raised, which is its cause.
     """
-    if found := lists_of_options(arguments.overrides):
+    if found := [*given_twice(arguments.overrides), *lists_of_options(arguments.overrides)]:
         raise listed(found)
     if arguments.multirun:
         refuse_to_share(command, arguments)
@@ -112,23 +119,24 @@ def launch(
             except Exception as error:
                 if failed and (error in failed or not done):  # a search has no best of none
                     raise JobFailedError from failed[0]
-                multirun = arguments.multirun
-                raise listed(
-                    explain(error, name, arguments.overrides, check, multirun=multirun)
-                ) from error
+                found = explain(
+                    error, name, arguments.overrides, check,
+                    multirun=arguments.multirun, verbatim=command.verbatim,
+                )  # fmt: skip
+                raise listed(found) from error
             finally:
                 HydraConfig.instance().cfg = None
 
 
 def _job(composed: DictConfig, arguments: Arguments, check: Check) -> Job:
+    runtime = HydraConfig.get()
     try:
+        overrides = tuple(runtime.overrides.task)
         if found := problems(composed, check):
-            raise listed(found)
+            raise listed(without_misfits(found, overrides))
         config: Any = OmegaConf.to_container(composed, resolve=True)
     except OmegaConfBaseException as error:
         raise UsageError(first_line(error)) from error
-    runtime = HydraConfig.get()
-    overrides = tuple(runtime.overrides.task)
     swept = _swept(arguments.overrides, overrides) if arguments.multirun else set()
     return Job(
         config=config,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -28,12 +29,21 @@ def problems(composed: DictConfig, check: Check) -> list[str]:
 
 
 def explain(
-    error: Exception, config_name: str, overrides: Sequence[str], check: Check, *, multirun: bool
+    error: Exception,
+    config_name: str,
+    overrides: Sequence[str],
+    check: Check,
+    *,
+    multirun: bool,
+    verbatim: Sequence[str],
 ) -> list[str]:
     """Every override that Hydra refuses, not only the first: each is tried beside the good ones.
 
     What `check` has against the good ones follows. Returns the error itself in one line when no
     single override is to blame.
+
+    Args:
+        verbatim: the command's keys that Hydra does not see, which may have been meant.
     """
     found: list[str] = []
     good: list[str] = []
@@ -51,10 +61,11 @@ def explain(
                     config = compose(config_name, [*good, single])
                     accepted.append(single)
                 except Exception as refusal:
-                    found.append(_reason(refusal, single, config, config_name))
+                    known = [*_choices(config_name), *verbatim]
+                    found.append(_reason(refusal, single, config, known))
             good += accepted[:1]
         with suppress(OmegaConfBaseException):  # a value that refers to one of the refused
-            found += problems(config, check) if found else []
+            found += without_misfits(problems(config, check), good) if found else []
     return found or [_one_line(error)]
 
 
@@ -72,9 +83,57 @@ def _singles(override: str) -> list[str]:
         return [override]
 
 
+def without_misfits(found: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """These problems; the keys that an experiment gives to a model it is not for told in one."""
+    chosen = dict(override.split("=", 1) for override in overrides)
+    if not {"experiment", "model"} <= chosen.keys():
+        return list(found)
+    experiment, model = chosen["experiment"], chosen["model"]
+    meant, keys = _of_experiment(experiment)
+    misfits = [line for line in found if line.split(" ")[0] in keys and " is not a key" in line]
+    if meant == model or not misfits:
+        return list(found)
+    family = _node("model", model).get("family")
+    others = [
+        name
+        for name in options("experiment")
+        if _node("model", _of_experiment(name)[0]).get("family") == family
+    ]
+    instead = f"; experiments for such a model: {', '.join(others)}" if others else ""
+    wrong = ", ".join(line.split(" ")[0] for line in misfits)
+    return [
+        f"experiment={experiment} is for model={meant}, and model={model} has no {wrong}{instead}",
+        *(line for line in found if line not in misfits),
+    ]
+
+
+def _of_experiment(name: str) -> tuple[str, list[str]]:
+    """The model that an experiment is for, and the keys of it that it sets."""
+    node: Any = OmegaConf.to_container(OmegaConf.load(config_dir() / "experiment" / f"{name}.yaml"))
+    chosen = {key: option for entry in node["defaults"] for key, option in entry.items()}
+    return chosen["override /model"], [f"model.{key}" for key in node.get("model", {})]
+
+
+def _node(group: str, option: str) -> DictConfig:
+    """What an option of a group holds."""
+    return compose(overrides=[f"+{group}={option}"])[group]  # type: ignore[no-any-return]
+
+
 def is_choice(override: str) -> bool:
     """Whether an override chooses an option of a group, as `model=transformer` does."""
     return override.partition("=")[0].split("@")[0].split("/")[0] in groups()
+
+
+def given_twice(overrides: Sequence[str]) -> list[str]:
+    """What speaks against two values for one key: Hydra takes the last and says nothing."""
+    values: dict[str, list[str]] = {}
+    for override in overrides:
+        key, _, value = override.partition("=")
+        values.setdefault(key, []).append(value)
+    return [
+        f"{key} is given twice, {first} and {second}: keep one of the two"
+        for key, (first, second, *_) in ((k, v) for k, v in values.items() if len(v) > 1)
+    ]
 
 
 def lists_of_options(overrides: Sequence[str]) -> list[str]:
@@ -88,7 +147,8 @@ def lists_of_options(overrides: Sequence[str]) -> list[str]:
     ]
 
 
-def _reason(refusal: Exception, override: str, config: DictConfig, config_name: str) -> str:
+def _reason(refusal: Exception, override: str, config: DictConfig, known: Sequence[str]) -> str:
+    """Why one is refused; `known` are keys beside those of the configuration."""
     key, _, value = override.partition("=")
     if isinstance(refusal, MissingConfigException):
         group = str(refusal.missing_cfg_file or key).rpartition("/")[0]
@@ -104,11 +164,13 @@ def _reason(refusal: Exception, override: str, config: DictConfig, config_name: 
             return f"{override}: several need --multirun; without it choose one: {key}={one}"
         return f"{override}: several values need --multirun (a list is written {key}=[{value}])"
     if isinstance(refusal.__cause__, ConfigAttributeError | ConfigKeyError):
-        return f"{key} is not a key{_nearest_key(key, config, config_name)}"
+        return f"{key} is not a key{_nearest_key(key, config, known)}"
+    if str(refusal).startswith("Config group override must be"):
+        return f"{override}: no such option{nearest(value, options(key))}"
     return f"{override}: {_one_line(refusal)}"
 
 
-def _nearest_key(key: str, config: DictConfig, config_name: str) -> str:
+def _nearest_key(key: str, config: DictConfig, known: Sequence[str]) -> str:
     """What would be right in place of the first part of `key` that does not exist."""
     node: Any = OmegaConf.to_container(config)
     path, rest = [], key.split(".")
@@ -119,8 +181,26 @@ def _nearest_key(key: str, config: DictConfig, config_name: str) -> str:
         return f": {'.'.join(path)} is a value and holds no keys"
     if found := _elsewhere(path, rest[0]):
         return f" of this {path[0]}, but one of {path[0]}={' or '.join(found)}"
-    names = [*node, *([] if path else _choices(config_name))]
+    names = [*node, *([] if path else known)]
+    if not path and (deeper := _deeper(rest[0], names, node)):
+        return f"; did you mean {' or '.join(deeper)}?"
     return nearest(rest[0], names, prefix="".join(f"{part}." for part in path))
+
+
+def _deeper(key: str, names: Sequence[str], config: Mapping[str, Any]) -> list[str]:
+    """The keys inside a configuration that are more like this one than its own `names` are."""
+    places: dict[str, list[str]] = {}
+    for path in _paths(config):
+        places.setdefault(path.rpartition(".")[2], []).append(path)
+    (like, *_) = [*difflib.get_close_matches(key, [*names, *places], n=1), ""]
+    return [] if like in names else places.get(like, [])
+
+
+def _paths(node: Any, prefix: str = "") -> Iterator[str]:
+    """Every key of a configuration, behind the keys above it."""
+    for name, value in node.items() if isinstance(node, dict) else ():
+        yield f"{prefix}{name}"
+        yield from _paths(value, f"{prefix}{name}.")
 
 
 def _choices(config_name: str) -> list[str]:
@@ -141,10 +221,7 @@ def _elsewhere(where: Sequence[str], key: str) -> list[str]:
     """Options of a group that do have the key."""
     if len(where) != 1 or where[0] not in groups():
         return []
-    nodes = {
-        name: compose(overrides=[f"+{where[0]}={name}"])[where[0]] for name in options(where[0])
-    }
-    return [name for name, node in nodes.items() if key in node]
+    return [name for name in options(where[0]) if key in _node(where[0], name)]
 
 
 def _one_line(error: BaseException) -> str:

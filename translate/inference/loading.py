@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from translate import search as searches
+from translate.errors import UserError
 from translate.inference import bundle
 from translate.inference.allocator import keep_memory
 from translate.inference.bundle import Bundle
@@ -59,6 +60,10 @@ def load(
             if isinstance(search.get("rules"), Mapping):
                 search["rules"] = {**own.get("rules", {}), **search["rules"]}
         search = searches.build(**search)
+    elif not isinstance(search, Search):
+        raise UserError(
+            f"search = {search!r}: give a search, or keys of conf/search such as {{'beam_size': 8}}"
+        )
     return Translator(
         in_precision(loaded.model, precision),
         loaded.tokenizers,

@@ -64,8 +64,8 @@ class Hub(Table):
             }
         if self.id is None:
             raise UserError(
-                f"data.dir is missing: this corpus ({self.source}-{self.target}) is read from a "
-                f"local folder with {self.files.train}.{self.source}, "
+                "data.id and data.dir are both missing: data.id=OWNER/NAME is a data set of the "
+                f"hub, data.dir=FOLDER a local folder with {self.files.train}.{self.source}, "
                 f"{self.files.train}.{self.target}, … (.gz too)"
             )
         return {
