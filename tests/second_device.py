@@ -99,7 +99,8 @@ class _Operations(TorchDispatchMode):
             there = _is_second(kwargs["device"])
             kwargs["device"] = torch.device("cpu")
         told = kwargs.get("output_size") is not None  # how many, by the program itself
-        if ours and ((name in ASKING and not told) or not there or _by_mask(name, args)):
+        taken = not there and not kwargs.get("non_blocking")  # numbers, to the CPU, at once
+        if ours and ((name in ASKING and not told) or taken or _by_mask(name, args)):
             self.waits[_place()] += 1
         compute = FUSED.get(name, func)
         given, named = tree_map(_held, (args, kwargs))

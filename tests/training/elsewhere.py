@@ -1,7 +1,8 @@
 """A program: runs trained on the CPU, and on a device that only seems to be another.
 
 In a process of its own: a second device cannot be taken from PyTorch again. Prints a JSON object a
-configuration: the losses of both, and where a training step waited for the device.
+configuration: the losses of both, where a training step waited for the device, and how often
+translations of few and of many words did.
 
     elsewhere.py FOLDER CONFIGURATION…
 """
@@ -19,13 +20,18 @@ from unittest import mock
 
 import lightning as L
 import torch
+import yaml
 from lightning.pytorch.accelerators import Accelerator
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from second_device import DEVICE, second_device
 
+from translate import search
 from translate.data.batching import Batch
+from translate.inference import bundle
+from translate.search import counts
 from translate.training.module import TranslationTask
 from translate.training.run import train
+from translate.vocabulary import EOS, PAD
 
 
 class SecondDevice(Accelerator):
@@ -89,6 +95,41 @@ def train_elsewhere(config: dict[str, Any], run: Path) -> Counter[str]:
     return marks[5] - marks[1]
 
 
+class Event:
+    """In place of CUDA's: this device computes at once."""
+
+    def record(self) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        pass
+
+
+def waits_of_searches(run: Path) -> dict[str, list[int]]:
+    """Of each search, how often it waits for two sentences of 4 words, and of 24."""
+    found: dict[str, list[int]] = {"greedy": [], "beam": [], "sample": []}
+    config = Path(__file__).parents[2] / "conf" / "search"
+    base = yaml.safe_load((config / "base.yaml").read_text("utf-8"))
+    with (
+        second_device() as waits,
+        mock.patch.object(torch.cuda, "Event", Event),
+        mock.patch.object(counts, "LATE", {DEVICE.type}),
+    ):
+        model = bundle.load(run / "bundle").model.to(DEVICE)
+        source = torch.tensor([[5, 6, EOS], [7, EOS, PAD]]).to(DEVICE)
+        for kind, several in found.items():
+            own = yaml.safe_load((config / f"{kind}.yaml").read_text("utf-8"))
+            for words in (4, 24):
+                keys = base | own | {"max_length_ratio": 0.0, "max_length_offset": words}
+                keys["rules"] = base["rules"] | {"min_length": words}
+                keys.pop("defaults", None)
+                waits.clear()
+                best = search.build(**keys)(model, source, source != PAD)
+                assert all(len(one.tokens) == words for one, *_ in best)
+                several.append(waits.total())
+    return found
+
+
 def losses(run: Path) -> list[float]:
     with (run / "metrics.csv").open(newline="") as file:
         return [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
@@ -100,7 +141,10 @@ def main(folder: Path, *configurations: str) -> None:
         here, there = folder / f"here_{number}", folder / f"there_{number}"
         train(config, here)
         waits = train_elsewhere(config, there)
-        found = {"here": losses(here), "there": losses(there), "waits": waits}
+        found = {
+            "here": losses(here), "there": losses(there), "waits": waits,
+            "searches": waits_of_searches(there),
+        }  # fmt: skip
         sys.stdout.write(f"{json.dumps(found)}\n")
 
 

@@ -59,6 +59,8 @@ def test_a_run_elsewhere_is_the_run_here_and_its_steps_wait_for_nothing(
         assert len(found["here"]) == 2
         assert found["there"] == pytest.approx(found["here"], rel=1e-4), run
         assert found["waits"] == {}, run
+        for search, (few, many) in found["searches"].items():
+            assert few == many < 12, (run, search)  # for a batch, and for no token of it
 
 
 @pytest.mark.soak

@@ -8,7 +8,6 @@ enter the n best.
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from torch import Tensor
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq, Step
 from translate.search.constraints import Constraints, length_limits
+from translate.search.counts import Counts
 from translate.search.hypothesis import Hypothesis
 from translate.search.phrases import Phrases, in_turns
 from translate.search.rules import NO_RULES, Position, Rule, Rules, apply
@@ -150,8 +150,8 @@ class BeamSearch:
         state = model.start(model.encode(source, source_mask))
         if self._groups > 1:
             state = state.keep(beam.sentences)
-        tree = Tree()
-        for length in itertools.count():
+        tree, counts = Tree(), Counts(source.device)
+        for length in range(max(limits) + 1):  # at its limit every hypothesis ends
             step = model.decode_step(beam.tokens.flatten(), state, need_alignment=need_attention)
             coverage = self._covered(beam, step)
             log_probs = next_log_probs(model.project(step.hidden))
@@ -159,7 +159,7 @@ class BeamSearch:
             extensions = self._extend(beam, coverage, log_probs, length, ending, asked)
             alignment = step.alignment if need_alignment else None
             nodes = tree.grow(_nodes(beam, extensions), alignment)
-            going = self._prune(beam, coverage, nodes, extensions, bool(asked.rules))
+            going = self._prune(beam, coverage, nodes, extensions, counts, bool(asked.rules))
             if going is None:
                 break
             beam, rows, sentences = going
@@ -281,6 +281,7 @@ class BeamSearch:
         coverage: Float[Tensor, "N S"],
         nodes: Int[Tensor, "B m"],
         extensions: Extensions,
+        counts: Counts,
         with_history: bool,
     ) -> tuple[Beam, Int[Tensor, "M"], Int[Tensor, "C"] | None] | None:
         """The hypotheses to go on with, their rows, and their sentences unless all stay.
@@ -295,10 +296,12 @@ class BeamSearch:
         kept = torch.cat([beam.kept, scores], dim=1).topk(self.n_best).values
         hopeless = totals / beam.longest_penalty[:, None] <= kept[:, -1:]
         alive = totals.masked_fill(ended | hopeless, DEAD)
-        counts = (alive > DEAD).sum(1).tolist()  # a read from the device; groups have others
-        if not any(counts):
+        open_ones = counts.read((alive > DEAD).sum(1))  # of each beam
+        if open_ones is not None and not any(open_ones):
             return None
-        totals, order = alive.topk(max(counts))
+        # late ones do not tell how many there are now, which may be more
+        widest = alive.shape[1] if counts.late or open_ones is None else max(open_ones)
+        totals, order = alive.topk(widest)
         rows, tokens = extensions.rows.gather(1, order), extensions.tokens.gather(1, order)
         history = beam.history.flatten(0, 1)[rows]
         if with_history:
@@ -313,9 +316,10 @@ class BeamSearch:
             totals=totals,
             coverage=coverage[rows],
         )
-        if not worth_leaving(sum(map(bool, counts)), len(counts)):
+        if open_ones is None or not worth_leaving(sum(map(bool, open_ones)), len(open_ones)):
             return pruned, rows.flatten(), None
-        going = [sentence for sentence, count in enumerate(counts) if count]
+        going = [sentence for sentence, count in enumerate(open_ones) if count]
+        counts.keep(going)
         sentences = torch.tensor(going, device=rows.device)
         return pruned.keep(sentences), rows.flatten(), sentences
 

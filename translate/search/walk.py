@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from translate.models.seq2seq import Seq2Seq
 from translate.search.constraints import Constraints
+from translate.search.counts import Counts
 from translate.search.hypothesis import Hypothesis
 from translate.search.rules import Position, Rules, apply
 from translate.search.scoring import next_log_probs
@@ -69,8 +69,8 @@ def walk(
     state = model.start(model.encode(source, source_mask))
     if copies > 1:
         state = state.keep(sentences)
-    tree = Tree()
-    for length in itertools.count():
+    tree, counts = Tree(), Counts(source.device)
+    for length in range(max(limits) + 1):  # at its limit every walk ends
         step = model.decode_step(tokens, state, need_alignment=need_alignment)
         state = step.state
         log_probs = next_log_probs(model.project(step.hidden))
@@ -90,10 +90,10 @@ def walk(
             Nodes(sentences, nodes, rows, tokens, own, rank, scores, none), step.alignment
         )
         going = going & ~ended
-        left = int(going.sum())  # the one read from the device a step
-        if not left:
+        left = counts.read(going.sum()[None])
+        if left == [0]:
             break
-        if worth_leaving(left, len(tokens)):
+        if left and worth_leaving(left[0], len(tokens)):
             stay = going.nonzero()[:, 0]
             state = state.keep(stay)
             walkers, sentences, going, tokens, nodes, history = (

@@ -1,0 +1,82 @@
+"""A search whose numbers come a step late, as from a GPU, is the same search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from unittest import mock
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slow_twins import batch
+
+from translate import search
+from translate.models.seq2seq import Seq2Seq
+from translate.search import counts
+from translate.search.counts import Counts
+
+LIMITS = {"max_length_ratio": 0.5, "max_length_offset": 8}
+BEAM = {"length_penalty": "gnmt", "alpha": 0.8, "coverage_penalty": 0.2, **LIMITS}
+KINDS = {
+    "greedy": LIMITS,
+    "beam": {"beam_size": 4, "n_best": 3, **BEAM},
+    "diverse": {"beam_size": 4, "groups": 2, "diversity_strength": 0.5, "n_best": 2, **BEAM},
+    "sample": {"n_best": 3, "seed": 1, "temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
+               "typical_p": 1.0, **LIMITS},
+}  # fmt: skip
+
+
+class Event:
+    """In place of CUDA's: what was copied before it is there once it is waited for."""
+
+    waited = 0
+
+    def record(self) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        Event.waited += 1
+
+
+@pytest.fixture(scope="module")
+def late() -> Iterator[Callable[[], object]]:
+    """A CPU whose numbers are read as a GPU's are."""
+    with mock.patch.object(torch.cuda, "Event", Event):
+        yield lambda: mock.patch.object(counts, "LATE", {"cpu"})
+
+
+def steps(model: Seq2Seq) -> mock._patch:
+    return mock.patch.object(model, "decode_step", wraps=model.decode_step)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(4, 9), max_size=5), min_size=1, max_size=9),
+    st.integers(0, 10**6),
+    st.sampled_from([-1.0, 1.0, 3.0]),
+)
+@pytest.mark.parametrize("kind", search.KINDS)
+def test_reading_late_changes_no_hypothesis_and_adds_one_step_at_most(
+    table_model, late, kind, ids, seed, end
+) -> None:
+    model = table_model(10, seed, sharpness=2.0, end=end)
+    finder = search.build(kind=kind, **KINDS[kind])
+    with steps(model) as taken:
+        expected = finder(model, *batch(*ids))
+    before, Event.waited = taken.call_count, 0
+    with steps(model) as taken, late():
+        assert finder(model, *batch(*ids)) == expected
+    assert before <= taken.call_count <= before + 1
+    assert Event.waited < taken.call_count  # of the first nothing is known
+
+
+def test_a_number_is_that_of_the_step_before(late) -> None:
+    with late():
+        found = Counts(torch.device("cpu"))
+        assert found.read(torch.tensor([3, 0, 2])) is None
+        assert found.read(torch.tensor([2, 0, 1])) == [3, 0, 2]
+        found.keep([0, 2])
+        assert found.read(torch.tensor([1, 0])) == [2, 1]
+        assert found.read(torch.tensor([0, 0])) == [1, 0]
+    assert Counts(torch.device("cpu")).read(torch.tensor([3, 2])) == [3, 2]

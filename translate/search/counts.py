@@ -1,0 +1,46 @@
+"""How many hypotheses are still open, without waiting for the GPU that is to say it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+LATE = {"cuda"}  # devices that compute behind the program
+
+
+class Counts:
+    """Numbers that a search asks for at every step, to end and to make its batch smaller.
+
+    A GPU computes behind the program: whoever asks it for a number waits until it has caught up,
+    and lets it stand idle until the next step is prepared. So there a number is copied out when the
+    GPU comes to it, and read one step later, when the GPU has long been there. A search takes a
+    step more than it needs to, in which everything has ended already.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.late = device.type in LATE
+        self._asked: tuple[Tensor, torch.cuda.Event] | None = None  # at the step before
+        self._stayed: Sequence[int] | None = None  # of those asked for; None: all
+
+    def read(self, numbers: Int[Tensor, "B"]) -> list[int] | None:
+        """These; where they are read `late`, those of the step before, or None if it had none."""
+        if not self.late:
+            found: list[int] = numbers.tolist()
+            return found
+        copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        asked, self._asked = self._asked, (numbers.to("cpu", non_blocking=True), copied)
+        copied.record()
+        stayed, self._stayed = self._stayed, None
+        if asked is None:
+            return None
+        before, there = asked
+        there.synchronize()
+        late: list[int] = before.tolist()
+        return late if stayed is None else [late[place] for place in stayed]
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Only these stay in the batch."""
+        self._stayed = places
