@@ -1,4 +1,4 @@
-"""Linguistic coverage against the formula of Tu et al. 2016, section 3.1."""
+"""Linguistic coverage against the formula of Tu et al. 2016, sections 3.1.1 and 3.2."""
 
 from __future__ import annotations
 

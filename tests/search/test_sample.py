@@ -146,6 +146,22 @@ def test_a_seed_repeats_and_another_differs(table_model: Models) -> None:
     assert len(set(tokens()[0])) == 3
 
 
+def test_more_samples_and_a_higher_limit_only_add(table_model: Models) -> None:
+    model = table_model(30, seed=2, end=-1.0)
+
+    def tokens(count: int, limit: int) -> list[tuple[int, ...]]:
+        """Of each sample by its number: the search's own order is of likelihood."""
+        found = [sample(n_best=n, max_length_offset=limit) for n in range(1, count + 1)]
+        several = [Counter(h.tokens for h in s(model, *batch([4, 5]))[0]) for s in found]
+        new = [after - before for before, after in itertools.pairwise([Counter(), *several])]
+        assert all(each.total() == 1 for each in new)
+        return [one for each in new for one in each]
+
+    few, long = tokens(5, limit=3), tokens(5, limit=12)
+    assert [one[:3] for one in long] == few
+    assert max(map(len, long)) > 6
+
+
 def test_one_likeliest_token_is_greedy(table_model: Models) -> None:
     model = table_model(10, seed=5)
     greedy = GreedySearch(max_length_ratio=0.0, max_length_offset=5)

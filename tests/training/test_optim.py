@@ -33,6 +33,7 @@ def test_linear_ends_at_its_final_share() -> None:
     assert factor(0) == pytest.approx(0.01, rel=0.01)
     assert factor(100) == pytest.approx(1.0)
     assert factor(550) == pytest.approx(0.55)
+    assert factor(999) == pytest.approx(0.101)  # the last of a thousand
     assert factor(1000) == factor(5000) == pytest.approx(0.1)
 
 

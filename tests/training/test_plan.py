@@ -36,13 +36,19 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
         **settings["model"], source_vocab_size=pieces, target_vocab_size=pieces
     )  # fmt: skip
 
-    def told(data: TranslationData) -> str:
+    def told(data: TranslationData, *, warmup_steps: int = 29) -> str:
         return plan(
             Path("runs/mine"), model, data, Settings(**settings["trainer"]),
+            {"kind": "constant", "warmup_steps": warmup_steps},
             steps=30, processes=3, precision="32-true", resuming=False,
         )  # fmt: skip
 
     text = told(data)
+    assert text.count("\n") == 2
+    assert told(data, warmup_steps=30) == (
+        f"{text}\nthe learning rate only rises: schedule.warmup_steps = 30 of 30 steps; give "
+        "fewer, or train longer"
+    )
     count = sum(p.numel() for p in model.parameters())
     assert text.startswith(
         f"training runs/mine: {count:,} parameters, 300 training pairs, 30 steps of at most 1800 "

@@ -136,7 +136,10 @@ SCORES: dict[str, type[AlignmentScore]] = {
 
 
 class Alignment(nn.Module, ABC):
-    """The weights a_t of each query over the source: positive, and exactly 0 at padding."""
+    """The weights a_t of each query over the source: not negative, and 0 at padding.
+
+    Local attention has 0 outside its window too; of `local_p` alone a row sums to less than 1.
+    """
 
     @abstractmethod
     def forward(

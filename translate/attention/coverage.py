@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class LinguisticCoverage(nn.Module):
-    """Linguistic coverage (Tu et al. 2016, section 3.1), an input of the additive score.
+    """Linguistic coverage (Tu et al. 2016, sections 3.1.1 and 3.2), an input of the additive score.
 
     e_ti = vᵀ tanh(W_Q s + W_K h_i + V C_ti)
     C_ti = (1/Φ_i) Σ_{k<t} α_ki        how far word i was translated before step t

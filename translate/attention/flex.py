@@ -50,12 +50,12 @@ class FlexAttention:
         *,
         mask: Bool[Tensor, "B 1 1 T"] | None,
     ) -> Float[Tensor, "B H T Kv"]:
-        length = query.shape[2], query.device
-        if length not in self.block_masks:
-            self.block_masks[length] = self.block_mask(*length)
+        key = query.shape[2], query.device
+        if key not in self.block_masks:
+            self.block_masks[key] = self.block_mask(*key)
         return flex_attention(
             query, memory.keys, memory.values,
-            self.score_mod(query, mask), self.block_masks[length],
+            self.score_mod(query, mask), self.block_masks[key],
         )  # fmt: skip
 
     def block_mask(self, length: int, device: torch.device) -> Any:

@@ -42,9 +42,9 @@ class PredictiveAlignment(Alignment):
     p_t = S · sigmoid(v_pᵀ tanh(W_p s_t))
     a_t(i) = align(s_t, h_i) · exp(-(i - p_t)² / 2σ²)
 
-    S is the sentence's own length, without padding. Through the Gaussian p_t is learned. It is not
-    normalised again: it is exp(-2) at the window's edge and 1 at p_t, so a row sums to something
-    between the two, and the context is as much smaller.
+    S is the sentence's own length, </s> counted and padding not; its places are 0 … S-1. Through
+    the Gaussian p_t is learned. It is not normalised again: it is exp(-2) at the window's edge and
+    1 at p_t, so a row sums to something between the two, and the context is as much smaller.
     """
 
     def __init__(self, *, query_size: int, window: int) -> None:

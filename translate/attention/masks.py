@@ -47,6 +47,15 @@ def both(
     return one & other
 
 
+def summed(
+    one: Float[Tensor, "..."] | None, other: Float[Tensor, "..."] | None
+) -> Float[Tensor, "..."] | None:
+    """Both terms of the scores; None adds nothing."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
+
+
 def sliding_window_mask(
     queries: Int[Tensor, "*#pairs"], keys: Int[Tensor, "*#pairs"], *, left: int, right: int
 ) -> Bool[Tensor, "*pairs"]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from translate.attention.caches import Ancestry, Cache, GrowingCache, KeysValues, KeyValueCache
 from translate.attention.flex import FlexAttention
-from translate.attention.masks import both, fixed_mask, strided_mask
+from translate.attention.masks import both, fixed_mask, strided_mask, summed
 from translate.attention.positions import Relation
 from translate.attention.scaled_dot_product import fused_attention
 from translate.attention.variable_length import SameSentence
@@ -130,8 +130,8 @@ class FullAttention(Pattern):
         if self.relation is not None or not self.sees_all:
             keys = ancestry.positions(memory.keys)
             here = keys[-query.shape[2] :]
-            mask, told = self.visible(here[:, None], keys), self.bias(query, here, keys)
-            bias = bias if told is None else told if bias is None else told + bias
+            mask = self.visible(here[:, None], keys)
+            bias = summed(self.bias(query, here, keys), ancestry.hidden)
         return fused_attention(query, memory.keys, memory.values, mask=mask, bias=bias)
 
 

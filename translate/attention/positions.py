@@ -116,8 +116,9 @@ class Relation(nn.Module, ABC):
 class RelativeKeys(Relation):
     """Shaw et al. 2018, eq. 4:  e_ij = q_i (k_j + a^K_ij)ᵀ / √d_k,  a^K_ij = w_clip(j - i, m)
 
-    This is the part with a^K, as eq. 5 divides the sum; a layer's heads share the w. The paper's
-    a^V for the values are left out: it measures no gain from them beside a^K (its table 3).
+    Eq. 5 splits e_ij into q_i k_jᵀ/√d_k + q_i (a^K_ij)ᵀ/√d_k. This is the second term, which is
+    added to the scores; a layer's heads share the w. The paper's a^V for the values are left out:
+    it measures no gain from them beside a^K (its table 3).
     """
 
     def __init__(self, *, d_k: int, max_distance: int) -> None:

@@ -1,8 +1,9 @@
 """How sure a translation is: the chance that it is good, learnt from sentences with references.
 
-Platt 1999, "Probabilistic outputs for support vector machines", eq. 2, with the length-normalised
-log-probability of a translation as its only evidence: P(good) = 1 / (1 + exp(-(a x + b))),
-x = log P(y | source) / |y|. `translate calibrate` writes it to confidence.json beside the bundle.
+Platt 1999, "Probabilistic outputs for support vector machines", section 2, with the
+length-normalised log-probability of a translation as its only evidence:
+P(good) = 1 / (1 + exp(-(a x + b))), x = log P(y | source) / |y|. `translate calibrate` writes it to
+confidence.json beside the bundle.
 """
 
 from __future__ import annotations

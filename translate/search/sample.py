@@ -25,7 +25,8 @@ class SampleSearch:
 
     A token is drawn from softmax(log p / temperature), of which `top_k`, `top_p`, `min_p` and
     `typical_p` keep a part each, in this order. What is drawn depends on `seed` and the sentence
-    alone, never on the sentences beside it.
+    alone, never on the sentences beside it: with a higher `n_best` others are added, and a higher
+    limit of lengths only lengthens those that met it.
     """
 
     def __init__(
@@ -95,10 +96,11 @@ class SampleSearch:
     def _chances(self, sentences: Sequence[list[int]], limits: list[int]) -> Float[Tensor, "W T"]:
         """A number in [0, 1) for each token of each walker."""
         table = torch.zeros(len(sentences), self.n_best, max(limits) + 1)
-        for row, ids, limit in zip(table, sentences, limits, strict=True):
-            digest = hashlib.sha256(f"{self.seed} {ids}".encode()).digest()
-            generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big"))
-            row[:, : limit + 1] = torch.rand(self.n_best, limit + 1, generator=generator)
+        for of_sentence, ids, limit in zip(table, sentences, limits, strict=True):
+            for walker, row in enumerate(of_sentence):  # a stream each: a longer one goes on alike
+                digest = hashlib.sha256(f"{self.seed} {walker} {ids}".encode()).digest()
+                generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big"))
+                row[: limit + 1] = torch.rand(limit + 1, generator=generator)
         return table.flatten(0, 1)
 
 

@@ -49,7 +49,7 @@ def inverse_sqrt(total_steps: int, *, warmup_steps: PositiveInt) -> Factor:
 
 
 def linear(total_steps: int, *, warmup_steps: NonNegativeInt, final: Share) -> Factor:
-    """Linear warm-up, then a straight line down to `final` at the last step."""
+    """Linear warm-up, then a straight line that reaches `final` one step after the last."""
 
     def factor(step: int) -> float:
         left = (total_steps - step) / max(1, total_steps - warmup_steps)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -20,6 +22,7 @@ def plan(
     model: nn.Module,
     data: TranslationData,
     options: Settings,
+    schedule: Mapping[str, Any],
     *,
     steps: int,
     processes: int,
@@ -27,6 +30,8 @@ def plan(
     resuming: bool,
 ) -> str:
     """Three lines: the run, its way through the corpus, what memory and disk have to hold.
+
+    A fourth where the learning rate never comes to its peak.
 
     Memory is that of weights, gradients and optimizer, or a process's share of them and the whole
     weights that it validates with; activations, which grow with the batch, come on top.
@@ -48,6 +53,17 @@ def plan(
         f"an epoch is {source.sum():,.0f} source and {target.sum():,.0f} target tokens, about "
         f"{epoch:,.0f} steps; the run goes through the corpus {steps / epoch:.1f} times\n"
         f"memory {readable(memory)} and activations, in each process; disk {readable(disk)}"
+        f"{_only_rising(schedule, steps)}"
+    )
+
+
+def _only_rising(schedule: Mapping[str, Any], steps: int) -> str:
+    warmup = schedule.get("warmup_steps", 0)
+    if warmup < steps:
+        return ""
+    return (
+        f"\nthe learning rate only rises: schedule.warmup_steps = {warmup} of {steps} steps; give "
+        "fewer, or train longer"
     )
 
 

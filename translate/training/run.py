@@ -207,7 +207,7 @@ def _make(
         callbacks.append(LambdaCallback(on_train_start=lambda *_: _record_beginning(config, run)))
     trainer = build_trainer(options, run, steps, callbacks, stop, precision=numbers)
     told = plan(
-        run, model, data, options,
+        run, model, data, options, config["schedule"],
         steps=steps, processes=trainer.world_size, resuming=resuming, precision=numbers,
     )  # fmt: skip
     log.info("%s", told)
