@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -452,6 +453,12 @@ def test_two_runs_side_by_side(program, run: str, trained: Path, tmp_path: Path)
     assert [one["model"]["run"] for one in document["runs"]] == [str(trained), str(other)]
 
 
+def test_two_runs_are_explained_by_name(program, run: str, trained: Path) -> None:
+    done = program("attend", run, f"beside={trained}", "explain=true", "device=cpu", "der Hund")
+    assert done.status == 0, done.err
+    assert done.out.count(f"{trained}\n") == 2
+
+
 def test_what_a_model_cannot_show_is_told_of_the_run_it_is_of(program, run: str) -> None:
     done = program("attend", run, " ")
     assert done.status == 1
@@ -462,6 +469,8 @@ def test_what_a_model_cannot_show_is_told_of_the_run_it_is_of(program, run: str)
     ("arguments", "line"),
     [
         (["explain=true", "output=p.png", "x"], "explain = True draws nothing: leave output out"),
+        (["explain=true", "layer=1", "x"], "explain = True draws nothing: leave layer out"),
+        (["output=/dev/null/p.png", "x"], "'/dev/null/p.png' cannot be written: name a file"),
         (["layer=2", "x"], "has layers 1 to 1"),
         (["attention=encoder", "reference=y", "x"], "the source alone: leave reference out"),
         (["attention=self", "x"], "attention = 'self'"),
@@ -520,6 +529,25 @@ def test_the_jobs_of_a_sweep_have_folders_of_their_own(program, monkeypatch) -> 
     assert folders == ["a b-seed=1", "a b-seed=2"]
     repeats = ["translate", "train", "run=a b-seed=2", "data=toy", "seed=2", "model=rnn_none"]
     assert commands[1] == repeats
+
+
+def test_the_processes_of_a_job_know_of_further_configurations(
+    program, monkeypatch, tmp_path: Path
+) -> None:
+    (tmp_path / "mine" / "experiment").mkdir(parents=True)
+    recipe = "# @package _global_\ndefaults:\n  - override /data: toy\nseed: 7\n"
+    (tmp_path / "mine" / "experiment" / "own.yaml").write_text(recipe, "utf-8")
+    commands: list[list[str]] = []
+
+    def train(config: dict[str, object], run: Path, init: str | None) -> None:
+        assert config["seed"] == 7
+        commands.append(sys.argv[1:])
+
+    monkeypatch.setattr("translate.training.run.train", train)
+    flags = ["--config-dir", "mine", "--multirun"]
+    done = program("train", *flags, "experiment=own", "model=rnn_none,transformer", "run=r")
+    assert done.status == 0, done.err
+    assert [command[:3] for command in commands] == [["train", "--config-dir", "mine"]] * 2
 
 
 def test_no_job_of_a_sweep_inherits_the_processes_of_another(program, monkeypatch) -> None:

@@ -126,6 +126,8 @@ def test_every_value_of_another_type_is_found(default) -> None:
         ),
         ("model.d_model.x=3", "model.d_model.x is not a key: model.d_model is a value"),
         ("seed=[", "seed=[: cannot be read"),
+        ("search.rules.banned=[für]", """: 'search.rules.banned=["…", "…"]'"""),
+        ("data.dir=für", """quote the value and the whole: 'data.dir="…"'"""),
         ("seed=a=b", "seed=a=b: cannot be read"),
         ("seed=4294967296", "seed = 4294967296: must be less than 4294967296"),
         ("seed=1,2", "several values need --multirun (a list is written seed=[1,2])"),
@@ -150,10 +152,11 @@ def test_all_slips_are_told_at_once(program) -> None:
         assert slip.split("=")[0] in done.err
 
 
-def test_a_key_has_one_value(program) -> None:
+def test_the_last_value_of_a_key_counts_and_the_others_are_told(program) -> None:
     done = program("train", "data=toy", "seed=1", "trainer.max_steps=3", "seed=2", "-c", "job")
-    assert (done.status, done.out) == (2, "")
-    assert done.err == "translate: error: seed is given twice, 1 and 2: keep one of the two\n"
+    assert done.status == 0
+    assert yaml.safe_load(done.out)["seed"] == 2
+    assert done.err == "seed is given twice: 2 counts, and not 1\n"
 
 
 def test_an_experiment_with_the_model_of_another_is_told_as_such(program) -> None:

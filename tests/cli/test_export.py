@@ -137,7 +137,13 @@ def test_onnx_files_translate_without_the_program(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
     decoder.main()
     assert capsys.readouterr().out == expected
-    told = json.loads((tmp_path / "there" / "graphs.json").read_bytes())
+    about = tmp_path / "there" / "graphs.json"
+    told = json.loads(about.read_bytes())
+    about.write_text(json.dumps(told | {"max_length": 3}), "utf-8")
+    lines = "der\nder Hund schläft heute\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
+    with pytest.raises(SystemExit, match="line 2 has 13 pieces and 2 can be read: split it"):
+        decoder.main()
     assert (told["source_language"], told["target_language"]) == ("de", "en")
 
 

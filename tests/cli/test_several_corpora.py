@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,12 @@ def test_a_run_of_two_languages_translates_into_the_one_asked_for(
     stored = json.loads((tmp_path / "run" / "evaluation" / "in.de.json").read_text())
     assert stored["decoding"]["target"] == "fr"
     assert program("verify", "run=run", *pairs).out.startswith("equal: in.de")
+
+    shutil.copytree(tmp_path / "run", tmp_path / "other")
+    shutil.rmtree(tmp_path / "other" / "evaluation")
+    mixed = program("compare", "run", "other", *pairs)
+    assert mixed.status != 0
+    assert "run with target=fr and other with its own language: evaluate all" in mixed.err
 
     refused = program("text", "run=run", "target=it", "Wort")
     assert refused.status != 0

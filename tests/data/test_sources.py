@@ -183,6 +183,13 @@ def test_missing_files_say_what_was_looked_for(tmp_path):
         read("files", tmp_path, dir=str(tmp_path / "nowhere"), train="a", dev=None, test=None)
 
 
+def test_home_is_home_in_names_of_files(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write_files(tmp_path, "train", PAIRS)
+    names = ["~/train.de", "~/train.en"]
+    assert read("files", tmp_path, dir=None, train=names, dev=None, test=None) == {"train": PAIRS}
+
+
 def test_a_fingerprint_follows_the_text_and_not_its_place(tmp_path):
     prints = []
     for name, pairs in (("a", PAIRS), ("b", PAIRS), ("c", PAIRS[:2])):
@@ -286,6 +293,11 @@ def test_hub_reads_what_datasets_loads(tmp_path, hub_keys, streaming, monkeypatc
     }
     assert read("hub", tmp_path, **keys) == {"train": PAIRS}
     assert read("hub", tmp_path, **keys | {"limit": 2}) == {"train": PAIRS[:2]}
+    before = make("hub", **keys).fingerprint(tmp_path)
+    (folder / "train.jsonl").write_bytes(lines(rows[1:]))  # the same name, another text
+    assert make("hub", **keys).fingerprint(tmp_path) != before
+    (folder / "train.jsonl").write_bytes(lines(rows))
+    assert make("hub", **keys).fingerprint(tmp_path) == before
     with pytest.raises(UserError, match=r"split train has no column de .*there are translation"):
         read("hub", tmp_path, **keys | {"columns": None})
     with pytest.raises(UserError, match=r"cannot be loaded: .*check the id"):

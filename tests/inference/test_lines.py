@@ -20,6 +20,17 @@ def translation(text: str) -> Translation:
     return Translation(text, -1.0, -2.0, (text,), (-1.5, -0.5), None)
 
 
+def test_the_best_of_a_line_are_as_many_as_those_of_any_of_its_texts() -> None:
+    line = Line(("", " ", " ", ""), ("Hola.", "{name}.", "Adiós."), ([4], [], [5]))
+    found = [
+        [translation(text) for text in some]
+        for some in (["Hello.", "Hi."], ["{name}."], ["Bye.", "Goodbye.", "So long."])
+    ]
+    assert [best.text for best in line.joined(found)] == [
+        "Hello. {name}. Bye.", "Hi. {name}. Goodbye.", "Hi. {name}. So long.",
+    ]  # fmt: skip
+
+
 TEXT = st.text(st.sampled_from("ab.,;? \u3000犬、。\u00a0"))
 
 

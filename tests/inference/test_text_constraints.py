@@ -136,6 +136,51 @@ def test_a_phrase_is_whole_words_or_a_run_of_characters(
         assert any(whole) == there, (kind, target.pieces(written))
 
 
+@pytest.mark.parametrize(
+    ("kinds", "phrase", "text", "there"),
+    [
+        ("unigram bpe char bytes", "eine", "(eine Frau)", True),
+        ("unigram bpe char bytes", "eine", "„eine“", True),
+        ("unigram bpe char bytes", "einem", "„eine“", False),
+        ("unigram bpe char bytes", "ein", "Wein", False),
+        ("unigram bpe char bytes", "ein", "(Wein)", False),
+        ("char bytes", "집", "我집", False),
+        ("unigram bpe char bytes", "?", "eine Frau?", True),
+        ("unigram bpe char bytes word", "?", "eine Frau ?", True),
+        ("unigram bpe char bytes", ".", "Haus.", True),
+    ],
+)
+def test_what_is_banned_stays_away_from_behind_signs_too(kinds, phrase, text, there) -> None:
+    texts = [*TEXTS, "(eine) Frau?", "„eine“ Frau ?", "(Wein) Wein", "( eine"]
+    for kind in kinds.split():
+        target = train_tokenizer(
+            texts * 3, kind="unigram" if kind == "bytes" else kind, byte_fallback=kind == "bytes",
+            vocab_size=300, hard_vocab_limit=False, character_coverage=1.0,
+            normalization="nmt_nfkc", train_sentences=10_000, seed=1,
+        )  # fmt: skip
+        (constraint,) = ConstraintEncoder(target, [phrase])(NO_CONSTRAINT, 1, 1)
+        written = (0, *target.encode(text), EOS)
+        joints = constraint.joints
+        found = []
+        for tokens in (*constraint.banned, *constraint.glued):
+            for end in range(len(tokens) + 1, len(written)):
+                before, after = written[end - len(tokens) - 1], written[end]
+                glued = tokens in constraint.glued and joints and joints.open[before]
+                goes_on = joints and joints.open[tokens[-1]] and joints.onward[after]
+                found.append(
+                    written[end - len(tokens) : end] == tokens and not glued and not goes_on
+                )
+        assert any(found) == there, (kind, target.pieces(written), constraint)
+
+
+def test_a_sign_that_is_asked_for_stands_without_a_space(make_target) -> None:
+    target = make_target("char")
+    phrases = (".", "eine,")
+    (constraint,) = ConstraintEncoder(target, [])(TextConstraint(phrases=phrases), 1, 1)
+    spelled = ["".join(target.pieces(tokens)) for tokens in constraint.phrases]
+    assert spelled == [".", "▁eine,"]
+
+
 def test_a_constraint_in_a_script_without_spaces_asks_for_none(make_target) -> None:
     target = make_target("char")
     (constraint,) = ConstraintEncoder(target, [])(TextConstraint(phrases=("红的", "집")), 1, 1)

@@ -228,10 +228,10 @@ def test_a_dictionary_names_its_faulty_line(tmp_path: Path, line: str, problem: 
     assert str(error.value).startswith(f"{path}, line 3: ")
 
 
-def test_a_dictionary_is_read_as_it_stands(tmp_path: Path) -> None:
+def test_a_dictionary_is_read_as_words_of_one_line(tmp_path: Path) -> None:
     path = tmp_path / "words"
-    path.write_bytes("\ufeffperro\tdog\r\n\nÑandú \t Rhea\u2028x\nperro\tdog".encode())
-    assert UnknownWords.read(path).dictionary == {"perro": "dog", "Ñandú": "Rhea\u2028x"}
+    path.write_bytes("\ufeffperro\tdog\r\n\nÑandú \t Rhea\u2028x\x0by\nperro\tdog".encode())
+    assert UnknownWords.read(path).dictionary == {"perro": "dog", "Ñandú": "Rhea x y"}
     with pytest.raises(UserError, match="nowhere"):
         UnknownWords.read(tmp_path / "nowhere")
 

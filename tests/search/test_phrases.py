@@ -52,7 +52,7 @@ def test_every_translation_has_its_phrases(
 ) -> None:
     """For any beam, limit and rules: phrases, prefix and the length limit that they allow."""
     constrained = [
-        Constraint(tuple(y), tuple(some), tuple(never), where) for y, some, never in wanted
+        Constraint(tuple(y), tuple(some), tuple(never), joints=where) for y, some, never in wanted
     ]
     rules = NO_RULES
     if strict:

@@ -25,6 +25,11 @@ def rules(**changes: Any) -> dict[str, Any]:
     return NO_RULES.model_dump() | changes
 
 
+def follows_a_letter(text: Tokens, phrase: Tokens, constraint: Constraint) -> bool:
+    before = text[: -len(phrase)]
+    return bool(constraint.joints and before and constraint.joints.open[before[-1]])
+
+
 def slow_rule(changes: dict[str, Any], constraint: Constraint, most: int, *, alone: bool):
     """Every rule, spelled out for one prefix; what is forbidden has rank -inf."""
     most = max(most, len(constraint.prefix))
@@ -47,14 +52,18 @@ def slow_rule(changes: dict[str, Any], constraint: Constraint, most: int, *, alo
                 and text[-n:] in [prefix[i : i + n] for i in range(len(prefix) - n + 1)]
             ):
                 rank = -math.inf
-            for phrase in constraint.banned:
+            for phrase in (*constraint.banned, *constraint.glued):
+                glued = phrase not in constraint.banned
                 # a longer word may begin with it, if there is room for one and another way to go
                 where = None if alone else constraint.joints
                 beginning = where is not None and where.open[phrase[-1]]
                 written = prefix[-len(phrase) :] == phrase and len(prefix) > len(constraint.prefix)
+                written &= not (glued and follows_a_letter(prefix, phrase, constraint))
                 if beginning and written and not where.onward[token]:
                     rank = -math.inf
-                if text[-len(phrase) :] == phrase and not (beginning and len(text) < most):
+                ended = text[-len(phrase) :] == phrase
+                ended &= not (glued and follows_a_letter(text, phrase, constraint))
+                if ended and not (beginning and len(text) < most):
                     rank = -math.inf
             found.append(rank)
         return found
@@ -71,7 +80,7 @@ CHANGES = [
 ]
 tokens = st.integers(4, 7)  # of which 7 may go on with a word, and 5 and 7 end with a letter
 phrases = st.lists(st.lists(tokens, min_size=1, max_size=3).map(tuple), max_size=3)
-asked = st.tuples(st.lists(tokens, max_size=4), phrases)  # prefix and banned phrases
+asked = st.tuples(st.lists(tokens, max_size=4), phrases, phrases)  # prefix, banned and glued
 
 
 @settings(max_examples=12, deadline=None)
@@ -86,7 +95,8 @@ def test_a_beam_under_rules_equals_the_slow_twin(
     table_model: Models, changes, where, wanted, seed, size
 ) -> None:
     constrained = [
-        Constraint(prefix=tuple(y), banned=tuple(never), joints=where) for y, never in wanted
+        Constraint(prefix=tuple(y), banned=tuple(never), glued=tuple(glued), joints=where)
+        for y, never, glued in wanted
     ]
     model, ids = table_model(8, seed, sharpness=2.0, end=0.5), [[4, 5], [], [6, 7, 4]]
     node = {"beam_size": size, "n_best": size, **BEAM, **LIMITS}
@@ -118,7 +128,9 @@ NODES = {
 @pytest.mark.parametrize("kind", NODES)
 @pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: "-".join(changes))
 def test_every_search_keeps_the_rules(table_model: Models, kind: str, changes, where) -> None:
-    constraint = Constraint(prefix=(5,), banned=((6,), (4, 7), (9,)), joints=where)
+    constraint = Constraint(
+        prefix=(5,), banned=((6,), (4, 7), (9,)), glued=((8,), (4, 4)), joints=where
+    )
     search = build(kind, **NODES[kind], **LIMITS, rules=rules(**changes))
     for seed in range(5):
         model = table_model(12, seed, end=0.5)

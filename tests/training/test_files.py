@@ -44,6 +44,32 @@ def test_metrics_of_many_columns_and_a_resumed_run(tmp_path: Path) -> None:
     assert [(row["step"], row["train/loss"]) for row in read(path)] == [("1", "2.5"), ("2", "2.1")]
 
 
+def test_a_validation_again_leaves_the_losses_of_its_step(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    metrics = MetricsFile(path)
+    for step in (7, 11):
+        metrics.log_metrics({"train/loss": 2.0}, step=step)
+        metrics.log_metrics({"dev/bleu": 3.0}, step=step)
+    MetricsFile(path).log_metrics({"dev/bleu": 4.0}, step=7)  # of a call with no step left
+    assert [(row["step"], row["train/loss"], row["dev/bleu"]) for row in read(path)] == [
+        ("7", "2", ""), ("7", "", "4"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("step,train/loss\n1,2.5\n2,2.4,,9\n", 3), ("garbage\n\x00,,\n", 2), ("step\n-1\n", 2)],
+)
+def test_what_is_no_row_is_named_before_any_is_written(
+    tmp_path: Path, text: str, line: int
+) -> None:
+    path = tmp_path / "metrics.csv"
+    path.write_text(text, "utf-8")
+    with pytest.raises(UserError, match=rf"metrics\.csv, line {line} is no row of metrics: mend"):
+        MetricsFile(path)
+    assert path.read_text("utf-8") == text
+
+
 def test_a_row_that_comes_again_at_once_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     for loss in (3.0, 2.5):  # killed after it, saved before it
@@ -88,6 +114,9 @@ def test_a_name_that_is_no_utf8_stands_in_the_record(tmp_path: Path) -> None:
 def test_a_broken_record_is_named(tmp_path: Path) -> None:
     (tmp_path / "provenance.json").write_text("{")
     with pytest.raises(UserError, match=r"provenance\.json.*is .* the folder of a run\?"):
+        provenance.run_status(tmp_path)
+    (tmp_path / "config.yaml").touch()
+    with pytest.raises(UserError, match=r"provenance\.json.*put it back, or start a new run"):
         provenance.run_status(tmp_path)
 
 

@@ -22,6 +22,7 @@ from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from safetensors.torch import load_file
 from torch import Tensor
 
+from translate.cli.errors import StoppedError
 from translate.data.batching import Batch, collate
 from translate.data.corpus import prepare
 from translate.errors import UserError
@@ -120,8 +121,9 @@ def test_a_signal_to_one_process_ends_them_all(
     assert said.count("stopped by SIGTERM, all is saved") == 2
 
 
+@pytest.mark.parametrize("end", [UserError("the loss is nan"), StoppedError(signal.SIGTERM)])
 def test_a_failure_ends_the_other_processes_and_what_would_end_this_one(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, end: BaseException
 ) -> None:
     """Lightning's thread kills the first process, of which a sweep has further runs to train."""
     monkeypatch.setattr(trainer_module, "GRACE", 0.1)
@@ -132,8 +134,8 @@ def test_a_failure_ends_the_other_processes_and_what_would_end_this_one(
         for command in (["false"], ["sleep", "60"]):
             launcher.procs.append(subprocess.Popen(command))
         children = list(launcher.procs)
-        with pytest.raises(UserError), ending_together(trainer):
-            raise UserError("the loss is nan")
+        with pytest.raises(type(end)), ending_together(trainer):
+            raise end
         ended = [child.returncode for child in children]
         has_nothing_left = observer._run()
         first.terminate()

@@ -195,7 +195,10 @@ def aligners(
     for run in (job.verbatim[key] for key in ("run", "reverse") if key in job.verbatim):
         bundle = load_bundle(run)
         wanted = wanted_head(bundle.config.taught, layer, head)
-        chosen = choose_head(bundle.model, layer=wanted[0], head=wanted[1])
+        try:
+            chosen = choose_head(bundle.model, layer=wanted[0], head=wanted[1])
+        except UserError as error:
+            raise UserError(f"{run}: {error}") from error
         languages.append(bundle.config.languages)
         made.append(
             Aligner(

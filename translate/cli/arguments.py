@@ -32,6 +32,7 @@ OVERRIDE = re.compile(
     r"(?P<prefix>\+{0,2}|~)(?P<key>[A-Za-z_][A-Za-z0-9_]*(?:[./@:][A-Za-z0-9_]+)*)="
 )
 SLIP = re.compile(r"(?P<key>[A-Za-z_][A-Za-z0-9_.\[\]-]*)=")
+LISTS = {"ensemble"}  # keys of several paths, separated by commas
 ALIKE = 0.85  # of the letters of a word, for it to be a slip
 DELETION = re.compile(r"~[A-Za-z_][\w./]*")
 
@@ -43,6 +44,8 @@ FLAGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["--config-dir", "-cd"], ("FOLDER",)),
     "--info": ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
 }
+
+PLACES = ("--config-dir", "-cd", "--package", "-p")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,18 @@ class Arguments:
     def multirun(self) -> bool:
         """Whether overrides may be sweeps: one job for each combination."""
         return "--multirun" in self.flags or "-m" in self.flags
+
+    @property
+    def composing(self) -> tuple[str, ...]:
+        """Flags that say where configurations are, with their values."""
+        found: list[str] = []
+        rest = list(self.flags)
+        while rest:
+            flag = rest.pop(0)
+            values = [rest.pop(0)] if FLAGS[flag.split("=")[0]] and "=" not in flag and rest else []
+            if flag.split("=")[0] in PLACES:
+                found += [flag, *values]
+        return tuple(found)
 
     @property
     def inspects(self) -> bool:
@@ -93,7 +108,9 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
                 raise UsageError(
                     f"{name}= is given twice, {verbatim[name]!r} and {value!r}: keep one of the two"
                 )
-            if name not in command.texts:
+            if name in LISTS:
+                value = ",".join(_at_home(path.strip()) for path in value.split(","))
+            elif name not in command.texts:
                 value = _at_home(value)
             verbatim[name] = value
             if name in command.repeatable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
 import sys
 import unicodedata
@@ -92,11 +93,18 @@ def job(job: Job) -> None:
         found.append("grid = True shows every layer and head: leave layer and head out")
     if job.config["attention"] == "encoder" and "reference" in job.verbatim:
         found.append("attention = 'encoder' looks at the source alone: leave reference out")
-    if job.config["explain"] and "output" in job.verbatim:
-        found.append("explain = True draws nothing: leave output out")
+    if job.config["explain"]:
+        found += [f"explain = True draws nothing: leave {key} out" for key in drawn(job)]
     if found := found + output_problems(job):
         raise listed(found)
     run(job, **job.config)
+
+
+def drawn(job: Job) -> list[str]:
+    """What was asked of a picture."""
+    usual = {"layer": None, "head": None, "grid": False, "pieces": False, "attention": "cross"}
+    changed = [key for key, value in usual.items() if job.config[key] != value]
+    return changed + (["output"] if "output" in job.verbatim else [])
 
 
 def output_problems(job: Job) -> list[str]:
@@ -105,8 +113,13 @@ def output_problems(job: Job) -> list[str]:
     if several and job.config["grid"]:
         return ["grid = True is a picture of one run: leave beside out (the page has all heads)"]
     allowed = FOR_SEVERAL if several else (*FOR_ONE, *FOR_SEVERAL)
-    if output is None or Path(output).suffix.lower() in allowed:
+    if output is None:
         return []
+    if Path(output).suffix.lower() in allowed:
+        there = next(folder for folder in Path(output).absolute().parents if folder.exists())
+        if there.is_dir() and os.access(there, os.W_OK) and not Path(output).is_dir():
+            return []
+        return [f"output = {output!r} cannot be written: name a file, in a folder that can be made"]
     what = " for two runs" if several else ""
     return [f"output = {output!r}{what}: end the name in {', '.join(allowed)}"]
 
@@ -135,6 +148,8 @@ def run(
     (sentence,) = lines_in({}, job.sentences)
     if explain:
         for folder in folders:
+            if len(folders) > 1:
+                sys.stdout.write(f"{folder}\n")
             model = load(load_bundle(folder), search=search, device=device)
             covering = search.get("coverage_penalty", 0) > 0
             _explain(

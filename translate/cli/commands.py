@@ -35,6 +35,7 @@ class Job:
     sentences: tuple[str, ...] = ()
     choices: Mapping[str, str] = field(default_factory=dict)  # group → the option chosen
     overrides: tuple[str, ...] = ()  # this job's
+    composing: tuple[str, ...] = ()  # the flags that it was composed with
     swept: tuple[str, ...] = ()  # those of them that differ from job to job of a sweep
 
     def name(self, stem: str, *told: str) -> str:

@@ -134,6 +134,7 @@ def run(
         judging=Judging(tokenize, resamples, seed),
     )  # fmt: skip
     placed = [_as_of(Path(name), Path(runs[0]), test_set, job) for name in runs]
+    _refuse_two_languages(runs, placed)
     for name, its_own in zip(runs, placed, strict=True):
         _check_stored(Path(name), its_own)  # before another is evaluated
     systems = [
@@ -236,6 +237,25 @@ def _system(run: Path, test_set: TestSet, evaluate: Callable[[Path, TestSet], No
         experiment=_experiment(run),
         seed=training_config(run).get("seed"),
     )
+
+
+def _refuse_two_languages(runs: Sequence[str], test_sets: Sequence[TestSet]) -> None:
+    """Of runs with several target languages, evaluations of one and of another say nothing."""
+    from translate.evaluation.report import read
+
+    found: dict[str | None, str] = {}  # the tag asked for; None: the run's own
+    for run, test_set in zip(runs, test_sets, strict=True):
+        stored = read(Path(run) / "evaluation", test_set.split)
+        found.setdefault(stored.decoding.get("target") if stored else None, run)
+    if len(found) > 1:
+        told = [
+            f"{run} with {'its own language' if tag is None else f'target={tag}'}"
+            for tag, run in found.items()
+        ]
+        raise UserError(
+            f"runs compare within one language, and these sentences go by {' and '.join(told)}: "
+            "evaluate all of them with the same target= first"
+        )
 
 
 def _check_stored(run: Path, test_set: TestSet) -> None:

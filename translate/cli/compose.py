@@ -29,7 +29,7 @@ from translate.cli.errors import JobFailedError, UsageError, listed
 from translate.cli.explain import (
     Check,
     explain,
-    given_twice,
+    given_again,
     lists_of_options,
     problems,
     without_misfits,
@@ -73,8 +73,10 @@ def launch(
             Or the jobs of a sweep would share what each needs for itself.
         JobFailedError: the job raised, which is its cause.
     """
-    if found := [*given_twice(arguments.overrides), *lists_of_options(arguments.overrides)]:
+    if found := lists_of_options(arguments.overrides):
         raise listed(found)
+    for line in given_again(arguments.overrides):
+        log.info("%s", line)
     if arguments.multirun:
         refuse_to_share(command, arguments)
     store = ConfigStore.instance()
@@ -145,6 +147,7 @@ def _job(composed: DictConfig, arguments: Arguments, check: Check) -> Job:
         sentences=arguments.sentences,
         choices={str(k): str(v) for k, v in runtime.runtime.choices.items() if v is not None},
         overrides=overrides,
+        composing=arguments.composing,
         swept=tuple(o for o in overrides if o.partition("=")[0] in swept),
     )
 

@@ -124,16 +124,16 @@ def is_choice(override: str) -> bool:
     return override.partition("=")[0].split("@")[0].split("/")[0] in groups()
 
 
-def given_twice(overrides: Sequence[str]) -> list[str]:
-    """What speaks against two values for one key: Hydra takes the last and says nothing."""
-    values: dict[str, list[str]] = {}
+def given_again(overrides: Sequence[str]) -> list[str]:
+    """A line for each value that a later one of the same key takes the place of."""
+    found: list[str] = []
+    values: dict[str, str] = {}
     for override in overrides:
         key, _, value = override.partition("=")
-        values.setdefault(key, []).append(value)
-    return [
-        f"{key} is given twice, {first} and {second}: keep one of the two"
-        for key, (first, second, *_) in ((k, v) for k, v in values.items() if len(v) > 1)
-    ]
+        if key in values:
+            found.append(f"{key} is given twice: {value} counts, and not {values[key]}")
+        values[key] = value
+    return found
 
 
 def lists_of_options(overrides: Sequence[str]) -> list[str]:
@@ -156,8 +156,12 @@ def _reason(refusal: Exception, override: str, config: DictConfig, known: Sequen
             return f"{override}: {_one_line(refusal)}"
         return f"{override}: no such option{nearest(value, options(group))}"
     if isinstance(refusal, OverrideParseException):
-        quoted = f"'{key}=\"...\"'"
-        return f"{override}: cannot be read ({_one_line(refusal)}); quote the value twice: {quoted}"
+        value = '["…", "…"]' if value.startswith("[") else '"…"'
+        what = "each value" if value.startswith("[") else "the value"
+        return (
+            f"{override}: cannot be read ({_one_line(refusal)}); quote {what} and the whole: "
+            f"'{key}={value}'"
+        )
     if str(refusal).startswith("Ambiguous value"):
         if is_choice(override):
             one = value.partition(",")[0]

@@ -152,7 +152,7 @@ def job(job: Job) -> float:
     if job.swept:
         # further processes of a distributed run are started from sys.argv: it must name this job
         init = [f"init={job.verbatim['init']}"] if "init" in job.verbatim else []
-        sys.argv = [sys.argv[0], "train", f"run={run}", *init, *job.overrides]
+        sys.argv = [sys.argv[0], "train", *job.composing, f"run={run}", *init, *job.overrides]
     if _is_finished(run, config["trainer"]):
         return _score_of_finished(job, run, config)
     for name in ("lightning", "lightning.fabric", "lightning.pytorch"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -207,7 +208,7 @@ def check_origin(folder: Path, weights_sha256: str, run: str) -> None:
     Raises:
         UserError: it is missing, damaged, or of other weights.
     """
-    remedy = f"translate export run={run} to=ctranslate2"
+    remedy = shlex.join(["translate", "export", f"run={run}", "to=ctranslate2", f"output={folder}"])
     try:
         made_of = json.loads((folder / MANIFEST).read_bytes())["weights_sha256"]
     except OSError as error:

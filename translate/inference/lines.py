@@ -44,10 +44,16 @@ class Line:
     ids: tuple[list[int], ...]
 
     def joined(self, found: Sequence[list[Translation]]) -> list[Translation]:
-        """The translations of the line from those of its texts: the i-th best of each together."""
+        """The translations of the line from those of its texts: the i-th best of each together.
+
+        Where a text has fewer than another (one of protected items alone has one), its last stands
+        for the rest.
+        """
         if not self.texts:
             return [replace(NOTHING, text=self.gaps[0])]
-        return [self._join(parts) for parts in zip(*found, strict=False)]  # as the shortest list
+        most = max(map(len, found))
+        alike = ([*some, *some[-1:] * (most - len(some))] for some in found)
+        return [self._join(parts) for parts in zip(*alike, strict=True)]
 
     def _join(self, parts: Sequence[Translation]) -> Translation:
         first, *inner, last = self.gaps

@@ -87,14 +87,16 @@ def main() -> None:
         for side in ("source", "target")
     )
     lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace", newline="\n")
-    for line in lines:
+    for number, line in enumerate(lines, start=1):
         pieces = source.encode(line.strip())
         tokens: list[int] = []
         if pieces:
             pieces = [*about["source_prefix"], *pieces]
             longest = (about["max_length"] or math.inf) - 1  # </s> is read too
             if len(pieces) > longest:
-                raise SystemExit(f"a line has {len(pieces)} pieces and {longest} can be read")
+                raise SystemExit(
+                    f"line {number} has {len(pieces)} pieces and {longest} can be read: split it"
+                )
             most = about["max_length_ratio"] * len(pieces) + about["max_length_offset"]
             limit = int(min(most, longest))
             choose = greedy([limit], eos=ids["eos"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ from translate.vocabulary import UNK
 log = logging.getLogger(__name__)
 
 STOP = "。"  # a text before another with no space between them
+CLOSING = ".,;:!?…)]}%"  # signs that no space stands before
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,12 @@ def paired(
 class ConstraintEncoder:
     """Spells constraints, and what is banned, as a target tokenizer does.
 
-    A phrase is whole words: "eine" is not in "einem", and does not ban it. In a script without
-    spaces between words (Chinese, Thai) it is a run of characters, wherever it begins and ends; in
-    Korean it may go on with particles. Spelled in other pieces than the best a banned phrase is
-    not noticed.
+    A phrase is whole words: "eine" is not in "einem", and does not ban it; banned, it is not
+    written behind an opening bracket either. In a script without spaces between words (Chinese,
+    Thai) it is a run of characters, wherever it begins and ends; in Korean it may go on with
+    particles. A sign that begins a banned phrase is meant with a space before it and without, and a
+    full stop or a comma that is asked for stands without. Spelled in other pieces than the best a
+    banned phrase is not noticed.
 
     Args:
         banned: texts that no translation may hold; those it could not write anyway are told.
@@ -96,7 +100,7 @@ class ConstraintEncoder:
     ) -> None:
         self._target, self._unknown_replaced = target, unknown_replaced
         self._most = math.inf if max_length is None else max_length - 1
-        self._banned = tuple(itertools.chain.from_iterable(map(self._never, banned)))
+        self._banned, self._glued = self._never(banned)
 
     def __call__(
         self, constraint: TextConstraint, segments: int, line: int
@@ -132,25 +136,42 @@ class ConstraintEncoder:
             )
         joints = self._joints if phrases or self._banned else None
         for segment in range(segments):
-            yield Constraint(prefix if segment == 0 else (), phrases, self._banned, joints)
+            before = prefix if segment == 0 else ()
+            yield Constraint(before, phrases, self._banned, self._glued, joints)
 
-    def _never(self, text: str) -> tuple[Tokens, ...]:
-        """How a banned text is spelled at the beginning of a translation, and inside it."""
-        if unknown := self._unknown(text):  # to ban <unk> would ban every such word
-            log.warning("%r is no word of this model, which never writes %r", unknown, text)
-            return ()
-        if not (spelled := {tuple(self._target.encode(text)), self._inside(text)} - {()}):
-            raise UserError(f"search.rules.banned: {text!r} holds nothing to write: leave it out")
-        return tuple(spelled)
+    def _never(self, banned: Iterable[str]) -> tuple[tuple[Tokens, ...], tuple[Tokens, ...]]:
+        """How banned texts are spelled, and how right behind a sign, if not so elsewhere too."""
+        anywhere: dict[Tokens, None] = {}
+        glued: dict[Tokens, None] = {}
+        for text in banned:
+            if unknown := self._unknown(text):  # to ban <unk> would ban every such word
+                log.warning("%r is no word of this model, which never writes %r", unknown, text)
+                continue
+            if not (spelled := tuple(self._target.encode(text))):
+                raise UserError(
+                    f"search.rules.banned: {text!r} holds nothing to write: leave it out"
+                )
+            anywhere[spelled] = None
+            first = text.strip()[0]
+            if spells_a_word(first):
+                glued[self._behind_a_sign(text)] = None
+            elif unspaced(first) or unicodedata.category(first)[0] not in "LMN":
+                anywhere[self._behind_a_sign(text)] = None
+        return tuple(anywhere), tuple(glued.keys() - anywhere.keys())
 
     def _unknown(self, text: str) -> str | None:
         """The first word that the model has no pieces for, if there is any."""
         return next((word for word in text.split() if UNK in self._target.encode(word)), None)
 
     def _inside(self, text: str) -> Tokens:
-        """The tokens of a text inside another, where no space comes before some scripts."""
-        if not any(map(unspaced, text.strip()[:1])):
-            return tuple(self._target.encode(text))
+        """The tokens of a text inside another; before some scripts and signs comes no space."""
+        first = text.strip()[:1]
+        if first and (unspaced(first) or first in CLOSING):
+            return self._behind_a_sign(text)
+        return tuple(self._target.encode(text))
+
+    def _behind_a_sign(self, text: str) -> Tokens:
+        """The tokens of a text right behind another, if the tokenizer cuts between the two."""
         before, both = (self._target.encode(STOP + after) for after in ("", text.strip()))
         apart = both[: len(before)] == before
         return tuple(both[len(before) :] if apart else self._target.encode(text))

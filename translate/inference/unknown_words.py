@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from translate.data.text import read_lines, spells_a_word, unspaced
+from translate.data.text import one_line, read_lines, spells_a_word, unspaced
 from translate.data.tokenizer import UNKNOWN, WORD_START, Tokenizer
 from translate.errors import UserError
 from translate.models.head import NO_ATTENTION
@@ -46,7 +46,7 @@ class UnknownWords:
         for number, line in enumerate(read_lines(path, strict=True), start=1):
             if not line.strip():
                 continue
-            columns = [column.strip() for column in line.split("\t")]
+            columns = [one_line(column).strip() for column in line.split("\t")]
             if len(columns) != 2 or not all(columns):
                 raise UserError(
                     f"{path}, line {number}: {line!r} is not a source word, a tab and its "

@@ -33,6 +33,7 @@ class Constraint:
         prefix: its first tokens.
         phrases: token sequences it must contain somewhere, without a gap; each begins a word.
         banned: token sequences it may not contain after the prefix.
+        glued: the same, but allowed where the token before them ends with a letter (`joints`).
         joints: where a phrase, given or banned, is only the beginning of a longer word, which is
             another; None: nowhere. The same for all of a batch that have any.
     """
@@ -40,6 +41,7 @@ class Constraint:
     prefix: Tokens = ()
     phrases: tuple[Tokens, ...] = ()
     banned: tuple[Tokens, ...] = ()
+    glued: tuple[Tokens, ...] = ()
     joints: Joints | None = field(default=None, compare=False, repr=False)
 
 
@@ -88,12 +90,20 @@ def joined(
 
     V is 1 where no constraint has joints.
     """
-    given = [constraint.joints for constraint in constraints]
-    joints = next(filter(None, given), Joints(np.zeros(1, bool), np.zeros(1, bool)))
-    is_open, onward = (torch.from_numpy(side).to(last.device) for side in joints)
-    there = torch.tensor([one is not None for one in given], device=last.device)
+    is_open, onward = word_edges(constraints, last.device)
+    there = torch.tensor([one.joints is not None for one in constraints], device=last.device)
     inside = last.clamp(0, len(onward) - 1)
     return is_open[inside] & (last == inside) & there[:, None], onward
+
+
+def word_edges(
+    constraints: Sequence[Constraint], device: torch.device
+) -> tuple[Bool[Tensor, "V"], Bool[Tensor, "V"]]:
+    """The two sides of the constraints' joints; V is 1 where there are none."""
+    given = (constraint.joints for constraint in constraints)
+    joints = next(filter(None, given), Joints(np.zeros(1, bool), np.zeros(1, bool)))
+    is_open, onward = (torch.from_numpy(side).to(device) for side in joints)
+    return is_open, onward
 
 
 def refuse_phrases(constraints: Constraints, kind: str) -> None:

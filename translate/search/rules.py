@@ -11,13 +11,22 @@ from collections.abc import Sequence
 from typing import Annotated, NamedTuple, Protocol
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from translate.schema import NodeModel
-from translate.search.constraints import FILL, Constraint, Constraints, Tokens, joined, padded
-from translate.vocabulary import EOS, PAD
+from translate.search.constraints import (
+    FILL,
+    Constraint,
+    Constraints,
+    Tokens,
+    joined,
+    padded,
+    word_edges,
+)
+from translate.vocabulary import BOS, EOS, PAD
 
 
 class Position(NamedTuple):
@@ -69,7 +78,7 @@ class Rules(NodeModel):
             rules.append(NoRepeat(self.no_repeat_ngram_size))
         if self.min_length:
             rules.append(MinLength(self.min_length))
-        if constraints and any(constraint.banned for constraint in constraints):
+        if constraints and any(constraint.banned or constraint.glued for constraint in constraints):
             rules.append(Banned(constraints, limits, alone=alone))
         if constraints and any(constraint.prefix for constraint in constraints):
             rules.append(Prefix([constraint.prefix for constraint in constraints], limits.device))
@@ -141,14 +150,20 @@ class Banned:
     Where a longer word may begin with the phrase, never the end of that word right after the
     phrase; the last token alone is forbidden where the length limit leaves no room to go on. (It
     ends all the same where other rules leave nothing to go on with.) A hypothesis `alone` would
-    have to make some longer word of it, likely or not, and never begins one.
+    have to make some longer word of it, likely or not, and never begins one. What is `glued` is the
+    end of another word, and allowed, where a letter stands before it.
     """
 
     def __init__(
         self, constraints: Sequence[Constraint], limits: Int[Tensor, "B"], *, alone: bool
     ) -> None:
-        backwards = [[phrase[::-1] for phrase in constraint.banned] for constraint in constraints]
+        backwards = [[phrase[::-1] for phrase in (*d.banned, *d.glued)] for d in constraints]
         self.phrases = padded(backwards, limits.device)  # (B, P, L), the last token first
+        self.lengths = (self.phrases != FILL).sum(2)
+        banned = torch.tensor([len(d.banned) for d in constraints], device=limits.device)
+        places = torch.arange(self.phrases.shape[1], device=limits.device)
+        self.glued = places >= banned[:, None]  # (B, P)
+        self.ends_open, _ = word_edges(constraints, limits.device)
         self.beginnings, self.onward = joined(constraints, self.phrases[:, :, 0])  # (B, P), (V,)
         self.beginnings &= not alone
         given = [len(constraint.prefix) for constraint in constraints]
@@ -159,10 +174,19 @@ class Banned:
         length, last = at.history.shape[1], phrases[:, :, 0]
         room = (length + 1 < self.limits[at.sentences])[:, None]
         ending = _ends_with(at.history, phrases[:, :, 1:]) & (last != FILL)
+        ending &= ~self._inside_a_word(at, length)
         ranks = forbid(ranks, last.where(ending & ~(beginnings & room), PAD))
         written = _ends_with(at.history, phrases) & beginnings
+        written &= ~self._inside_a_word(at, length - 1)
         written &= (length > self.given[at.sentences])[:, None]
         return ranks.masked_fill(written.any(1, keepdim=True) & ~self.onward, -math.inf)
+
+    def _inside_a_word(self, at: Position, end: int) -> Bool[Tensor, "N P"]:
+        """Which glued phrases would have a letter before them, with their last token at `end`."""
+        before = (end - self.lengths[at.sentences] + 1).clamp(0, at.history.shape[1])
+        tokens = F.pad(at.history, (1, 0), value=BOS).gather(1, before)
+        letter = self.ends_open[tokens.clamp(max=len(self.ends_open) - 1)]
+        return letter & self.glued[at.sentences]
 
 
 def _ends_with(history: Int[Tensor, "N T"], phrases: Int[Tensor, "N P L"]) -> Bool[Tensor, "N P"]:

@@ -8,6 +8,7 @@ over a sentence's own candidates, so that what is beside a sentence never matter
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -77,9 +78,8 @@ class ShortlistSearch:
         )
         wanted = allowed.any(0)
         # what is banned is nobody's candidate thereby, but has to have a number
-        wanted[
-            [piece for one in constraints or () for tokens in one.banned for piece in tokens]
-        ] = True
+        never = [tokens for one in constraints or () for tokens in (*one.banned, *one.glued)]
+        wanted[list(itertools.chain.from_iterable(never))] = True
         pieces = wanted.nonzero()[:, 0]
         ids = pieces.tolist()
         numbers = {piece: number for number, piece in enumerate(ids)}
@@ -174,7 +174,8 @@ def _renumbered(constraint: Constraint, numbers: dict[int, int]) -> Constraint:
         return tuple(tuple(numbers[piece] for piece in tokens) for tokens in some)
 
     (prefix,) = each([constraint.prefix])
-    return Constraint(prefix, each(constraint.phrases), each(constraint.banned))
+    phrases, banned, glued = map(each, (constraint.phrases, constraint.banned, constraint.glued))
+    return Constraint(prefix, phrases, banned, glued)
 
 
 def _among(

@@ -6,6 +6,7 @@ import csv
 import io
 from argparse import Namespace
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,17 @@ from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
 from translate.durable import replacing
+from translate.errors import UserError
 
 
 class MetricsFile(Logger):
     """Appends to `path`; a new column rewrites the file once.
 
-    What is reached again (after a crash, from an older checkpoint) is replaced: a row of the same
-    columns, and all from its step on where later ones have come. What a kill left of a row is
-    dropped.
+    What is reached again (after a crash, from an older checkpoint) is replaced, with all that came
+    after it: the row of the same step and columns. What a kill left of a row is dropped.
+
+    Raises:
+        UserError: the file is there, and is none of these.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,7 +36,7 @@ class MetricsFile(Logger):
             text = path.read_bytes().decode("utf-8", "replace")
             whole, _, torn = text.rpartition("\n")  # a kill may leave a part of the last row
             reader = csv.DictReader(io.StringIO(whole, newline=""))
-            self.rows = list(reader)
+            self.rows = [_checked(row, path, reader.line_num) for row in reader]
             self.columns = list(reader.fieldnames or self.columns)
             if torn:
                 self._rewrite()
@@ -71,14 +75,11 @@ class MetricsFile(Logger):
     def _without(self, row: Mapping[str, str]) -> list[dict[str, str]]:
         """The rows that `row` does not replace."""
         step = int(row["step"])
-        last = int(self.rows[-1]["step"]) if self.rows else -1
-        if last < step:
+        if not self.rows or int(self.rows[-1]["step"]) < step:
             return self.rows
-        return [
-            old
-            for old in self.rows
-            if int(old["step"]) < step or (last == step and _filled(old) != _filled(row))
-        ]
+        before = [old for old in self.rows if int(old["step"]) < step]
+        of_step = [old for old in self.rows if int(old["step"]) == step]
+        return before + list(takewhile(lambda old: _filled(old) != _filled(row), of_step))
 
     def _rewrite(self) -> None:
         text = io.StringIO(newline="")
@@ -87,6 +88,16 @@ class MetricsFile(Logger):
         writer.writerows(self.rows)
         with replacing(self.path) as file:
             file.write(text.getvalue().encode())
+
+
+def _checked(row: dict[str, str], path: Path, line: int) -> dict[str, str]:
+    """The row, if it is one: a step, and no more fields than columns."""
+    if None in row or not (row.get("step") or "").isdecimal():
+        raise UserError(
+            f"{path}, line {line} is no row of metrics: mend it, or remove the file, without which "
+            "the run goes on too"
+        )
+    return row
 
 
 def _filled(row: Mapping[str, str]) -> set[str]:

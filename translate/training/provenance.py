@@ -36,10 +36,16 @@ def read(run: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path} ({error}): is {run} the folder of a run?") from error
+        raise UserError(f"cannot read {path} ({error}): {_remedy(run)}") from error
     if not isinstance(record, dict) or "status" not in record:
-        raise UserError(f"{path} has no status: is {run} the folder of a run?")
+        raise UserError(f"{path} has no status: {_remedy(run)}")
     return record
+
+
+def _remedy(run: Path) -> str:
+    if (run / "config.yaml").exists():
+        return "it says what became of the run; put it back, or start a new run folder"
+    return f"is {run} the folder of a run?"
 
 
 def noted(run: Path, fact: str) -> Any:

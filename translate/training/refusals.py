@@ -57,7 +57,8 @@ def refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
     if differences:
         raise UserError(
             f"{run} was begun with another configuration ({'; '.join(differences)}): leave these "
-            "keys as they were, or start a new run folder"
+            "keys as they were (files that have moved: put them, or links, back), or start a new "
+            "run folder"
         )
 
 

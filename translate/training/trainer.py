@@ -126,14 +126,14 @@ def processes(options: Settings) -> int:
 
 @contextmanager
 def ending_together(trainer: L.Trainer) -> Iterator[None]:
-    """Where training ends with an error, end the processes that Lightning started for it.
+    """Where training ends with an error or a signal, end the processes that Lightning started.
 
     Lightning looks at them every few seconds and, once one has failed, kills this one: also in the
     middle of a sweep's next run.
     """
     try:
         yield
-    except Exception:
+    except BaseException:
         launcher = trainer.strategy.launcher
         if isinstance(launcher, _SubprocessScriptLauncher):
             children = launcher.procs.copy()

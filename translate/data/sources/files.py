@@ -124,7 +124,7 @@ def find_files(
     wanted = (
         [f"{name}.{language}" for language in languages] if isinstance(name, str) else list(name)
     )
-    found = [_existing(root / file, key) for file in wanted]
+    found = [_existing(root / Path(file).expanduser(), key) for file in wanted]
     return found[0], found[1]
 
 

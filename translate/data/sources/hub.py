@@ -51,7 +51,10 @@ class Hub(Table):
                 f"{split} {file_hash(a)} {file_hash(b)}" for split, (a, b) in self._paths().items()
             )
         wanted = self.model_dump(include={"id", "config", "revision", "splits", "columns", "limit"})
-        return json.dumps(wanted, sort_keys=True)
+        here = Path(self.id or "")  # a folder of that name goes before the hub
+        files = sorted(path for path in here.rglob("*") if path.is_file()) if self.id else []
+        told = {str(path.relative_to(here)): file_hash(path) for path in files}
+        return json.dumps(wanted | ({"files": told} if told else {}), sort_keys=True)
 
     def given(self) -> Collection[str]:
         return (self.splits if self.dir is None else self.files).given()
