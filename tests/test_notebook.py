@@ -9,6 +9,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from translate.models.head import NO_ATTENTION
+
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOK = ROOT / "docs" / "notebook" / "attention.ipynb"
 
@@ -39,5 +41,7 @@ def test_the_kept_outputs_are_of_a_whole_run() -> None:
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     assert pictures(notebook) == 3
     assert not [out for out in outputs(notebook) if out.output_type == "error"]
+    said = "".join(out.get("text", "") for out in outputs(notebook))
+    assert f"rnn_none: {NO_ATTENTION}" in said  # as it is said today
     assert not [out for out in outputs(notebook) if out.get("name") == "stderr"]
     assert "/tmp" not in NOTEBOOK.read_text("utf-8")
