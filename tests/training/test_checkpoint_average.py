@@ -104,6 +104,16 @@ def test_fewer_to_keep_leaves_the_latest(
     assert list(kept(tmp_path / "run")) == [5, 6]
 
 
+def test_what_was_kept_before_a_call_that_kept_none_counts(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    settings = ("trainer.validate_every=1", "trainer.validation_sentences=2")
+    for steps, keep in ((3, 3), (4, 0), (5, 2)):
+        more = (*settings, f"trainer.max_steps={steps}", f"trainer.keep={keep}")
+        train(config(*more), tmp_path / "run")
+    assert list(kept(tmp_path / "run")) == [3, 5]
+
+
 def test_a_run_that_was_moved_keeps_its_best_and_its_latest(
     config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

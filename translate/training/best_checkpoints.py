@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
+
+from translate.training.checkpoint_average import kept
 
 
 class BestCheckpoints(ModelCheckpoint):
@@ -43,3 +46,19 @@ class BestCheckpoints(ModelCheckpoint):
     def _here(self, path: str) -> str:
         assert self.dirpath is not None
         return str(Path(self.dirpath) / Path(path).name) if path else ""
+
+
+class LatestCheckpoints(BestCheckpoints):
+    """Those of the last steps, also where a call between kept none and so knew of none."""
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        super().on_train_start(trainer, pl_module)
+        assert self.dirpath is not None
+        there = {
+            str(path): torch.tensor(step)
+            for step, path in kept(Path(self.dirpath).parent).items()
+            if step <= trainer.global_step
+        }
+        if there and not self.best_k_models:
+            latest = {"best_k_models": there, "best_model_path": [*there][-1]}
+            self.load_state_dict(self.state_dict() | latest)

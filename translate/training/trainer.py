@@ -21,7 +21,7 @@ from lightning.pytorch.strategies import Strategy
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 
 from translate.training.accelerator import on_gpu
-from translate.training.best_checkpoints import BestCheckpoints
+from translate.training.best_checkpoints import BestCheckpoints, LatestCheckpoints
 from translate.training.callbacks import (
     EstimatedTime,
     Patience,
@@ -67,7 +67,7 @@ def build_trainer(
     ]  # fmt: skip
     if options.keep:
         callbacks.append(
-            BestCheckpoints(
+            LatestCheckpoints(
                 run / "checkpoints", filename=KEPT, monitor="step", mode="max",
                 save_top_k=options.keep, auto_insert_metric_name=False,
                 enable_version_counter=False, save_on_train_epoch_end=False,
