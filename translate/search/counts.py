@@ -30,9 +30,8 @@ class Counts:
         if not self.late:
             found: list[int] = numbers.tolist()
             return found
-        copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        asked, self._asked = self._asked, (numbers.to("cpu", non_blocking=True), copied)
-        copied.record()
+        copy = numbers.to("cpu", non_blocking=True)
+        asked, self._asked = self._asked, (copy, reached(numbers.device))
         stayed, self._stayed = self._stayed, None
         if asked is None:
             return None
@@ -44,3 +43,10 @@ class Counts:
     def keep(self, places: Sequence[int]) -> None:
         """Only these stay in the batch."""
         self._stayed = places
+
+
+def reached(device: torch.device) -> torch.cuda.Event:
+    """An event that comes when the GPU has done all that it has been asked for."""
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(device))  # which need not be the current device
+    return event
