@@ -105,6 +105,16 @@ def test_provenance_tells_how_far_a_run_is(tmp_path: Path) -> None:
     assert "torch" in record["versions"]
 
 
+def test_a_record_names_what_computes_and_not_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    assert provenance.device_name(gpu=True) == "a GPU"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    provenance.write(tmp_path)
+    assert provenance.read(tmp_path)["device"] == provenance.device_name(gpu=False) != "a GPU"
+
+
 def test_a_name_that_is_no_utf8_stands_in_the_record(tmp_path: Path) -> None:
     command = ["translate", "train", "run=n\udce9"]  # as Python reads the byte e9
     provenance.write(tmp_path, command=command)

@@ -63,14 +63,18 @@ def write(run: Path, **facts: Any) -> None:
         file.write(text.encode(errors="backslashreplace"))
 
 
+def device_name(*, gpu: bool) -> str:
+    """What computes: the GPU, or the processor."""
+    return torch.cuda.get_device_name() if gpu else _processor()
+
+
 def _machine() -> dict[str, Any]:
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else _processor()
     return {
         "status": "unfinished",
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
         "commit": _commit(),
-        "device": device,
+        "device": device_name(gpu=False),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in _PACKAGES},

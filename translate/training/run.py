@@ -177,7 +177,8 @@ def _make(
         origin.give_to(model, corpus.tokenizers)
     if main:
         check_room(run, model, averaged=options.averages, keep=options.keep)
-        provenance.write(run, corpus=identity(corpus), precision=numbers)
+        device = provenance.device_name(gpu=on_gpu(options.accelerator))
+        provenance.write(run, corpus=identity(corpus), precision=numbers, device=device)
     packed = packing.settle(
         options.packing, model, accelerator=options.accelerator, precision=numbers,
         guided=options.guides, compiled=options.compile,
