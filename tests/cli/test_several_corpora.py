@@ -64,7 +64,9 @@ def test_a_run_of_two_languages_translates_into_the_one_asked_for(
     shutil.rmtree(tmp_path / "other" / "evaluation")
     mixed = program("compare", "run", "other", *pairs)
     assert mixed.status != 0
-    assert "run with target=fr and other with its own language: evaluate all" in mixed.err
+    assert (
+        "run with target=fr and other with target=its own: evaluate all with the same" in mixed.err
+    )
 
     refused = program("text", "run=run", "target=it", "Wort")
     assert refused.status != 0

@@ -23,7 +23,6 @@ from translate.errors import UserError
 
 if TYPE_CHECKING:
     from translate.evaluation.comparison import Comparison, System
-    from translate.evaluation.report import Stored
     from translate.evaluation.run import Judging, TestSet
 
 log = logging.getLogger(__name__)
@@ -108,6 +107,7 @@ def run(
 
     from translate.cli.judging import read_test_set
     from translate.cli.stored import load_bundle
+    from translate.cli.stored_evaluations import check_stored, refuse_two_languages
     from translate.durable import check_folder
     from translate.evaluation.bleu_tokenizer import settle
     from translate.evaluation.comparison import compare
@@ -134,9 +134,9 @@ def run(
         judging=Judging(tokenize, resamples, seed),
     )  # fmt: skip
     placed = [_as_of(Path(name), Path(runs[0]), test_set, job) for name in runs]
-    _refuse_two_languages(runs, placed)
+    refuse_two_languages(runs, placed)
     for name, its_own in zip(runs, placed, strict=True):
-        _check_stored(Path(name), its_own)  # before another is evaluated
+        check_stored(Path(name), its_own)  # before another is evaluated
     systems = [
         _system(Path(name), its_own, partial(evaluate, command=_again(job, name)))
         for name, its_own in zip(runs, placed, strict=True)
@@ -216,11 +216,12 @@ def _again(job: Job, run: str) -> list[str]:
 def _system(run: Path, test_set: TestSet, evaluate: Callable[[Path, TestSet], None]) -> System:
     """A run's translations of the test set: those it has, or made now."""
     from translate.cli.stored import training_config
+    from translate.cli.stored_evaluations import is_current
     from translate.evaluation.comparison import System
     from translate.evaluation.report import read
 
     stored = read(run / "evaluation", test_set.split)
-    if stored is None or not _is_current(stored, run):
+    if stored is None or not is_current(stored, run):
         evaluate(run, test_set)
         stored = read(run / "evaluation", test_set.split)
         assert stored is not None
@@ -237,64 +238,6 @@ def _system(run: Path, test_set: TestSet, evaluate: Callable[[Path, TestSet], No
         experiment=_experiment(run),
         seed=training_config(run).get("seed"),
     )
-
-
-def _refuse_two_languages(runs: Sequence[str], test_sets: Sequence[TestSet]) -> None:
-    """Of runs with several target languages, evaluations of one and of another say nothing."""
-    from translate.evaluation.report import read
-
-    found: dict[str | None, str] = {}  # the tag asked for; None: the run's own
-    for run, test_set in zip(runs, test_sets, strict=True):
-        stored = read(Path(run) / "evaluation", test_set.split)
-        found.setdefault(stored.decoding.get("target") if stored else None, run)
-    if len(found) > 1:
-        told = [
-            f"{run} with {'its own language' if tag is None else f'target={tag}'}"
-            for tag, run in found.items()
-        ]
-        raise UserError(
-            f"runs compare within one language, and these sentences go by {' and '.join(told)}: "
-            "evaluate all of them with the same target= first"
-        )
-
-
-def _check_stored(run: Path, test_set: TestSet) -> None:
-    """Refuse an evaluation that is not the run's alone, or of files that have changed since.
-
-    They are not evaluated again: their search is not the run's own, and they would be lost.
-    """
-    from translate.cli.judging import read_sha256
-    from translate.evaluation.report import read
-
-    stored = read(run / "evaluation", test_set.split)
-    if stored is None:
-        return
-    path = run / "evaluation" / f"{test_set.split}.json"
-    if others := stored.decoding.get("ensemble"):
-        raise UserError(
-            f"{path} is of an ensemble, {run} with {others}: evaluate {run} without ensemble= "
-            "again, and the ensemble with an output= of its own"
-        )
-    again = "evaluate it again by the command in it, or remove it"
-    try:
-        now = read_sha256(run, stored.decoding)
-    except UserError as error:
-        raise UserError(f"{path} is of what is no longer there ({error}): {again}") from error
-    vouched = stored.figures["sha256"]
-    if changed := [key for key, sha256 in now.items() if vouched.get(key) != sha256]:
-        raise UserError(
-            f"{path} does not vouch for the {' and '.join(changed)} that is there now: {again}"
-        )
-
-
-def _is_current(stored: Stored, run: Path) -> bool:
-    """Whether an evaluation is of the weights the run has now."""
-    from translate.cli.stored import load_bundle
-
-    if stored.figures["sha256"]["model"] != load_bundle(str(run)).weights_sha256:
-        log.warning("%s has another model than it was evaluated with: evaluating again", run)
-        return False
-    return True
 
 
 def _evaluate(

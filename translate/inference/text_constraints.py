@@ -173,7 +173,7 @@ class ConstraintEncoder:
     def _behind_a_sign(self, text: str) -> Tokens:
         """The tokens of a text right behind another, if the tokenizer cuts between the two."""
         before, both = (self._target.encode(STOP + after) for after in ("", text.strip()))
-        apart = both[: len(before)] == before
+        apart = both[: len(before)] == before != both  # equal where both are one unknown word
         return tuple(both[len(before) :] if apart else self._target.encode(text))
 
     @cached_property

@@ -1,0 +1,63 @@
+"""Which evaluations stored with runs compare: of the run alone, its weights, and these files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from translate.cli.judging import read_sha256
+from translate.cli.stored import load_bundle
+from translate.errors import UserError
+from translate.evaluation.report import Stored, read
+from translate.evaluation.run import TestSet
+
+log = logging.getLogger(__name__)
+
+
+def refuse_two_languages(runs: Sequence[str], test_sets: Sequence[TestSet]) -> None:
+    """Of runs with several target languages, evaluations of one and of another say nothing."""
+    found: dict[str | None, str] = {}  # the tag asked for; None: the run's own
+    for run, test_set in zip(runs, test_sets, strict=True):
+        stored = read(Path(run) / "evaluation", test_set.split)
+        found.setdefault(stored.decoding.get("target") if stored else None, run)
+    if len(found) > 1:
+        told = " and ".join(f"{run} with target={tag or 'its own'}" for tag, run in found.items())
+        raise UserError(
+            f"these sentences go by {told}: evaluate all with the same target= first, for scores "
+            "compare only within one language"
+        )
+
+
+def check_stored(run: Path, test_set: TestSet) -> None:
+    """Refuse an evaluation that is not the run's alone, or of files that have changed since.
+
+    They are not evaluated again: their search is not the run's own, and they would be lost.
+    """
+    stored = read(run / "evaluation", test_set.split)
+    if stored is None:
+        return
+    path = run / "evaluation" / f"{test_set.split}.json"
+    if others := stored.decoding.get("ensemble"):
+        raise UserError(
+            f"{path} is of an ensemble, {run} with {others}: evaluate {run} without ensemble= "
+            "again, and the ensemble with an output= of its own"
+        )
+    again = "evaluate it again by the command in it, or remove it"
+    try:
+        now = read_sha256(run, stored.decoding)
+    except UserError as error:
+        raise UserError(f"{path} is of what is no longer there ({error}): {again}") from error
+    vouched = stored.figures["sha256"]
+    if changed := [key for key, sha256 in now.items() if vouched.get(key) != sha256]:
+        raise UserError(
+            f"{path} does not vouch for the {' and '.join(changed)} that is there now: {again}"
+        )
+
+
+def is_current(stored: Stored, run: Path) -> bool:
+    """Whether an evaluation is of the weights the run has now."""
+    if stored.figures["sha256"]["model"] != load_bundle(str(run)).weights_sha256:
+        log.warning("%s has another model than it was evaluated with: evaluating again", run)
+        return False
+    return True
