@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ def test_findings_are_told_and_kept(program, corpus, tmp_path: Path) -> None:
     assert "training text in dev or test (train 2): " in done.out
     assert "  train line 2  both sides are dev line 1\n    ein Hund\n    a dog\n" in done.out
     assert "suggested: tokenizer.vocab_size=" in done.out
+    assert re.search(r"its pieces \d+% come 100 times, and not 95%: the text is scarce", done.out)
     found = json.loads((tmp_path / "found, =.json").read_text("utf-8"))
     checks = {finding["check"]: finding for finding in found["findings"]}
     assert set(checks) == {"duplicate", "overlap", "characters"}

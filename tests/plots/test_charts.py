@@ -45,6 +45,15 @@ def test_bars_are_as_high_as_their_values() -> None:
     assert none == 0
 
 
+def test_a_perfect_score_is_the_end_of_its_axis() -> None:
+    """As sacreBLEU computes it."""
+    ends = [
+        bars(charts.bar_chart("BLEU", ["0-5"], {"a": [top]}, x="x"))
+        for top in (100.0, 100.00000000000004)
+    ]
+    assert ends[0] == ends[1]
+
+
 def test_what_has_no_value_has_no_bar() -> None:
     drawn = charts.bar_chart("t", ["a", "b"], {"n": [None, 5], "m": [None, None]}, x="x")
     assert [height > 0 for _, height in bars(drawn)] == [False, True, False, False]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from translate.errors import UserError
+from translate.plots import curves as curves_module
 from translate.plots.curves import learning_curves, read_curves
 
 METRICS = """epoch,step,train/loss,dev/loss,dev/bleu,lr-AdamW
@@ -61,6 +62,20 @@ def test_losses_of_training_are_told_apart(tmp_path: Path) -> None:
         (tmp_path / "curves.svg").read_text("utf-8"),
     )
     assert len(set(drawn)) == 2
+
+
+def test_steps_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.axes import Axes
+
+    drawn: list[Axes] = []
+    monkeypatch.setattr(curves_module, "axis_style", drawn.append)
+    file = tmp_path / "metrics.csv"
+    file.write_text("step,dev/bleu\n" + "".join(f"{step},{step}.5\n" for step in (1, 2, 3)))
+    learning_curves(file, tmp_path / "a.svg")
+    (axes,) = drawn
+    ticks = [float(tick) for tick in axes.get_xticks()]
+    assert [tick for tick in ticks if 1 <= tick <= 3] == [1, 2, 3]
+    assert all(tick.is_integer() for tick in ticks)
 
 
 def test_a_run_without_bleu_yet_has_one_panel(tmp_path: Path) -> None:

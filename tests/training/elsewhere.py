@@ -107,12 +107,13 @@ def waits_of_searches(run: Path) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {"greedy": [], "beam": [], "sample": []}
     config = Path(__file__).parents[2] / "conf" / "search"
     base = yaml.safe_load((config / "base.yaml").read_text("utf-8"))
+    model = bundle.load(run / "bundle").model
     with (
         second_device() as waits,
         mock.patch.object(counts, "reached", return_value=Event()),
         mock.patch.object(counts, "LATE", {DEVICE.type}),
     ):
-        model = bundle.load(run / "bundle").model.to(DEVICE)
+        model.to(DEVICE)
         source = torch.tensor([[5, 6, EOS], [7, EOS, PAD]]).to(DEVICE)
         for kind, several in found.items():
             own = yaml.safe_load((config / f"{kind}.yaml").read_text("utf-8"))

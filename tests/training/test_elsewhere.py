@@ -35,7 +35,7 @@ FEEDING = ["model.input_feeding=true", "model.query=current", "model.attention=g
                 ("rnn", ["model.attention=local_p", "model.local_score=additive"]),
                 ("convolutional", []),
             ],
-            marks=pytest.mark.soak,
+            marks=[pytest.mark.soak, pytest.mark.timeout(1200)],
         ),
     ],
 )
@@ -64,6 +64,7 @@ def test_a_run_elsewhere_is_the_run_here_and_its_steps_wait_for_nothing(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 def test_every_model_keeps_its_contract_elsewhere() -> None:
     contract = ["-q", "-p", "no:cacheprovider", "tests/models/test_contract.py"]
     done = subprocess.run(

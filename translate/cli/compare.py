@@ -62,6 +62,7 @@ A run whose path looks like KEY=VALUE stands after --.
 """
 
 NOT_OF_EVALUATE = ("data.split=", "trials=", "shown=")
+ENOUGH = 20  # of n resamples the lowest probability is 1 / (n + 1), and below 5 % is real
 NOT_THE_EXPERIMENT = ("seed", "cache")  # keys in which runs of one experiment may differ
 
 
@@ -85,6 +86,12 @@ def job(job: Job) -> None:
     found += [f"{name} is named twice" for name in dict.fromkeys(runs) if runs.count(name) > 1]
     if found:
         raise listed(found)
+    for key in ("resamples", "trials"):
+        if job.config[key] < ENOUGH:
+            log.warning(
+                "%s = %d can show no difference to be real: give %d or more",
+                key, job.config[key], ENOUGH,
+            )  # fmt: skip
     run(job, **job.config)
 
 

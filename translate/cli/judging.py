@@ -195,18 +195,23 @@ def _attention(
     """By index; none of a model without attention, nor of a sentence that is empty or too long."""
     from translate.evaluation.alignment import word_attention
     from translate.inference.aligner import MAX_LENGTH
+    from translate.models.head import attends
 
-    found = {}
+    found: dict[int, WordAttention] = {}
+    if not attends(translator.model):
+        return found
     sides = (
         (translator.tokenizers.source, test_set.sources),
         (translator.tokenizers.target, hypotheses),
     )
     for line in lines:
         if any(len(side.encode(texts[line - 1])) >= MAX_LENGTH for side, texts in sides):
+            log.info("the attention of line %d is not shown: it is too long", line)
             continue
         try:
             seen = translator.align(test_set.sources[line - 1], hypotheses[line - 1])
-        except UserError:
+        except UserError as error:
+            log.info("the attention of line %d is not shown: %s", line, error)
             continue
         mean = seen.weights.mean(axis=(0, 1))  # (T, S)
         found[line - 1] = word_attention(seen.source_pieces, seen.target_pieces, mean)

@@ -61,12 +61,20 @@ def comparison_page(comparison: Comparison) -> Html:
             table(*length_rows(comparison)),
             paragraph("BLEU / chrF; changes are against the first run.", "note"),
         ),
+        *_differing(comparison),
+    )
+
+
+def _differing(comparison: Comparison) -> list[Html]:
+    if not comparison.shown:
+        return []
+    return [
         section(
             "The most different sentences",
             paragraph("By chrF. Words that the other run has not at this place are marked."),
             *(_sentence(comparison, shown) for shown in comparison.shown),
-        ),
-    )
+        )
+    ]
 
 
 def _lengths(comparison: Comparison, metric: str) -> Html:

@@ -29,7 +29,7 @@ class MetricName:
 METRICS = {
     "bleu": MetricName("BLEU", 1),
     "chrf": MetricName("chrF", 1),
-    "ter": MetricName("TER ↓", -1),
+    "ter": MetricName("TER\N{NO-BREAK SPACE}↓", -1),
 }
 
 DEFAULT = "13a"  # BLEU's tokeniser of languages that part words by spaces

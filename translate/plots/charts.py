@@ -133,7 +133,8 @@ class _Axis:
         self.low, self.high = low, high
         if widened or low == high:
             self.low = math.floor(low / self.step) * self.step
-            self.high = max(math.ceil(high / self.step) * self.step, self.low + self.step)
+            steps = math.ceil(high / self.step - 1e-9)  # a perfect BLEU is 100.00000000000004
+            self.high = max(steps * self.step, self.low + self.step)
         self.start, self.end = start, end
 
     def __call__(self, value: float) -> float:

@@ -127,6 +127,7 @@ def _panel(
         )
     axes.set_title(title, fontsize=10, color=INK, loc="left")
     axes.set_xlabel("step", fontsize=9, color=INK)
+    axes.locator_params(axis="x", integer=True)
     axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
     axis_style(axes)
     axes.margins(y=0.12)

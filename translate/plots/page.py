@@ -44,8 +44,10 @@ p { margin: 0.5rem 0; max-width: 75ch; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; margin: 0.5rem 0; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.25rem 0.75rem 0.25rem 0; text-align: end; vertical-align: baseline; }
+td:not(:first-child, :last-child) { white-space: nowrap; }
+td:last-child { overflow-wrap: anywhere; min-width: 5ch; }
 th:first-child, td:first-child, .text th, .text td { text-align: start; }
-.text td { max-width: 30rem; overflow-wrap: break-word; }
+.text td { max-width: 30rem; overflow-wrap: break-word; white-space: normal; }
 th { color: var(--quiet); font-weight: 400; font-size: 0.8125rem; }
 tbody tr { border-top: 1px solid var(--rule); }
 .figures { display: flex; flex-wrap: wrap; gap: 1.5rem 2.5rem; }

@@ -28,7 +28,8 @@ class Advice:
 
     # share of dev words that training has not, by side, if there is a dev
     unseen_words: Mapping[str, float]
-    vocab_size: int  # the largest whose pieces are often enough
+    vocab_size: int  # the largest whose pieces are often enough, or the smallest tried
+    often: float  # share of its pieces that are
     pieces_per_word: float  # with that vocabulary
     max_length: int  # pieces; 99.9 % of the sentences are no longer
     padding: float  # share of padding in batches of that vocabulary
@@ -49,6 +50,11 @@ class Advice:
             f"pieces a word with a joint vocabulary of {self.vocab_size:,}: "
             f"{self.pieces_per_word:.2f}; padding in batches: {self.padding:.1%}"
         )
+        if self.often < MOST_PIECES:
+            yield (
+                f"of its pieces {self.often:.0%} come {OFTEN} times, and not {MOST_PIECES:.0%}: "
+                "the text is scarce, and no smaller vocabulary was tried"
+            )
         yield f"suggested: {self.flags()}"
 
 
@@ -63,7 +69,9 @@ def advise(
     """Try vocabularies of rising size on the training text."""
     train = splits["train"][:SAMPLE]
     texts = [pair.source for pair in train] + [pair.target for pair in train]
-    size, ids = _largest(texts, settings, seed, scale=len(splits["train"]) / max(1, len(train)))
+    size, often, ids = _largest(
+        texts, settings, seed, scale=len(splits["train"]) / max(1, len(train))
+    )
     lengths = np.array([len(pieces) + 1 for pieces in ids])
     words = sum(len(spaced(text).split()) for text in texts)
     longest = int(np.quantile(lengths, 0.999))
@@ -81,6 +89,7 @@ def advise(
             if "dev" in splits
         },
         vocab_size=size,
+        often=often,
         pieces_per_word=float((lengths.sum() - len(lengths)) / max(1, words)),
         max_length=longest,
         padding=_padding(batches),
@@ -89,8 +98,8 @@ def advise(
 
 def _largest(
     texts: Sequence[str], settings: TokenizerConfig, seed: int, *, scale: float
-) -> tuple[int, list[list[int]]]:
-    """The largest size of which 95 % of the pieces occur 100 times, with the text in its pieces.
+) -> tuple[int, float, list[list[int]]]:
+    """The largest size of which 95 % of the pieces occur 100 times, that share, the text in them.
 
     `scale` is how many times as large as `texts` the whole training text is.
     """
@@ -106,7 +115,7 @@ def _largest(
         ids = tokenizer.encode_all(texts, threads=1)
         often = _often(tokenizer, ids, OFTEN / scale)
         if best is None or often >= MOST_PIECES:
-            best = (size, ids)
+            best = (size, often, ids)
         if often < MOST_PIECES or len(tokenizer) < size:
             break
     if best is None:
