@@ -71,6 +71,7 @@ Keys:
 
 FOR_SEVERAL = (".html", ".json")  # what can hold two runs
 FOR_ONE = (".png", ".svg", ".pdf")
+PICTURE = ("layer", "head", "grid", "pieces", "attention")  # keys of what it shows
 
 
 def main(command: Command, arguments: Arguments) -> None:
@@ -102,9 +103,8 @@ def job(job: Job) -> None:
 
 def drawn(job: Job) -> list[str]:
     """What was asked of a picture."""
-    usual = {"layer": None, "head": None, "grid": False, "pieces": False, "attention": "cross"}
-    changed = [key for key, value in usual.items() if job.config[key] != value]
-    return changed + (["output"] if "output" in job.verbatim else [])
+    given = {override.partition("=")[0] for override in job.overrides} | job.verbatim.keys()
+    return [key for key in (*PICTURE, "output") if key in given]
 
 
 def output_problems(job: Job) -> list[str]:
@@ -117,7 +117,7 @@ def output_problems(job: Job) -> list[str]:
         return []
     if Path(output).suffix.lower() in allowed:
         there = next(folder for folder in Path(output).absolute().parents if folder.exists())
-        if there.is_dir() and os.access(there, os.W_OK) and not Path(output).is_dir():
+        if there.is_dir() and os.access(there, os.W_OK):
             return []
         return [f"output = {output!r} cannot be written: name a file, in a folder that can be made"]
     what = " for two runs" if several else ""

@@ -86,9 +86,9 @@ def _singles(override: str) -> list[str]:
 def without_misfits(found: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """These problems; the keys that an experiment gives to a model it is not for told in one."""
     chosen = dict(override.split("=", 1) for override in overrides)
-    if not {"experiment", "model"} <= chosen.keys():
-        return list(found)
-    experiment, model = chosen["experiment"], chosen["model"]
+    experiment, model = (chosen.get(group, "") for group in ("experiment", "model"))
+    if experiment not in options("experiment") or model not in options("model"):
+        return list(found)  # one is not chosen, or of a folder of the user's own
     meant, keys = _of_experiment(experiment)
     misfits = [line for line in found if line.split(" ")[0] in keys and " is not a key" in line]
     if meant == model or not misfits:
