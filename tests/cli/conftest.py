@@ -71,9 +71,9 @@ def program(
     from translate.cli.main import main
 
     monkeypatch.chdir(tmp_path)
+    stored.load_bundle.cache_clear()  # the `run` of a test before was another
 
     def call(*arguments: str, stdin: bytes = b"") -> Done:
-        stored.load_bundle.cache_clear()  # the `run` of a test before was another
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         monkeypatch.setattr(sys, "argv", ["translate", *arguments])
         capsys.readouterr()
