@@ -57,6 +57,21 @@ def test_home_is_where_the_shell_would_have_put_it(monkeypatch: pytest.MonkeyPat
     assert several == {"ensemble": "/home/me/a,/home/me/b,c"}
 
 
+@pytest.mark.parametrize(
+    ("flags", "composing"),
+    [
+        (["--config-dir", "mine", "-m"], ("--config-dir", "mine")),
+        (["-c", "job", "-cd", "mine", "--package", "x"], ("-cd", "mine", "--package", "x")),
+        (["--multirun", "--config-dir=mine", "--info", "all"], ("--config-dir=mine",)),
+        (["--multirun"], ()),
+    ],
+)
+def test_what_changes_the_configuration_is_told_from_what_shows_it(
+    flags: list[str], composing: tuple[str, ...]
+) -> None:
+    assert split(TEXT, [*flags, "search=beam"]).composing == composing
+
+
 def test_a_reference_is_text_too() -> None:
     assert split(ATTEND, ["reference=a=b, ${c}", "x"]).verbatim == {"reference": "a=b, ${c}"}
     for command, key, kind in [(ATTEND, "reference", "TEXT"), (TEXT, "prefix", "TEXT"),

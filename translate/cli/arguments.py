@@ -21,6 +21,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from translate.cli.commands import Command
@@ -44,8 +45,7 @@ FLAGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["--config-dir", "-cd"], ("FOLDER",)),
     "--info": ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
 }
-
-PLACES = ("--config-dir", "-cd", "--package", "-p")
+COMPOSING = ("--config-dir", "-cd", "--package", "-p")  # those that change what is composed
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,12 @@ class Arguments:
 
     @property
     def composing(self) -> tuple[str, ...]:
-        """Flags that say where configurations are, with their values."""
+        """The flags that another process needs to compose the same, with their values."""
         found: list[str] = []
-        rest = list(self.flags)
-        while rest:
-            flag = rest.pop(0)
-            values = [rest.pop(0)] if FLAGS[flag.split("=")[0]] and "=" not in flag and rest else []
-            if flag.split("=")[0] in PLACES:
-                found += [flag, *values]
+        for flag, following in pairwise([*self.flags, ""]):
+            name, equals, _ = flag.partition("=")
+            if name in COMPOSING:
+                found += [flag] if equals else [flag, following]
         return tuple(found)
 
     @property
