@@ -91,7 +91,7 @@ class Layer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         sizes = {"d_model": 8, "num_heads": 2, "num_kv_heads": 1, "dropout": 0.5}
-        self.inner = SelfAttention(**sizes, rotary=False, pattern=FullAttention(causal=True))
+        self.inner = SelfAttention(**sizes, rotary=None, pattern=FullAttention(causal=True))
         self.outer = CrossAttention(**sizes, memory_size=8, d_v=4)
 
     def once(self, x: Tensor, mask: Tensor) -> None:

@@ -20,7 +20,7 @@ EXACT = {"rtol": 0.0, "atol": 1e-12}
 def self_attention(*, heads: int = 4, groups: int = 4, causal: bool = False) -> SelfAttention:
     torch.manual_seed(0)
     return SelfAttention(
-        d_model=8, num_heads=heads, num_kv_heads=groups, dropout=0.0, rotary=False,
+        d_model=8, num_heads=heads, num_kv_heads=groups, dropout=0.0, rotary=None,
         pattern=FullAttention(causal=causal),
     ).double()  # fmt: skip
 

@@ -15,6 +15,7 @@ from translate.attention.linear import FastWeightAttention, LinearAttention
 from translate.attention.masks import over_keys, padding_mask
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import FullAttention, Pattern
+from translate.attention.positions import Waves
 from translate.attention.scaled_dot_product import fused_attention, readable_attention
 from translate.attention.sliding_window import SlidingWindowAttention
 
@@ -32,7 +33,7 @@ def self_attention(pattern: Pattern, **options: Any) -> SelfAttention:
     torch.manual_seed(0)
     return SelfAttention(
         d_model=8, num_heads=2, num_kv_heads=2, pattern=pattern, dropout=0.0,
-        **{"rotary": False, **options},
+        **{"rotary": None, **options},
     ).double()  # fmt: skip
 
 
@@ -53,7 +54,7 @@ def test_self_attention_of_a_permuted_sentence_is_permuted(
         (FullAttention(causal=True), {}),
         (LinearAttention(causal=True), {}),
         (SlidingWindowAttention(causal=False, window=2), {}),
-        (FullAttention(causal=False), {"rotary": True}),
+        (FullAttention(causal=False), {"rotary": Waves(d_model=4)}),
     ],
     ids=["causal", "linear causal", "window", "rotary"],
 )

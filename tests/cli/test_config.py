@@ -76,6 +76,20 @@ def test_every_option_is_valid(choice: str) -> None:
     assert training_problems(job.config) == []
 
 
+@pytest.mark.parametrize("model", ["transformer", "rnn_luong", "convolutional"])
+def test_r_drop_without_dropout_is_refused(model: str) -> None:
+    def problems(*changes: str) -> list[str]:
+        (job,) = composed("data=toy", f"model={model}", "trainer.r_drop=5.0", *changes)
+        return training_problems(job.config)
+
+    (job,) = composed("data=toy", f"model={model}")
+    none = [f"model.{key}=0.0" for key in job.config["model"] if key.endswith("dropout")]
+    (problem,) = problems(*none)
+    assert problem.startswith("trainer.r_drop = 5.0 compares two passes")
+    for name in ("model.dropout", "trainer.word_dropout"):
+        assert problems(*none, f"{name}=0.1") == []
+
+
 def nodes(config: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         (group, key)

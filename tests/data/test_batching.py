@@ -105,8 +105,8 @@ def test_a_pair_that_occurs_again_is_another_draw(world_size: int) -> None:
         assert rest == whole[rank][4 // world_size :]
 
 
-@pytest.mark.parametrize(("width", "batches"), [(1, 3), (5, 3), (30, 1)])
-def test_a_pool_is_of_so_many_batches(
+@pytest.mark.parametrize(("width", "batches"), [(1, 3), (5, 3), (30, 1), (1, 9)])
+def test_pools_are_of_one_size_and_so_many_batches_at_least(
     width: int, batches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pools: list[int] = []
@@ -117,8 +117,9 @@ def test_a_pool_is_of_so_many_batches(
 
     monkeypatch.setattr(batching, "by_shape", counted)
     stream([(width, 1)] * 300, pool_batches=batches).epoch(0)
-    assert len(pools) > 1
-    assert set(pools[:-1]) == {batches * 40 // width}
+    assert sum(pools) == 300
+    assert max(pools) - min(pools) <= 1
+    assert len(pools) == max(1, 300 * width // (batches * 40))
 
 
 @given(pairs=lengths)
@@ -222,7 +223,7 @@ def test_padding_is_small_on_lengths_of_real_sentences() -> None:
     generator = np.random.default_rng(0)
     source = generator.gamma(9, 1.5, 29_000).astype(np.int64) + 3
     target = np.maximum(3, source + generator.normal(0, 3, 29_000)).astype(np.int64)
-    for pool, share in {default: 0.042, 200: 0.03, 400: 0.02}.items():
+    for pool, share in {default: 0.035, 200: 0.025, 400: 0.02}.items():
         batches = TokenBatches(
             source, target, np.ones(29_000), tokens_per_batch=2000, pool_batches=pool, seed=0
         ).epoch(0)

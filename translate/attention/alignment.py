@@ -74,7 +74,8 @@ class ScaledDotAttention(DotAttention):
     def forward(
         self, query: Float[Tensor, "B T M"], keys: Float[Tensor, "B S M"]
     ) -> Float[Tensor, "B T S"]:
-        return super().forward(query, keys) / math.sqrt(query.shape[-1])
+        # divided first: products of float16 may be too large for it
+        return super().forward(query / math.sqrt(query.shape[-1]), keys)
 
 
 class GeneralAttention(AlignmentScore):
@@ -138,7 +139,8 @@ SCORES: dict[str, type[AlignmentScore]] = {
 class Alignment(nn.Module, ABC):
     """The weights a_t of each query over the source: not negative, and 0 at padding.
 
-    Local attention has 0 outside its window too; of `local_p` alone a row sums to less than 1.
+    Local attention has 0 outside its window too: a row of `local_p` sums to at most 1, and one of
+    `local_m` to 0 where no word is in its window.
     """
 
     @abstractmethod

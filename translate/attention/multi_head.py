@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from translate.attention.caches import Ancestry, Cache, KeysValues
 from translate.attention.patterns import Pattern
-from translate.attention.positions import rotate, sinusoidal
+from translate.attention.positions import Waves, rotate
 from translate.attention.scaled_dot_product import fused_attention, readable_attention
 from translate.attention.variable_length import SameSentence
 from translate.linear import Linear
@@ -41,7 +41,7 @@ class SelfAttention(nn.Module):
         num_kv_heads: int,
         pattern: Pattern,
         dropout: float,
-        rotary: bool,
+        rotary: Waves | None,
     ) -> None:
         super().__init__()
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
@@ -67,8 +67,8 @@ class SelfAttention(nn.Module):
         heads = split_heads(self.qkv(x), self.num_heads + 2 * self.num_kv_heads)
         sizes = [self.num_heads, self.num_kv_heads, self.num_kv_heads]
         query, keys, values = torch.split(heads, sizes, dim=1)
-        if self.rotary:
-            wave = sinusoidal(start, length, query)[places]
+        if self.rotary is not None:
+            wave = self.rotary(start, length, query)[places]
             query, keys = rotate(query, wave), rotate(keys, wave)
         return query, KeysValues(keys, values)
 

@@ -28,6 +28,25 @@ def sinusoidal(start: int, length: int, like: Float[Tensor, "*B D"]) -> Float[Te
 TABULATED = 512  # positions whose waves are computed once
 
 
+class Waves(nn.Module):
+    """`sinusoidal`, with a table: a decoding step has no time for a dozen operations."""
+
+    table: Float[Tensor, "P D"]
+
+    def __init__(self, *, d_model: int) -> None:
+        super().__init__()
+        table = torch.empty(TABULATED, d_model)
+        if not table.is_meta:  # on meta PyTorch would load its compiler, a second, for no values
+            table = sinusoidal(0, TABULATED, table)
+        self.register_buffer("table", table, persistent=False)
+
+    def forward(self, start: int, length: int, like: Float[Tensor, "*B D"]) -> Float[Tensor, "T D"]:
+        # a graph has no branches, so an exported one has the formula, which knows no end
+        if torch.compiler.is_exporting() or start + length > TABULATED:
+            return sinusoidal(start, length, like)
+        return self.table[start : start + length].to(like.dtype)
+
+
 class Positions(nn.Module, ABC):
     """What is added to the words of a sentence for where they stand."""
 
@@ -41,22 +60,13 @@ class Positions(nn.Module, ABC):
 class SinusoidalPositions(Positions):
     """Adds a fixed wave of each frequency; defined for any length."""
 
-    table: Float[Tensor, "P D"]
-
     def __init__(self, *, d_model: int) -> None:
         super().__init__()
-        # a decoding step has no time for a dozen operations on one position
-        table = torch.empty(TABULATED, d_model)
-        if not table.is_meta:  # on meta PyTorch would load its compiler, a second, for no values
-            table = sinusoidal(0, TABULATED, table)
-        self.register_buffer("table", table, persistent=False)
+        self.waves = Waves(d_model=d_model)
 
     def forward(self, embedded: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
-        length = embedded.shape[-2]
-        # a graph has no branches, so an exported one has the formula, which knows no end
-        if torch.compiler.is_exporting() or start + length > TABULATED:
-            return embedded + sinusoidal(start, length, embedded)
-        return embedded + self.table[start : start + length]
+        waves: Tensor = self.waves(start, embedded.shape[-2], embedded)
+        return embedded + waves
 
 
 class LearnedPositions(Positions):
@@ -134,7 +144,8 @@ class RelativeKeys(Relation):
 
     def scores(self, query: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T W"]:
         """Of each query and each of the 2m + 1 distances."""
-        return query @ self.w.T / math.sqrt(query.shape[-1])
+        # divided first: products of float16 may be too large for it
+        return query / math.sqrt(query.shape[-1]) @ self.w.T
 
     def which(self, distance: Int[Tensor, "*pairs"]) -> Int[Tensor, "*pairs"]:
         return distance.clamp(-self.max_distance, self.max_distance) + self.max_distance

@@ -32,6 +32,7 @@ def training_problems(config: Mapping[str, Any]) -> list[str]:
         *_problems_of_recurrence(config["model"]["family"], config["trainer"]),
         *_problems_of_tying(config["model"], config["tokenizer"]),
         *_problems_of_risk(config["data"], config["trainer"]),
+        *_problems_of_r_drop(config["model"], config["trainer"]),
     ]
 
 
@@ -70,6 +71,17 @@ def _problems_of_risk(data: Node, trainer: Node) -> list[str]:
         f"data.tokens_per_batch = auto does not know the candidates of "
         f"trainer.minimum_risk.weight = {weight}: give a number, such as what fits without them "
         f"divided by twice trainer.minimum_risk.candidates ({candidates})"
+    ]
+
+
+def _problems_of_r_drop(model: Node, trainer: Node) -> list[str]:
+    """Without dropout its two passes are one, twice."""
+    dropped = [trainer["word_dropout"], *(model[key] for key in model if key.endswith("dropout"))]
+    if not trainer["r_drop"] or any(dropped):
+        return []
+    return [
+        f"trainer.r_drop = {trainer['r_drop']} compares two passes with other dropout, and there "
+        "is none: model.dropout=0.1, or trainer.r_drop=0"
     ]
 
 

@@ -116,9 +116,9 @@ def cut(
 class TokenBatches:
     """The endless stream of training batches of one process (a batch sampler).
 
-    Every epoch is a permutation of its pairs: shuffled, cut into pools of about `pool_batches`
-    batches, each pool sorted by length and cut into batches, and the batches shuffled. Batch k of
-    the whole run belongs to process k mod `world_size`.
+    Every epoch is a permutation of its pairs: shuffled, dealt to pools of one size, `pool_batches`
+    batches or more (a small one would pad more), each pool sorted by length and cut into batches,
+    and the batches shuffled. Batch k of the whole run belongs to process k mod `world_size`.
 
     Args:
         source_lengths, target_lengths: the most tokens each pair may have, special tokens included.
@@ -165,13 +165,12 @@ class TokenBatches:
         generator = np.random.default_rng((self.seed, epoch))
         order = generator.permutation(pairs_of(self.weights, epoch))
         widths = np.maximum(self.source_lengths[order], self.target_lengths[order])
-        mean = max(1.0, float(widths.sum()) / max(1, len(order)))  # small weights: maybe no pair
-        pool = max(1, int(self.pool_batches * self.tokens_per_batch / mean))
+        pools = max(1, int(widths.sum()) // (self.pool_batches * self.tokens_per_batch))
         batches: list[Places] = []
-        for start in range(0, len(order), pool):
-            part = order[start : start + pool]  # sorted in place: an epoch is held once
-            part[:] = part[by_shape(self.source_lengths[part], self.target_lengths[part])]
-            batches += cut(part, self.source_lengths, self.target_lengths, self.tokens_per_batch)
+        for pool in np.array_split(order, pools):
+            # in place: an epoch is held once
+            pool[:] = pool[by_shape(self.source_lengths[pool], self.target_lengths[pool])]
+            batches += cut(pool, self.source_lengths, self.target_lengths, self.tokens_per_batch)
         return [batches[index] for index in generator.permutation(len(batches))]
 
     def __iter__(self) -> Iterator[list[Draw]]:

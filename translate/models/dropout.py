@@ -39,7 +39,7 @@ def _random_bytes(like: Float[Tensor, "*shape"]) -> UInt8[Tensor, "*shape"]:
 class Dropout(nn.Module):
     """Srivastava et al. 2014.
 
-    On a CPU the rate is rounded to the nearest 1/256 (never to 0 or 1), and the scale follows the
+    On a CPU the rate is rounded to the nearest 1/256 (but not to 0 or 1), and the scale follows the
     rounded rate, so that the expectation is exact.
     """
 
@@ -50,9 +50,10 @@ class Dropout(nn.Module):
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         if not self.training or self.p == 0:
             return x
-        if x.device.type != "cpu" or torch.compiler.is_compiling():  # which fuses PyTorch's
+        dropped = round(self.p * 256)
+        fused = x.device.type != "cpu" or torch.compiler.is_compiling()  # PyTorch's, then
+        if fused or dropped in (0, 256):
             return F.dropout(x, self.p)
-        dropped = min(255, max(1, round(self.p * 256)))
         return _ByteDropout.apply(x, dropped)  # type: ignore[no-any-return, no-untyped-call]
 
     def extra_repr(self) -> str:
@@ -63,7 +64,8 @@ class LayerDrop(nn.Module):
     """Passes whole layers by in training, unscaled in use (Fan et al. 2020).
 
     A layer that is passed by is computed all the same: each process of DDP and FSDP, and a
-    compiled graph, meets every weight in every step. So it saves no time.
+    compiled graph, meets every weight in every step. So it saves no time. All sentences of a batch
+    pass the same layers by, and so do R-Drop's two passes over them.
     """
 
     def __init__(self, p: float) -> None:

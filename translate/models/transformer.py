@@ -30,6 +30,7 @@ from translate.attention.positions import (
     Relation,
     RelativeKeys,
     SinusoidalPositions,
+    Waves,
 )
 from translate.attention.sliding_window import SlidingWindowAttention
 from translate.attention.variable_length import Packing, SameSentence
@@ -155,7 +156,8 @@ class Transformer(Seq2Seq):
             d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads, d_v=d_v, d_ff=d_ff,
             activation=activation, new_norm=new_norm, norm_before=norm == "pre",
             new_pattern=new_pattern,
-            new_relation=relations.get(positions, lambda: None), rotary=positions == "rotary",
+            new_relation=relations.get(positions, lambda: None),
+            rotary=Waves(d_model=d_k) if positions == "rotary" else None,
             dropout=dropout, attention_dropout=attention_dropout,
             feed_forward_dropout=feed_forward_dropout, layer_drop=layer_drop,
         )  # fmt: skip

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from translate.attention.caches import Ancestry, Cache, KeysValues
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import Pattern
-from translate.attention.positions import Relation
+from translate.attention.positions import Relation, Waves
 from translate.attention.variable_length import SameSentence
 from translate.linear import Linear
 from translate.models.dropout import Dropout, LayerDrop
@@ -80,7 +80,7 @@ class LayerOptions:
     norm_before: bool
     new_pattern: Callable[..., Pattern]  # of causal and relation
     new_relation: Callable[[], Relation | None]
-    rotary: bool
+    rotary: Waves | None  # of a head, for all layers
     dropout: float
     attention_dropout: float
     feed_forward_dropout: float

@@ -1,9 +1,9 @@
 """Guided alignment: one head of attention learns to look where given alignments say.
 
-Chen et al. 2016, section 3; Garg et al. 2019, section 4.2. With G the gold rows of a sentence (each
-sums to 1) and A the head's weights, the mean over the N rows that have a link of the cross-entropy:
+Chen et al. 2016, section 3; Garg et al. 2019, section 4.2. With G the gold rows (each sums to 1, or
+to 0 where a word has no link), A the head's weights and M all target tokens of the step:
 
-    L_a = - 1/N Σ_t Σ_s G_ts log A_ts          loss = L_translation + weight · L_a
+    L_a = - 1/M Σ_t Σ_s G_ts log A_ts          loss = L_translation + weight · L_a
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ class Guidance:
     def loss(
         self, alignment: Float[Tensor, "B L H T S"], gold: Float[Tensor, "B T S"]
     ) -> Float[Tensor, ""]:
-        """The loss L_a; rows of zeros (padding, words without a link) do not count."""
+        """M · L_a: a sum over the rows, to which padding and words without a link add nothing."""
         weights = self.head.of(alignment)
         weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
         # a link outside of a local window has weight 0: a large loss, and nothing to learn from it
         log_weights = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
-        rows = (gold.sum(dim=-1) > 0).sum()
-        return -(gold * log_weights).sum() / rows.clamp_min(1)
+        return -(gold * log_weights).sum()
 
 
 def build_guidance(model: Seq2Seq, options: GuidedAlignment) -> Guidance | None:

@@ -24,7 +24,7 @@ class Losses(NamedTuple):
 
     smoothed: Float[Tensor, ""]  # the objective: differentiable
     nll: Float[Tensor, ""]  # -log p(y): for perplexity, no gradient
-    guided: Float[Tensor, ""] | None = None  # no sum: the mean L_a of guidance
+    guided: Float[Tensor, ""] | None = None  # that of guidance
 
 
 class Objective(Protocol):

@@ -133,10 +133,8 @@ class TranslationTask(L.LightningModule):
         losses = self.training_losses(batch)
         loss = self._with_risk(losses.smoothed, batch) / NOMINAL_TOKENS
         if self.guidance is not None and losses.guided is not None:
-            # a mean, weighted by tokens as the other part is
-            guided = losses.guided * tokens
-            loss = loss + self.guidance.weight * guided / NOMINAL_TOKENS
-            self.means.add("train/guided_loss", guided, tokens)
+            loss = loss + self.guidance.weight * losses.guided / NOMINAL_TOKENS
+            self.means.add("train/guided_loss", losses.guided, tokens)
         self.step_tokens = self.step_tokens.to(tokens.device) + tokens
         # shown without smoothing, so that exp(loss) is a perplexity and compares with dev/loss
         self.means.add("train/loss", losses.nll, tokens)
