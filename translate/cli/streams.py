@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command
@@ -151,11 +151,27 @@ def output_problems(verbatim: Mapping[str, str]) -> list[str]:
         return []
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         return [f"output={target} cannot be written: name a file, in a folder that is there"]
-    return [
-        f"output={target} is the file of {key}= too, and would take its place: name another file"
+    if not path.is_file():
+        return []
+    shared = [
+        f"{key}="
         for key, source in verbatim.items()
-        if key in READ and path.is_file() and Path(source).exists() and path.samefile(source)
+        if key in READ and Path(source).exists() and path.samefile(source)
     ]
+    # read or not: who redirects a file there still wants it
+    shared += ["standard input"] if _is_stream(path, sys.stdin) else []
+    return [
+        f"output={target} is the file of {what} too, and would take its place: name another file"
+        for what in shared
+    ]
+
+
+def _is_stream(path: Path, stream: TextIO) -> bool:
+    """Whether a path leads to what a standard stream reads or writes."""
+    try:
+        return os.path.samestat(os.fstat(stream.fileno()), path.stat())
+    except OSError:  # no file there yet, or none behind the stream
+        return False
 
 
 @contextmanager
@@ -163,9 +179,11 @@ def lines_out(verbatim: Mapping[str, str], *, flush: bool = False) -> Iterator[W
     """Yield what writes a line to `output=`, else to standard output.
 
     A file is opened with the first line, or at the end where there was none: what fails before
-    leaves an earlier file of that name as it was.
+    leaves an earlier file of that name as it was. One that is standard output already (/dev/stdout,
+    which the shell may append to) is not opened anew.
     """
     path = verbatim.get("output", "-")
+    path = "-" if _is_stream(Path(path), sys.stdout) else path
     flush = flush or (path == "-" and sys.stdout.isatty())
     with ExitStack() as stack:
 

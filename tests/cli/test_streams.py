@@ -1,0 +1,36 @@
+"""Files that the shell has opened already are not emptied."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from translate.cli.streams import lines_out, output_problems
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A file with a line."""
+    path = tmp_path / "text"
+    path.write_text("mine\n", encoding="utf-8")
+    return path
+
+
+def test_the_file_behind_standard_input_is_not_written(text: Path, monkeypatch) -> None:
+    other = text.with_name("other")
+    other.touch()
+    with text.open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        (problem,) = output_problems({"output": str(text)})
+        assert not output_problems({"output": str(other)})
+    assert problem.startswith(f"output={text} is the file of standard input too")
+
+
+def test_the_file_behind_standard_output_is_not_opened_anew(text: Path, monkeypatch) -> None:
+    with text.open("a", encoding="utf-8") as stdout:  # >> text
+        monkeypatch.setattr(sys, "stdout", stdout)
+        with lines_out({"output": f"/dev/fd/{stdout.fileno()}"}) as write:
+            write("yours")
+    assert text.read_text("utf-8") == "mine\nyours\n"
