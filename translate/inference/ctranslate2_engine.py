@@ -72,10 +72,9 @@ class CTranslate2Search:
     """A `Search` that takes its probabilities from CTranslate2 and not from the model it is given.
 
     Hypotheses are scored and ranked as by our own searches, up to rounding. Its beam stays as wide
-    as it was until the `beam_size`-th hypothesis has finished, so it may find others. A translation
-    that reaches its length limit counts without </s>; nothing forbids <pad> and <s>, for to forbid
-    them would change the probabilities of the others. `token_log_probs` are empty: CTranslate2 does
-    not tell them.
+    as it was until the `beam_size`-th hypothesis has finished, so it may find others. Nothing
+    forbids <pad> and <s>, for to forbid them would change the probabilities of the others.
+    `token_log_probs` are empty: CTranslate2 does not tell them.
 
     Args:
         folder: what `translate export` wrote.
@@ -142,7 +141,7 @@ class CTranslate2Search:
         met = [i for i, one in found.items() if max(map(len, one.hypotheses)) >= limits[i]]
         for _, alike in groupby(sorted(met, key=limits.__getitem__), limits.__getitem__):
             found |= self._translated(rows, limits, list(alike))
-        return [self._best(found[i], limits[i]) for i in range(len(rows))]
+        return self._ranked(rows, [found[i] for i in range(len(rows))], limits)
 
     def _translated(
         self, rows: list[list[int]], limits: list[int], chosen: Sequence[int]
@@ -167,12 +166,24 @@ class CTranslate2Search:
 
     def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
         """Of every token of given translations, </s> included; both sides come without it."""
-        spelled = [[self._source[token] for token in ids] for ids in sources]
         names = list(self._target)
-        scored = self._translator.score_batch(
-            spelled, [[names[token] for token in ids] for ids in targets]
-        )
-        return [list(found.log_probs) for found in scored]
+        return self._scored(sources, [[names[token] for token in ids] for ids in targets])
+
+    def _scored(
+        self, rows: Sequence[list[int]], targets: Sequence[Sequence[str]]
+    ) -> list[list[float]]:
+        """`log_probs` of translations in the engine's words."""
+        longest = [max(map(len, pair)) + 1 for pair in zip(rows, targets, strict=True)]
+        pending = dict[int, Any]()
+        for batch in by_length(longest, self._tokens_per_batch):
+            found = self._translator.score_batch(
+                [[self._source[token] for token in rows[i]] for i in batch],
+                [targets[i] for i in batch],
+                max_input_length=0,  # else 1024
+                asynchronous=True,
+            )
+            pending.update(zip(batch, found, strict=True))
+        return [list(pending[i].result().log_probs) for i in range(len(rows))]
 
     def _exponent(self) -> float:
         """CTranslate2 divides log P by length^exponent: exact but for `gnmt`, ranked again here."""
@@ -180,18 +191,36 @@ class CTranslate2Search:
             self._settings.length_penalty
         ]
 
-    def _best(self, result: Any, limit: int) -> list[Hypothesis]:
-        found = [
-            self._hypothesis(pieces, score, limit)
-            for pieces, score in zip(result.hypotheses, result.scores, strict=True)
+    def _ranked(
+        self, rows: list[list[int]], found: list[Any], limits: list[int]
+    ) -> list[list[Hypothesis]]:
+        """The n best of each row; </s>, which the engine leaves out at its limit, counts there."""
+        cut = [
+            (row, pieces)
+            for row, result, limit in zip(rows, found, limits, strict=True)
+            for pieces in result.hypotheses
+            if len(pieces) >= limit
         ]
-        ranked = sorted(found, key=lambda hypothesis: hypothesis.score, reverse=True)
-        return ranked[: self._settings.n_best]
+        ends = iter(
+            log_probs[-1]
+            for log_probs in self._scored([row for row, _ in cut], [pieces for _, pieces in cut])
+        )
+        hypotheses = [
+            [
+                self._hypothesis(pieces, score, next(ends) if len(pieces) >= limit else None)
+                for pieces, score in zip(result.hypotheses, result.scores, strict=True)
+            ]
+            for result, limit in zip(found, limits, strict=True)
+        ]
+        return [
+            sorted(some, key=lambda one: one.score, reverse=True)[: self._settings.n_best]
+            for some in hypotheses
+        ]
 
-    def _hypothesis(self, pieces: Sequence[str], score: float, limit: int) -> Hypothesis:
-        finished, length = len(pieces) < limit, len(pieces) + 1  # </s>
-        # where no </s> was written the engine counts none
-        log_prob = score * (len(pieces) + finished) ** self._exponent()
+    def _hypothesis(self, pieces: Sequence[str], score: float, end: float | None) -> Hypothesis:
+        """`end` is the log-probability of </s>, where `score` is without."""
+        finished, length = end is None, len(pieces) + 1  # </s>
+        log_prob = score * (len(pieces) + finished) ** self._exponent() + (end or 0.0)
         return Hypothesis(
             tokens=tuple(self._target[piece] for piece in pieces),
             score=log_prob / self._penalty(length, self._settings.alpha),
