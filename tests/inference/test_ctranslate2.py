@@ -341,3 +341,22 @@ def test_a_missing_library_is_told(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(UserError, match=r".venv/bin/pip install -e '\.\[ctranslate2\]'"):
         ctranslate2_export.imported()
+
+
+@pytest.mark.parametrize("name", ["model.bin", "shared_vocabulary.json", "source.spm"])
+def test_a_damaged_export_is_not_loaded(exported, name: str) -> None:
+    _, folder = exported
+    file = folder / name
+    whole = file.read_bytes()
+    for damaged in (whole[:-1] + bytes([whole[-1] ^ 1]), whole[:-1]):
+        file.write_bytes(damaged)
+        with pytest.raises(UserError, match=rf"{name} is damaged: .* translate export run=runs/x"):
+            check_origin(folder, "of these weights", "runs/x")
+
+
+def test_an_export_of_before_it_had_sums_is_loaded(exported) -> None:
+    _, folder = exported
+    origin = json.loads((folder / MANIFEST).read_bytes())
+    assert set(origin.pop("sha256")) == {file.name for file in folder.iterdir()} - {MANIFEST}
+    (folder / MANIFEST).write_text(json.dumps(origin))
+    check_origin(folder, "of these weights", "runs/x")

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from translate.data.tokenizer import Tokenizers
+from translate.durable import file_hash
 from translate.errors import UserError
 from translate.inference.ctranslate2_export import POSITIONS, imported, vocabulary
 from translate.inference.segments import by_length
@@ -25,7 +26,7 @@ from translate.search.constraints import Constraint, Constraints, length_limits
 from translate.search.rules import NO_RULES, Rules
 from translate.search.scoring import PENALTIES, LengthPenalty
 
-MANIFEST = "export.json"  # which weights an export was made of
+MANIFEST = "export.json"  # which weights an export was made of, and the SHA-256 of its files
 CARRIED = {
     "greedy": {"kind", "max_length_ratio", "max_length_offset"},
     "beam": {
@@ -232,14 +233,17 @@ class CTranslate2Search:
 
 
 def check_origin(folder: Path, weights_sha256: str, run: str) -> None:
-    """Whether an export is there and was made of these very weights.
+    """Whether an export is there, whole, and was made of these very weights.
+
+    Those of before export.json held sums are not known to be whole.
 
     Raises:
         UserError: it is missing, damaged, or of other weights.
     """
-    remedy = shlex.join(["translate", "export", f"run={run}", "to=ctranslate2", f"output={folder}"])
+    remedy = exporting(folder, run)
     try:
-        made_of = json.loads((folder / MANIFEST).read_bytes())["weights_sha256"]
+        origin = json.loads((folder / MANIFEST).read_bytes())
+        made_of, sums = origin["weights_sha256"], dict(origin.get("sha256", {}))
     except OSError as error:
         raise UserError(
             f"{folder / MANIFEST} cannot be read ({error.strerror}): {remedy}"
@@ -250,3 +254,15 @@ def check_origin(folder: Path, weights_sha256: str, run: str) -> None:
         raise UserError(f"{folder} is no export for CTranslate2: {remedy}")
     if made_of != weights_sha256:
         raise UserError(f"{folder} was made of other weights than those of {run}: {remedy}")
+    found = {path.name: file_hash(path) for path in folder.iterdir() if path.name in sums}
+    for name in sums:
+        if found.get(name) != sums[name]:
+            raise UserError(
+                f"{folder / name} is damaged: it is not what was exported, by its SHA-256 in "
+                f"{MANIFEST}: {remedy}"
+            )
+
+
+def exporting(folder: Path, run: str) -> str:
+    """The command that writes an export anew."""
+    return shlex.join(["translate", "export", f"run={run}", "to=ctranslate2", f"output={folder}"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,22 +69,23 @@ def export_ctranslate2(
 def write(
     bundle: Bundle, folder: Path, files: Mapping[str, bytes], quantization: str, parity: Parity
 ) -> None:
-    """Replace `folder` by these files, the tokenizers, and what they were made of.
+    """Replace `folder` by these files, the tokenizers, and what they were made of, with their sums.
 
     Raises:
         UserError: it cannot be written.
     """
-    origin = {
-        "weights_sha256": bundle.weights_sha256,
-        "quantization": quantization,
-        "parity": asdict(parity),
-    }
     whole = {
         **files,
         SOURCE: bundle.tokenizers.source.to_bytes(),
         TARGET: bundle.tokenizers.target.to_bytes(),
-        MANIFEST: (json.dumps(origin, indent=2) + "\n").encode(),
     }
+    origin = {
+        "weights_sha256": bundle.weights_sha256,
+        "quantization": quantization,
+        "parity": asdict(parity),
+        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in whole.items()},
+    }
+    whole[MANIFEST] = (json.dumps(origin, indent=2) + "\n").encode()
     try:
         atomic_folder.replace(folder, whole)
     except OSError as error:
