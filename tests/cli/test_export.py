@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import os
 import re
 import shlex
 import sys
@@ -80,6 +81,24 @@ def test_another_export_makes_an_evaluation_stale(program, run: str, trained: Pa
     weights[-1] ^= 1
     Path("there", "model.bin").write_bytes(weights)
     assert read_sha256(trained, decoding) != before
+
+
+@pytest.mark.parametrize("sums", [True, False])
+def test_an_export_that_was_cut_short_is_refused(program, run: str, sums: bool) -> None:
+    pytest.importorskip("ctranslate2")
+    assert program("export", run, "output=there", "sentences=5").status == 0
+    os.truncate("there/model.bin", 10_000)
+    if not sums:  # an export of before there were any
+        origin = json.loads(Path("there", "export.json").read_bytes())
+        del origin["sha256"]
+        Path("there", "export.json").write_text(json.dumps(origin))
+    done = program("text", run, "engine=ctranslate2", "export=there", *GREEDY, "x")
+    assert done.status == 1
+    (line,) = done.err.splitlines()
+    assert "is damaged" in line if sums else "there cannot be loaded (" in line
+    assert line.endswith(
+        ": translate export " + shlex.join([run, "to=ctranslate2", "output=there"])
+    )
 
 
 def test_lines_are_compared_as_they_are_translated(program, run: str, tmp_path: Path) -> None:

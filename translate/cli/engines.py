@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from translate.cli import stored
 from translate.cli.commands import Job
+from translate.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from translate.inference.bundle import Bundle
@@ -82,17 +83,22 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
             unknown_words=replacing, confidence=_confidence(config, verbatim, bundle),
             workers=config["workers"] or 1, precision=config["precision"],
         )  # fmt: skip
-    from translate.inference.ctranslate2_engine import CTranslate2Search, check_origin
+    from translate.inference.ctranslate2_engine import CTranslate2Search, check_origin, exporting
     from translate.inference.device import choose_device
 
     run = verbatim["run"]
     folder = export_folder(run, config["engine"], verbatim.get("export"))
     check_origin(folder, bundle.weights_sha256, run)
-    search = CTranslate2Search(
-        folder, bundle.tokenizers, config["search"],
-        tokens_per_batch=config["tokens_per_batch"], workers=config["workers"],
-        device=choose_device(config["device"]),
-    )  # fmt: skip
+    try:
+        search = CTranslate2Search(
+            folder, bundle.tokenizers, config["search"],
+            tokens_per_batch=config["tokens_per_batch"], workers=config["workers"],
+            device=choose_device(config["device"]),
+        )  # fmt: skip
+    except RuntimeError as error:  # of an export of before it had sums
+        raise UserError(
+            f"{folder} cannot be loaded ({first_line(error)}): {exporting(folder, run)}"
+        ) from error
     return translator(search=search, whole_windows=True)
 
 
