@@ -111,6 +111,12 @@ def test_a_window_of_one_answers_before_it_reads_on(make_translator) -> None:
         assert len(seen) == count
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_the_end_of_a_line_of_a_file_leaves_nothing_behind(make_translator, end: str) -> None:
+    plain, ended = make_translator().translate(["el perro come.", f"el perro come.{end}"])
+    assert ended == plain
+
+
 def test_a_long_line_is_translated_in_segments_with_a_warning(make_translator, caplog) -> None:
     parts = ["el perro come la casa.", "la casa come el perro.", "el gato duerme el tren."]
     lengths = [len(make_translator().tokenizers.source.encode(part)) for part in parts]

@@ -64,8 +64,8 @@ def json_line(record: Mapping[str, object]) -> str:
 
 
 def one_line(text: str) -> str:
-    """`text` with every run of line breaks, of whatever kind, as one space."""
-    return LINE_BREAKS.sub(" ", text)
+    """`text` without the end of its line, and every run of line breaks within as one space."""
+    return LINE_BREAKS.sub(" ", text.removesuffix("\n").removesuffix("\r"))
 
 
 def without_surrogates(text: str) -> str:
