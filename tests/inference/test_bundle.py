@@ -134,6 +134,8 @@ def test_keys_of_a_search_are_laid_over_the_run_s_own(saved) -> None:
         translate.load(saved, search="beam")
     with pytest.raises(UserError, match=r"search\.rules"):
         translate.load(saved, search={"rules": None})
+    with pytest.raises(UserError, match=r"search\.max_length_offset = 5000: must be at most 4096"):
+        translate.load(saved, search={"max_length_offset": 5000})
 
 
 @pytest.mark.parametrize("name", [*CHECKED, "checksums.json"])

@@ -17,9 +17,11 @@ from translate.inference.confidence import Confidence
 from translate.inference.device import choose_device, in_precision
 from translate.inference.engines import Precision
 from translate.inference.guard import Guard
+from translate.inference.limits import search_excesses
 from translate.inference.minimum_bayes_risk import Utility
 from translate.inference.translator import TOKENS_PER_BATCH, Translator
 from translate.inference.unknown_words import UnknownWords
+from translate.schema import check
 from translate.search import Search
 
 
@@ -53,21 +55,10 @@ def load(
     keep_memory()
     device = choose_device(device)  # a wrong one is told before the work
     loaded = run if isinstance(run, Bundle) else bundle.load(bundle.find(run))
-    own, search = loaded.config.search, {} if search is None else search
-    if isinstance(search, Mapping):
-        if search.get("kind", own["kind"]) == own["kind"]:
-            search = {**own, **search}
-            if isinstance(search.get("rules"), Mapping):
-                search["rules"] = {**own.get("rules", {}), **search["rules"]}
-        search = searches.build(**search)
-    elif not isinstance(search, Search):
-        raise UserError(
-            f"search = {search!r}: give a search, or keys of conf/search such as {{'beam_size': 8}}"
-        )
     return Translator(
         in_precision(loaded.model, precision),
         loaded.tokenizers,
-        search,
+        _search({} if search is None else search, loaded.config.search),
         tokens_per_batch=tokens_per_batch,
         device=device,
         split_sentences=split_sentences,
@@ -79,3 +70,21 @@ def load(
         confidence=confidence,
         whole_windows=whole_windows,
     )
+
+
+def _search(given: Search | Mapping[str, Any], own: Mapping[str, Any]) -> Search:
+    """The search that is given, in whole or as keys to lay over a run's own."""
+    if isinstance(given, Search):
+        return given
+    if not isinstance(given, Mapping):
+        raise UserError(
+            f"search = {given!r}: give a search, or keys of conf/search such as {{'beam_size': 8}}"
+        )
+    options = dict(given)
+    if options.get("kind", own["kind"]) == own["kind"]:
+        options = {**own, **options}
+        if isinstance(options.get("rules"), Mapping):
+            options["rules"] = {**own.get("rules", {}), **options["rules"]}
+    search = searches.build(**options)
+    check(search_excesses(options, "search"))
+    return search
