@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -156,6 +157,7 @@ def test_onnx_files_translate_without_the_program(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
     decoder.main()
     assert capsys.readouterr().out == expected
+    assert _told_when_nobody_reads(tmp_path / "there" / "decoder.py", lines) == ""
     about = tmp_path / "there" / "graphs.json"
     told = json.loads(about.read_bytes())
     about.write_text(json.dumps(told | {"max_length": 3}), "utf-8")
@@ -164,6 +166,18 @@ def test_onnx_files_translate_without_the_program(
     with pytest.raises(SystemExit, match="line 2 has 13 pieces and 2 can be read: split it"):
         decoder.main()
     assert (told["source_language"], told["target_language"]) == ("de", "en")
+
+
+def _told_when_nobody_reads(script: Path, lines: str) -> str:
+    """Standard error of a script whose reader is gone, as after `| head -1`."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, script], stdin=pipe, stdout=pipe, stderr=pipe, text=True, encoding="utf-8"
+    ) as decoder:
+        assert decoder.stdout is not None
+        decoder.stdout.close()
+        decoder.stdout = None
+        return decoder.communicate(lines)[1]
 
 
 @pytest.mark.parametrize("output", ["output=.", "output=text.txt", "output=kept"])
