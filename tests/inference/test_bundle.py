@@ -138,6 +138,19 @@ def test_keys_of_a_search_are_laid_over_the_run_s_own(saved) -> None:
         translate.load(saved, search={"max_length_offset": 5000})
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"device": None}, "device=None is not to be had here: try device=auto"),
+        ({"split_sentences": "no"}, "split_sentences='no': must be True or False"),
+        ({"search": {1: 2}}, r"search = \{1: 2\}: give a search, or keys of conf/search"),
+    ],
+)
+def test_an_argument_of_the_wrong_type_is_told(saved, arguments, line) -> None:
+    with pytest.raises(UserError, match=line):
+        translate.load(saved, **arguments)
+
+
 @pytest.mark.parametrize("name", [*CHECKED, "checksums.json"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "half", "flipped"])
 def test_a_damaged_file_is_named(saved, name, damage) -> None:

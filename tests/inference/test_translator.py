@@ -13,6 +13,7 @@ from translate.data.vocabulary_learning import train_tokenizer
 from translate.errors import UserError
 from translate.evaluation.alignment import word_attention
 from translate.inference.device import choose_device, in_precision
+from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import NOTHING
 from translate.inference.translator import Translator
 from translate.search import build
@@ -285,6 +286,18 @@ def test_a_string_is_no_list_of_sentences(make_translator) -> None:
             call()
 
 
+@pytest.mark.parametrize("wrong", [None, b"abc", 3])
+def test_what_is_no_sentence_is_told_with_its_line(make_translator, wrong: object) -> None:
+    translator = make_translator()
+    for call in (
+        lambda: translator.translate(["la", wrong]),
+        lambda: next(translator.stream(["la", wrong], constraints=[TextConstraint()] * 2)),
+        lambda: translator.score(["la", "la"], ["a", wrong]),
+    ):
+        with pytest.raises(UserError, match=rf"line 2 is {wrong!r}: give strings"):
+            call()
+
+
 def test_no_attention_and_nothing_to_align_are_told(make_translator) -> None:
     with pytest.raises(UserError, match="no attention over the source"):
         make_translator("rnn_none").align("el perro")
@@ -296,6 +309,8 @@ def test_no_attention_and_nothing_to_align_are_told(make_translator) -> None:
         make_translator("convolutional").self_attention("el perro", side="encoder")
     with pytest.raises(UserError, match="empty"):
         make_translator().self_attention("", side="encoder")
+    with pytest.raises(UserError, match="side='both': must be 'encoder' or 'decoder'"):
+        make_translator().self_attention("el perro", side="both")
 
 
 def test_dropout_is_off_and_no_graph_is_kept(make_translator) -> None:

@@ -23,7 +23,7 @@ def choose_device(device: str | torch.device) -> torch.device:
     try:
         chosen = torch.device(device)
         torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, TypeError) as error:
         raise UserError(f"device={device} is not to be had here: try device=auto") from error
     if chosen.type == "cuda":
         leave_out_cudnn()

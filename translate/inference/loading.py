@@ -54,6 +54,8 @@ def load(
     """
     keep_memory()
     device = choose_device(device)  # a wrong one is told before the work
+    if not isinstance(split_sentences, bool):
+        raise UserError(f"split_sentences={split_sentences!r}: must be True or False")
     loaded = run if isinstance(run, Bundle) else bundle.load(bundle.find(run))
     return Translator(
         in_precision(loaded.model, precision),
@@ -72,11 +74,11 @@ def load(
     )
 
 
-def _search(given: Search | Mapping[str, Any], own: Mapping[str, Any]) -> Search:
+def _search(given: object, own: Mapping[str, Any]) -> Search:
     """The search that is given, in whole or as keys to lay over a run's own."""
     if isinstance(given, Search):
         return given
-    if not isinstance(given, Mapping):
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
         raise UserError(
             f"search = {given!r}: give a search, or keys of conf/search such as {{'beam_size': 8}}"
         )

@@ -25,15 +25,19 @@ class Segment(NamedTuple):
     asked: str = ""  # the words of the constraint, which its source need not have
 
 
-def each(texts: Iterable[str]) -> Iterable[str]:
+def each(texts: Iterable[str]) -> Iterator[str]:
     """The texts.
 
     Raises:
-        UserError: a string, which Python would take for a list of its characters.
+        UserError: a string, which Python would take for a list of its characters; or one of them
+            is none, told when it shows.
     """
     if isinstance(texts, str):
         raise UserError(f"{texts!r} is a string: give a list of sentences, as [{texts!r}]")
-    return texts
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise UserError(f"line {number} is {text!r}: give strings (of bytes their .decode())")
+        yield text
 
 
 def has_text(line: str) -> bool:

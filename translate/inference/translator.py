@@ -315,14 +315,14 @@ class Translator:
         of the model's own translation, and from each predicts the next.
 
         Raises:
-            UserError: the model has no self-attention, or the source is empty.
+            UserError: the model has no self-attention or no such side, or the source is empty.
         """
+        if side not in ("encoder", "decoder"):
+            raise UserError(f"side={side!r}: must be 'encoder' or 'decoder'")
         source_ids, pieces = self._source(source)
         if side == "encoder":
-            pieces = (*pieces, END)
-            return AttentionMap(
-                source, source, pieces, pieces, self.forcing.self_attention(source_ids)
-            )
+            pieces, weights = (*pieces, END), self.forcing.self_attention(source_ids)
+            return AttentionMap(source, source, pieces, pieces, weights)
         target_ids, pieces, target = self._target(source_ids, target)
         pieces = (START, *pieces)
         weights = self.forcing.self_attention(source_ids, target_ids)
