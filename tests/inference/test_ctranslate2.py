@@ -175,6 +175,18 @@ def exported(make_bundle, tmp_path):
     return bundle, folder
 
 
+def test_what_it_is_measured_as_is_told(make_bundle, tmp_path, monkeypatch) -> None:
+    """A processor that lacks a quantization computes in another, without an error."""
+    monkeypatch.setattr(CTranslate2Search, "compute_type", "float32")
+    exporting = export_ctranslate2(
+        make_bundle(), tmp_path / "x", quantization="bfloat16", sentences=[[5, 6]]
+    )
+    names = [name for name, _ in exporting]
+    assert names == ["float32", "bfloat16, measured as float32 on this processor"]
+    origin = json.loads((tmp_path / "x" / MANIFEST).read_bytes())
+    assert (origin["quantization"], origin["measured_as"]) == ("bfloat16", "float32")
+
+
 LINES = ["el perro come.", "la casa azul", "", "el gato duerme la casa corre azul rojo grande."]
 
 

@@ -31,8 +31,9 @@ translate export: write a model for another engine, and check it against the ori
 The export is first written in float32, where both engines must translate the same sentences
 greedily to the same words, but for near-ties, with the same log-probabilities, within 0.001. In the
 quantization asked for, how many translations differ is reported, and the commands are told that
-give its BLEU and the original's. The folder holds the tokenizers
-too, so that it can be used alone. What an engine cannot carry is refused with the reason.
+give its BLEU and the original's; a processor that lacks it measures it as another, which is told.
+The folder holds the tokenizers too, so that it can be used alone. What an engine cannot carry is
+refused with the reason.
 
 `onnx` and `torch` write two graphs, one that reads the source and one for a step of the decoder,
 for any batch and length; graphs.json names what goes in and out. decoder.py, beside ONNX files,

@@ -117,6 +117,11 @@ class CTranslate2Search:
             max_queued_batches=-1,
         )
 
+    @property
+    def compute_type(self) -> str:
+        """The numbers it computes with: those of the export, or others that this processor has."""
+        return str(self._translator.compute_type)
+
     def __call__(
         self,
         model: Seq2Seq,

@@ -34,7 +34,8 @@ def export_ctranslate2(
     """Replace `folder` by the model in CTranslate2's format, with tokenizers and origin.
 
     Yields how float32 compares with the model on `sentences` (pieces without </s>), then how the
-    quantization does, as soon as each is known. The folder is written last.
+    quantization does, as soon as each is known, each with its name, and with what it was measured
+    as where this processor lacks it. The folder is written last.
 
     Raises:
         UserError: CTranslate2 is not installed, cannot carry the model or computes something else.
@@ -61,15 +62,28 @@ def export_ctranslate2(
             parity = compare(native, engine, sentences)
             if wanted == "float32":
                 parity.check()
-            yield wanted, parity
+            measured = engine.compute_type
+            as_asked = measured in (wanted, f"{wanted}_float32")  # int8, with the rest in float32
+            yield (
+                wanted if as_asked else f"{wanted}, measured as {measured} on this processor",
+                parity,
+            )
         files = {file.name: file.read_bytes() for file in made.iterdir()}
-    write(bundle, folder, files, quantization, parity)
+    write(bundle, folder, files, quantization, parity, measured=measured)
 
 
 def write(
-    bundle: Bundle, folder: Path, files: Mapping[str, bytes], quantization: str, parity: Parity
+    bundle: Bundle,
+    folder: Path,
+    files: Mapping[str, bytes],
+    quantization: str,
+    parity: Parity,
+    *,
+    measured: str,
 ) -> None:
     """Replace `folder` by these files, the tokenizers, and what they were made of, with their sums.
+
+    `measured` names the numbers that the parity was computed with.
 
     Raises:
         UserError: it cannot be written.
@@ -82,6 +96,7 @@ def write(
     origin = {
         "weights_sha256": bundle.weights_sha256,
         "quantization": quantization,
+        "measured_as": measured,
         "parity": asdict(parity),
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in whole.items()},
     }

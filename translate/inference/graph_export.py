@@ -79,7 +79,7 @@ def export_graphs(
     yield "float32", parity
     files |= {name: path.read_bytes() for name, path in kind.beside.items()}
     files[INTERFACE] = _interface(bundle, graphs, kind.suffix)
-    write(bundle, folder, files, "float32", parity)
+    write(bundle, folder, files, "float32", parity, measured="float32")
 
 
 def _interface(bundle: Bundle, graphs: Mapping[str, Graph], suffix: str) -> bytes:
