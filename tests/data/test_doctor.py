@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from translate.data.doctor import QUICK, Check, all_checks, examine, quick_look
 from translate.data.doctor.characters import anomaly
 from translate.data.doctor.finding import Finding, Line
-from translate.data.doctor.languages import OtherLanguages, swapped_sides
+from translate.data.doctor.languages import OtherLanguages, copies, swapped_sides
 from translate.data.doctor.lengths import empty, outliers
 from translate.data.doctor.lexicon import Lexicon
 from translate.data.doctor.misaligned import misaligned
 from translate.data.doctor.overlap import NEAR, LiteralOverlap, duplicates, jaccard, near, shingles
-from translate.data.doctor.report import told
+from translate.data.doctor.report import headline, told
 from translate.data.doctor.vocabulary import advise
 from translate.data.pair import Lines, Pair
 from translate.data.tokenizer import TokenizerConfig
@@ -129,7 +129,6 @@ def test_swapped_and_untranslated_sides_are_found(clean: Splits) -> None:
         for i in long[:3]:
             train[i] = Pair(train[i].target, train[i].source)
         train[long[3]] = Pair(train[long[4]].target, train[long[3]].target)
-        train[long[5]] = Pair(train[long[5]].source, train[long[5]].source)
 
     splits = damaged(clean, change)
     finding = found(splits, swapped_sides)["other_side"]
@@ -137,10 +136,33 @@ def test_swapped_and_untranslated_sides_are_found(clean: Splits) -> None:
     assert notes == [
         *["the sides are swapped"] * 3,
         "the source looks like the target language",
-        "a copy, not a translation",
     ]
     for line in finding.lines:
         assert splits["train"][line.number - 1].source == line.source
+
+
+@pytest.mark.parametrize("copied", [1, 1200, 2000])
+def test_copies_are_found_however_many_and_short_and_hide_nothing(
+    clean: Splits, copied: int
+) -> None:
+    swapped = next(n for n, pair in enumerate(clean["train"]) if min(map(len, pair[:2])) > 30)
+
+    def change(train: list[Pair]) -> None:
+        train[:copied] = [Pair(pair.source, pair.source.upper()) for pair in train[:copied]]
+        train += [Pair("ja", "Ja "), Pair(" ", ""), Pair(*clean["train"][swapped][1::-1])]
+
+    findings = found(damaged(clean, change), copies, swapped_sides)
+    assert numbers(findings["copy"]) == [*range(1, copied + 1), 2001]
+    if copied < 2000:  # nothing is left to tell the languages apart by
+        assert numbers(findings["other_side"]) == [2003]
+
+
+def test_a_quick_look_finds_in_dev_and_test_what_cleaning_drops_of_training() -> None:
+    text = [Pair("ein Haus", "a house"), Pair("ja", "ja")]
+    copied = quick_look({"train": text, "dev": text, "test": text})
+    assert [headline(finding) for finding in copied] == [
+        "a copy, not a translation (dev 1, test 1)"
+    ]
 
 
 def test_a_third_language_is_found(clean: Splits) -> None:

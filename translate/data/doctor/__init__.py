@@ -22,6 +22,7 @@ def all_checks(*, source: str, target: str, allow_overlap: bool) -> tuple[Check,
     """Every check; `source` and `target` are the languages by their codes."""
     return (
         lengths.empty,
+        languages.copies,
         overlap.duplicates,
         overlap.LiteralOverlap(allow_one_side=allow_overlap),
         overlap.near,
@@ -34,11 +35,13 @@ def all_checks(*, source: str, target: str, allow_overlap: bool) -> tuple[Check,
 
 
 def quick_look(splits: Mapping[str, Sequence[Pair]]) -> list[Finding]:
-    """What the first lines show of mistakes that cleaning does not look for."""
+    """What the first lines show of mistakes that cleaning does not look for, or not there."""
     checks: tuple[Check, ...] = (
         characters.anomalies, lengths.outliers, languages.swapped_sides
     )  # fmt: skip
-    return examine({split: pairs[:QUICK] for split, pairs in splits.items()}, checks)
+    first = {split: pairs[:QUICK] for split, pairs in splits.items()}
+    uncleaned = {split: pairs for split, pairs in first.items() if split != "train"}
+    return examine(uncleaned, (languages.copies,)) + examine(first, checks)
 
 
 def examine(splits: Mapping[str, Sequence[Pair]], checks: Iterable[Check]) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Sentences in the wrong language: the other side's, by the corpus itself, or a third one."""
+"""Sentences in the wrong language: a copy, the other side's by the corpus itself, or a third."""
 
 from __future__ import annotations
 
@@ -31,12 +31,24 @@ WHICH = {
 }
 
 
+def copies(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+    """Pairs of one sentence twice, but for what `normalise` ignores; empty ones are none."""
+    notes = [
+        (split, index, "both sides are the same")
+        for split, pairs in splits.items()
+        for index, pair in enumerate(pairs)
+        if _copied(pair) and pair.source.strip()
+    ]
+    advice = "cleaning drops such training pairs; in dev and test, find the translation"
+    yield Finding("copy", "a copy, not a translation", advice, lines_of(splits, notes))
+
+
 def swapped_sides(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
     """Sides in the language of the other side, both (swapped) or one (not translated).
 
     A sentence is weighed by its character trigrams: the mean of log P(trigram | source language) -
     log P(trigram | target language), both learned from the training text (Cavnar & Trenkle 1994
-    rank such trigrams; Dunning 1994 weighs them like this).
+    rank such trigrams; Dunning 1994 weighs them like this). Of copies nothing is learned nor said.
     """
     advice = "exchange the sides, or remove the pair"
     yield Finding("other_side", "a side in the other side's language", advice,
@@ -45,7 +57,7 @@ def swapped_sides(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
 
 def _leaning(splits: Mapping[str, Sequence[Pair]]) -> Iterator[tuple[str, int, str]]:
     """Split, index and which sides; nothing where the text does not tell the languages apart."""
-    train = splits["train"][:LEARNED]
+    train = [pair for pair in splits["train"][:LEARNED] if not _copied(pair)]
     if len(train) < FEWEST:
         return
     weigh = _Scales([p.source for p in train], [p.target for p in train])
@@ -59,9 +71,12 @@ def _leaning(splits: Mapping[str, Sequence[Pair]]) -> Iterator[tuple[str, int, s
                 len(pair.source) >= SHORTEST and weigh(pair.source) < LIKE_THE_OTHER * target,
                 len(pair.target) >= SHORTEST and weigh(pair.target) > LIKE_THE_OTHER * source,
             )
-            if any(foreign):
-                copied = normalise(pair.source) == normalise(pair.target)
-                yield split, index, "a copy, not a translation" if copied else WHICH[foreign]
+            if any(foreign) and not _copied(pair):
+                yield split, index, WHICH[foreign]
+
+
+def _copied(pair: Pair) -> bool:
+    return normalise(pair.source) == normalise(pair.target)
 
 
 class _Scales:
