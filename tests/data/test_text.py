@@ -2,10 +2,12 @@ r"""Lines of files: nothing but \n ends one, and nothing in them stops the reade
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
 import logging
+import lzma
 import unicodedata
 
 import pytest
@@ -63,6 +65,26 @@ def test_gzip_is_told_by_its_first_bytes_not_its_name(tmp_path):
     path = tmp_path / "corpus.de"
     path.write_bytes(gzip.compress("grün\nrot\n".encode()))
     assert list(read_lines(str(path))) == ["grün", "rot"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("xz", lzma.compress(b"red\n")),
+        ("bzip2", bz2.compress(b"red\n")),
+        ("zip", b"PK\x03\x04\x14\0"),
+        ("zstd", b"(\xb5/\xfd\x04\0"),
+    ],
+)
+def test_what_is_packed_otherwise_is_refused_with_the_remedy(tmp_path, kind, data):
+    path = tmp_path / "train.de.gz"
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=rf"train.de.gz is packed with {kind}, .*; unpack it, or"):
+        list(read_lines(path))
+
+
+def test_a_sentence_may_begin_like_an_archive():
+    assert list(read_lines(io.BytesIO(b"BZh9 (PK)\n"))) == ["BZh9 (PK)"]
 
 
 def test_invalid_utf8_is_replaced_with_a_warning_that_names_the_line(tmp_path, caplog):

@@ -23,6 +23,12 @@ from translate.errors import UserError
 log = logging.getLogger(__name__)
 
 GZIP_MAGIC = b"\x1f\x8b"
+OTHERWISE_PACKED = {
+    "xz": rb"\xfd7zXZ\0",
+    "bzip2": rb"BZh[1-9]1AY&SY",
+    "zip": rb"PK\x03\x04",
+    "zstd": rb"\x28\xb5\x2f\xfd",
+}
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 WARNINGS = 5  # lines named one by one; after that only their number is told
@@ -47,7 +53,8 @@ def read_lines(file: str | Path | BinaryIO, *, strict: bool = False) -> Iterator
 
     One `\r` before the line's end and a byte-order mark at the start are dropped. Bytes that are
     not UTF-8 become U+FFFD with a warning that names the line; with `strict` they raise UserError
-    instead, as UTF-16 (a byte-order mark, and NULs in the first line) always does.
+    instead, as UTF-16 (a byte-order mark, and NULs in the first line) and text packed otherwise
+    always do.
     """
     with ExitStack() as stack:
         if isinstance(file, str | Path):
@@ -117,6 +124,11 @@ def _open(path: Path) -> BinaryIO:
 
 def _raw_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
     head = stream.readline()
+    for kind, magic in OTHERWISE_PACKED.items():
+        if re.match(magic, head):
+            raise UserError(
+                f"{name} is packed with {kind}, by its first bytes; unpack it, or pack it with gzip"
+            )
     if not head.startswith(GZIP_MAGIC):
         if head:
             yield head
