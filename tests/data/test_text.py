@@ -103,9 +103,10 @@ def test_many_invalid_lines_are_summed_up(caplog):
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("strict", [False, True])
-def test_utf_16_is_refused_with_the_remedy(tmp_path, encoding, strict):
+@pytest.mark.parametrize("text", ["grün\nrot\n", "上海\n北京\n", "上海"])
+def test_utf_16_is_refused_with_the_remedy(tmp_path, encoding, strict, text):
     path = tmp_path / "train.de"
-    path.write_bytes("\ufeffgrün\nrot\n".encode(encoding))
+    path.write_bytes(f"\ufeff{text}".encode(encoding))
     with pytest.raises(UserError, match=r"train.de is UTF-16.* iconv -f UTF-16 -t UTF-8"):
         list(read_lines(path, strict=strict))
 

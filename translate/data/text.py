@@ -53,8 +53,7 @@ def read_lines(file: str | Path | BinaryIO, *, strict: bool = False) -> Iterator
 
     One `\r` before the line's end and a byte-order mark at the start are dropped. Bytes that are
     not UTF-8 become U+FFFD with a warning that names the line; with `strict` they raise UserError
-    instead, as UTF-16 (a byte-order mark, and NULs in the first line) and text packed otherwise
-    always do.
+    instead, as UTF-16 (by its byte-order mark) and text packed otherwise always do.
     """
     with ExitStack() as stack:
         if isinstance(file, str | Path):
@@ -157,8 +156,7 @@ def _decode(lines: Iterable[bytes], name: str, strict: bool) -> Iterator[str]:
     invalid = 0
     for number, line in enumerate(lines, start=1):
         if number == 1:
-            # a NUL, half of a line's end or of a letter, tells it from bytes of whatever kind
-            if line.startswith(UTF_16_MARKS) and b"\0" in line:
+            if line.startswith(UTF_16_MARKS):  # no UTF-8, and hardly a word in another encoding
                 raise UserError(
                     f"{name} is UTF-16, by its first bytes; convert it: iconv -f UTF-16 -t UTF-8"
                 )
