@@ -40,6 +40,22 @@ def test_findings_are_told_and_kept(program, corpus, tmp_path: Path) -> None:
     assert found["advice"]["unseen_words"] == {"source": 0.0, "target": 0.0}
 
 
+def test_findings_are_told_and_kept_where_nothing_can_be_advised(
+    program, corpus, tmp_path: Path
+) -> None:
+    for name in ("train.de", "train.en"):
+        (tmp_path / name).write_text("\n\n", encoding="utf-8")
+    done = program("doctor", *corpus, "json=found.json")
+    assert done.status == 1
+    assert done.out.startswith("pairs: train 2, dev 1, test 1\nan empty side (train 2): ")
+    assert done.err.endswith(
+        "error: no vocabulary can be learned from this text: it is too short\n"
+    )
+    found = json.loads((tmp_path / "found.json").read_text("utf-8"))
+    assert [finding["check"] for finding in found["findings"]] == ["empty", "duplicate"]
+    assert found["advice"] is None
+
+
 def test_a_place_for_the_findings_is_looked_for_before_the_text_is_read(
     program, corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -344,6 +344,12 @@ def test_advice_follows_the_text(clean: Splits) -> None:
     assert f"tokenizer.vocab_size={advice.vocab_size}" in advice.flags()
 
 
+def test_a_lone_pair_is_within_the_length_that_is_advised() -> None:
+    splits = {"train": [Pair("ein Haus", "a rather large house")]}
+    advice = advise(splits, BPE, seed=1, tokens_per_batch=500, pool_batches=10)
+    assert advice.max_length == 5  # four words, a piece each, and the end
+
+
 def test_words_of_a_script_without_spaces_are_its_characters() -> None:
     train = [Pair("".join(CHINESE[n : n + 10]), f"sign {n}") for n in range(290)]
     splits = {"train": train, "dev": [Pair("洪天洪猫", "sign 1")]}

@@ -13,6 +13,7 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import UsageError, listed
 from translate.cli.fields import Folder, Node
+from translate.errors import UserError
 
 HELP = """\
 translate doctor: what may be wrong with a corpus
@@ -80,20 +81,29 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegat
             source=source.source, target=source.target, allow_overlap=source.allow_overlap
         )
         findings = examine(splits, checks)
-        advice = advise(
-            splits,
-            TokenizerConfig.model_validate(dict(tokenizer)),
-            seed=source.seed,
-            tokens_per_batch=TOKENS_ON_CPU if tokens == "auto" else tokens,
-            pool_batches=source.pool_batches,
-        )
+        advice, problem = None, None
+        try:
+            advice = advise(
+                splits,
+                TokenizerConfig.model_validate(dict(tokenizer)),
+                seed=source.seed,
+                tokens_per_batch=TOKENS_ON_CPU if tokens == "auto" else tokens,
+                pool_batches=source.pool_batches,
+            )
+        except UserError as error:  # told last: what was found may well be why
+            problem = error
     if "json" in job.verbatim:
-        found = {"findings": [one.as_dict() for one in findings], "advice": advice.as_dict()}
+        found = {
+            "findings": [one.as_dict() for one in findings],
+            "advice": advice and advice.as_dict(),
+        }
         text = json.dumps(found, ensure_ascii=False, indent=2)
         write(Path(job.verbatim["json"]), f"{text}\n".encode("utf-8", "replace"))
     sizes = ", ".join(f"{split} {len(pairs):,}" for split, pairs in splits.items())
-    report = [f"pairs: {sizes}", *told(findings, lines=lines), *advice.told()]
+    report = [f"pairs: {sizes}", *told(findings, lines=lines), *(advice.told() if advice else ())]
     sys.stdout.write("".join(f"{line}\n" for line in report))
+    if problem:
+        raise problem
 
 
 def _refuse_anything_else(path: Path) -> None:

@@ -74,7 +74,7 @@ def advise(
     )
     lengths = np.array([len(pieces) + 1 for pieces in ids])
     words = sum(len(spaced(text).split()) for text in texts)
-    longest = int(np.quantile(lengths, 0.999))
+    longest = int(np.quantile(lengths, 0.999, method="higher"))
     source, target = lengths[: len(train)], lengths[len(train) :]
     short = np.maximum(source, target) <= max(longest, 1)
     batches = TokenBatches(
