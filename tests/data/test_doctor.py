@@ -25,6 +25,7 @@ from translate.data.doctor.vocabulary import advise
 from translate.data.pair import Lines, Pair
 from translate.data.tokenizer import TokenizerConfig
 from translate.data.toy import toy_pairs
+from translate.vocabulary import EOS
 
 Splits = dict[str, list[Pair]]
 
@@ -342,6 +343,16 @@ def test_advice_follows_the_text(clean: Splits) -> None:
     assert 10 < advice.max_length < 60
     assert 0 < advice.padding < 0.5
     assert f"tokenizer.vocab_size={advice.vocab_size}" in advice.flags()
+
+
+def test_a_vocabulary_of_characters_is_told_as_it_was_learned(clean: Splits) -> None:
+    char = BPE.model_copy(update={"kind": "char", "byte_fallback": False})
+    advice = advise(clean, char, seed=1, tokens_per_batch=500, pool_batches=10)
+    letters = set("".join(text for pair in clean["train"] for text in pair[:2])) - {" "}
+    assert advice.pieces == (EOS + 1) + len("▁") + len(letters)
+    shown = "\n".join(advice.told())
+    assert f"joint vocabulary of {advice.pieces}: " in shown
+    assert "come 100 times" not in shown
 
 
 def test_a_lone_pair_is_within_the_length_that_is_advised() -> None:

@@ -29,7 +29,8 @@ class Advice:
     # share of dev words that training has not, by side, if there is a dev
     unseen_words: Mapping[str, float]
     vocab_size: int  # the largest whose pieces are often enough, or the smallest tried
-    often: float  # share of its pieces that are
+    pieces: int  # that the text gave it, no more than vocab_size
+    often: float  # share of those of several characters that are
     pieces_per_word: float  # with that vocabulary
     max_length: int  # pieces; 99.9 % of the sentences are no longer
     padding: float  # share of padding in batches of that vocabulary
@@ -47,7 +48,7 @@ class Advice:
         for side, share in self.unseen_words.items():
             yield f"words of dev that training has not, {side}: {share:.2%}"
         yield (
-            f"pieces a word with a joint vocabulary of {self.vocab_size:,}: "
+            f"pieces a word with a joint vocabulary of {self.pieces:,}: "
             f"{self.pieces_per_word:.2f}; padding in batches: {self.padding:.1%}"
         )
         if self.often < MOST_PIECES:
@@ -69,7 +70,7 @@ def advise(
     """Try vocabularies of rising size on the training text."""
     train = splits["train"][:SAMPLE]
     texts = [pair.source for pair in train] + [pair.target for pair in train]
-    size, often, ids = _largest(
+    size, learned, often, ids = _largest(
         texts, settings, seed, scale=len(splits["train"]) / max(1, len(train))
     )
     lengths = np.array([len(pieces) + 1 for pieces in ids])
@@ -89,6 +90,7 @@ def advise(
             if "dev" in splits
         },
         vocab_size=size,
+        pieces=learned,
         often=often,
         pieces_per_word=float((lengths.sum() - len(lengths)) / max(1, words)),
         max_length=longest,
@@ -98,8 +100,10 @@ def advise(
 
 def _largest(
     texts: Sequence[str], settings: TokenizerConfig, seed: int, *, scale: float
-) -> tuple[int, float, list[list[int]]]:
-    """The largest size of which 95 % of the pieces occur 100 times, that share, the text in them.
+) -> tuple[int, int, float, list[list[int]]]:
+    """The largest size of which 95 % of the pieces occur 100 times, and what was learned with it.
+
+    That is the number of pieces, the share of those that do, and the text in them.
 
     `scale` is how many times as large as `texts` the whole training text is.
     """
@@ -115,7 +119,7 @@ def _largest(
         ids = tokenizer.encode_all(texts, threads=1)
         often = _often(tokenizer, ids, OFTEN / scale)
         if best is None or often >= MOST_PIECES:
-            best = (size, often, ids)
+            best = (size, len(tokenizer), often, ids)
         if often < MOST_PIECES or len(tokenizer) < size:
             break
     if best is None:
@@ -124,7 +128,7 @@ def _largest(
 
 
 def _often(tokenizer: Tokenizer, ids: Iterable[Iterable[int]], times: float) -> float:
-    """The share of pieces that occur often; any vocabulary has all letters, however rare."""
+    """The share of pieces that occur often, but for letters, all of which any vocabulary has."""
     counts = Counter(piece for sentence in ids for piece in sentence)
     names = tokenizer.pieces(list(counts))
     longer = [
@@ -132,7 +136,7 @@ def _often(tokenizer: Tokenizer, ids: Iterable[Iterable[int]], times: float) -> 
         for name, count in zip(names, counts.values(), strict=True)
         if len(name.removeprefix(WORD_START)) > 1
     ]
-    return sum(count >= times for count in longer) / max(1, len(longer))
+    return 1 - sum(count < times for count in longer) / max(1, len(longer))
 
 
 def _unseen(train: Iterable[str], dev: Iterable[str]) -> float:
