@@ -311,6 +311,25 @@ def test_a_local_folder_goes_before_the_hub(tmp_path, hub_keys):
     assert read("hub", tmp_path, **keys) == {"train": PAIRS[:2], "dev": PAIRS[1:]}
 
 
+def test_a_split_that_is_not_there_may_be_held_out(tmp_path, hub_keys, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    write_files(tmp_path, "train", PAIRS)
+    with pytest.raises(UserError, match=r"dev\.de.* data\.files\.dev=null: held out of train"):
+        read("hub", tmp_path, **hub_keys | {"dir": str(tmp_path)})
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub" / "train.jsonl").write_bytes(lines(['{"de": "a", "en": "b"}']))
+    with pytest.raises(UserError, match=r"data\.splits, .* data\.splits\.dev=null: held out of"):
+        read("hub", tmp_path, **hub_keys | {"id": str(tmp_path / "hub")})
+    names = {"train": "no", "dev": None, "test": None}
+    for keys in (
+        {"id": str(tmp_path / "hub"), "splits": names},
+        {"dir": str(tmp_path), "files": names},
+    ):
+        with pytest.raises(UserError) as told:
+            read("hub", tmp_path, **hub_keys | keys)
+        assert "held out" not in str(told.value)
+
+
 def test_a_corpus_that_is_not_on_the_hub_asks_for_its_folder(tmp_path, hub_keys):
     with pytest.raises(UserError, match=r"data.id=OWNER/NAME .* train.de, train.en"):
         read("hub", tmp_path, **hub_keys)

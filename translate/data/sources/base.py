@@ -180,6 +180,11 @@ def parallel(sources: Path, targets: Path) -> Iterator[Pair]:
         yield Pair(source, target)
 
 
+def or_held_out(key: str) -> str:
+    """What a message on a split that is missing adds; `key` names it. Nothing for train's."""
+    return f", or {key}=null: held out of train" if key.endswith((".dev", ".test")) else ""
+
+
 def column_of(language: str, key: str, columns: Mapping[str, str | int] | None) -> str | int:
     """Where the sentences of a language stand; without `columns`, under its own name."""
     if columns is None:

@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from translate.data.pair import Pair
 from translate.data.pharaoh import read_links
-from translate.data.sources.base import SPLITS, NonEmpty, Source, parallel
+from translate.data.sources.base import SPLITS, NonEmpty, Source, or_held_out, parallel
 from translate.durable import file_hash
 from translate.errors import UserError
 
@@ -139,5 +139,5 @@ def _existing(path: Path, key: str) -> Path:
         return found
     raise UserError(
         f"neither {path} nor {path.name}.gz exists; set data.dir (the folder), {key} (the file) "
-        "and data.source, data.target (the endings)"
+        f"and data.source, data.target (the endings){or_held_out(key)}"
     )

@@ -15,6 +15,7 @@ from translate.data.sources.base import (
     NonEmpty,
     Splits,
     Table,
+    or_held_out,
     parallel,
 )
 from translate.data.sources.files import find_files
@@ -72,8 +73,7 @@ class Hub(Table):
                 f"{self.files.train}.{self.target}, … (.gz too)"
             )
         return {
-            split: self._load(name, cache, self._most(split))
-            for split, name in self.splits.given().items()
+            split: self._load(split, name, cache) for split, name in self.splits.given().items()
         }
 
     def _most(self, split: str) -> int | None:
@@ -86,21 +86,21 @@ class Hub(Table):
             for split, name in self.files.given().items()
         }
 
-    def _load(self, split: str, cache: Path, most: int | None) -> Iterator[Pair]:
+    def _load(self, split: str, name: str, cache: Path) -> Iterator[Pair]:
         import datasets
 
-        where = f"data.id = {self.id}, split {split}"
+        where = f"data.id = {self.id}, split {name}"
         places = self.places()
         try:
             rows = datasets.load_dataset(
-                cast(str, self.id), self.config, split=split, revision=self.revision,
+                cast(str, self.id), self.config, split=name, revision=self.revision,
                 streaming=self.streaming, cache_dir=str(cache / "hub"),
             )  # fmt: skip
-            for row in islice(cast(Iterable[dict[str, Any]], rows), most):
+            for row in islice(cast(Iterable[dict[str, Any]], rows), self._most(split)):
                 yield pair_at(row, places, where)
         except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
             reason = first_line(error)
             raise UserError(
                 f"{where} cannot be loaded: {reason}; check the id, data.config and "
-                "data.splits, and the network"
+                f"data.splits, and the network{or_held_out(f'data.splits.{split}')}"
             ) from None
