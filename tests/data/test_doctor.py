@@ -159,11 +159,10 @@ def test_copies_are_found_however_many_and_short_and_hide_nothing(
 
 
 def test_a_quick_look_finds_in_dev_and_test_what_cleaning_drops_of_training() -> None:
-    text = [Pair("ein Haus", "a house"), Pair("ja", "ja")]
-    copied = quick_look({"train": text, "dev": text, "test": text})
-    assert [headline(finding) for finding in copied] == [
-        "a copy, not a translation (dev 1, test 1)"
-    ]
+    text = [Pair("ein Haus", "a house"), Pair("ja", "ja"), Pair("", " ")]
+    assert list(map(headline, quick_look({"train": text, "dev": text, "test": text}))) == [
+        "an empty side (dev 1, test 1)", "a copy, not a translation (dev 1, test 1)",
+    ]  # fmt: skip
 
 
 def test_a_third_language_is_found(clean: Splits) -> None:

@@ -41,7 +41,7 @@ def quick_look(splits: Mapping[str, Sequence[Pair]]) -> list[Finding]:
     )  # fmt: skip
     first = {split: pairs[:QUICK] for split, pairs in splits.items()}
     uncleaned = {split: pairs for split, pairs in first.items() if split != "train"}
-    return examine(uncleaned, (languages.copies,)) + examine(first, checks)
+    return examine(uncleaned, (lengths.empty, languages.copies)) + examine(first, checks)
 
 
 def examine(splits: Mapping[str, Sequence[Pair]], checks: Iterable[Check]) -> list[Finding]:
