@@ -266,6 +266,25 @@ def test_a_line_that_is_no_json_is_named(tmp_path, line):
         read("jsonl", tmp_path, train=str(path), dev=None, test=None, columns=None)
 
 
+def test_a_file_that_is_one_list_is_told_to_be_an_object_a_line(tmp_path):
+    path = tmp_path / "pairs.json"
+    path.write_text('[{"de": "a", "en": "b"}]\n')
+    with pytest.raises(
+        UserError, match=r"pairs.json, line 1 is of type list: .* one object a line"
+    ):
+        read("jsonl", tmp_path, train=str(path), dev=None, test=None, columns=None)
+
+
+def test_a_domain_may_be_a_number(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"de": "a", "en": "b", "book": 7}\n')
+    keys = {"train": str(path), "dev": None, "test": None}
+    found = read("jsonl", tmp_path, columns=None, domain="book", **keys)
+    assert found["train"] == [Pair("a", "b", group="7")]
+    with pytest.raises(UserError, match=r"column book \(data.columns\) holds 7, which is not text"):
+        read("jsonl", tmp_path, columns={"de": "de", "en": "book"}, **keys)
+
+
 # --- hub
 
 

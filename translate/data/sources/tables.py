@@ -16,6 +16,7 @@ from translate.data.text import read_lines, without_surrogates
 from translate.durable import file_hash
 from translate.errors import UserError
 
+ONE_OBJECT = "data=jsonl takes one object a line"
 BLANK = Pair("", "")  # of a blank line between others, so that pair n stays on line n
 
 
@@ -119,7 +120,9 @@ def _read_jsonl(path: Path, places: PairColumns) -> Iterator[Pair]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:  # also of a number too long, a nest too deep
-            raise UserError(f"{place} is not JSON ({error})") from None
+            raise UserError(f"{place} is not JSON ({error}): {ONE_OBJECT}") from None
+        if not isinstance(row, dict):
+            raise UserError(f"{place} is of type {type(row).__name__}: {ONE_OBJECT}")
         yield pair_at(row, places, place)
 
 
@@ -141,6 +144,8 @@ def _at_path(row: Any, path: str | int, place: str, key: str) -> str:
             there = ", ".join(map(str, value)) if isinstance(value, Mapping) else "none"
             raise UserError(f"{place} has no column {path} ({key}): there are {there}")
         value = value[step]
+    if isinstance(value, int) and key == "data.domain":
+        return str(value)
     if not isinstance(value, str):
         raise UserError(f"{place}: column {path} ({key}) holds {value!r}, which is not text")
     return without_surrogates(value)  # JSON can spell them, UTF-8 cannot
