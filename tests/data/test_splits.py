@@ -128,6 +128,17 @@ def test_a_small_corpus_is_told_how_many_to_hold_out():
     assert (len(left), len(taken["dev"]), len(taken["test"])) == (90, 5, 5)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_no_number_is_advised_that_failed_or_must(count):
+    with pytest.raises(UserError, match=r"; give dev and test of your own"):
+        take_components(table(grid(3)), {"dev": 1, "test": count}, 0)
+
+
+def test_a_split_is_not_told_to_be_larger():
+    with pytest.raises(UserError, match=r"; try data.hold_out.dev=2 data.hold_out.test=5$"):
+        take_components(table(grid(100)), {"dev": 2, "test": 60}, 0)
+
+
 def test_groups_are_taken_whole_and_by_name():
     pairs = [Pair(f"s{n}", f"t{n}", group=str(n % 3)) for n in range(9)]
     train, taken = take_groups(table(pairs), {"dev": [0], "test": ["2"]})

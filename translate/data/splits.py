@@ -81,23 +81,29 @@ def take_components(
             split_of.update(dict.fromkeys(members.tolist(), name))
         if missing or 2 * len(split_of) > len(pairs):
             total = len({pair.source for pair in pairs})
-            lower = split_of and groups.sizes.max() < NEARLY_ALL * len(pairs)
-            fewer = max(1, min(counts[name] // 2, total // 20))
+            fewer = {
+                split: max(1, min(count, counts[name] // 2, total // 20))
+                for split, count in counts.items()
+            }
+            largest = groups.sizes.max() if split_of else len(pairs)
             raise UserError(
                 f"data.hold_out.{name} = {counts[name]} items cannot be held out of {total} source "
                 f"sentences in {len(groups)} groups of shared translations with half of the pairs "
-                "left to train on; "
-                + (
-                    f"try {' '.join(f'data.hold_out.{split}={fewer}' for split in counts)}"
-                    if lower
-                    else "give dev and test of your own (data.dev, data.test)"
-                )
+                f"left to train on; {_remedy(counts, fewer, len(pairs), largest)}"
             )
         queue = chain(skipped, queue)
     taken = {name: [pairs[i] for i in sorted(split_of) if split_of[i] == name] for name in counts}
     left = np.ones(len(pairs), dtype=bool)
     left[list(split_of)] = False
     return pairs.at(np.flatnonzero(left)), taken
+
+
+def _remedy(counts: Mapping[str, int], fewer: Mapping[str, int], pairs: int, largest: int) -> str:
+    """Smaller numbers to hold out where they may fit, else what helps at any size."""
+    fit = fewer != counts and 2 * sum(fewer.values()) <= pairs
+    if fit and largest < NEARLY_ALL * pairs:
+        return f"try {' '.join(f'data.hold_out.{split}={n}' for split, n in fewer.items())}"
+    return "give dev and test of your own (data.dev, data.test)"
 
 
 def components(pairs: Iterable[Pair]) -> Places:
