@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 
-from translate.data.doctor.finding import Finding, lines_of
+from translate.data.doctor.finding import Finding, lines_of, sides
 from translate.data.pair import Pair
 
 # Bytes of UTF-8 read as Windows-1252: a first byte Ã, â, Ð …, then a continuation byte's letter.
@@ -23,9 +23,7 @@ def anomalies(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
     """Lines with a character that is most likely a mistake, and which."""
     notes = [
         (split, index, f"{side}: {strange}")
-        for split, pairs in splits.items()
-        for index, pair in enumerate(pairs)
-        for side, text in (("source", pair.source), ("target", pair.target))
+        for split, index, side, text in sides(splits)
         if (strange := anomaly(text))
     ]
     advice = "mend the files, or replace with data.cleaning.replace"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,14 @@ class Finding:
             "advice": self.advice,
             "lines": [vars(line) for line in self.lines],
         }
+
+
+def sides(splits: Mapping[str, Sequence[Pair]]) -> Iterator[tuple[str, int, str, str]]:
+    """Every sentence as split, index from 0, side and text."""
+    for split, pairs in splits.items():
+        for index, pair in enumerate(pairs):
+            yield split, index, "source", pair.source
+            yield split, index, "target", pair.target
 
 
 def number_of(pairs: Sequence[Pair], index: int) -> int:

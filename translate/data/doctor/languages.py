@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice, repeat
 from statistics import median
 
-from translate.data.doctor.finding import Finding, lines_of
+from translate.data.doctor.finding import Finding, lines_of, sides
 from translate.data.pair import Pair
 from translate.data.text import normalise
 from translate.wording import install
@@ -123,9 +123,7 @@ class OtherLanguages:
             return
         notes = [
             (split, index, f"{side}: {language}")
-            for split, pairs in splits.items()
-            for index, pair in enumerate(pairs)
-            for side, text in (("source", pair.source), ("target", pair.target))
+            for split, index, side, text in sides(splits)
             if len(text) >= LONG
             for language, probability in [identifier.classify(text)]
             if language not in (self.source, self.target) and probability > SURE
