@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translate.data.doctor import QUICK, Check, all_checks, examine, quick_look
-from translate.data.doctor.characters import anomaly
+from translate.data.doctor.characters import anomaly, quoted
 from translate.data.doctor.finding import Finding, Line
 from translate.data.doctor.languages import OtherLanguages, copies, swapped_sides
 from translate.data.doctor.lengths import empty, outliers
@@ -251,6 +251,15 @@ def test_empty_sides_and_lengths_that_do_not_fit_are_found(clean: Splits) -> Non
 def test_strange_characters(text: str, strange: str) -> None:
     assert anomaly(text).startswith(strange)
     assert bool(anomaly(text)) == bool(strange)
+
+
+def test_a_column_in_quotation_marks_is_told() -> None:
+    train = [Pair(f'"Satz {n}"', f"sentence {n}") for n in range(9)] + [Pair("a", '"b"')] * 8
+    finding = found({"train": train, "dev": [Pair('"', "x")]}, quoted)["quoted"]
+    assert [(line.number, line.note) for line in finding.lines] == [
+        (n, "source: in quotation marks") for n in range(1, 10)
+    ]
+    assert "quoted" in {finding.check for finding in quick_look({"train": train})}
 
 
 sentences = st.lists(st.sampled_from(["ab", "cd", "ef", "gh", "x"]), min_size=3, max_size=12)

@@ -227,6 +227,9 @@ def test_tsv_problems_name_line_and_column(tmp_path):
         read("tsv", tmp_path, columns={"fr": 1, "en": 2}, **keys)
     with pytest.raises(UserError, match=r"no column deutsch; its header line has a, b"):
         read("tsv", tmp_path, **keys | {"header": True}, columns={"de": "deutsch", "en": "b"})
+    path.write_bytes(lines(["de,en", "a,b"]))
+    with pytest.raises(UserError, match=r"has no column de; .* has de,en, no tab: .*comma"):
+        read("tsv", tmp_path, **keys | {"header": True}, columns=None)
 
 
 @pytest.mark.parametrize("blank", ["", "  "])

@@ -23,13 +23,14 @@ translate doctor: what may be wrong with a corpus
 
 Reads the text as it is, before cleaning, and names lines: empty sides, copies of the source, pairs
 that occur again, training text in dev or test, exactly and nearly, test text in dev, strange
-characters, lengths that do not fit, sides in the wrong language, blocks of translations shifted
-against their sources, swapped neighbours, and translations of something else. Then it tells how
-many words of dev are unseen in training, and suggests a limit of length and a vocabulary size: the
-largest of 1,000, 2,000, … 32,000 at which 95 % of the pieces (single letters aside) occur 100 times
-or more; if none does, 1,000, with the share that does. What it finds is worth a look, and not
-always a mistake. Line numbers are those of the files, a header counted, where pairs are lines of
-files. Sides in a third language need the extra: .venv/bin/pip install -e '.[doctor]'
+characters, quoted cells, lengths that do not fit, sides in the wrong language, blocks of
+translations shifted against their sources, swapped neighbours, and translations of something else.
+Then it tells how many words of dev are unseen in training, and suggests a limit of length and a
+vocabulary size: the largest of 1,000, 2,000, … 32,000 at which 95 % of the pieces (single letters
+aside) occur 100 times or more; if none does, 1,000, with the share that does. What it finds is
+worth a look, and not always a mistake. Line numbers are those of the files, a header counted, where
+pairs are lines of files. Sides in a third language need the extra:
+.venv/bin/pip install -e '.[doctor]'
 
 Keys:
   data           which corpus, and every setting of it (translate models group=data lists them)

@@ -27,6 +27,7 @@ def all_checks(*, source: str, target: str, allow_overlap: bool) -> tuple[Check,
         overlap.LiteralOverlap(allow_one_side=allow_overlap),
         overlap.near,
         characters.anomalies,
+        characters.quoted,
         lengths.outliers,
         languages.swapped_sides,
         misaligned.misaligned,
@@ -37,7 +38,7 @@ def all_checks(*, source: str, target: str, allow_overlap: bool) -> tuple[Check,
 def quick_look(splits: Mapping[str, Sequence[Pair]]) -> list[Finding]:
     """What the first lines show of mistakes that cleaning does not look for, or not there."""
     checks: tuple[Check, ...] = (
-        characters.anomalies, lengths.outliers, languages.swapped_sides
+        characters.anomalies, characters.quoted, lengths.outliers, languages.swapped_sides
     )  # fmt: skip
     first = {split: pairs[:QUICK] for split, pairs in splits.items()}
     uncleaned = {split: pairs for split, pairs in first.items() if split != "train"}

@@ -1,9 +1,10 @@
-"""Characters that sentences do not have: controls, wrong encodings, mixed scripts, mark-up."""
+"""Characters no sentence has: controls, wrong encodings, mixed scripts, mark-up, cells' quotes."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from translate.data.doctor.finding import Finding, lines_of, sides
@@ -28,6 +29,23 @@ def anomalies(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
     ]
     advice = "mend the files, or replace with data.cleaning.replace"
     yield Finding("characters", "strange characters", advice, lines_of(splits, notes))
+
+
+def quoted(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+    """Sentences in quotation marks where most of their side are, as cells of a table may be."""
+    found = [
+        (split, index, side)
+        for split, index, side, text in sides(splits)
+        if len(text) > 1 and text[0] == text[-1] == '"'
+    ]
+    often = Counter((split, side) for split, _, side in found)
+    notes = [
+        (split, index, f"{side}: in quotation marks")
+        for split, index, side in found
+        if often[split, side] > len(splits[split]) / 2
+    ]
+    advice = "cells of a table are taken as they are: write it without quotation marks"
+    yield Finding("quoted", "sentences in quotation marks", advice, lines_of(splits, notes))
 
 
 def anomaly(text: str) -> str:

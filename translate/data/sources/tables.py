@@ -103,8 +103,9 @@ def _position(column: str | int, names: list[str], path: Path, key: str) -> int:
         return column - 1
     if column in names:
         return names.index(str(column))
+    commas = ", no tab: is it comma-separated?" if len(names) == 1 and "," in names[0] else ""
     there = (
-        f"its header line has {', '.join(names)}"
+        f"its header line has {', '.join(names)}{commas}"
         if names
         else "without a header line columns are numbers from 1"
     )
