@@ -233,6 +233,7 @@ def test_empty_sides_and_lengths_that_do_not_fit_are_found(clean: Splits) -> Non
     [
         ("schÃ¶n", "UTF-8 read as another encoding: 'Ã¶'"),
         ("itâ€™s", "UTF-8 read as another encoding"),
+        ("a\rb", "line end of old Macs, which ends no line here: '\\r'"),
         ("a\x07b", "control character: '\\x07'"),
         ("a\u200bb", "invisible character: '\\u200b'"),
         ("the b\u0430nk", "scripts mixed in a word: 'b\u0430nk'"),

@@ -54,6 +54,7 @@ def anomaly(text: str) -> str:
         return ""  # most lines of most corpora
     for kind, found in (
         ("not decoded (U+FFFD)", "\ufffd" if "\ufffd" in text else ""),
+        ("line end of old Macs, which ends no line here", "\r" if "\r" in text else ""),
         ("control character", next((c for c in text if _is_control(c)), "")),
         ("invisible character", _match(INVISIBLE, text)),
         ("UTF-8 read as another encoding", _mojibake(text)),
