@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 from pydantic import NonNegativeInt
 
-from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
-from translate.cli.errors import UsageError, listed
+from translate.cli.errors import UsageError
 from translate.cli.fields import Folder, Node
+from translate.cli.validation import corpus_problems
 from translate.errors import UserError
 
 HELP = """\
@@ -45,18 +46,11 @@ def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
 
-    launch(command, arguments, job)
+    launch(command, arguments, job, check=partial(corpus_problems, run))
 
 
 def job(job: Job) -> None:
-    """Check the configuration, then examine the text."""
-    from translate.data.corpus import check_data
-    from translate.data.tokenizer import check_tokenizer
-
-    found = schema.problems(run, job.config, "")
-    found = found or [*check_data(job.config["data"]), *check_tokenizer(job.config["tokenizer"])]
-    if found:
-        raise listed(found)
+    """Examine."""
     run(job, **job.config)
 
 

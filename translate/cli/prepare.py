@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.fields import Folder, Node
+from translate.cli.validation import corpus_problems
 
 HELP = """\
 translate prepare: fetch a corpus, clean it, split it, train its tokenizer
@@ -38,16 +37,7 @@ def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
 
-    launch(command, arguments, job, check=check)
-
-
-def check(config: Mapping[str, Any]) -> list[str]:
-    """Every problem of the configuration, one line each."""
-    from translate.data.corpus import check_data
-    from translate.data.tokenizer import check_tokenizer
-
-    found = schema.problems(run, config, "")
-    return found or [*check_data(config["data"]), *check_tokenizer(config["tokenizer"])]
+    launch(command, arguments, job, check=partial(corpus_problems, run))
 
 
 def job(job: Job) -> None:

@@ -11,6 +11,15 @@ from translate.errors import UserError
 from translate.schema import chosen
 
 
+def corpus_problems(run: Callable[..., None], config: Mapping[str, Any]) -> list[str]:
+    """Every problem of what a command that reads a corpus gives its `run`, one line each."""
+    from translate.data.corpus import check_data
+    from translate.data.tokenizer import check_tokenizer
+
+    found = schema.problems(run, config, "")
+    return found or [*check_data(config["data"]), *check_tokenizer(config["tokenizer"])]
+
+
 def training_problems(config: Mapping[str, Any]) -> list[str]:
     """Every problem of what `translate train` was given, one line each."""
     from translate.data.corpus import check_data
