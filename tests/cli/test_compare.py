@@ -177,6 +177,20 @@ def test_an_average_and_a_fine_tuned_run_are_no_seeds(
         assert f"{name} translates every sentence as base does." in done.out
 
 
+def test_a_stopped_training_is_told_and_is_no_seed(
+    program, runs: Path, home: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(runs, tmp_path / "sweep")
+    record = tmp_path / "sweep" / "toy-seed=2" / "provenance.json"
+    for status, counts in (("finished", True), ("unfinished", False)):
+        record.write_text(json.dumps({"status": status}), encoding="utf-8")
+        done = program("compare", "sweep", *FAST, f"cache={home}/data")
+        assert done.status == 0, done.err
+        told = "toy-seed=2 is unfinished (its model is of step 2 of 2): it counts in no mean"
+        assert (told in " ".join(done.out.split())) is not counts
+        assert ("over seeds" in done.out.replace("mean over seeds", "")) is counts
+
+
 def test_another_model_is_evaluated_again(program, runs: Path, home: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         shutil.copytree(runs / "toy-seed=1" / "bundle", tmp_path / name / "bundle")

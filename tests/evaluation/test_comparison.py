@@ -132,6 +132,17 @@ def test_the_same_seed_twice_is_no_experiment() -> None:
     ]
 
 
+def test_an_unfinished_run_is_told_and_is_none_of_the_seeds() -> None:
+    seeds = [system(f"x-seed={n}", text, "x") for n, text in enumerate([RIGHT, NEARLY, WRONG])]
+    stopped = replace(seeds[2], unfinished="its model is of step 50 of 250")
+    found = judged(*seeds[:2], stopped)
+    assert [experiment.runs for experiment in found.experiments] == [["x-seed=0", "x-seed=1"]]
+    assert found.caveats == [
+        "x-seed=2 is unfinished (its model is of step 50 of 250): it counts in no mean over seeds."
+    ]
+    assert any(said.startswith("x-seed=2 is worse than x-seed=0") for said in found.verdicts)
+
+
 def test_experiments_are_judged_by_their_means() -> None:
     runs = [
         *(system(f"x-seed={n}", text, "x") for n, text in enumerate([WRONG, [*WRONG[:-1], "z"]])),

@@ -40,9 +40,10 @@ The first run is the baseline. BLEU, chrF, TER and perplexity stand side by side
 bootstrap resampling and paired approximate randomisation over sacreBLEU's statistics, sentences
 won and lost, scores by source length, and the sentences that differ most. The last lines say
 plainly which differences are real. Runs that differ in their seed alone are one experiment, with
-mean and standard deviation (averages of checkpoints, and what is fine-tuned from another run, stand
-apart); a folder of runs stands for all of them. A run that has no evaluation of the test set by its
-present model is evaluated first; one of an ensemble is no run's, and is refused.
+mean and standard deviation (averages of checkpoints, what is fine-tuned from another run, and runs
+that are unfinished stand apart); a folder of runs stands for all of them. A run that has no
+evaluation of the test set by its present model is evaluated first; one of an ensemble is no run's,
+and is refused.
 
 Keys:
   data.split     test or dev; default test
@@ -244,6 +245,7 @@ def _system(run: Path, test_set: TestSet, evaluate: Callable[[Path, TestSet], No
         search=stored.decoding,
         experiment=_experiment(run),
         seed=training_config(run).get("seed"),
+        unfinished=_unfinished(run),
     )
 
 
@@ -288,6 +290,18 @@ def _experiment(run: Path) -> str:
     mean_of = load_bundle(str(run)).config.extra.get("mean of")
     made = [shared, record.get("init"), mean_of]
     return json.dumps(made, sort_keys=True, default=str) if shared else str(run)
+
+
+def _unfinished(run: Path) -> str | None:
+    """The step of the model of a run whose training has not ended."""
+    from translate.cli.stored import load_bundle, training_config
+    from translate.training.provenance import run_status
+
+    if run_status(run) != "unfinished":
+        return None
+    step = load_bundle(str(run)).config.extra.get("step", "unknown")
+    last = training_config(run).get("trainer", {}).get("max_steps")
+    return f"its model is of step {step}" + (f" of {last}" if last else "")
 
 
 def _write(comparison: Comparison, folder: Path, made: Sequence[object]) -> None:

@@ -13,7 +13,8 @@ from itertools import combinations
 from statistics import fmean, stdev
 
 from translate.evaluation import sentences
-from translate.evaluation.buckets import TOO_SHORT, Bucket, by_source_length, too_short
+from translate.evaluation.buckets import Bucket, by_source_length
+from translate.evaluation.comparison_caveats import caveats
 from translate.evaluation.likelihood import Likelihood
 from translate.evaluation.metrics import DEFAULT, METRICS, Scores, evaluate
 from translate.evaluation.sentences import Record, SentenceScores
@@ -30,6 +31,7 @@ class System:
     search: Mapping[str, object]  # how they were found
     experiment: str  # equal for runs that differ in their seed alone
     seed: object
+    unfinished: str | None = None  # how far its training came, where that has not ended
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ def compare(
         columns=columns,
         challengers=challengers,
         experiments=experiments,
-        caveats=_caveats(systems) + _without_bleu(columns),
+        caveats=caveats(columns),
         verdicts=_verdicts(columns, challengers, experiments),
         shown=most_different(columns, sources, references, shown),
     )
@@ -214,11 +216,13 @@ def _share(p: float) -> str:
 def group(columns: Sequence[Column]) -> list[Experiment]:
     """The experiments of which there are two seeds or more, in order of appearance.
 
-    One seed twice, as in a copy of a run, would make a deviation that is not of seeds.
+    One seed twice, as in a copy of a run, would make a deviation that is not of seeds; so would a
+    run that is unfinished.
     """
     members: dict[str, list[Column]] = {}
     for column in columns:
-        members.setdefault(column.system.experiment, []).append(column)
+        if column.system.unfinished is None:
+            members.setdefault(column.system.experiment, []).append(column)
     return [
         _experiment(runs)
         for runs in members.values()
@@ -287,36 +291,6 @@ def _between(columns: Sequence[Column], first: Experiment, second: Experiment) -
         f"{second.name} is {which} than {first.name} by {abs(apart):.2f} BLEU ({means}), and the "
         f"difference is real: {chance}."
     )
-
-
-def _caveats(systems: Sequence[System]) -> list[str]:
-    """What differs beside the models, and could be the reason: search, pairs left out, <unk>."""
-    keys = dict.fromkeys(key for system in systems for key in system.search)
-    values = {key: [str(system.search.get(key)) for system in systems] for key in keys}
-    differing = [f"{key} {', '.join(each)}" for key, each in values.items() if len(set(each)) > 1]
-    found = [f"The runs searched differently: {'; '.join(differing)}."] if differing else []
-    left_out = [system.likelihood.left_out for system in systems]
-    if len(set(left_out)) > 1:
-        found.append(
-            "The perplexities are of different pairs; left out, longer than the model reads: "
-            f"{_by_name(left_out, systems)}."
-        )
-    unknown = [system.likelihood.unknown for system in systems]
-    if len(set(unknown)) > 1:
-        found.append(
-            "Bits a character do not compare where <unk> stands for words of the references, any "
-            f"of which it would fit; so many times: {_by_name(unknown, systems)}."
-        )
-    return found
-
-
-def _without_bleu(columns: Sequence[Column]) -> list[str]:
-    names = [one.system.name for one in columns if too_short(one.scores, one.buckets)]
-    return [f"{TOO_SHORT} ({', '.join(names)})."] if names else []
-
-
-def _by_name(counts: Sequence[int], systems: Sequence[System]) -> str:
-    return ", ".join(f"{n:,} by {system.name}" for n, system in zip(counts, systems, strict=True))
 
 
 def most_different(

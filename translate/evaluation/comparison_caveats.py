@@ -1,0 +1,63 @@
+"""What differs between the runs of a comparison beside their models, and could be the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from translate.evaluation.buckets import TOO_SHORT, too_short
+
+if TYPE_CHECKING:
+    from translate.evaluation.comparison import Column, System
+
+
+def caveats(columns: Sequence[Column]) -> list[str]:
+    """Search, pairs left out, <unk>, trainings that have not ended: a sentence each."""
+    systems = [column.system for column in columns]
+    return [
+        *_unfinished(systems),
+        *_search(systems),
+        *_likelihood(systems),
+        *_without_bleu(columns),
+    ]
+
+
+def _unfinished(systems: Sequence[System]) -> list[str]:
+    return [
+        f"{system.name} is unfinished ({system.unfinished}): it counts in no mean over seeds."
+        for system in systems
+        if system.unfinished is not None
+    ]
+
+
+def _search(systems: Sequence[System]) -> list[str]:
+    keys = dict.fromkeys(key for system in systems for key in system.search)
+    values = {key: [str(system.search.get(key)) for system in systems] for key in keys}
+    differing = [f"{key} {', '.join(each)}" for key, each in values.items() if len(set(each)) > 1]
+    return [f"The runs searched differently: {'; '.join(differing)}."] if differing else []
+
+
+def _likelihood(systems: Sequence[System]) -> list[str]:
+    found = []
+    left_out = [system.likelihood.left_out for system in systems]
+    if len(set(left_out)) > 1:
+        found.append(
+            "The perplexities are of different pairs; left out, longer than the model reads: "
+            f"{_by_name(left_out, systems)}."
+        )
+    unknown = [system.likelihood.unknown for system in systems]
+    if len(set(unknown)) > 1:
+        found.append(
+            "Bits a character do not compare where <unk> stands for words of the references, any "
+            f"of which it would fit; so many times: {_by_name(unknown, systems)}."
+        )
+    return found
+
+
+def _without_bleu(columns: Sequence[Column]) -> list[str]:
+    names = [one.system.name for one in columns if too_short(one.scores, one.buckets)]
+    return [f"{TOO_SHORT} ({', '.join(names)})."] if names else []
+
+
+def _by_name(counts: Sequence[int], systems: Sequence[System]) -> str:
+    return ", ".join(f"{n:,} by {system.name}" for n, system in zip(counts, systems, strict=True))
