@@ -178,6 +178,24 @@ def test_sentences_of_standard_input_have_a_name(program, run: str, tmp_path: Pa
     assert program("verify", run, *files[:3], stdin=b"der Hund\n").status == 0
 
 
+def test_a_blank_line_among_several_references_is_none(program, run: str, tmp_path: Path) -> None:
+    """As one of length 0 it would spare a short translation the brevity penalty."""
+    for name, lines in (("s", "der Hund\nein Haus\n\n"), ("r1", "the dog\na house\n\n"),
+                        ("r2", "\n \n\n"), ("r3", "\n\n\n")):  # fmt: skip
+        (tmp_path / name).write_text(lines, encoding="utf-8")
+    scores = {}
+    for given in (["r1"], ["r1", "r2"], ["r2", "r1"], ["r3", "r2"], ["r3"]):
+        files = ["input=s", *(f"reference={name}" for name in given)]
+        done = program("evaluate", run, *files, f"output=of-{''.join(given)}", "resamples=2")
+        assert done.status == 0, done.err
+        report = json.loads((tmp_path / f"of-{''.join(given)}" / "s.json").read_text("utf-8"))
+        scores["".join(given)] = [report[key] for key in ("bleu", "chrf", "ter", "likelihood")]
+        told = "2 of 3 sentences have a blank reference, which counts as one of length 0"
+        assert (told in done.err) is ("r1" not in given)
+    assert scores["r1"] == scores["r1r2"] == scores["r2r1"]
+    assert scores["r3r2"] == scores["r3"]
+
+
 def test_files_are_read_once_and_named_shortly(program, run: str, tmp_path: Path) -> None:
     """A pipe cannot be read for each reference; and a report's name has an ending to come."""
     (tmp_path / "r").write_text("the dog\n", encoding="utf-8")

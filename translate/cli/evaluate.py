@@ -39,7 +39,8 @@ Keys:
   ensemble       further runs, separated by commas, whose probabilities are averaged with its own
   data.split     test or dev; default test
   input          source sentences of your own, a line each, with
-  reference      their translations, a line each; once for each file of references
+  reference      their translations, a line each; once for each file of references, in which a
+                 blank line is none where another file has one
   domains        a file with the domain of each sentence, a line each, for a table by domain
   data.domain    the same from a column of data=tsv, jsonl or hub; default: as stored
   comet          the folder of a COMET model on this disk (a pickle: one you trust), for its scores

@@ -52,8 +52,20 @@ def _own_files(source: str | None, references: Sequence[str]) -> TestSet:
         missing = "reference" if source else "input"
         raise UsageError(f"{missing}=FILE is missing: input= and reference= go together")
     sources, others = parallel_lines(source, references)
+    items = [_given(item) for item in zip(*others, strict=True)]
+    pairs = zip(sources, items, strict=True)
+    if blank := sum(bool(text.strip()) and not item[0].strip() for text, item in pairs):
+        log.warning(
+            "%s of %s sentences have a blank reference, which counts as one of length 0",
+            f"{blank:,}", f"{len(sources):,}",
+        )  # fmt: skip
     name = shortened(name_of(source))
-    return TestSet(name, sources, list(zip(*others, strict=True)), own=name not in SPLITS)
+    return TestSet(name, sources, items, own=name not in SPLITS)
+
+
+def _given(references: Sequence[str]) -> Sequence[str]:
+    """Those of an item that are not blank: not every one has as many; the first where all are."""
+    return [text for text in references if text.strip()] or references[:1]
 
 
 def refuse_corpus(job: Job) -> None:
