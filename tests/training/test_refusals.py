@@ -309,6 +309,17 @@ def test_a_refused_run_is_recorded_as_it_was(tmp_path: Path, config: Config) -> 
     assert provenance.run_status(run) == "finished"
 
 
+@pytest.mark.parametrize("shorter", ["trainer.max_steps=2", "trainer.max_epochs=1"])
+def test_a_run_is_not_made_shorter_than_it_is(tmp_path: Path, config: Config, shorter: str) -> None:
+    run, short = tmp_path / "run", ("data.train=60", "trainer.samples=0")
+    train(config(*short, "trainer.max_steps=5"), run)
+    before = contents(run)
+    steps = [] if "max_steps" in shorter else ["trainer.max_steps=null"]
+    with pytest.raises(UserError, match=rf"has taken 5 steps already, and {shorter} .*give more"):
+        train(config(*short, *steps, shorter), run)
+    assert contents(run) == before
+
+
 class Model(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -62,6 +62,18 @@ def refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
         )
 
 
+def refuse_fewer_steps(run: Path, options: Settings, taken: int, *, total: int) -> None:
+    """A run cannot end before the step it has come to, once that is read from its checkpoint."""
+    if taken <= total:
+        return
+    ends = {"max_steps": options.max_steps, "max_epochs": options.max_epochs}
+    given = " and ".join(f"trainer.{key}={end}" for key, end in ends.items() if end is not None)
+    raise UserError(
+        f"{run} has taken {taken:,} steps already, and {given} would end it after {total:,}: give "
+        "more, or leave it as it was"
+    )
+
+
 def refuse_to_begin_over(run: Path) -> None:
     """Without the checkpoint that it goes on from, a run would begin anew and replace its model.
 

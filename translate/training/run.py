@@ -39,6 +39,7 @@ from translate.training.plan import plan
 from translate.training.refusals import (
     flat,
     identity,
+    refuse_fewer_steps,
     refuse_flex_attention,
     refuse_longer_than_readable,
     refuse_missing_loggers,
@@ -110,6 +111,7 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     made = _make(config, run, options, origin, last, resuming=resuming)
     with ending_together(made.trainer):
         _fit(made, run, last if resuming else None)
+        refuse_fewer_steps(run, options, made.trainer.global_step, total=made.stop.total_steps)
         if resuming and _is_main_process():  # Lightning begins nothing where no step is left
             _record_beginning(config, run)
         return _finish(made, run)
