@@ -24,6 +24,15 @@ def test_the_network_is_that_of_the_bundle_unless_one_is_chosen(program, trained
     assert network(program, f"init={trained}", "model=transformer")["d_model"] == 256
 
 
+def test_an_experiment_chooses_no_network_in_place_of_the_bundles(program, trained: Path) -> None:
+    toy = (f"init={trained}", "experiment=toy")
+    stored = network(program, f"init={trained}")
+    assert network(program, *toy) == stored
+    assert network(program, *toy, "model.dropout=0.3") == {**stored, "dropout": 0.3}
+    chosen = network(program, *toy, "model=transformer")
+    assert (chosen["d_model"], chosen["dropout"]) == (128, 0.05)
+
+
 def test_a_smaller_vocabulary_takes_over_the_pieces_it_shares(
     program, trained: Path, home: Path, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -41,8 +42,9 @@ far may differ (how long to train, devices, logging). The folder holds the confi
 logs, checkpoints and the bundle: the model every other command uses.
 
 init=PATH begins with the weights of a run or bundle instead of random ones. The network is the one
-of that, unless model= chooses; weights of other shapes are refused. The vocabulary is learnt from
-the new text: pieces that both have keep what was learnt of them, and the log counts the others.
+of that, also where experiment= has another, unless model= chooses; weights of other shapes are
+refused. The vocabulary is learnt from the new text: pieces that both have keep what was learnt of
+them, and the log counts the others.
 
 --multirun trains a run for each combination, in a folder of its own; those that are finished are
 not trained again. With hydra/sweeper=dev_bleu Optuna (an extra) looks for the best dev BLEU:
@@ -94,8 +96,9 @@ def main(command: Command, arguments: Arguments) -> None:
         launch(command, arguments, job, check=check_begun, base=literal(base))
     elif "init" in arguments.verbatim:
         before = load_bundle(arguments.verbatim["init"]).config
-        nodes = {"model": {"family": before.family} | before.options}
-        launch(command, _with_stored_model(arguments), job, check=check, nodes=nodes)
+        model = {"family": before.family} | before.options
+        completed = _with_stored_model(arguments, model)
+        launch(command, completed, job, check=check, nodes={"model": model})
     else:
         launch(command, arguments, job, check=check)
 
@@ -111,13 +114,16 @@ def _begun(run: str) -> dict[str, Any]:
     return config
 
 
-def _with_stored_model(arguments: Arguments) -> Arguments:
-    """The network is that of `init=`, unless one is chosen."""
+def _with_stored_model(arguments: Arguments, model: Node) -> Arguments:
+    """The network is that of `init=`, unless one is chosen; an experiment has no say in it."""
     from translate.cli.compose import STORED
 
-    if any(override.partition("=")[0] == "model" for override in arguments.overrides):
+    keys = {override.partition("=")[0] for override in arguments.overrides}
+    if "model" in keys:
         return arguments
-    return replace(arguments, overrides=(f"model={STORED}", *arguments.overrides))
+    over = model if "experiment" in keys else {}  # whose values would come after the option's
+    stored = [f"model.{key}={json.dumps(over[key])}" for key in over if f"model.{key}" not in keys]
+    return replace(arguments, overrides=(f"model={STORED}", *stored, *arguments.overrides))
 
 
 def check(config: Mapping[str, Any]) -> list[str]:
