@@ -388,14 +388,22 @@ def test_averaged_weights_are_shipped(
 
 
 def test_more_patience_lets_a_run_go_on(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
+    config: Callable[..., dict[str, Any]], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = tmp_path / "run"
     options = ("optimizer.learning_rate=1e-12", "trainer.validate_every=1", "trainer.samples=0")
+    remedy = "trainer.patience=null or a greater number"
     train(config(*options, "trainer.patience=1"), run)
     assert provenance.read(run)["steps"] == 2
+    assert "out of patience at step 2/12 (trainer.patience=1): best dev BLEU" in caplog.text
+    assert remedy not in caplog.text
+    train(config(*options, "trainer.patience=1", "trainer.max_steps=24"), run)
+    assert provenance.read(run)["steps"] == 2
+    assert f"no patience is left after step 2: to train on give {remedy}" in caplog.text
     train(config(*options, "trainer.patience=3"), run)
     assert provenance.read(run)["steps"] == 4
+    assert "out of patience at step 4/12 (trainer.patience=3)" in caplog.text
+    assert caplog.text.count(remedy) == 1
 
 
 def test_epochs_count_what_is_left_for_another_number_of_processes(

@@ -89,12 +89,23 @@ class SpareMemory(Callback):
 class Patience(EarlyStopping):
     """Early stopping that takes a new patience when a run goes on, and stays stopped once spent."""
 
+    @property
+    def spent(self) -> bool:
+        """Whether there were as many validations without a better dev BLEU."""
+        return bool(self.wait_count >= self.patience)
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict | {"patience": self.patience})
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         # not at the start of fitting, where a sharded run has not yet read its checkpoint
-        trainer.should_stop = self.wait_count >= self.patience
+        trainer.should_stop = self.spent
+        if self.spent:
+            log.warning(
+                "no patience is left after step %s: to train on give trainer.patience=null or a "
+                "greater number",
+                f"{trainer.global_step:,}",
+            )
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if is_due(trainer):

@@ -250,16 +250,25 @@ def _finish(made: _Made, run: Path) -> float:
     if _is_main_process():
         learning_curves(run / "metrics.csv", run / "plots" / "learning_curves.png")
         provenance.write(run, status=status, steps=trainer.global_step, dev_bleu=best)
-        steps = f"{trainer.global_step}/{stop.total_steps}"
         log.info(
-            "%s: best dev BLEU %.2f; the translator is %s",
-            f"out of time at step {steps}" if stop.out_of_time else status, best, run / "bundle",
-        )  # fmt: skip
+            "%s: best dev BLEU %.2f; the translator is %s", _ending(made), best, run / "bundle"
+        )
     if number is not None:
         # not before the first has come here: once another has ended so, Lightning kills the first
         trainer.strategy.barrier()
         raise Interrupted(number, run, finished=not stop.out_of_time)
     return best
+
+
+def _ending(made: _Made) -> str:
+    """What ended a run, where that was not its last step."""
+    steps = f"{made.trainer.global_step}/{made.stop.total_steps}"
+    patience = made.trainer.early_stopping_callback
+    if made.stop.out_of_time:
+        return f"out of time at step {steps}"
+    if made.trainer.global_step < made.stop.total_steps and patience is not None:
+        return f"out of patience at step {steps} (trainer.patience={patience.patience})"
+    return "finished"
 
 
 def _remove_half_written(run: Path) -> None:
