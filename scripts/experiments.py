@@ -9,12 +9,11 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from translate.cli.train import LENGTHS
 from translate.errors import UserError
 from translate.evaluation.report import Stored, read
 from translate.inference import bundle
 from translate.training import provenance
-from translate.training.settings import MAY_CHANGE
+from translate.training.settings import LENGTHS, MAY_CHANGE
 
 
 def new_parser(description: str, epilog: str, *, output: str) -> argparse.ArgumentParser:
@@ -68,7 +67,7 @@ def train(run: Path, settings: Sequence[str]) -> None:
     if provenance.run_status(run) != "finished":
         translate("train", f"run={run}", *settings)
         return
-    before, now = binding(provenance.read(run)["command"][2:]), binding(settings)
+    before, now = binding(_given(run)), binding(settings)
     if before != now:
         raise UserError(
             f"{run} was trained with {shlex.join(before)}, not {shlex.join(now)}: give another "
@@ -77,9 +76,20 @@ def train(run: Path, settings: Sequence[str]) -> None:
     tell(f"{run} is finished")
 
 
+def _given(run: Path) -> list[str]:
+    """The settings that a run was begun with, its lengths as those that went on have left them."""
+    record = provenance.read(run)
+    given: dict[str, str] = {}
+    for call in (record, *record.get("calls", ())):
+        latest = {setting.partition("=")[0]: setting for setting in call["command"][2:]}
+        went_on = call.get("step", 0) > 0
+        given |= {key: latest[key] for key in latest if key in LENGTHS or not went_on}
+    return list(given.values())
+
+
 def binding(settings: Sequence[str]) -> list[str]:
     """Those that make a run what it is; with others it may go on, such as trainer.threads."""
-    free = {"run", "cache", *(f"trainer.{key}" for key in MAY_CHANGE.difference(LENGTHS))}
+    free = {"run"} | MAY_CHANGE - LENGTHS - {"data.dir"}
     return [setting for setting in settings if setting.partition("=")[0] not in free]
 
 

@@ -72,6 +72,19 @@ def test_a_run_that_went_on_with_other_threads_is_still_itself(
     assert calls == []
 
 
+def test_a_run_that_was_trained_for_longer_is_another(
+    experiments: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    run = finished(tmp_path / "run", "model=rnn_none", "trainer.max_steps=9")
+    record = json.loads((run / "provenance.json").read_text())
+    further = {"step": 9, "command": ["translate", "train", f"run={run}", "trainer.max_steps=18"]}
+    (run / "provenance.json").write_text(json.dumps({**record, "calls": [further]}))
+    with pytest.raises(UserError, match=r"max_steps=18, not .* trainer\.max_steps=9"):
+        experiments.train(run, ["model=rnn_none", "trainer.max_steps=9"])
+    experiments.train(run, ["model=rnn_none", "trainer.max_steps=18"])
+    assert calls == []
+
+
 def test_translations_are_made_once_for_the_same_weights(
     experiments: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
 ) -> None:

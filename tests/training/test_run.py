@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -337,6 +338,20 @@ def test_fewer_steps_than_were_meant_are_recorded_where_they_are_done(
     assert yaml.safe_load((run / "config.yaml").read_text())["trainer"]["max_steps"] == 4
     train(config(), run)
     assert sorted(losses(run)) == list(range(12))
+
+
+def test_each_call_that_goes_on_is_recorded(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    for steps in (2, 4, 4, 6):
+        monkeypatch.setattr(sys, "argv", ["translate", "train", f"trainer.max_steps={steps}"])
+        train(config(f"trainer.max_steps={steps}", "trainer.samples=0"), run)
+    record = provenance.read(run)
+    assert record["command"][-1] == "trainer.max_steps=2"
+    told = [(call["step"], call["command"][-1]) for call in record["calls"]]
+    assert told == [(2, "trainer.max_steps=4"), (4, "trainer.max_steps=6")]
+    assert record["calls"][0]["versions"] == record["versions"]
 
 
 def test_threads_are_those_of_a_run_alone(

@@ -75,9 +75,7 @@ translate models lists the options of each; translate train model=rnn_luong -c j
 hold.
 """
 
-# keys of `trainer` that say how long, and those that a whole run is measured by
-LENGTHS = ("max_steps", "max_epochs", "max_minutes", "patience")
-ENDS = frozenset({"max_steps", "max_epochs"})
+ENDS = frozenset({"max_steps", "max_epochs"})  # keys of `trainer` that a run is measured by
 SEARCH = "hydra/sweeper=dev_bleu"  # conf/hydra/sweeper/dev_bleu.yaml
 
 
@@ -159,7 +157,7 @@ def job(job: Job) -> float:
         # further processes of a distributed run are started from sys.argv: it must name this job
         init = [f"init={job.verbatim['init']}"] if "init" in job.verbatim else []
         sys.argv = [sys.argv[0], "train", *job.composing, f"run={run}", *init, *job.overrides]
-    if _is_finished(run, config["trainer"]):
+    if _is_finished(run, config):
         return _score_of_finished(job, run, config)
     for name in ("lightning", "lightning.fabric", "lightning.pytorch"):
         logging.getLogger(name).handlers.clear()  # they log through ours, once
@@ -210,13 +208,15 @@ def _name_of(init: Path) -> str:
     return init.absolute().parent.name if init.name == "bundle" else init.absolute().name
 
 
-def _is_finished(run: Path, trainer: Node) -> bool:
+def _is_finished(run: Path, config: Node) -> bool:
     """A finished run is trained on only for longer than it was meant to."""
     from translate.cli.stored import training_config
     from translate.training.provenance import run_status
+    from translate.training.refusals import flat
+    from translate.training.settings import LENGTHS
 
-    before = training_config(run).get("trainer", {})
-    return run_status(run) == "finished" and all(trainer[k] == before.get(k) for k in LENGTHS)
+    before, now = flat(training_config(run)), flat(config)
+    return run_status(run) == "finished" and all(now[key] == before.get(key) for key in LENGTHS)
 
 
 def _score_of_finished(job: Job, run: Path, config: Node) -> float:

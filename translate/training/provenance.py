@@ -63,6 +63,17 @@ def write(run: Path, **facts: Any) -> None:
         file.write(text.encode(errors="backslashreplace"))
 
 
+def further_call(run: Path, step: int) -> dict[str, Any]:
+    """The fact `calls`: those after the first, with this one, which goes on after so many steps.
+
+    Nothing of a run that has no record yet, whose first call is this one.
+    """
+    if not (run / FILE).exists():
+        return {}
+    before, this = noted(run, "calls") or [], {"step": step, **_call()}
+    return {"calls": [*(call for call in before if call != this), this]}
+
+
 def device_name(*, gpu: bool) -> str:
     """What computes: the GPU, or the processor."""
     return torch.cuda.get_device_name() if gpu else _processor()
@@ -72,11 +83,17 @@ def _machine() -> dict[str, Any]:
     return {
         "status": "unfinished",
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
-        "commit": _commit(),
         "device": device_name(gpu=False),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
+        **_call(),
+    }
+
+
+def _call() -> dict[str, Any]:
+    return {
+        "command": sys.argv,
+        "commit": _commit(),
         "versions": {name: _version(name) for name in _PACKAGES},
     }
 

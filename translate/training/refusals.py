@@ -50,9 +50,7 @@ def refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
     differences = [
         f"{key}: {before.get(key)!r} → {now.get(key)!r}"
         for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key)
-        and key not in ("cache", "data.workers", "data.dir")  # places: the text is compared itself
-        and not (key.startswith("trainer.") and key.split(".")[1] in MAY_CHANGE)
+        if before.get(key) != now.get(key) and key not in MAY_CHANGE
     ]
     if differences:
         raise UserError(

@@ -149,7 +149,8 @@ def _begin(
     if main:
         _remove_half_written(run)
         if not resuming:
-            _record_beginning(config, run, origin)
+            begun_from = {} if origin is None else {"init": origin.facts}
+            _record_beginning(config, run, **begun_from, **provenance.further_call(run, 0))
     return origin
 
 
@@ -207,7 +208,9 @@ def _make(
         *assembly.new_averaging(options, steps),
     ]  # fmt: skip
     if main and resuming:  # a run that may not go on, its checkpoint damaged, stays as recorded
-        callbacks.append(LambdaCallback(on_train_start=lambda *_: _record_beginning(config, run)))
+        callbacks.append(LambdaCallback(on_train_start=lambda trainer, _: _record_beginning(
+            config, run, **provenance.further_call(run, trainer.global_step)
+        )))  # fmt: skip
     trainer = build_trainer(options, run, steps, callbacks, stop, precision=numbers)
     told = plan(
         run, model, data, options, config["schedule"],
@@ -278,13 +281,12 @@ def _remove_half_written(run: Path) -> None:
     atomic_folder.remove_half_written(run / "bundle")
 
 
-def _record_beginning(config: Mapping[str, Any], run: Path, origin: Origin | None = None) -> None:
+def _record_beginning(config: Mapping[str, Any], run: Path, **facts: Any) -> None:
     """What a run begins with, or goes on with, goes into its folder."""
     text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
     with replacing(run / "config.yaml") as file:
         file.write(text.encode())
-    begun_from = {} if origin is None else {"init": origin.facts}
-    provenance.write(run, status="unfinished", **begun_from)
+    provenance.write(run, status="unfinished", **facts)
 
 
 def _set_up(options: Settings, *, seed: int) -> None:

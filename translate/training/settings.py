@@ -91,9 +91,13 @@ class Settings(NodeModel):
         return self
 
 
-# What may differ when a run goes on: how long and where it trains, and what it shows meanwhile.
-MAY_CHANGE = frozenset(
-    {"max_steps", "max_epochs", "max_minutes", "accelerator", "devices", "num_nodes", "strategy",
-     "threads", "packing", "activation_checkpointing", "compile", "patience", "samples",
-     "save_every", "keep", "log_every", "tensorboard", "wandb", "mlflow"}
-)  # fmt: skip
+# Keys of a configuration that may differ when a run goes on: how long it trains,
+LENGTHS = frozenset({f"trainer.{key}" for key in (
+    "max_steps", "max_epochs", "max_minutes", "patience",
+)})  # fmt: skip
+# where, what it shows meanwhile, and where its text lies, which is compared itself.
+MAY_CHANGE = LENGTHS | {"cache", "data.workers", "data.dir"} | {f"trainer.{key}" for key in (
+    "accelerator", "devices", "num_nodes", "strategy", "threads", "packing",
+    "activation_checkpointing", "compile", "samples", "save_every", "keep", "log_every",
+    "tensorboard", "wandb", "mlflow",
+)}  # fmt: skip
