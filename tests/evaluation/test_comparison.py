@@ -130,6 +130,8 @@ def test_the_same_seed_twice_is_no_experiment() -> None:
         "y-seed=1 is better",
         "z-seed=2 is better",
     ]
+    told = "y-seed=1 has the seed of x-seed=1: there is no mean over the seeds of their experiment."
+    assert found.caveats == [told]
 
 
 def test_an_unfinished_run_is_told_and_is_none_of_the_seeds() -> None:

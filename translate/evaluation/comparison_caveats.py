@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 
 def caveats(columns: Sequence[Column]) -> list[str]:
-    """Search, pairs left out, <unk>, trainings that have not ended: a sentence each."""
+    """Unfinished trainings, seeds that come twice, search, pairs left out, <unk>: a line each."""
     systems = [column.system for column in columns]
     return [
         *_unfinished(systems),
+        *_seeds_twice(systems),
         *_search(systems),
         *_likelihood(systems),
         *_without_bleu(columns),
@@ -28,6 +29,19 @@ def _unfinished(systems: Sequence[System]) -> list[str]:
         for system in systems
         if system.unfinished is not None
     ]
+
+
+def _seeds_twice(systems: Sequence[System]) -> list[str]:
+    found = []
+    first: dict[tuple[str, object], str] = {}
+    for system in (each for each in systems if each.unfinished is None):
+        earlier = first.setdefault((system.experiment, system.seed), system.name)
+        if earlier != system.name:
+            found.append(
+                f"{system.name} has the seed of {earlier}: there is no mean over the seeds of "
+                "their experiment."
+            )
+    return found
 
 
 def _search(systems: Sequence[System]) -> list[str]:
