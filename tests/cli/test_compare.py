@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from translate.cli.compare import _experiment
+
 
 @pytest.fixture(scope="module")
 def runs(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -189,6 +191,30 @@ def test_a_stopped_training_is_told_and_is_no_seed(
         told = "toy-seed=2 is unfinished (its model is of step 2 of 2): it counts in no mean"
         assert (told in " ".join(done.out.split())) is not counts
         assert ("over seeds" in done.out.replace("mean over seeds", "")) is counts
+
+
+def test_seeds_of_an_experiment_differ_in_nothing_that_changes_the_result(
+    runs: Path, tmp_path: Path
+) -> None:
+    def experiment(key: str = "seed", value: object = 7, text: str = "one") -> str:
+        run = tmp_path / f"{key}-{text}"
+        shutil.copytree(runs / "toy-seed=1", run)
+        config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
+        *nodes, last = key.split(".")
+        (config[nodes[0]] if nodes else config)[last] = value
+        (run / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+        record = {"status": "finished", "corpus": {"corpus": text}}
+        (run / "provenance.json").write_text(json.dumps(record), encoding="utf-8")
+        return _experiment(run)
+
+    first = experiment()
+    for key in ("trainer.log_every", "trainer.threads", "trainer.max_minutes", "trainer.compile",
+                "data.workers", "data.dir", "cache"):  # fmt: skip
+        assert experiment(key) == first, key
+    for key in ("trainer.max_steps", "trainer.max_epochs", "trainer.patience", "trainer.devices",
+                "trainer.num_nodes", "trainer.accumulate", "data.seed"):  # fmt: skip
+        assert experiment(key) != first, key
+    assert experiment(text="another") != first, "the files of a folder may have changed"
 
 
 def test_another_model_is_evaluated_again(program, runs: Path, home: Path, tmp_path: Path) -> None:

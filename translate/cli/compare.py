@@ -39,11 +39,11 @@ translate compare: runs side by side, and whether their difference is real
 The first run is the baseline. BLEU, chrF, TER and perplexity stand side by side, with paired
 bootstrap resampling and paired approximate randomisation over sacreBLEU's statistics, sentences
 won and lost, scores by source length, and the sentences that differ most. The last lines say
-plainly which differences are real. Runs that differ in their seed alone are one experiment, with
-mean and standard deviation (averages of checkpoints, what is fine-tuned from another run, and runs
-that are unfinished stand apart); a folder of runs stands for all of them. A run that has no
-evaluation of the test set by its present model is evaluated first; one of an ensemble is no run's,
-and is refused.
+plainly which differences are real. Runs that differ in their seed, and beyond it only in what
+changes no result (threads, logging), are one experiment, with mean and standard deviation (averages
+of checkpoints, what is fine-tuned from another run, and runs that are unfinished stand apart); a
+folder of runs stands for all of them. A run that has no evaluation of the test set by its present
+model is evaluated first; one of an ensemble is no run's, and is refused.
 
 Keys:
   data.split     test or dev; default test
@@ -64,7 +64,10 @@ A run whose path looks like KEY=VALUE stands after --.
 
 NOT_OF_EVALUATE = ("data.split=", "trials=", "shown=")
 ENOUGH = 20  # of n resamples the lowest probability is 1 / (n + 1), and below 5 % is real
-NOT_THE_EXPERIMENT = ("seed", "cache")  # keys in which runs of one experiment may differ
+# keys with which a run may go on, and that are of the experiment yet: they shape its result
+SHAPING = {f"trainer.{key}" for key in (
+    "max_steps", "max_epochs", "patience", "devices", "num_nodes",
+)}  # fmt: skip
 
 
 def main(command: Command, arguments: Arguments) -> None:
@@ -280,15 +283,17 @@ def _evaluate(
 
 
 def _experiment(run: Path) -> str:
-    """All that made the run but the seed; a run that carries no configuration is alone."""
+    """All that shaped the run but the seed; a run that carries no configuration is alone."""
     from translate.cli.stored import load_bundle, training_config
     from translate.training import provenance
+    from translate.training.settings import MAY_CHANGE, flat
 
-    config = training_config(run)
-    shared = {key: value for key, value in config.items() if key not in NOT_THE_EXPERIMENT}
+    config, free = flat(training_config(run)), {"seed"} | MAY_CHANGE - SHAPING
+    shared = {key: value for key, value in config.items() if key not in free}
     record = provenance.read(run) if (run / provenance.FILE).is_file() else {}
     mean_of = load_bundle(str(run)).config.extra.get("mean of")
-    made = [shared, record.get("init"), mean_of]
+    text = record.get("corpus", config.get("data.dir"))
+    made = [shared, text, record.get("init"), mean_of]
     return json.dumps(made, sort_keys=True, default=str) if shared else str(run)
 
 

@@ -29,7 +29,7 @@ from translate.training.assembly import samples
 from translate.training.checkpoint_average import KEPT
 from translate.training.disk import bytes_of, held, readable
 from translate.training.guidance import build_guidance
-from translate.training.settings import MAY_CHANGE, Settings
+from translate.training.settings import MAY_CHANGE, Settings, flat
 from translate.wording import install
 
 FEW = 8  # pieces, special ones included: embeddings take no memory
@@ -249,14 +249,3 @@ def identity(corpus: Corpus) -> dict[str, str]:
         "source tokenizer": corpus.tokenizers.source.sha256,
         "target tokenizer": corpus.tokenizers.target.sha256,
     }
-
-
-def flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """`{a: {b: 1}}` as `{a.b: 1}`."""
-    leaves: dict[str, Any] = {}
-    for key, value in node.items():
-        if isinstance(value, Mapping):
-            leaves |= flat(value, f"{prefix}{key}.")
-        else:
-            leaves[f"{prefix}{key}"] = value
-    return leaves

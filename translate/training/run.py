@@ -37,7 +37,6 @@ from translate.training.lock import locked
 from translate.training.module import TranslationTask
 from translate.training.plan import plan
 from translate.training.refusals import (
-    flat,
     identity,
     refuse_fewer_steps,
     refuse_flex_attention,
@@ -52,7 +51,7 @@ from translate.training.refusals import (
     refuse_what_cannot_be_sharded,
     refuse_what_the_model_cannot,
 )
-from translate.training.settings import Settings
+from translate.training.settings import Settings, flat
 from translate.training.trainer import build_trainer, ending_together, quieten_lightning
 
 log = logging.getLogger(__name__)

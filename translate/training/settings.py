@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
@@ -101,3 +102,14 @@ MAY_CHANGE = LENGTHS | {"cache", "data.workers", "data.dir"} | {f"trainer.{key}"
     "activation_checkpointing", "compile", "samples", "save_every", "keep", "log_every",
     "tensorboard", "wandb", "mlflow",
 )}  # fmt: skip
+
+
+def flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`{a: {b: 1}}` as `{a.b: 1}`."""
+    leaves: dict[str, Any] = {}
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            leaves |= flat(value, f"{prefix}{key}.")
+        else:
+            leaves[f"{prefix}{key}"] = value
+    return leaves
