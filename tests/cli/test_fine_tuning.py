@@ -33,6 +33,18 @@ def test_an_experiment_chooses_no_network_in_place_of_the_bundles(program, train
     assert (chosen["d_model"], chosen["dropout"]) == (128, 0.05)
 
 
+def test_an_experiment_for_another_family_than_the_bundles_is_told_as_such(
+    program, trained: Path
+) -> None:
+    done = program("train", "data=toy", f"init={trained}", "experiment=toy_rnn", "run=other")
+    assert done.status == 2
+    assert done.err.startswith(
+        "translate: error: experiment=toy_rnn is for model=rnn_bahdanau, and the network of init= "
+        "has no model.embedding_size, "
+    )
+    assert done.err.endswith("; experiments for such a model: demo, multi30k, toy\n")
+
+
 def test_a_smaller_vocabulary_takes_over_the_pieces_it_shares(
     program, trained: Path, home: Path, tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
-from translate.cli.config_dir import config_dir
+from translate.cli.config_dir import STORED, config_dir
 from translate.cli.errors import JobFailedError, UsageError, listed
 from translate.cli.explain import (
     Check,
@@ -45,7 +45,6 @@ QUIET = [
     "hydra/job_logging=none",
     "hydra/hydra_logging=none",
 ]
-STORED = "stored"  # the name under which a run's own nodes stand beside the options of their group
 
 
 def launch(

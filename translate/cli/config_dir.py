@@ -7,6 +7,8 @@ from pathlib import Path
 
 from translate.errors import UserError
 
+STORED = "stored"  # the name under which a run's own nodes stand beside the options of their group
+
 
 def config_dir() -> Path:
     """`translate/conf` in an installed wheel, `conf` beside the package in a checkout."""

@@ -14,7 +14,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from translate.cli.config_dir import config_dir, groups, options
+from translate.cli.config_dir import STORED, config_dir, groups, options
 from translate.wording import nearest
 
 Check = Callable[[Mapping[str, Any]], list[str]]
@@ -87,7 +87,7 @@ def without_misfits(found: Sequence[str], overrides: Sequence[str]) -> list[str]
     """These problems; the keys that an experiment gives to a model it is not for told in one."""
     chosen = dict(override.split("=", 1) for override in overrides)
     experiment, model = (chosen.get(group, "") for group in ("experiment", "model"))
-    if experiment not in options("experiment") or model not in options("model"):
+    if experiment not in options("experiment") or model not in {STORED, *options("model")}:
         return list(found)  # one is not chosen, or of a folder of the user's own
     meant, keys = _of_experiment(experiment)
     misfits = [line for line in found if line.split(" ")[0] in keys and " is not a key" in line]
@@ -101,8 +101,9 @@ def without_misfits(found: Sequence[str], overrides: Sequence[str]) -> list[str]
     ]
     instead = f"; experiments for such a model: {', '.join(others)}" if others else ""
     wrong = ", ".join(line.split(" ")[0] for line in misfits)
+    named = "the network of init=" if model == STORED else f"model={model}"
     return [
-        f"experiment={experiment} is for model={meant}, and model={model} has no {wrong}{instead}",
+        f"experiment={experiment} is for model={meant}, and {named} has no {wrong}{instead}",
         *(line for line in found if line not in misfits),
     ]
 

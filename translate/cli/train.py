@@ -18,6 +18,7 @@ from pydantic import Field
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job, file_name
+from translate.cli.config_dir import STORED
 from translate.cli.errors import UsageError
 from translate.cli.fields import Folder, Node
 from translate.errors import UserError
@@ -114,8 +115,6 @@ def _begun(run: str) -> dict[str, Any]:
 
 def _with_stored_model(arguments: Arguments, model: Node) -> Arguments:
     """The network is that of `init=`, unless one is chosen; an experiment has no say in it."""
-    from translate.cli.compose import STORED
-
     keys = {override.partition("=")[0] for override in arguments.overrides}
     if "model" in keys:
         return arguments
