@@ -166,7 +166,7 @@ def test_a_signal_at_the_end_ends_no_process_before_the_first_has_noted_it(
         broadcast=lambda score: score,
         barrier=lambda: noted.append(provenance.run_status(tmp_path)),
     )
-    trainer = SimpleNamespace(global_step=6, strategy=strategy)
+    trainer = SimpleNamespace(global_step=6, strategy=strategy, early_stopping_callback=None)
     stop = SimpleNamespace(
         signalled=lambda _: signal.SIGTERM, interrupted=False, out_of_time=False, total_steps=6
     )
