@@ -139,6 +139,7 @@ def test_padding_changes_nothing(
 
 def test_the_place_to_look_at_is_learned() -> None:
     """All scores are alike, so that only the Gaussian can move the weights: to the fourth word."""
+    torch.manual_seed(0)  # where it looks at first, the fourth word is within the window
     align = PredictiveAlignment(query_size=QUERY, window=4)
     optimizer = torch.optim.Adam(align.parameters(), lr=0.05)
     query, mask = randn(1, 1, QUERY).float(), torch.ones(1, 10, dtype=torch.bool)
