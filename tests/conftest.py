@@ -66,6 +66,14 @@ def _one_thread() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    """What a test draws without a seed of its own depends on no test before it."""
+    import torch
+
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
 def _own_caches(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is read from, or left in, the caches of whoever runs the tests."""
     cache = tmp_path_factory.getbasetemp() / "cache"
