@@ -164,6 +164,28 @@ def test_a_step_learns_the_guided_loss_by_its_weight_for_each_token(
     torch.testing.assert_close(guided.training_step(batch, 0) * NOMINAL_TOKENS, expected)
 
 
+def test_two_batches_weigh_what_one_of_both_does(config: Callable[..., dict[str, Any]]) -> None:
+    """However few of a sentence's words have a link."""
+    options = config("transformer", "model.dropout=0.0")
+    corpus = prepared(options)
+    guided = task(options, built(options, corpus))
+    (batch,) = batches(corpus, 1)
+    assert batch.gold is not None
+    batch.gold[0, 1:] = 0
+
+    def loss(rows: slice) -> Tensor:
+        part = {name: x[rows] for name, x in batch._asdict().items() if isinstance(x, Tensor)}
+        counts = {
+            f"{side}_tokens": int(part[f"{side}_lengths"].sum()) for side in ("source", "target")
+        }
+        found = guided.losses(batch._replace(**part, **counts), CrossEntropy(0.0)).guided
+        assert found is not None
+        return found
+
+    whole, first, rest = loss(slice(None)), loss(slice(0, 1)), loss(slice(1, None))
+    torch.testing.assert_close(whole, first + rest)
+
+
 def mass(model: Seq2Seq, head: AttentionHead, batch: Batch) -> float:
     """The mean weight on gold links."""
     assert batch.gold is not None

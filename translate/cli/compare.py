@@ -64,7 +64,7 @@ A run whose path looks like KEY=VALUE stands after --.
 
 NOT_OF_EVALUATE = ("data.split=", "trials=", "shown=")
 ENOUGH = 20  # of n resamples the lowest probability is 1 / (n + 1), and below 5 % is real
-# keys with which a run may go on, and that are of the experiment yet: they shape its result
+# a run may go on with others, but its result is another then
 SHAPING = {f"trainer.{key}" for key in (
     "max_steps", "max_epochs", "patience", "devices", "num_nodes",
 )}  # fmt: skip
