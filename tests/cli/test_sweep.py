@@ -13,7 +13,7 @@ import yaml
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
 from translate.cli.compose import _swept, launch
-from translate.cli.errors import JobFailedError
+from translate.cli.errors import JobFailedError, UsageError
 from translate.cli.train import check, folder
 from translate.errors import UserError
 from translate.inference.forcing import TooLongError
@@ -57,6 +57,14 @@ def test_what_a_sweeper_varies_by_itself_names_the_folders_too() -> None:
     assert _swept(["data=toy"], ["data=toy", "model.dropout=0.1"]) == {"model.dropout"}
     assert _swept(["data=toy", "seed=1,2"], ["data=toy", "seed=1"]) == {"seed"}
     assert _swept(["data=toy", "seed=1"], ["data=toy", "seed=1"]) == {"data", "seed"}
+
+
+@pytest.mark.parametrize(
+    "setting", ["hydra/sweeper=dev_bleu", "hydra.sweeper.n_trials=6", "hydra.mode=MULTIRUN"]
+)
+def test_a_setting_of_sweeps_is_refused_where_there_is_none(setting: str) -> None:
+    with pytest.raises(UsageError, match=f"{setting}: .* without --multirun there is none"):
+        trials("data=toy", "run=r", setting)
 
 
 @OPTUNA_WARNS

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
+
+from translate.plots.curves import learning_curves
 
 CONF = str(Path(__file__).parents[2] / "conf")
 TINY = [
@@ -17,7 +21,7 @@ TINY = [
     "tokenizer.hard_vocab_limit=false", "trainer.max_steps=12", "trainer.validate_every=6",
     "trainer.save_every=5", "trainer.log_every=1", "trainer.precision=32-true",
     "trainer.averaging.every=2", "schedule.warmup_steps=4",
-    "search.max_length_ratio=0.0", "search.max_length_offset=8",  # untrained, none ends
+    "search.max_length_ratio=0.0", "search.max_length_offset=4",  # untrained, none ends
 ]  # fmt: skip
 MODELS = {
     "transformer": ["model=transformer", "model.d_model=16", "model.d_ff=16",
@@ -45,10 +49,27 @@ def config(overrides: Callable[..., list[str]]) -> Callable[..., dict[str, Any]]
     """The configuration that those overrides make."""
 
     def composed(*more: str, model: str = "transformer") -> dict[str, Any]:
-        with initialize_config_dir(CONF, version_base=None):
-            chosen = compose("train", overrides(*more, model=model))
-        node = OmegaConf.to_container(chosen, resolve=True)
-        assert isinstance(node, dict)
-        return {str(key): value for key, value in node.items() if key != "experiment"}
+        return deepcopy(_composed(*overrides(*more, model=model)))
 
     return composed
+
+
+@cache
+def _composed(*overrides: str) -> dict[str, Any]:
+    with initialize_config_dir(CONF, version_base=None):
+        chosen = compose("train", list(overrides))
+    node = OmegaConf.to_container(chosen, resolve=True)
+    assert isinstance(node, dict)
+    return {str(key): value for key, value in node.items() if key != "experiment"}
+
+
+@pytest.fixture(autouse=True)
+def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run's learning curves take a fifth of its time here; who looks at them asks for them."""
+    monkeypatch.setattr("translate.training.run.learning_curves", lambda *_: None)
+
+
+@pytest.fixture
+def pictures(_no_pictures: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs draw their learning curves after all."""
+    monkeypatch.setattr("translate.training.run.learning_curves", learning_curves)

@@ -171,7 +171,6 @@ def test_a_signal_at_the_end_ends_no_process_before_the_first_has_noted_it(
         signalled=lambda _: signal.SIGTERM, interrupted=False, out_of_time=False, total_steps=6
     )
     dev = SimpleNamespace(last_step=6, best=1.0)
-    monkeypatch.setattr(run_module, "learning_curves", lambda *_: None)
     made: Any = SimpleNamespace(trainer=trainer, stop=stop, dev=dev)
     with pytest.raises(run_module.Interrupted, match="is finished"):
         run_module._finish(made, tmp_path)

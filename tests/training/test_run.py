@@ -59,6 +59,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: int) -> Non
     monkeypatch.setattr(TranslationTask, "training_step", training_step)
 
 
+@pytest.mark.usefixtures("pictures")
 def test_a_finished_run_has_everything_and_translates(
     config: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_finished_run_has_everything_and_translates(
     assert len(translator.translate(["der Hund schläft .", ""])) == 2
 
 
+@pytest.mark.usefixtures("pictures")
 @pytest.mark.parametrize(
     ("model", "options"), [("transformer", REGULARISED), ("rnn", ())], ids=["transformer", "rnn"]
 )

@@ -1,7 +1,9 @@
 """From a command line to a job: Hydra composes the configuration, then steps aside.
 
-Hydra's own output folders and loggers are off: the run folder is ours and stdout belongs to
-results. While a job runs, `sys.argv` is the program's own again and `HydraConfig` is empty, because
+A single job asks Hydra for its configuration and nothing else: Hydra's own program composes it
+twice, the first time to learn whether it is to sweep. Sweeps, and what Hydra shows of itself, are
+that program's, with its output folders and loggers off: the run folder is ours and stdout belongs
+to results. While a job runs, `sys.argv` is the program's own and `HydraConfig` is empty, because
 Lightning starts the other processes of a distributed run from the two.
 """
 
@@ -16,10 +18,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import hydra
+from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from translate.cli.arguments import Arguments
@@ -74,6 +77,8 @@ def launch(
     """
     if found := lists_of_options(arguments.overrides):
         raise listed(found)
+    if not arguments.flags and (found := _of_sweeps(arguments.overrides)):
+        raise listed(found)
     for line in given_again(arguments.overrides):
         log.info("%s", line)
     if arguments.multirun:
@@ -105,28 +110,50 @@ def launch(
                 raise
             raise JobFailedError from error
 
-    # flags first: argparse takes no more of them once it has met an override
+    try:
+        if arguments.flags:
+            _by_hydra(name, arguments, task)
+        else:
+            with initialize_config_dir(str(config_dir()), version_base="1.3"):
+                composed = compose(name, list(arguments.overrides), return_hydra_config=True)
+                HydraConfig.instance().set_config(composed)
+                with open_dict(composed):
+                    del composed["hydra"]
+                task(composed)
+    except BrokenPipeError:  # who read what Hydra shows has seen enough
+        raise
+    except Exception as error:
+        if failed and (error in failed or not done):  # a search has no best of none
+            raise JobFailedError from failed[0]
+        found = explain(
+            error, name, arguments.overrides, check,
+            multirun=arguments.multirun, verbatim=command.verbatim,
+        )  # fmt: skip
+        raise listed(found) from error
+    finally:
+        HydraConfig.instance().cfg = None
+
+
+def _of_sweeps(overrides: Sequence[str]) -> list[str]:
+    """What speaks against Hydra's own keys where a single job leaves them unread."""
+    return [
+        f"{override}: tells a sweep how to go, and without --multirun there is none"
+        for override in overrides
+        if override.startswith(("hydra.", "hydra/"))
+    ]
+
+
+def _by_hydra(name: str, arguments: Arguments, task: Callable[[DictConfig], float | None]) -> None:
+    """Let Hydra's own program do what its flags ask for."""
     app = hydra.main(version_base="1.3", config_path=str(config_dir()), config_name=name)(task)
     with tempfile.TemporaryDirectory(prefix="translate-") as sweep:  # Hydra leaves a file a sweep
         quiet = [*QUIET, f"hydra.sweep.dir='{sweep}'"]
+        # flags first: argparse takes no more of them once it has met an override
         with (
             _command_line([sys.argv[0], *arguments.flags, *quiet, *arguments.overrides]),
             _full_errors(),
         ):
-            try:
-                app()
-            except BrokenPipeError:  # who read what Hydra shows has seen enough
-                raise
-            except Exception as error:
-                if failed and (error in failed or not done):  # a search has no best of none
-                    raise JobFailedError from failed[0]
-                found = explain(
-                    error, name, arguments.overrides, check,
-                    multirun=arguments.multirun, verbatim=command.verbatim,
-                )  # fmt: skip
-                raise listed(found) from error
-            finally:
-                HydraConfig.instance().cfg = None
+            app()
 
 
 def _job(composed: DictConfig, arguments: Arguments, check: Check) -> Job:
