@@ -47,14 +47,19 @@ def assert_same(one, other) -> None:
 @pytest.mark.parametrize(("tokens", "window"), [(1, 1), (16, 3), (40, 7), (1000, 1000)])
 def test_batching_never_changes_a_translation(make_translator, name, tokens, window) -> None:
     alone = [next(make_translator(name).stream([line])) for line in LINES]
-    options = {"tokens_per_batch": tokens, "window": window}
-    assert_same(alone, list(make_translator(name, **options).stream(LINES)))
+    together = make_translator(name, tokens_per_batch=tokens).stream(LINES, window=window)
+    assert_same(alone, list(together))
 
 
 def test_workers_never_change_a_translation(make_translator) -> None:
-    options = {"tokens_per_batch": 20, "window": 6}  # several batches a window, several windows
-    alone = list(make_translator(**options).stream(LINES, need_alignment=True))
-    shared = list(make_translator(**options, workers=2).stream(LINES, need_alignment=True))
+    alone, shared = (  # several batches a window, several windows
+        list(
+            make_translator(tokens_per_batch=20, workers=workers).stream(
+                LINES, window=6, need_alignment=True
+            )
+        )
+        for workers in (1, 2)
+    )
     assert_same(alone, shared)
     for one, other in zip(itertools.chain(*alone), itertools.chain(*shared), strict=True):
         assert (one.alignment is None) == (other.alignment is None)

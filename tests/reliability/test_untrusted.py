@@ -301,10 +301,11 @@ def test_a_configuration_that_gives_orders_is_refused(
         ("data: !!python/object/apply:os.system [touch executed]", "cannot be read"),
         ("a: &a [x]\n" + "\n".join(f"b{n}: [*a, *a]" for n in range(9)), "refers to itself"),
         ("data: {x: '" + "x" * (2 << 20) + "'}", "more than"),
+        ("data: {x: '" + "ж" * (3 << 16) + "'}", "more than"),
         ("data: " + "[" * 5_000, "levels deep"),
         ("data: \x00", "cannot be read"),
     ],
-    ids=["python object", "billion laughs", "endless", "deep", "NUL"],
+    ids=["python object", "billion laughs", "endless", "two bytes each", "deep", "NUL"],
 )
 def test_yaml_that_does_more_than_say_is_refused(tmp_path: Path, text: str, line: str) -> None:
     (tmp_path / "config.yaml").write_text(text)

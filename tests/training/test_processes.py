@@ -30,7 +30,7 @@ from translate.models import registry
 from translate.training import assembly, provenance
 from translate.training import run as run_module
 from translate.training import trainer as trainer_module
-from translate.training.accelerator import started_by_the_first
+from translate.training.accelerator import is_first_process, started_by_the_first
 from translate.training.module import TranslationTask
 from translate.training.run import train
 from translate.training.settings import Settings
@@ -227,7 +227,7 @@ def test_one_process_of_all_machines_writes_for_those_that_it_starts(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert run_module._is_main_process() == main
+    assert is_first_process() == main
     assert started_by_the_first() == started
 
 

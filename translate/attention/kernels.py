@@ -41,7 +41,7 @@ VARIABLE_LENGTH = "torch_attn._varlen_attn"  # the operator of variable_length.p
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel by its name in `NAMES`, and PyTorch's reason against flash (empty for flash)."""
+    """What computes a call, and why that is not flash (empty where there is nothing to say)."""
 
     name: str
     why_not_flash: str

@@ -1,4 +1,4 @@
-"""Where attention may look: every mask of the package is made here. True = may attend."""
+"""Where attention may look: the masks of the papers, and how masks combine. True = may attend."""
 
 from __future__ import annotations
 

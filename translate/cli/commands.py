@@ -36,7 +36,7 @@ class Job:
     choices: Mapping[str, str] = field(default_factory=dict)  # group → the option chosen
     overrides: tuple[str, ...] = ()  # this job's
     composing: tuple[str, ...] = ()  # the flags that it was composed with
-    swept: tuple[str, ...] = ()  # those of them that differ from job to job of a sweep
+    swept: tuple[str, ...] = ()  # of the overrides, those that differ from job to job
 
     def name(self, stem: str, *told: str) -> str:
         """`stem`, and in a sweep what differs from job to job, but for the keys it has `told`."""

@@ -158,9 +158,8 @@ def run(
         tokenize=tokenize,
     )  # fmt: skip
     Console().print(render(comparison))
-    made = [runs, test_set.sources_sha256, test_set.references_sha256, resamples, trials, seed]
-    made.append(tokenize)
-    _write(comparison, folder, made)
+    test = test_set.sources_sha256, test_set.references_sha256
+    _write(comparison, folder, [runs, *test, resamples, trials, seed, tokenize])
 
 
 def _runs(given: Sequence[str]) -> list[str]:

@@ -29,7 +29,7 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.config_dir import STORED, config_dir
 from translate.cli.errors import JobFailedError, UsageError, listed
-from translate.cli.explain import (
+from translate.cli.hydra_errors import (
     Check,
     explain,
     given_again,

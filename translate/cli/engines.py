@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from translate.inference.confidence import Confidence
     from translate.inference.translator import Translator
 
-UNCALIBRATED = {"ensemble", "prefix", "prefixes", "constraints", "shortlist"}  # other probabilities
+# keys that change what the model finds likely
+OTHER_PROBABILITIES = ("ensemble", "prefix", "prefixes", "constraints", "shortlist")
 
 
 def export_folder(run: str, name: str, given: str | None) -> Path:
@@ -38,7 +39,7 @@ def engine_problems(job: Job) -> list[str]:
             f"precision = {config['precision']} is for engine=native; that of an export was chosen "
             "by translate export quantization="
         )
-    for key in ("ensemble", "prefix", "prefixes", "constraints", "shortlist"):
+    for key in OTHER_PROBABILITIES:
         if verbatim.get(key):
             found.append(f"{key} = {verbatim[key]}: engine=ctranslate2 has no such option")
     if config["replace_unknown"]:
@@ -110,7 +111,7 @@ def _confidence(
 
     if config.get("format") != "json" or config["mbr"] or config["precision"] == "bf16":
         return None
-    if UNCALIBRATED & {key for key, value in verbatim.items() if value}:
+    if any(verbatim.get(key) for key in OTHER_PROBABILITIES):
         return None
     if bundle.tokenizers.source.tag != bundle.config.tag:  # another language than it learnt from
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
@@ -14,6 +13,7 @@ from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
 from translate.cli.fields import Device, Folder, Node
 from translate.inference.engines import Engine, Precision
+from translate.inference.minimum_bayes_risk import Utility
 
 HELP = """\
 translate evaluate: BLEU, chrF and TER on a split or on files
@@ -110,7 +110,7 @@ def run(
     workers: PositiveInt | None,
     precision: Precision | None,
     replace_unknown: bool,
-    mbr: Literal["chrf", "bleu"] | None,
+    mbr: Utility | None,
     resamples: PositiveInt,
     seed: PositiveInt,
     tokenize: str | None,

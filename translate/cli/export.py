@@ -59,12 +59,14 @@ def main(command: Command, arguments: Arguments) -> None:
 
 def job(job: Job) -> None:
     """Check the configuration, then export."""
-    if found := schema.problems(run, job.config, "") or _problems(**job.config):
+    if found := schema.problems(run, job.config, "") or _problems(
+        job.config["to"], job.config["quantization"]
+    ):
         raise listed(found)
     run(job, **job.config)
 
 
-def _problems(*, to: str, quantization: str, sentences: int) -> list[str]:
+def _problems(to: str, quantization: str) -> list[str]:
     if to == "ctranslate2" or quantization == "float32":
         return []
     return [f"quantization = {quantization} is for to=ctranslate2: to={to} writes float32"]

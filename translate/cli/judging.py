@@ -32,12 +32,17 @@ def read_test_set(job: Job, run: Path, data: Node, tokenizer: Node, cache: Path)
     Raises:
         UserError: neither can be had, or both are named, line counts differ, or there are no lines.
     """
+    from dataclasses import replace
+
+    from translate.data.text import read_lines
+
     if {"input", "reference"} & set(job.verbatim):
         refuse_corpus(job)
         found = _own_files(job.verbatim.get("input"), job.repeated.get("reference", ()))
     else:
         found = _split(run, data, tokenizer, cache, trained_on_it=not names_a_corpus(job))
-    found = _with_domains(found, job.verbatim.get("domains"))
+    if "domains" in job.verbatim:
+        found = replace(found, domains=list(read_lines(job.verbatim["domains"])))
     found.check()
     return found
 
@@ -103,16 +108,6 @@ def _split(run: Path, data: Node, tokenizer: Node, cache: Path, *, trained_on_it
         word_counts=word_counts(in_order(corpus.train, "source")) if trained_on_it else None,
         own=trained_on_it,
     )
-
-
-def _with_domains(test_set: TestSet, path: str | None) -> TestSet:
-    from dataclasses import replace
-
-    from translate.data.text import read_lines
-
-    if path is None:
-        return test_set
-    return replace(test_set, domains=list(read_lines(path)))
 
 
 def evaluate_run(

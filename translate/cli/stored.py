@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from translate.inference.unknown_words import UnknownWords
 
 KEYS = ("data", "tokenizer", "model", "optimizer", "schedule", "trainer", "search", "seed", "cache")
-LARGEST, DEEPEST = 1 << 18, 16  # characters and levels of a config.yaml
+LARGEST, DEEPEST = 1 << 18, 16  # bytes and levels of a config.yaml
 SPLITS = ("test", "dev")  # of a run's own corpus, that it can be judged on
 
 
@@ -158,9 +158,10 @@ def training_config(run: str | Path) -> dict[str, Any]:
         return {}
     try:
         with file.open("rb") as stream:
-            text = stream.read(LARGEST + 1).decode()
-        if len(text) > LARGEST:
+            content = stream.read(LARGEST + 1)
+        if len(content) > LARGEST:
             raise UserError(f"{file} has more than {LARGEST:,} bytes: no training writes so much")
+        text = content.decode()
         _check_shape(text, file)
         config = yaml.safe_load(text)
         OmegaConf.create(literal(config))  # which takes no dates, nor whatever else YAML knows

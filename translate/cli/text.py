@@ -16,6 +16,7 @@ from translate.cli.errors import listed
 from translate.cli.fields import Device, Node
 from translate.data.text import json_line
 from translate.inference.engines import Engine, Precision
+from translate.inference.minimum_bayes_risk import Utility
 from translate.vocabulary import EOS
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def run(
     split: Literal["sentences", "none"],
     guard: Node,
     replace_unknown: bool,
-    mbr: Literal["chrf", "bleu"] | None,
+    mbr: Utility | None,
     format: Literal["text", "json"],
 ) -> None:
     """Translate every line."""

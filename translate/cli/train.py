@@ -83,7 +83,7 @@ SEARCH = "hydra/sweeper=dev_bleu"  # conf/hydra/sweeper/dev_bleu.yaml
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command. A run under way brings its settings, unless options are chosen anew."""
     from translate.cli.compose import launch
-    from translate.cli.explain import is_choice
+    from translate.cli.hydra_errors import is_choice
     from translate.cli.stored import literal, load_bundle
 
     _refuse_sweeper(arguments)

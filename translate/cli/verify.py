@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, PositiveInt
 
@@ -15,6 +15,7 @@ from translate.cli.errors import listed
 from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
 from translate.inference.engines import Engine, Precision
+from translate.inference.minimum_bayes_risk import Utility
 from translate.wording import listing
 
 HELP = """\
@@ -51,7 +52,7 @@ class Decoding(BaseModel):
     workers: PositiveInt | None = None
     precision: Precision | None = None
     replace_unknown: bool = False
-    mbr: Literal["chrf", "bleu"] | None = None
+    mbr: Utility | None = None
     dictionary: str | None = None
     ensemble: str | None = None
     export: str | None = None
@@ -106,7 +107,7 @@ def run(
         decoding | {"device": device, "tokens_per_batch": tokens_per_batch},
         {"run": str(folder)} | {key: decoding[key] for key in FILES if decoding[key]},
     )
-    found = differences(stored, model, test_set.sources, test_set.references, model_sha256=sha256)
+    found = differences(stored, model, test_set, model_sha256=sha256)
     if found:
         lines = "\n  ".join(found)
         raise UserError(f"{path} is not what comes out now:\n  {lines}")

@@ -97,7 +97,8 @@ def render(report: Mapping[str, Any]) -> str:
     console = Console(file=out, width=100, highlight=False)
     for line in report["suspicious"]:
         console.print(f"Suspicious: {line}", markup=False)
-    console.print(_splits(report), _drops(report), sep="\n")
+    cleaning = _cleaning("Cleaning", report["kept"], report["dropped"])
+    console.print(_splits(report), cleaning, sep="\n")
     for name, extra in report["extra"].items():
         console.print(_extra(name, extra))
     console.print(_languages(report))
@@ -119,10 +120,6 @@ def _splits(report: Mapping[str, Any]) -> Table:
     for name, counts in report["splits"].items():
         table.add_row(name, f"{counts['items']:,}", f"{counts['pairs']:,}")
     return table
-
-
-def _drops(report: Mapping[str, Any]) -> Table:
-    return _cleaning("Cleaning", report["kept"], report["dropped"])
 
 
 def _extra(name: str, extra: Mapping[str, Any]) -> Table:

@@ -70,9 +70,9 @@ def collate(
 ) -> Batch:
     """Pad token ids (no special tokens yet) to a batch."""
     bos, eos = np.array([BOS], dtype=np.int32), np.array([EOS], dtype=np.int32)
-    source, source_lengths = pad([np.concatenate((ids, eos)) for ids in sources])
-    target_in, target_lengths = pad([np.concatenate((bos, ids)) for ids in targets])
-    target_out, _ = pad([np.concatenate((ids, eos)) for ids in targets])
+    source, source_lengths = pad([np.concatenate((pieces, eos)) for pieces in sources])
+    target_in, target_lengths = pad([np.concatenate((bos, pieces)) for pieces in targets])
+    target_out, _ = pad([np.concatenate((pieces, eos)) for pieces in targets])
     of = torch.from_numpy
     return Batch(
         ids=of(np.array(ids)), source=of(source), source_lengths=of(source_lengths),

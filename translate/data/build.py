@@ -134,13 +134,13 @@ def _clean_and_split(
         name: [Item(p.source, (p.target,), p.alignment, p.group) for p in pairs]
         for name, pairs in fixed.items()
     }
-    held_out |= {name: items(pairs) for name, pairs in (groups | drawn).items()}
+    by_name = groups | drawn
+    held_out |= {name: items(pairs) for name, pairs in by_name.items()}
     for name, rows in held_out.items():
         if not rows:
             raise UserError(
                 f"the {name} split has no sentences; check data.{name} and data.hold_out.{name}"
             )
-    by_name = groups | drawn
     taken = sum(len(row.references) for name in by_name for row in held_out[name])
     # items merge equal pairs, even where cleaning leaves them in training
     dropped["duplicate"] += sum(map(len, by_name.values())) - taken

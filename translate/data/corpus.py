@@ -63,6 +63,15 @@ class Corpus:
     source_language: str
     target_language: str
 
+    @property
+    def identity(self) -> dict[str, str]:
+        """What tells it and its tokenizers from all others."""
+        return {
+            "corpus": self.folder.name,  # a hash of text and settings
+            "source tokenizer": self.tokenizers.source.sha256,
+            "target tokenizer": self.tokenizers.target.sha256,
+        }
+
 
 def check_data(config: Mapping[str, Any]) -> list[str]:
     """Every problem of the node `data`, one line each."""
@@ -85,7 +94,7 @@ def prepare(data: Mapping[str, Any], tokenizer: Mapping[str, Any], *, cache: Pat
     schema.check([*check_data(data), *check_tokenizer(tokenizer)])
     source = KINDS[data["kind"]].model_validate(dict(data))
     settings = TokenizerConfig.model_validate(dict(tokenizer))
-    cache = Path(cache).expanduser()
+    cache = cache.expanduser()
     folder = cache / "corpora" / _key(source, settings, cache)
     with _writing(cache):
         if not folder.is_dir():

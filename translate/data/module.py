@@ -88,10 +88,10 @@ class Pairs(Dataset[Batch]):
         sources, targets = [], []
         for draw, source, target in zip(draws, *texts, strict=True):
             first, second = np.random.default_rng((self.seed, *draw)).integers(2**31, size=2)
-            cut = self._tokenizers_of(draw.pair)
+            tokenizers = self._tokenizers_of(draw.pair)
             most = [int(side[draw.pair]) - 1 for side in self.drawn]  # </s> comes yet
-            source_ids = cut.source.sample(source, int(first), most[0])
-            target_ids = cut.target.sample(target, int(second), most[1])
+            source_ids = tokenizers.source.sample(source, int(first), most[0])
+            target_ids = tokenizers.target.sample(target, int(second), most[1])
             sources.append(np.array(source_ids, dtype=np.int32))
             targets.append(np.array(target_ids, dtype=np.int32))
         return collate(pairs, sources, targets)
@@ -106,8 +106,8 @@ class Pairs(Dataset[Batch]):
         shapes = zip(batch.target_lengths.tolist(), batch.source_lengths.tolist(), strict=True)
         matrices = []
         for pair, source, target, links, shape in zip(pairs, *rows, shapes, strict=True):
-            cut = self._tokenizers_of(pair)
-            words = cut.source.encode_words(source), cut.target.encode_words(target)
+            sides = self._tokenizers_of(pair)
+            words = sides.source.encode_words(source), sides.target.encode_words(target)
             matrix = gold_rows(links, *words)
             # a run of unknown words is one piece of the sentence, but one each of the words
             matrices.append(matrix if matrix.shape == shape else np.zeros(shape, np.float32))

@@ -102,7 +102,7 @@ class Tokenizer:
     def load(cls, path: Path, *, sampling: Sampling = OFF) -> Tokenizer:
         """Read a model file; UserError if it is missing or no SentencePiece model."""
         try:
-            return cls(Path(path).read_bytes(), sampling=sampling)
+            return cls(path.read_bytes(), sampling=sampling)
         except OSError as error:
             raise UserError(f"tokenizer {path} cannot be read ({error.strerror})") from None
         except UserError as error:
@@ -220,14 +220,14 @@ def _readable(text: str) -> str:
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """The tokenizers of both languages; the very same object twice when the vocabulary is joint."""
+    """The tokenizers of both languages; equal, but for a tag, when the vocabulary is joint."""
 
     source: Tokenizer
     target: Tokenizer
 
     @property
     def joint(self) -> bool:
-        return self.source is self.target
+        return self.source.sha256 == self.target.sha256
 
     def tagged(self, tag: str | None) -> Tokenizers:
         """The same with another tag before every source, or none."""
@@ -236,16 +236,16 @@ class Tokenizers:
     def save(self, folder: Path) -> None:
         """Write source.spm and target.spm."""
         for name, tokenizer in (("source", self.source), ("target", self.target)):
-            (Path(folder) / f"{name}.spm").write_bytes(tokenizer.to_bytes())
+            (folder / f"{name}.spm").write_bytes(tokenizer.to_bytes())
 
     @classmethod
     def load(cls, folder: Path, *, sampling: Sampling = OFF) -> Tokenizers:
         """Read source.spm and target.spm; two equal files are one joint vocabulary."""
         source, target = (
-            Tokenizer.load(Path(folder) / f"{name}.spm", sampling=sampling)
+            Tokenizer.load(folder / f"{name}.spm", sampling=sampling)
             for name in ("source", "target")
         )
-        return cls(source, source if source.to_bytes() == target.to_bytes() else target)
+        return cls(source, target)
 
 
 def check_tokenizer(config: Mapping[str, Any]) -> list[str]:

@@ -56,6 +56,6 @@ def union(forward: Float[np.ndarray, "T S"], backward: Float[np.ndarray, "S T"])
     return links(forward) | turned(links(backward))
 
 
-def turned(links: frozenset[Link]) -> frozenset[Link]:
+def turned(found: frozenset[Link]) -> frozenset[Link]:
     """The same links seen from the other language."""
-    return frozenset((source, target) for target, source in links)
+    return frozenset((source, target) for target, source in found)

@@ -56,7 +56,7 @@ def report_page(
     return page(
         f"{run} on {report.split}",
         paragraph(f"{report.items:,} sentences: {summary(report)}"),
-        _scores(report),
+        section("Scores", table(*score_rows(report))),
         _training(curves),
         _distribution(report),
         _slices("By the rarest source word's count in training", report.rarity),
@@ -66,10 +66,6 @@ def report_page(
         _sentences("Best sentences by chrF", best, report, test_set, hypotheses),
         _provenance(report),
     )
-
-
-def _scores(report: Report) -> Html:
-    return section("Scores", table(*score_rows(report)))
 
 
 def _training(curves: Mapping[str, Curve]) -> Html:

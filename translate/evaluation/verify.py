@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from translate.evaluation import report
 from translate.evaluation.metrics import evaluate
 
 if TYPE_CHECKING:
+    from translate.evaluation.report import Stored
+    from translate.evaluation.run import TestSet
     from translate.inference.translator import Translator
 
 
 def differences(
-    stored: report.Stored,
+    stored: Stored,
     translator: Translator,
-    sources: Sequence[str],
-    references: Sequence[Sequence[str]],
+    test_set: TestSet,
     *,
     model_sha256: str,
 ) -> list[str]:
@@ -28,8 +27,8 @@ def differences(
     """
     given = {
         "model": model_sha256,
-        "sources": report.fingerprint(sources),
-        "references": report.fingerprint([list(item) for item in references]),
+        "sources": test_set.sources_sha256,
+        "references": test_set.references_sha256,
     }
     changed = [
         f"the {name} changed: SHA-256 {digest[:12]}…, stored is {str(expected)[:12]}…"
@@ -38,10 +37,10 @@ def differences(
     ]
     if changed:
         return changed
-    hypotheses = [best.text for best, *_ in translator.stream(sources)]
+    hypotheses = [best.text for best, *_ in translator.stream(test_set.sources)]
     if hypotheses != stored.hypotheses:
         changed.append("translations changed")
-    scores = evaluate(hypotheses, references, tokenize=stored.tokenize)
+    scores = evaluate(hypotheses, test_set.references, tokenize=stored.tokenize)
     for name, found in asdict(scores).items():
         for key, value in found.items():
             if value != (expected := stored.figures.get(name, {}).get(key)):

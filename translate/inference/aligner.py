@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from translate.attention.masks import padding_mask
-from translate.data.batching import collate
 from translate.data.guidance import Words
 from translate.data.tokenizer import Tokenizers
+from translate.inference.forcing import TeacherForcing
 from translate.inference.segments import by_length
 from translate.models.head import AttentionHead
 from translate.models.seq2seq import Seq2Seq
+from translate.vocabulary import BOS, EOS
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,8 @@ class Aligner:
         tokens_per_batch: int,
         device: torch.device,
     ) -> None:
-        self.model, self.device = model.to(device).eval(), device
+        self.model = model.to(device).eval()
+        self.forcing = TeacherForcing(self.model, device)
         self.tokenizers, self.head = tokenizers, head
         self.tokens_per_batch = tokens_per_batch
         self._most = min(MAX_LENGTH, model.max_length or MAX_LENGTH)
@@ -90,13 +91,9 @@ class Aligner:
         self, sources: Sequence[Words], targets: Sequence[Words]
     ) -> Float[np.ndarray, "B T S"]:
         """The weights between pieces, padded; row t reads piece t - 1 and predicts piece t."""
-        flat = [
-            [np.array([*chain(*words)], np.int32) for words in side] for side in (sources, targets)
-        ]
-        batch = collate(list(range(len(sources))), *flat)
-        source_mask = padding_mask(batch.source_lengths, batch.source.shape[1]).to(self.device)
-        memory = self.model.encode(batch.source.to(self.device), source_mask)
-        target_in = batch.target_in.to(self.device)
+        source = self.forcing.padded([[*chain(*words), EOS] for words in sources])
+        target_in, _ = self.forcing.padded([[BOS, *chain(*words)] for words in targets])
+        memory = self.model.encode(*source)
         decoded = self.model.decode(target_in, memory, need_alignment=True)
         assert decoded.alignment is not None  # `choose_head` has seen to it
         weights: Float[np.ndarray, "B T S"] = self.head.of(decoded.alignment).float().cpu().numpy()

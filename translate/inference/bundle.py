@@ -34,7 +34,7 @@ from translate.errors import UserError
 from translate.inference import atomic_folder
 from translate.inference.limits import option_excesses, search_excesses
 from translate.inference.model_card import model_card
-from translate.inference.untrusted import parse, read, verified
+from translate.inference.untrusted import parse, read
 from translate.models import registry
 from translate.models.head import AttentionHead
 from translate.models.outline import shapes_only
@@ -277,8 +277,7 @@ def _tokenizers(folder: Path, config: Config, expected: Mapping[str, Any]) -> To
                 f"{folder / CONFIG}: {side}_vocab_size is {size}, but the tokenizer has "
                 f"{len(tokenizer)} pieces: the two files do not belong together"
             )
-    joint = Tokenizers(source, source if source.sha256 == target.sha256 else target)
-    return joint.tagged(config.tag)
+    return Tokenizers(source, target).tagged(config.tag)
 
 
 def _config(content: bytes, path: Path) -> Config:
@@ -316,12 +315,14 @@ def _tensors(content: bytes, path: Path) -> dict[str, Tensor]:
 def _verified(
     folder: Path, name: str, expected: Mapping[str, Any], *, largest: int | None = None
 ) -> bytes:
-    return verified(
-        folder / name,
-        largest=LARGEST[name] if largest is None else largest,
-        sha256=expected.get(name),
-        where=CHECKSUMS,
-    )
+    path = folder / name
+    content = read(path, largest=LARGEST[name] if largest is None else largest)
+    if hashlib.sha256(content).hexdigest() != expected.get(name):
+        raise UserError(
+            f"{path} is damaged: its SHA-256 is not the one in {CHECKSUMS}; copy the whole bundle "
+            "again"
+        )
+    return content
 
 
 def _json(values: Mapping[str, Any]) -> bytes:

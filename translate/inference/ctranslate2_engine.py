@@ -42,8 +42,8 @@ def search_problems(search: Mapping[str, Any]) -> list[str]:
     if kind not in CARRIED:
         return [f"search.kind = {kind}: with engine=ctranslate2 it must be greedy or beam"]
     options = {key: value for key, value in search.items() if key != "rules"}
-    rules, none = Rules(**search.get("rules", NO_RULES.model_dump())), NO_RULES
-    options |= {f"rules.{key}": value for key, value in rules if value != getattr(none, key)}
+    rules = Rules(**search["rules"]) if "rules" in search else NO_RULES
+    options |= {f"rules.{key}": value for key, value in rules if value != getattr(NO_RULES, key)}
     found = [
         f"search.{key} = {value}: engine=ctranslate2 has no such option: engine=native"
         for key, value in options.items()

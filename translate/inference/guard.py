@@ -185,7 +185,7 @@ class Guard:
 
 def second(again: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
     """The search `again` with as many translations as the first gives, and the rules of both."""
-    rules = Rules(**first.get("rules", NO_RULES.model_dump()))
+    rules = Rules(**first["rules"]) if "rules" in first else NO_RULES
     changes: dict[str, Any] = {"rules": dict(Rules(**again["rules"]).stricter(rules))}
     for key in {"n_best", "beam_size"} & again.keys():
         changes[key] = max(again[key], first.get("n_best", 1))

@@ -51,7 +51,7 @@ def learn(
     best, rank = _best(keys // targets, counts, likeliest)
     table = np.full((sources, likeliest), PAD)
     table[keys[best] // targets, rank] = keys[best] % targets
-    if tokenizers.source.sha256 == tokenizers.target.sha256:  # `joint` is not told of a tagged one
+    if tokenizers.joint:
         table = np.concatenate([np.arange(sources)[:, None], table], axis=1)
     order = np.argsort(-seen, kind="stable")[: min(frequent, np.count_nonzero(seen))]
     return Shortlist(torch.from_numpy(order), torch.from_numpy(table))

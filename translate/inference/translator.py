@@ -81,8 +81,6 @@ class Translator:
     Args:
         tokens_per_batch: padded source pieces of a batch; a beam needs as much for each hypothesis.
         device: `auto` takes a GPU if there is one.
-        window: lines `stream` reads before it answers; 1 answers each line at once, more makes
-            better batches.
         max_source_length: a line of more pieces, or of more than the model reads, is translated in
             segments that end with a sentence, else a clause, else a word, with a warning.
         split_sentences: translate each sentence of a line by itself, as the model has seen them.
@@ -105,7 +103,6 @@ class Translator:
         *,
         tokens_per_batch: int = TOKENS_PER_BATCH,
         device: str | torch.device = "cpu",
-        window: int = WINDOW,
         max_source_length: int = MAX_SOURCE_LENGTH,
         split_sentences: bool = False,
         languages: tuple[str, str] = ("", ""),
@@ -125,7 +122,6 @@ class Translator:
         self.tokenizers = tokenizers
         self.search = search
         self.tokens_per_batch = tokens_per_batch
-        self.window = window
         self._cut = Cutter(
             tokenizers.source,
             language=languages[0],
@@ -156,14 +152,15 @@ class Translator:
     ) -> Generator[list[Translation], None, None]:
         """The n best translations of each line, in input order, best first.
 
-        Reads no further ahead than `window` lines. A line without a visible character has one
+        Reads no further ahead than `window` lines: 1 answers each at once, more makes better
+        batches. A line without a visible character has one
         translation, the empty one. `constraints` holds one for each line, or is that of all.
         """
         asked, read = paired(lines, constraints), 0
         work = partial(self._batch, need_alignment=need_alignment)
         with Workers(self.workers, work) as workers:
             search = partial(self._search, workers)
-            while some := list(itertools.islice(asked, window or self.window)):
+            while some := list(itertools.islice(asked, window or WINDOW)):
                 yield from self._translate(some, read + 1, search)
                 read += len(some)
 

@@ -1,8 +1,7 @@
-"""Plain files that may come from a stranger: bounded, verified, and parsed with limits."""
+"""Plain files that may come from a stranger: bounded, and parsed with limits."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
@@ -41,20 +40,6 @@ def read(path: Path, *, largest: int) -> bytes:
         raise UserError(
             f"{path} cannot be read ({error.strerror}): copy the whole bundle again"
         ) from error
-
-
-def verified(path: Path, *, largest: int, sha256: Any, where: str) -> bytes:
-    """`read`, if the bytes have this SHA-256, which stands in `where`.
-
-    Raises:
-        UserError: they have another, or cannot be read.
-    """
-    content = read(path, largest=largest)
-    if hashlib.sha256(content).hexdigest() != sha256:
-        raise UserError(
-            f"{path} is damaged: its SHA-256 is not the one in {where}; copy the whole bundle again"
-        )
-    return content
 
 
 def parse(content: bytes, path: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from torch import Tensor
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq, Step
 from translate.search.constraints import Constraints, length_limits
-from translate.search.counts import Counts
+from translate.search.counts import Counts, worth_leaving
 from translate.search.hypothesis import Hypothesis
 from translate.search.phrases import Phrases, in_turns
 from translate.search.rules import NO_RULES, Position, Rule, Rules, apply
@@ -33,7 +33,6 @@ from translate.search.scoring import (
     next_log_probs,
 )
 from translate.search.tree import ROOT, Nodes, Tree
-from translate.search.walk import worth_leaving
 from translate.vocabulary import BOS, EOS
 
 DEAD = -math.inf  # the total of a row that holds no hypothesis
@@ -60,9 +59,9 @@ class Beam:
     words: Bool[Tensor, "B S"]  # which source positions count as covered or not
     coverage: Float[Tensor, "B n S"]  # the attention each has had; S is 0 without a penalty
 
-    def keep(self, sentences: Int[Tensor, "C"]) -> Beam:
-        """The beams of these sentences alone."""
-        return Beam(*(getattr(self, field.name)[sentences] for field in fields(self)))
+    def keep(self, beams: Int[Tensor, "C"]) -> Beam:
+        """These alone, by their places in the batch."""
+        return Beam(*(getattr(self, field.name)[beams] for field in fields(self)))
 
 
 class Extensions(NamedTuple):
@@ -162,9 +161,9 @@ class BeamSearch:
             going = self._prune(beam, coverage, nodes, extensions, counts, bool(asked.rules))
             if going is None:
                 break
-            beam, rows, sentences = going
+            beam, rows, left = going
             state = step.state.select(rows)
-            state = state if sentences is None else state.keep(sentences)
+            state = state if left is None else state.keep(left)
         return tree.best(
             self.n_best * self._groups,
             penalty=self._penalty,
@@ -284,7 +283,7 @@ class BeamSearch:
         counts: Counts,
         with_history: bool,
     ) -> tuple[Beam, Int[Tensor, "M"], Int[Tensor, "C"] | None] | None:
-        """The hypotheses to go on with, their rows, and their sentences unless all stay.
+        """The hypotheses to go on with, their rows, and which beams they are of unless all stay.
 
         A hypothesis is dropped when it has ended, or when it cannot beat the worst kept score any
         more: its total only falls and the length penalty only grows, so total / penalty at the
@@ -318,10 +317,10 @@ class BeamSearch:
         )
         if open_ones is None or not worth_leaving(sum(map(bool, open_ones)), len(open_ones)):
             return pruned, rows.flatten(), None
-        going = [sentence for sentence, count in enumerate(open_ones) if count]
+        going = [beam for beam, count in enumerate(open_ones) if count]
         counts.keep(going)
-        sentences = torch.tensor(going, device=rows.device)
-        return pruned.keep(sentences), rows.flatten(), sentences
+        left = torch.tensor(going, device=rows.device)
+        return pruned.keep(left), rows.flatten(), left
 
 
 def _nodes(beam: Beam, extensions: Extensions) -> Nodes:

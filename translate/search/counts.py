@@ -1,4 +1,4 @@
-"""How many hypotheses are still open, without waiting for the GPU that is to say it."""
+"""How many hypotheses are still open, and when the batch is to become smaller."""
 
 from __future__ import annotations
 
@@ -43,6 +43,15 @@ class Counts:
     def keep(self, places: Sequence[int]) -> None:
         """Only these stay in the batch."""
         self._stayed = places
+
+
+def worth_leaving(left: int, batch: int) -> bool:
+    """Whether those that have finished leave the batch, of which `left` go on.
+
+    To leave is to copy what is remembered of all that stay: as much work as a step of them. Until
+    a quarter has finished it is less to take them along.
+    """
+    return 4 * left <= 3 * batch
 
 
 def reached(device: torch.device) -> torch.cuda.Event:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from translate.models.seq2seq import Decoded, DecoderState, Memory, Projection, Seq2Seq, Step
+from translate.models.stack import Stack
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,7 @@ class Ensemble(Seq2Seq):
         super().__init__(
             source_vocab_size=first.source_vocab_size, target_vocab_size=first.target_vocab_size
         )
-        self.models = nn.ModuleList(models)
-        self.members = tuple(models)  # the same, with their type
+        self.models: Stack[Seq2Seq] = Stack(models)
         limits = [model.max_length for model in models if model.max_length is not None]
         self.max_length = min(limits, default=None)
         self.to(next(first.parameters()).dtype)
@@ -61,7 +61,7 @@ class Ensemble(Seq2Seq):
     def encode(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]
     ) -> EnsembleMemory:
-        memories = tuple(model.encode(source, source_mask) for model in self.members)
+        memories = tuple(model.encode(source, source_mask) for model in self.models)
         return EnsembleMemory(memories[0].states, source_mask, memories)
 
     def decode(
@@ -73,13 +73,13 @@ class Ensemble(Seq2Seq):
     ) -> Decoded:
         decoded = [
             model.decode(target_in, own, need_alignment=need_alignment)
-            for model, own in zip(self.members, memory.memories, strict=True)
+            for model, own in zip(self.models, memory.memories, strict=True)
         ]
         hidden = torch.cat([one.hidden for one in decoded], dim=-1)
         return Decoded(hidden, _mean([one.alignment for one in decoded]))
 
     def start(self, memory: EnsembleMemory) -> EnsembleState:  # type: ignore[override]
-        pairs = zip(self.members, memory.memories, strict=True)
+        pairs = zip(self.models, memory.memories, strict=True)
         return EnsembleState(tuple(model.start(own) for model, own in pairs))
 
     def decode_step(
@@ -91,7 +91,7 @@ class Ensemble(Seq2Seq):
     ) -> Step:
         steps = [
             model.decode_step(tokens, own, need_alignment=need_alignment)
-            for model, own in zip(self.members, state.states, strict=True)
+            for model, own in zip(self.models, state.states, strict=True)
         ]
         hidden = torch.cat([step.hidden for step in steps], dim=-1)
         after = EnsembleState(tuple(step.state for step in steps))
@@ -99,11 +99,11 @@ class Ensemble(Seq2Seq):
 
     def project(self, hidden: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows V"]:
         """Logarithms of the mean probabilities, which are logits that are normalised already."""
-        parts = zip(self.members, self._parts(hidden), strict=True)
+        parts = zip(self.models, self._parts(hidden), strict=True)
         return _averaged([model.project(part) for model, part in parts])
 
     def projection(self, pieces: Int[Tensor, "C"]) -> Projection:
-        each = [model.projection(pieces) for model in self.members]
+        each = [model.projection(pieces) for model in self.models]
 
         def logits(
             hidden: Float[Tensor, "N D"], barred: Bool[Tensor, "B C"]
@@ -115,7 +115,7 @@ class Ensemble(Seq2Seq):
 
     def _parts(self, hidden: Float[Tensor, "*rows D"]) -> tuple[Float[Tensor, "..."], ...]:
         """Each model's own hidden vectors."""
-        widths = [model.output.in_features for model in self.members]
+        widths = [model.output.in_features for model in self.models]
         parts: tuple[Tensor, ...] = torch.split(hidden, widths, dim=-1)
         return parts
 

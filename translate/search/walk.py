@@ -12,7 +12,7 @@ from torch import Tensor
 
 from translate.models.seq2seq import Seq2Seq
 from translate.search.constraints import Constraints
-from translate.search.counts import Counts
+from translate.search.counts import Counts, worth_leaving
 from translate.search.hypothesis import Hypothesis
 from translate.search.rules import Position, Rules, apply
 from translate.search.scoring import next_log_probs
@@ -28,15 +28,6 @@ class Moment(NamedTuple):
     ending: Bool[Tensor, "N"] | None  # at the length limit: only </s> is left; None: nobody is
     walkers: Int[Tensor, "N"]  # index in the whole batch
     length: int  # tokens so far
-
-
-def worth_leaving(left: int, batch: int) -> bool:
-    """Whether those that have finished leave the batch, of which `left` go on.
-
-    To leave is to copy what is remembered of all that stay: as much work as a step of them. Until
-    a quarter has finished it is less to take them along.
-    """
-    return 4 * left <= 3 * batch
 
 
 Choose = Callable[[Moment], Int[Tensor, "N"]]

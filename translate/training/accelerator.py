@@ -22,6 +22,16 @@ def check_accelerator(accelerator: str) -> None:
         )
 
 
+def is_first_process() -> bool:
+    """Whether no process on any machine comes before this one.
+
+    Whoever starts the others numbers them in some of these variables: torchrun sets RANK, SLURM
+    its own, Lightning the number on a machine and that of the machine.
+    """
+    numbers = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")
+    return all(os.environ.get(name, "0") == "0" for name in numbers)
+
+
 def started_together(nodes: int) -> int:
     """How many processes torchrun, SLURM or a person, one a node, started at once; 1: only this."""
     return max(nodes, *(int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "SLURM_NTASKS")))

@@ -28,17 +28,17 @@ class BestCheckpoints(ModelCheckpoint):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         models = state_dict["best_k_models"]
         latest_best = sorted(models, key=models.__getitem__, reverse=self.mode == "max")
-        kept, surplus = latest_best[: self.save_top_k], latest_best[self.save_top_k :]
+        best, surplus = latest_best[: self.save_top_k], latest_best[self.save_top_k :]
         for path in surplus:
             Path(self._here(path)).unlink(missing_ok=True)
         super().load_state_dict(
             state_dict
             | {
                 "dirpath": self.dirpath,
-                "best_k_models": {self._here(path): models[path] for path in kept},
+                "best_k_models": {self._here(path): models[path] for path in best},
                 "best_model_path": self._here(state_dict["best_model_path"]),
-                "kth_best_model_path": self._here(kept[-1]) if kept else "",
-                "kth_value": models[kept[-1]] if kept else state_dict["kth_value"],
+                "kth_best_model_path": self._here(best[-1]) if best else "",
+                "kth_value": models[best[-1]] if best else state_dict["kth_value"],
                 "last_model_path": self._here(state_dict["last_model_path"]),
             }
         )

@@ -66,8 +66,7 @@ def find_origin(
         UserError: there is no bundle, its weights have other shapes, or a run that goes on was
             begun from another.
     """
-    begun = provenance.run_status(run) != "new"
-    recorded = provenance.read(run).get("init", {}).get("bundle") if begun else None
+    recorded = (provenance.noted(run, "init") or {}).get("bundle")
     if resuming:
         if init is not None:
             _refuse_other_origin(run, init, recorded)

@@ -210,7 +210,7 @@ def refuse_flex_attention(model: Mapping[str, Any], options: Settings) -> None:
 
 def refuse_other_corpus(corpus: Corpus, run: Path) -> None:
     """The same settings may name files whose text has changed since."""
-    before, now = provenance.read(run).get("corpus"), identity(corpus)
+    before, now = provenance.read(run).get("corpus"), corpus.identity
     if before is None or before == now:
         return
     changed = ", ".join(key for key in now if before.get(key) != now[key])
@@ -240,12 +240,3 @@ def refuse_longer_than_readable(model: Seq2Seq, data: TranslationData) -> None:
                 f"the longest sentence of {split} has {longest} pieces, </s> included, and this "
                 f"model {model.max_length} positions: model.max_positions={longest} or more"
             )
-
-
-def identity(corpus: Corpus) -> dict[str, str]:
-    """What tells a corpus and its tokenizers from all others."""
-    return {
-        "corpus": corpus.folder.name,  # a hash of text and settings
-        "source tokenizer": corpus.tokenizers.source.sha256,
-        "target tokenizer": corpus.tokenizers.target.sha256,
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shlex
 import signal
 from collections.abc import Iterator, Mapping
@@ -26,7 +25,12 @@ from translate.inference import atomic_folder
 from translate.inference.allocator import keep_memory
 from translate.plots.curves import learning_curves
 from translate.training import assembly, packing, precision, provenance, token_budget
-from translate.training.accelerator import check_accelerator, on_gpu, started_by_the_first
+from translate.training.accelerator import (
+    check_accelerator,
+    is_first_process,
+    on_gpu,
+    started_by_the_first,
+)
 from translate.training.compilation import Compiler, check_compiler
 from translate.training.dev_translations import DevTranslations
 from translate.training.disk import check_room
@@ -37,7 +41,6 @@ from translate.training.lock import locked
 from translate.training.module import TranslationTask
 from translate.training.plan import plan
 from translate.training.refusals import (
-    identity,
     refuse_fewer_steps,
     refuse_flex_attention,
     refuse_longer_than_readable,
@@ -86,7 +89,7 @@ def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> floa
         Interrupted: by Ctrl-C, SIGTERM or SIGUSR1, after saving.
     """
     with _restoring_threads():
-        if not _is_main_process():
+        if not is_first_process():
             return _train(config, run, init)
         with locked(run), _logged_to(run / "train.log"):
             return _train(config, run, init)
@@ -111,7 +114,7 @@ def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
     with ending_together(made.trainer):
         _fit(made, run, last if resuming else None)
         refuse_fewer_steps(run, options, made.trainer.global_step, total=made.stop.total_steps)
-        if resuming and _is_main_process():  # Lightning begins nothing where no step is left
+        if resuming and is_first_process():  # Lightning begins nothing where no step is left
             _record_beginning(config, run)
         return _finish(made, run)
 
@@ -123,7 +126,7 @@ def _begin(
 
     A new run is recorded at once, so that it goes on wherever it is stopped.
     """
-    main = _is_main_process()
+    main = is_first_process()
     check_accelerator(options.accelerator)
     precision.check_precision(options.precision, options.accelerator)
     if options.strategy == "fsdp":
@@ -163,7 +166,7 @@ def _make(
     resuming: bool,
 ) -> _Made:
     """The corpus and the model, then what trains it; tells what is about to happen."""
-    main = _is_main_process()
+    main = is_first_process()
     # what `auto` stands for: by an earlier call or the first process, not by an attempt that failed
     noted = resuming or started_by_the_first()
     _set_up(options, seed=config["seed"])
@@ -180,7 +183,7 @@ def _make(
     if main:
         check_room(run, model, averaged=options.averages, keep=options.keep)
         device = provenance.device_name(gpu=on_gpu(options.accelerator))
-        provenance.write(run, corpus=identity(corpus), precision=numbers, device=device)
+        provenance.write(run, corpus=corpus.identity, precision=numbers, device=device)
     packed = packing.settle(
         options.packing, model, accelerator=options.accelerator, precision=numbers,
         guided=options.guides, compiled=options.compile,
@@ -249,7 +252,7 @@ def _finish(made: _Made, run: Path) -> float:
     best = round(trainer.strategy.broadcast(dev.best), 2)  # one process knows it
     # what was out of time goes on by the same command, as often as it takes
     status = "unfinished" if stop.out_of_time else "finished"
-    if _is_main_process():
+    if is_first_process():
         learning_curves(run / "metrics.csv", run / "plots" / "learning_curves.png")
         provenance.write(run, status=status, steps=trainer.global_step, dev_bleu=best)
         log.info(
@@ -308,16 +311,6 @@ def _restoring_threads() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _is_main_process() -> bool:
-    """Whether no process on any machine comes before this one.
-
-    Whoever starts the others numbers them in some of these variables: torchrun sets RANK, SLURM
-    its own, Lightning the number on a machine and that of the machine.
-    """
-    numbers = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")
-    return all(os.environ.get(name, "0") == "0" for name in numbers)
 
 
 class _LogFile(logging.FileHandler):

@@ -87,9 +87,8 @@ def _found(options: Settings, longest: int, task: TranslationTask, precision: Pr
             f"data.{KEY} = auto tries the whole model on one GPU, and trainer.strategy = fsdp "
             f"deals it out to all: give a number, such as data.{KEY}=4096"
         )
-    averages = options.averages
-    dtype = autocast_dtype(precision)
-    return min(most, longest * _rows_on_gpu(task, longest, dtype, averages=averages))
+    rows = _rows_on_gpu(task, longest, autocast_dtype(precision), averages=options.averages)
+    return min(most, longest * rows)
 
 
 def tokens_noted(run: Path) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -128,12 +128,8 @@ class Source(NodeModel, ABC):
         """Another text whenever `open` would give other pairs; quick, so that a cache can ask."""
 
     @abstractmethod
-    def given(self) -> Collection[str]:
-        """The splits that the source itself has, as `open` would give them; quick, too."""
-
-    @abstractmethod
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
-        """The pairs of every split of `given`, `train` always among them.
+        """The pairs of every split that the source itself has, `train` always among them.
 
         They may be read from their files as they are asked for, each split once.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, Self
 
@@ -52,9 +52,6 @@ class Files(Source):
         return " ".join(
             f"{name} {' '.join(map(file_hash, files))}" for name, *files in texts + links
         )
-
-    def given(self) -> Collection[str]:
-        return self._paths()
 
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         pairs: dict[str, Iterable[Pair]] = {

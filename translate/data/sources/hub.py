@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self, cast
@@ -56,9 +56,6 @@ class Hub(Table):
         files = sorted(path for path in here.rglob("*") if path.is_file()) if self.id else []
         told = {str(path.relative_to(here)): file_hash(path) for path in files}
         return json.dumps(wanted | ({"files": told} if told else {}), sort_keys=True)
-
-    def given(self) -> Collection[str]:
-        return (self.splits if self.dir is None else self.files).given()
 
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         if self.dir is not None:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Annotated, Literal
@@ -66,9 +66,6 @@ class PyPI(Source):
                 sorted(self.columns.items()),
             )
         )
-
-    def given(self) -> Collection[str]:
-        return ("train",)
 
     def first_line(self) -> int:
         return 2 if self.format == "tsv" and self.header else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import reprlib
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
@@ -30,9 +30,6 @@ class _Files(Table):
     def fingerprint(self, cache: Path) -> str:
         hashes = " ".join(f"{split} {file_hash(path)}" for split, path in self._paths().items())
         return f"{hashes} {json.dumps(self.columns)}"
-
-    def given(self) -> Collection[str]:
-        return self._paths()
 
     def _paths(self) -> dict[str, Path]:
         names = {split: getattr(self, split) for split in SPLITS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -33,9 +33,6 @@ class Toy(Source):
     def fingerprint(self, cache: Path) -> str:
         numbers = (self.train, self.dev, self.test, self.min_words, self.max_words, self.seed)
         return f"{_grammar()} {numbers}"
-
-    def given(self) -> Collection[str]:
-        return SPLITS
 
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         if (self.source, self.target) not in (LANGUAGES, LANGUAGES[::-1]):
