@@ -12,6 +12,7 @@ import torch
 
 from translate.errors import UserError
 from translate.inference import bundle, loading
+from translate.plots.curves import read_curves
 from translate.training import dev_translations
 from translate.training.averaging import WEIGHTS, for_use
 from translate.training.checkpoint import AtomicCheckpointIO
@@ -127,6 +128,31 @@ def test_a_run_that_was_moved_keeps_its_best_and_its_latest(
     assert (tmp_path / "new" / "checkpoints" / "best.ckpt").read_bytes() == before
     assert list(kept(tmp_path / "new")) == [4, 5]
     assert not (tmp_path / "old").exists()
+
+
+@pytest.mark.parametrize(
+    ("scores", "first", "rows"),
+    [([10, 30], 7, [5, 7, 10, 15, 17]), ([10, 30, 20], 12, [5, 10, 15, 17])],
+    ids=["best at its end", "best before its end"],
+)
+def test_a_run_that_goes_on_from_its_best_counts_and_keeps_as_one_from_its_last(
+    config: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scores: list[int],
+    first: int,
+    rows: list[int],
+) -> None:
+    found = iter([*scores, 5, 6, 7])
+    monkeypatch.setattr(dev_translations, "bleu", lambda *_, **__: float(next(found)))
+    settings = ("trainer.validate_every=5", "trainer.validation_sentences=2", "trainer.keep=3")
+    run = tmp_path / "run"
+    train(config(*settings, f"trainer.max_steps={first}"), run)
+    (run / "checkpoints" / "best.ckpt").replace(run / "checkpoints" / "last.ckpt")
+    train(config(*settings, "trainer.max_steps=17"), run)
+    assert [step for step, _ in read_curves(run / "metrics.csv")["dev/bleu"]] == rows
+    assert list(kept(run)) == [10, 15, 17]
+    assert choose(run, count=2, best=True)
 
 
 def test_what_was_not_kept_cannot_be_averaged(run: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +18,9 @@ from translate.inference import bundle
 from translate.training import dev_translations, provenance
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.dev_translations import DevTranslations
+from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.module import TranslationTask
-from translate.training.run import train
+from translate.training.run import Interrupted, train
 
 Config = Callable[..., dict[str, Any]]
 
@@ -106,6 +108,31 @@ def test_a_run_that_goes_on_scores_by_the_tokenizer_it_began_with(
     provenance.write(run, bleu_tokenizer="no longer there")
     with pytest.raises(UserError, match="BLEU tokenizer 'no longer there'"):
         train(config("trainer.max_steps=3", *short), run)
+
+
+def test_the_best_of_a_validation_after_the_last_checkpoint_is_not_forgotten(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was stopped at a step without one, told that this will do, and then gone on."""
+    scores = iter([10.0, 30.0, 20.0])
+    monkeypatch.setattr(dev_translations, "bleu", lambda *_, **__: next(scores))
+    original = LastCheckpoint.on_train_batch_end
+
+    def stopped_once(self: LastCheckpoint, trainer: Any, task: Any, *args: Any) -> None:
+        if trainer.global_step == 3 and not (run / "stopped").exists():
+            (run / "stopped").touch()
+            self.heard = signal.SIGTERM
+        original(self, trainer, task, *args)
+
+    monkeypatch.setattr(LastCheckpoint, "on_train_batch_end", stopped_once)
+    short = ("trainer.validate_every=2", "trainer.samples=0", "trainer.validation_sentences=2")
+    run = tmp_path / "run"
+    with pytest.raises(Interrupted, match="all is saved"):
+        train(config("trainer.max_steps=9", *short), run)
+    train(config("trainer.max_steps=3", *short), run)
+    train(config("trainer.max_steps=4", *short), run)
+    assert bundle.load(run / "bundle").config.extra["step"] == 3
+    assert provenance.read(run)["dev_bleu"] == 30.0
 
 
 @pytest.mark.parametrize("main", [True, False])

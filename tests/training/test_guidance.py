@@ -86,10 +86,12 @@ def batches(corpus: Corpus, count: int) -> list[Batch]:
     return list(islice(data.train_dataloader(), count))
 
 
-def task(config: dict[str, Any], model: Seq2Seq, **guided: Any) -> TranslationTask:
+def task(
+    config: dict[str, Any], model: Seq2Seq, *, r_drop: float = 0.0, **guided: Any
+) -> TranslationTask:
     options = GuidedAlignment(**{"weight": 0.5, "layer": None, "head": 1, **guided})
     return TranslationTask(
-        model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None, packed=False,
+        model, label_smoothing=0.1, r_drop=r_drop, word_dropout=0.0, compiler=None, packed=False,
         guidance=build_guidance(model, options),
         optimizer=config["optimizer"], schedule=config["schedule"], total_steps=9, seed=1,
     )  # fmt: skip
@@ -119,6 +121,18 @@ def test_no_links_and_no_weight_at_a_link_stay_finite() -> None:
     (gradient,) = torch.autograd.grad(outside, alignment)
     assert 80 < float(outside.detach()) < 90
     assert gradient.isfinite().all()
+
+
+def test_two_passes_for_r_drop_weigh_what_one_does(config: Callable[..., dict[str, Any]]) -> None:
+    options = config("transformer", "model.dropout=0.0")
+    corpus = prepared(options)
+    model = built(options, corpus)
+    (batch,) = batches(corpus, 1)
+    once, twice = (
+        task(options, model, r_drop=strength).training_losses(batch) for strength in (0.0, 3.0)
+    )
+    for name in ("smoothed", "nll", "guided"):
+        torch.testing.assert_close(getattr(twice, name), getattr(once, name))
 
 
 @pytest.mark.parametrize("model", ["transformer", "rnn_bahdanau", "rnn_luong"])

@@ -123,7 +123,13 @@ def _task_class(options: Settings) -> type[TranslationTask]:
 
 
 def new_dev_translations(
-    config: Mapping[str, Any], corpus: Corpus, run: Path, tokens: int, *, tokenize: str | None
+    config: Mapping[str, Any],
+    corpus: Corpus,
+    run: Path,
+    tokens: int,
+    *,
+    tokenize: str | None,
+    recorded: float | None,
 ) -> DevTranslations:
     """The callback that translates dev sentences, greedily, in batches of so many tokens."""
     return DevTranslations(
@@ -136,6 +142,7 @@ def new_dev_translations(
         samples=config["trainer"]["samples"],
         tokens_per_batch=tokens,
         tokenize=tokenize,
+        recorded=recorded,
     )
 
 

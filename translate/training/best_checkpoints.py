@@ -11,6 +11,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
 from translate.training.checkpoint_average import kept
+from translate.training.last_checkpoint import as_after_the_batch
 
 
 class BestCheckpoints(ModelCheckpoint):
@@ -24,6 +25,10 @@ class BestCheckpoints(ModelCheckpoint):
     def check_monitor_top_k(self, trainer: L.Trainer, current: Tensor | None = None) -> bool:
         level = current is not None and self.save_top_k > 0 and bool(current == self.kth_value)
         return level or super().check_monitor_top_k(trainer, current)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        with as_after_the_batch(trainer):  # a run may go on from it, as from last.ckpt
+            super().on_validation_end(trainer, pl_module)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         models = state_dict["best_k_models"]
@@ -49,16 +54,21 @@ class BestCheckpoints(ModelCheckpoint):
 
 
 class LatestCheckpoints(BestCheckpoints):
-    """Those of the last steps, also where a call between kept none and so knew of none."""
+    """Those of the last steps, also where what a run goes on from knows of others.
+
+    A call between may have kept none; an earlier checkpoint than the last knows of fewer. Files of
+    steps that are taken again are removed, as the rows of metrics.csv are.
+    """
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         super().on_train_start(trainer, pl_module)
         assert self.dirpath is not None
-        there = {
-            str(path): torch.tensor(step)
-            for step, path in kept(Path(self.dirpath).parent).items()
-            if step <= trainer.global_step
-        }
-        if there and not self.best_k_models:
+        there = {}
+        for step, path in kept(Path(self.dirpath).parent).items():
+            if step <= trainer.global_step:
+                there[str(path)] = torch.tensor(step)
+            elif trainer.is_global_zero:
+                path.unlink(missing_ok=True)
+        if there and there.keys() != self.best_k_models.keys():
             latest = {"best_k_models": there, "best_model_path": [*there][-1]}
             self.load_state_dict(self.state_dict() | latest)

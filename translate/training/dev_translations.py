@@ -39,6 +39,7 @@ class DevTranslations(Callback):
         sentences: at most so many dev sentences count for BLEU.
         samples: so many are shown, the first with its attention.
         tokenize: BLEU's tokenizer, where the run has begun with one: scores of two do not compare.
+        recorded: the best score, to two digits, in the record of a run that goes on.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class DevTranslations(Callback):
         samples: int,
         tokens_per_batch: int,
         tokenize: str | None = None,
+        recorded: float | None = None,
     ) -> None:
         rows = corpus.dev.slice(0, sentences)
         self.sources, self.references = (
@@ -60,7 +62,7 @@ class DevTranslations(Callback):
         self.tokenize = bleu_tokenizer.settle(tokenize, corpus.target_language, self.references)
         self.corpus, self.search, self.config, self.run = corpus, search, config, run
         self.samples, self.tokens_per_batch = samples, tokens_per_batch
-        self.best = -1.0
+        self.best, self.recorded = -1.0, recorded
         self.last_step = -1
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -89,6 +91,9 @@ class DevTranslations(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.best = state_dict["best"]
+        # a validation of no step but the end, after the last checkpoint, is in the record alone
+        if self.recorded is not None and self.recorded > round(self.best, 2):
+            self.best = self.recorded
 
     def _translate(self, trainer: L.Trainer, task: TranslationTask) -> float:
         step = trainer.global_step

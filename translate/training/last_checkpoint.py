@@ -101,7 +101,7 @@ class LastCheckpoint(Checkpoint):
                 self.interrupted = trainer.should_stop = True
             elif self._together(late, trainer):
                 self.out_of_time = trainer.should_stop = True
-        with _as_after_the_batch(trainer):
+        with as_after_the_batch(trainer):
             trainer.save_checkpoint(self.path)
 
     def signalled(self, trainer: L.Trainer) -> int | None:
@@ -118,7 +118,7 @@ class LastCheckpoint(Checkpoint):
 
 
 @contextmanager
-def _as_after_the_batch(trainer: L.Trainer) -> Iterator[None]:
+def as_after_the_batch(trainer: L.Trainer) -> Iterator[None]:
     """Let Lightning count as it does before a validation.
 
     From such a state it goes on with the next batch; from one after a validation it asks whether

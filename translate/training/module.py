@@ -91,7 +91,8 @@ class TranslationTask(L.LightningModule):
         )
         if self.guidance is None or batch.gold is None or alignment is None:
             return losses
-        return losses._replace(guided=self.guidance.loss(alignment, batch.gold))
+        guided = self.guidance.loss(alignment, batch.gold) / objective.passes
+        return losses._replace(guided=guided)
 
     def _read_padded(
         self, batch: Batch, sources: Packing, targets: Packing

@@ -202,6 +202,7 @@ def _make(
     dev = assembly.new_dev_translations(
         config, corpus, run, data.tokens_per_batch,
         tokenize=provenance.noted(run, "bleu_tokenizer") if noted else None,
+        recorded=provenance.noted(run, "dev_bleu") if resuming else None,
     )  # fmt: skip
     if main:
         provenance.write(run, bleu_tokenizer=dev.tokenize)
