@@ -380,6 +380,23 @@ def test_no_sentence_of_a_group_is_held_out_by_number(tokenizer, tmp_path):
     assert corpus.report["dropped"]["overlap"] == 10
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_groups_are_held_out_whole_whatever_cleaning_says_of_the_rest(tokenizer, tmp_path, order):
+    """Some of the book `b` stands in `a`, too; one pair of each is of unlike lengths."""
+    rows = [
+        f"w {n}\tv {n}\t{book}" for book, least in (("a", 0), ("b", 8)) for n in range(least, 20)
+    ]
+    rows += [f"x\t{'long ' * 30}{book}\t{book}" for book in ("a", "b")]
+    (tmp_path / "books.tsv").write_text("".join(f"{row}\n" for row in rows[::order]), "utf-8")
+    data = node("data", "tsv", source="de", target="en", train=str(tmp_path / "books.tsv"),
+                columns={"de": 1, "en": 2}, domain=3,
+                hold_out={"dev": ["b"], "test": 0})  # fmt: skip
+    corpus = prepare(data, tokenizer | {"hard_vocab_limit": False}, cache=tmp_path)
+    assert (len(corpus.dev), len(corpus.train)) == (13, 8)
+    dropped = {rule: count for rule, count in corpus.report["dropped"].items() if count}
+    assert dropped == {"length_ratio": 1, "overlap": 12}
+
+
 def test_no_test_split_is_none(data, tokenizer, tmp_path):
     data |= {"hold_out": {"dev": 5, "test": 0}}
     assert prepare(data, tokenizer, cache=tmp_path).test is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -106,6 +107,21 @@ def test_batches_carry_the_rows_of_their_pairs(corpus: Corpus) -> None:
             end = int(batch.source_lengths[row]) - 1
             assert found[length - 1].nonzero()[0].tolist() == [end]
             assert not found[length:].any()
+
+
+def test_a_tag_is_no_word_to_look_at(tmp_path: Path) -> None:
+    corpus = prepare(TOY | {"tag": "en"}, WORD, cache=tmp_path)
+    tagged = corpus.tokenizers.tagged("en")
+    for batch in batches(corpus, guided=True):
+        assert batch.gold is not None
+        assert (batch.source[:, 0] == tagged.source.prefix[0]).all()
+        assert not batch.gold[:, :, 0].any()
+        for found, index in zip(batch.gold, batch.ids.tolist(), strict=True):
+            (pair,) = corpus.train.slice(index, 1).to_pylist()
+            each = [[[0]] * len(pair[side].split()) for side in ("source", "target")]  # one piece
+            expected = gold_rows(pair["alignment"], *each)
+            height, width = expected.shape
+            assert np.array_equal(found[:height, 1 : width + 1], expected)
 
 
 def test_guidance_leaves_the_stream_of_batches_alone(corpus: Corpus) -> None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from torch import nn
 
 from translate.data.tokenizer import Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
+from translate.inference.aligner import Aligner
+from translate.inference.aligner import words as joined
 from translate.inference.lines import Cutter
 from translate.inference.translator import Translator
-from translate.search import Hypothesis
+from translate.models.head import choose_head
+from translate.search import Hypothesis, build
 from translate.vocabulary import EOS
 
+GREEDY = {"kind": "greedy", "max_length_ratio": 2.0, "max_length_offset": 5}
 WORDS = ["el", "perro", "come", "la", "casa"]
 
 
@@ -69,9 +76,24 @@ def test_every_segment_of_a_line_begins_with_the_tag(
 def test_the_tag_is_among_the_pieces_people_see(tokenizers: Tokenizers) -> None:
     source = tokenizers.source.tagged("fr")
     assert source.spelled("perro")[0] == source.pieces(source.encode("perro"))[0] == "<fr>"
-    assert source.encode_words("el perro")[0][0] == source.encode("el perro")[0]
+    assert [*source.prefix, *chain(*source.encode_words("el perro"))] == source.encode("el perro")
     assert source.encode("  ") == source.spelled("  ") == source.encode_words(" ") == []
     assert source.decode(source.encode("perro")) == "perro"
+
+
+def test_what_a_target_word_gives_the_tag_is_no_words(tokenizers: Tokenizers, make_model) -> None:
+    model, tagged = make_model("transformer", tokenizers), tokenizers.tagged("fr")
+    head = choose_head(model, layer=None, head=None)
+    align = Aligner(model, tagged, head, tokens_per_batch=40, device=torch.device("cpu"))
+    source, target = "\u200b el perro", "la casa come"
+    attention = Translator(model, tagged, build(**GREEDY)).align(source, target)
+    assert attention.source_pieces[0] == "<fr>"
+    pieces = attention.weights[-1].mean(axis=0)
+    words = tagged.source.encode_words(source), tagged.target.encode_words(target)
+    (found,) = align([source], [target])
+    np.testing.assert_allclose(found, joined(pieces[:, 1:], *words), atol=1e-6)
+    assert not found[:, 0].any()  # of invisible characters alone
+    assert found[:, 1:].all()
 
 
 def test_a_tag_takes_its_place_once_in_a_part_of_a_line(tokenizers: Tokenizers) -> None:

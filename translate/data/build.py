@@ -27,7 +27,7 @@ from translate.data.pair import Item, Pair, items
 from translate.data.pair_table import ALIGNMENT, CHUNK, PairTable, Text
 from translate.data.progress import progress
 from translate.data.sources import MAIN, Source
-from translate.data.splits import take_components, take_groups
+from translate.data.splits import groups_of, take_components, take_groups
 from translate.data.tokenizer import Tokenizer, TokenizerConfig, Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
 from translate.durable import sync
@@ -115,15 +115,17 @@ def _clean_and_split(
     """The main corpus of training, and the items of dev and test.
 
     Splits that come with the source stay as they are, line by line: scores on them are compared
-    with others'. Groups are whole, too. What is held out by number comes last, out of the text that
-    shares no sentence with these.
+    with others'. Groups are whole, too, but for empty pairs. What is held out by number comes last,
+    out of the text that shares no sentence with these.
     """
     with progress(f"Reading {source.source}-{source.target} sentences"):
-        train, dropped = clean(given["train"], source.cleaning, scratch / MAIN)
+        wanted = {name: choice for name, choice in source.hold_out if name not in given}
+        train, dropped = clean(
+            given["train"], source.cleaning, scratch / MAIN, whole=groups_of(wanted)
+        )
         fixed = {name: list(pairs) for name, pairs in given.items() if name != "train"}
     if not train:
         raise UserError(_nothing_left("the training text", dropped))
-    wanted = {name: choice for name, choice in source.hold_out if name not in fixed}
     train, groups = take_groups(train, wanted)
     held = list(chain(*fixed.values(), *groups.values()))
     train = _without_overlap(train, held, source, "the training text", dropped)

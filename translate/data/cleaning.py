@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -45,15 +45,18 @@ class Cleaning(NodeModel):
         return replace
 
 
-def clean(pairs: Iterable[Pair], rules: Cleaning, path: Path) -> tuple[PairTable, Counter[str]]:
+def clean(
+    pairs: Iterable[Pair], rules: Cleaning, path: Path, *, whole: Collection[str] = ()
+) -> tuple[PairTable, Counter[str]]:
     """The pairs that pass every rule, in the file `path`, and how many each rule dropped.
 
     A pair counts for the first rule that it breaks. Before them all, `rules.replace` is applied.
+    Groups that are to be held out `whole` lose empty pairs alone, and those that they have twice.
     """
     dropped: Counter[str] = Counter()
-    table = write_pairs(path, _passing(tidy(pairs, rules), rules, dropped))
+    table = write_pairs(path, _passing(tidy(pairs, rules), rules, dropped, whole))
     if rules.drop_duplicates:
-        distinct = _first_of_each(table)
+        distinct = _first_of_each(table, whole)
         dropped += Counter(duplicate=len(table) - len(distinct))
         table = table.at(distinct)
     read = len(table) + dropped.total()
@@ -83,19 +86,22 @@ def tidy(pairs: Iterable[Pair], rules: Cleaning) -> Iterator[Pair]:
         yield pair._replace(source=mend(pair.source), target=mend(pair.target), alignment=alignment)
 
 
-def _passing(pairs: Iterable[Pair], rules: Cleaning, dropped: Counter[str]) -> Iterator[Pair]:
+def _passing(
+    pairs: Iterable[Pair], rules: Cleaning, dropped: Counter[str], whole: Collection[str]
+) -> Iterator[Pair]:
     for pair in pairs:
         rule = _broken_rule(pair, rules)
-        if rule is None:
+        if rule is None or (rule != "empty" and pair.group in whole):
             yield pair
         else:
             dropped[rule] += 1
 
 
-def _first_of_each(pairs: Iterable[Pair]) -> Places:
-    """Where each distinct pair occurs first."""
+def _first_of_each(pairs: Iterable[Pair], whole: Collection[str]) -> Places:
+    """Where each distinct pair occurs first; in each group that is `whole`, for itself."""
     # a line break, which tidy text has not, keeps (ab, c) from being (a, bc)
-    numbers = digests(f"{pair.source}\n{pair.target}" for pair in pairs)
+    texts = (pair[:2] if pair.group not in whole else (*pair[:2], pair.group) for pair in pairs)
+    numbers = digests(map("\n".join, texts))
     return np.sort(np.unique(numbers, return_index=True)[1]).astype(np.int32)
 
 

@@ -108,7 +108,7 @@ class Pairs(Dataset[Batch]):
         for pair, source, target, links, shape in zip(pairs, *rows, shapes, strict=True):
             sides = self._tokenizers_of(pair)
             words = sides.source.encode_words(source), sides.target.encode_words(target)
-            matrix = gold_rows(links, *words)
+            matrix = np.pad(gold_rows(links, *words), ((0, 0), (sides.source.front, 0)))  # no link
             # a run of unknown words is one piece of the sentence, but one each of the words
             matrices.append(matrix if matrix.shape == shape else np.zeros(shape, np.float32))
         return torch.from_numpy(pad_rows(matrices))

@@ -40,6 +40,11 @@ class HoldOut(NodeModel):
         return self
 
 
+def groups_of(wanted: Mapping[str, int | Groups]) -> set[str]:
+    """The names of all groups that are wanted."""
+    return {str(name) for choice in wanted.values() if isinstance(choice, list) for name in choice}
+
+
 def take_groups(
     pairs: PairTable, wanted: Mapping[str, int | Groups]
 ) -> tuple[PairTable, dict[str, list[Pair]]]:

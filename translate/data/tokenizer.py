@@ -137,12 +137,11 @@ class Tokenizer:
     def encode_words(self, text: str) -> list[list[int]]:
         """The ids of each word, words being what stands between white space.
 
-        Together they are `encode(text)`, but that a run of unknown words stays apart. A word
-        of invisible characters alone may have none; a tag belongs to the first.
+        Behind a tag, which is no word, they are `encode(text)` together, but that a run of unknown
+        words stays apart. A word of invisible characters alone may have none.
         """
         words = _readable(text).split()
-        ids = [list(ids) for ids in self._processor.encode(words, out_type=int, num_threads=1)]
-        return [self._after_tag(ids[0]), *ids[1:]] if ids else []
+        return [list(ids) for ids in self._processor.encode(words, out_type=int, num_threads=1)]
 
     def encode_all(self, texts: Sequence[str], *, threads: int) -> list[list[int]]:
         """`encode` of many texts at once, in their order."""

@@ -28,7 +28,8 @@ class Aligner:
     """Attention between words, by teacher forcing: the target is given, not searched for.
 
     A word is what stands between white space. A source word receives what its pieces receive
-    together, a target word gives the mean of what its pieces give; what goes to `</s>` is left out.
+    together, a target word gives the mean of what its pieces give; what goes to `</s>`, or to a tag
+    in front of the source, is left out.
 
     Args:
         head: which attention of the model.
@@ -71,7 +72,10 @@ class Aligner:
         found = [
             np.zeros((len(t), len(s)), np.float32) for s, t in zip(source, target, strict=True)
         ]
-        lengths = [max(_length(s), _length(t)) + 1 for s, t in zip(source, target, strict=True)]
+        front = self.tokenizers.source.front
+        lengths = [
+            max(front + _length(s), _length(t)) + 1 for s, t in zip(source, target, strict=True)
+        ]
         for i, length in enumerate(lengths):
             if length > self._most:
                 log.warning(
@@ -83,7 +87,7 @@ class Aligner:
             indices = [chosen[i] for i in batch]
             pieces = self._pieces([source[i] for i in indices], [target[i] for i in indices])
             for i, weights in zip(indices, pieces, strict=True):
-                found[i] = words(weights, source[i], target[i])
+                found[i] = words(weights[:, front:], source[i], target[i])
         return found
 
     @torch.inference_mode()
@@ -91,7 +95,8 @@ class Aligner:
         self, sources: Sequence[Words], targets: Sequence[Words]
     ) -> Float[np.ndarray, "B T S"]:
         """The weights between pieces, padded; row t reads piece t - 1 and predicts piece t."""
-        source = self.forcing.padded([[*chain(*words), EOS] for words in sources])
+        tag = self.tokenizers.source.prefix
+        source = self.forcing.padded([[*tag, *chain(*words), EOS] for words in sources])
         target_in, _ = self.forcing.padded([[BOS, *chain(*words)] for words in targets])
         memory = self.model.encode(*source)
         decoded = self.model.decode(target_in, memory, need_alignment=True)
