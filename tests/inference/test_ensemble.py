@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from translate.errors import UserError
@@ -33,7 +35,15 @@ def test_families_may_differ(save, joint) -> None:
 
 def test_every_run_has_its_say(save, joint) -> None:
     bundles = [(kind, save(kind, kind, joint)) for kind in ("rnn_general", "transformer")]
-    assert list(together(bundles).model.members) == [each.model for _, each in bundles]
+    assert list(together(bundles).model.models) == [each.model for _, each in bundles]
+
+
+def test_directions_may_not(save, joint) -> None:
+    """A joint tokenizer is the same both ways, so that nothing else tells them apart."""
+    one = save("one", "transformer", joint)
+    turned = one.config.model_copy(update={"source_language": "en", "target_language": "es"})
+    with pytest.raises(UserError, match="other translates en to es, and one es to en"):
+        together([("one", one), ("other", replace(one, config=turned))])
 
 
 def test_tokenizers_may_not(save, joint, separate) -> None:

@@ -46,6 +46,19 @@ def findings(
 
 
 @pytest.mark.parametrize(
+    ("asked", "text", "found"),
+    [
+        ("the dog the dog the dog the dog", "the dog the dog the dog the dog", []),
+        ("the dog", "the dog the dog the dog the dog", ["loop"]),
+        ("perro come la casa azul", "el perro come la casa azul", []),
+        ("so many words " * 30, "so many words " * 30, []),
+    ],
+)
+def test_what_was_asked_for_is_not_found_wrong(asked: str, text: str, found: list[str]) -> None:
+    assert findings("el perro come la casa azul", text, asked=asked) == found
+
+
+@pytest.mark.parametrize(
     ("source", "text", "found"),
     [
         ("el perro come", "the dog eats", []),

@@ -208,6 +208,8 @@ def test_words_are_letters_together_and_anything_else_alone() -> None:
     words = ["".join(pieces[first:last]) for first, last in spelling_spans(pieces)]
     assert words == ["▁<unk>er", ",", "▁«", "was", "»", "▁123", "世", "界", "▁🚂"]
     assert spelling_spans([]) == []
+    together = ["▁", "„Zü", "ri", "ch", "“"]  # unknown neighbours are one piece
+    assert spelling_spans(together) == [(0, 4), (4, 5)]
 
 
 @pytest.mark.parametrize(

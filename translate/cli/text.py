@@ -41,7 +41,8 @@ translate text: translate sentences, a file or standard input
 
 A line in, a line out, in order; an empty line stays empty. Input is UTF-8, plain or gzip; lines end
 at \\n only. With scores=true or search.n_best above 1 a translation is a line of number, score and
-text, separated by tabs; with mbr only the chosen one is written, unless scores=true. With
+text, separated by tabs; with mbr only the chosen one is written, unless scores=true, and
+the score is the utility expected of it (of several sentences on a line, their sum). With
 format=json a line holds all translations of a line: text, score, log-probability, pieces, the
 log-probability of each with the end of the sentence last, and the mean attention of all layers and
 heads to each source piece where the line is one sentence; the chance that it is good (confidence),

@@ -18,10 +18,17 @@ def together(bundles: Sequence[tuple[str, Bundle]]) -> Bundle:
 
     Raises:
         UserError: runs with different tokenizers of a side: their pieces mean different words, and
-            a sentence is cut into pieces once, for all of them.
+            a sentence is cut into pieces once, for all of them. Or runs of opposite directions,
+            whose joint tokenizer is the same.
     """
     (first, one), *others = bundles
     for run, other in others:
+        (source, target), languages = one.config.languages, other.config.languages
+        if languages == (target, source) != (source, target):
+            raise UserError(
+                f"{run} translates {target} to {source}, and {first} {source} to {target}: an "
+                "ensemble is of runs of one direction"
+            )
         for side in ("source", "target"):
             hashes = [bundle.config.tokenizers[side] for bundle in (one, other)]
             if hashes[0] != hashes[1]:

@@ -90,13 +90,13 @@ class Guard:
         """What is wrong with a translation, in words; nothing, nearly always."""
         ratio, offset = self._length
         wrong = [] if found.finished else ["unfinished"]
-        if _bytes(found.text) > ratio * _bytes(source.text) + offset:
+        if _bytes(found.text) > ratio * _bytes(source.text) + offset + _bytes(source.asked):
             wrong.append("too long")
         if not has_text(found.text) and any(map(str.isalnum, source.text)):
             wrong.append("empty")
         if self._loops(source, found):
             wrong.append("loop")
-        if self._foreign and self._copies(source.text, found.text):
+        if self._foreign and self._copies(source, found.text):
             wrong.append("copy")
         return wrong
 
@@ -166,19 +166,23 @@ class Guard:
         return [replace(best, mended=mended) if mended else best, *others]
 
     def _loops(self, source: Segment, found: Translation) -> bool:
-        """Whether pieces come again and again in the translation and not so in the source."""
+        """Whether pieces come again and again, not so in the source nor in what is asked for."""
         times, characters = self._loop
         ends = [0, *found.breaks, len(found.tokens)]
         stretches = (found.tokens[start:end] for start, end in itertools.pairwise(ends))
         parts = itertools.chain.from_iterable(loops(tokens, times) for tokens in stretches)
         long = any(sum(map(len, part)) >= characters for part in parts)
-        return long and not any(loops(source.ids, times))
+        meant = any(loops(source.ids, times)) or any(loops(source.asked.split(), times))
+        return long and not meant
 
-    def _copies(self, source: str, translation: str) -> bool:
-        """Whether most of the translation are words of the source, protected items apart."""
+    def _copies(self, source: Segment, translation: str) -> bool:
+        """Whether most words are the source's: not of protected items, nor of what is asked for."""
         share, least = self._copy
-        free = " ".join(self.protection.parts(source)[::2])
-        known, words = set(free.split()), translation.split()
+        free, asked = " ".join(self.protection.parts(source.text)[::2]), source.asked.split()
+        known, words = (
+            set(free.split()),
+            [word for word in translation.split() if word not in asked],
+        )
         copied = sum(map(len, filter(known.__contains__, words)))
         return copied >= max(share * sum(map(len, words)), least)
 

@@ -88,7 +88,8 @@ class Translator:
         unknown_words: what to write for each <unk>, by the attention; None leaves them.
         workers: 2 or more: processes of one thread each that translate batches at the same time.
         mbr: translations of a text are ranked by minimum Bayes risk under this utility; their score
-            is then the utility expected of them. None: by the score of the search.
+            is then the utility expected of them, of several segments the sum. None: by the score of
+            the search.
         guard: what looks for translations that cannot be right; None trusts the search.
         confidence: what tells how sure a translation is; None where nothing was learnt.
         whole_windows: the search cuts what it is given into batches itself, so it is given all at

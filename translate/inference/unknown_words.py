@@ -148,9 +148,9 @@ def spelling_spans(pieces: Sequence[str], prefix: int = 0) -> list[tuple[int, in
 
     The first `prefix` pieces are words of their own.
 
-    Neighbours are one word where no space comes between them and both are letters, marks or digits,
-    or <unk>. In scripts without spaces (Chinese, Japanese) each piece is a word of its own; of a
-    vocabulary of whole words, unknown neighbours are one piece.
+    Neighbours are one word where no space comes between them and what meets are letters, marks or
+    digits, or an <unk>. In scripts without spaces (Chinese, Japanese) each piece is a word of its
+    own; of a vocabulary of whole words, unknown neighbours are one piece.
     """
     starts = [
         i for i in range(len(pieces)) if i in (0, prefix) or not _one_word(pieces[i - 1], pieces[i])
@@ -161,10 +161,9 @@ def spelling_spans(pieces: Sequence[str], prefix: int = 0) -> list[tuple[int, in
 def _one_word(left: str, right: str) -> bool:
     if right.startswith(WORD_START):
         return False
-    return left == WORD_START or (_is_spelling(left) and _is_spelling(right))
+    return left == WORD_START or (_spells(left, -1) and _spells(right, 0))
 
 
-def _is_spelling(piece: str) -> bool:
-    """Whether a piece spells part of a word, in a script that puts spaces between words."""
-    letters = piece.removeprefix(WORD_START)
-    return letters == UNKNOWN or all(map(spells_a_word, letters))
+def _spells(piece: str, edge: int) -> bool:
+    """Whether the character at an edge of a piece is of a word, in a script that has spaces."""
+    return piece.removeprefix(WORD_START) == UNKNOWN or spells_a_word(piece[edge])
