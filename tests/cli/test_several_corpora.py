@@ -55,6 +55,13 @@ def test_a_run_of_two_languages_translates_into_the_one_asked_for(
     (line,) = program("text", "run=run", "target=fr", "format=json", "Wort").out.splitlines()
     assert json.loads(line)["source_pieces"][0] == "<fr>"
 
+    for tag in ("en", "fr"):
+        drawn = program("attend", "run=run", f"target={tag}", "pieces=true", "Wort")
+        assert f"<{tag}>" in drawn.out
+    links = {tag: program("align", "run=run", f"target={tag}", *pairs).out for tag in ("en", "fr")}
+    assert links["en"] == program("align", "run=run", *pairs).out
+    assert all(text.count("\n") == 3 for text in links.values())
+
     assert program("evaluate", "run=run", *pairs, "target=fr", "resamples=9").status == 0
     stored = json.loads((tmp_path / "run" / "evaluation" / "in.de.json").read_text())
     assert stored["decoding"]["target"] == "fr"

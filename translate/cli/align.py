@@ -55,6 +55,7 @@ Keys:
   reference      their translations, a line each
   gold           their links, a line each: to score by
   output         a file for the links; default standard output
+  target         of a multilingual run: the tag of the language that the references are in
   layer          of the decoder, from 1; default: the one that trainer.guided_alignment taught, else
                  the last of one or two, the last but one of three and more
   head           from 1; default: the one that was taught (in its own layer), else the mean of all
@@ -121,6 +122,7 @@ def run(
     *,
     data: Node,
     tokenizer: Node,
+    target: str | None,
     layer: PositiveInt | None,
     head: PositiveInt | None,
     method: Literal["argmax", "threshold", "intersection", "union"],
@@ -138,7 +140,7 @@ def run(
 
     folder = Path(job.verbatim["run"])
     forward, backward = aligners(
-        job, layer=layer, head=head, device=device, tokens_per_batch=tokens_per_batch
+        job, tag=target, layer=layer, head=head, device=device, tokens_per_batch=tokens_per_batch
     )
     task = _own_files(job) or _split_of_run(
         folder, data, tokenizer, Path(cache), own=not names_a_corpus(job)
@@ -159,7 +161,7 @@ def run(
             write(to_line(found[-1]))
             advance(1)
     if task.gold is not None:
-        chosen = asdict(forward.head) | {"method": method}
+        chosen = asdict(forward.head) | {"method": method, "target": target}
         limit = {"threshold": threshold} if method == "threshold" else {}
         _score(task, found, kept / f"{task.name}.alignment{ending}.json", chosen | limit)
 
@@ -179,21 +181,26 @@ def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
 def aligners(
     job: Job,
     *,
+    tag: str | None,
     layer: int | None,
     head: int | None,
     device: str,
     tokens_per_batch: int,
 ) -> tuple[Aligner, Aligner | None]:
-    """What aligns source to target, and, with a reverse run, what aligns target to source."""
-    from translate.cli.stored import load_bundle
+    """What aligns source to target, and, with a reverse run, what aligns target to source.
+
+    `tag` is that of the language to translate into, if it is not the run's own.
+    """
+    from translate.cli.stored import into, load_bundle
     from translate.inference.aligner import Aligner
     from translate.inference.device import choose_device
     from translate.models.head import choose_head
 
     place = choose_device(device)
-    made, languages = [], []
+    made: list[Aligner] = []
+    languages = []
     for run in (job.verbatim[key] for key in ("run", "reverse") if key in job.verbatim):
-        bundle = load_bundle(run)
+        bundle = into(load_bundle(run), None if made else tag)
         wanted = wanted_head(bundle.config.taught, layer, head)
         try:
             chosen = choose_head(bundle.model, layer=wanted[0], head=wanted[1])

@@ -65,6 +65,7 @@ Keys:
                  this sentence on this device, in training and in translating, and why not flash
   pieces         true: subword pieces; default: whole words (the sum over a source word's pieces,
                  the mean over a target word's)
+  target         of a multilingual run: the tag of the language to translate into
   search         how to search for the translation; default: as stored in the run
   device         auto, cpu, cuda, cuda:1 or mps
 """
@@ -128,6 +129,7 @@ def run(
     job: Job,
     *,
     search: Node,
+    target: str | None,
     device: Device,
     layer: PositiveInt | None,
     head: PositiveInt | None,
@@ -139,7 +141,7 @@ def run(
     """Draw one sentence's attention, or explain how it is computed."""
     from rich.console import Console
 
-    from translate.cli.stored import load_bundle
+    from translate.cli.stored import into, load_bundle
     from translate.cli.streams import lines_in
     from translate.inference.loading import load
     from translate.plots.terminal import TerminalHeatmap
@@ -150,7 +152,7 @@ def run(
         for folder in folders:
             if len(folders) > 1:
                 sys.stdout.write(f"{folder}\n")
-            model = load(load_bundle(folder), search=search, device=device)
+            model = load(into(load_bundle(folder), target), search=search, device=device)
             covering = search.get("coverage_penalty", 0) > 0
             _explain(
                 model, Path(folder), sentence, job.verbatim.get("reference"), covering=covering
@@ -158,7 +160,7 @@ def run(
         return
     runs = []
     for folder in folders:
-        bundle = load_bundle(folder)
+        bundle = into(load_bundle(folder), target)
         model = load(bundle, search=search, device=device)
         reference = job.verbatim.get("reference")
         found = _seen(model, folder, sentence, reference, attention)
