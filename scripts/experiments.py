@@ -90,7 +90,8 @@ def _given(run: Path) -> list[str]:
 def binding(settings: Sequence[str]) -> list[str]:
     """Those that make a run what it is; with others it may go on, such as trainer.threads."""
     free = {"run"} | MAY_CHANGE - LENGTHS - {"data.dir"}
-    return [setting for setting in settings if setting.partition("=")[0] not in free]
+    latest = {setting.partition("=")[0]: setting for setting in settings}
+    return [setting for key, setting in latest.items() if key not in free]
 
 
 def evaluated(run: Path, name: str, *arguments: str, output: Path | None = None) -> Stored:

@@ -56,6 +56,18 @@ def test_findings_are_told_and_kept_where_nothing_can_be_advised(
     assert found["advice"] is None
 
 
+def test_no_piece_is_learnt_from_a_line_that_training_drops(
+    program, corpus, tmp_path: Path
+) -> None:
+    for name, words in (("train.de", "ja "), ("train.en", "yes ")):
+        with (tmp_path / name).open("a", encoding="utf-8") as file:
+            file.write(f"{words * 900}\n")
+    done = program("doctor", *corpus, "data.cleaning.max_characters=1000")
+    assert done.status == 0, done.err
+    (length,) = re.findall(r"data\.max_length=(\d+)", done.out)
+    assert int(length) < 50
+
+
 def test_a_place_for_the_findings_is_looked_for_before_the_text_is_read(
     program, corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

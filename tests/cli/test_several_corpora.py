@@ -68,7 +68,14 @@ def test_a_run_of_two_languages_translates_into_the_one_asked_for(
     assert program("verify", "run=run", *pairs).out.startswith("equal: in.de")
 
     shutil.copytree(tmp_path / "run", tmp_path / "other")
-    shutil.rmtree(tmp_path / "other" / "evaluation")
+    other = tmp_path / "other" / "evaluation"
+    figures = json.loads((other / "in.de.json").read_text())
+    figures["sha256"]["model"] = "of before it was trained on"
+    (other / "in.de.json").write_text(json.dumps(figures))
+    stale = program("compare", "run", "other", *pairs)
+    assert stale.status != 0
+    assert "in.de.json is of target=fr by another model than other has now" in stale.err
+    shutil.rmtree(other)
     mixed = program("compare", "run", "other", *pairs)
     assert mixed.status != 0
     assert (

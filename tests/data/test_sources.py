@@ -259,6 +259,9 @@ def test_jsonl_by_path(tmp_path):
         read("jsonl", tmp_path, columns=columns | {"de": "translation.fr"}, **keys)
     with pytest.raises(UserError, match=r"column translation .* which is not text"):
         read("jsonl", tmp_path, columns=columns | {"de": "translation"}, **keys)
+    rows = [json.dumps({"translation.de": p.source, "translation.en": p.target}) for p in PAIRS]
+    path.write_bytes(gzip.compress(lines([*rows, ""])))  # flattened: the dots are of the names
+    assert read("jsonl", tmp_path, columns=columns, **keys) == {"train": PAIRS}
 
 
 @pytest.mark.parametrize("line", ["{", "9" * 5000, "[" * 100_000], ids=["open", "long", "deep"])

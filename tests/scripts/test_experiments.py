@@ -36,7 +36,7 @@ def finished(run: Path, *settings: str, status: str = "finished") -> Path:
 def test_a_finished_run_is_not_trained_again(
     experiments: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
 ) -> None:
-    settings = ["model=rnn_none", "experiment=toy"]
+    settings = ["model=rnn_none", "experiment=toy", "model=rnn_luong"]  # the last value counts
     experiments.train(finished(tmp_path / "run", *settings), settings)
     assert calls == []
 

@@ -231,7 +231,10 @@ def _system(run: Path, test_set: TestSet, evaluate: Callable[[Path, TestSet], No
     from translate.evaluation.report import read
 
     stored = read(run / "evaluation", test_set.split)
-    if stored is None or not is_current(stored, run):
+    if stored is not None and not is_current(stored, run):
+        log.warning("%s has another model than it was evaluated with: evaluating again", run)
+        stored = None
+    if stored is None:
         evaluate(run, test_set)
         stored = read(run / "evaluation", test_set.split)
         assert stored is not None

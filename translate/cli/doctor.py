@@ -76,10 +76,13 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegat
             source=source.source, target=source.target, allow_overlap=source.allow_overlap
         )
         findings = examine(splits, checks)
+        # those that training drops are not learnt from, and to try takes time with their square
+        most = source.cleaning.max_characters or sys.maxsize
+        short = [p for p in splits["train"] if max(len(p.source), len(p.target)) <= most]
         advice, problem = None, None
         try:
             advice = advise(
-                splits,
+                {**splits, "train": short},
                 TokenizerConfig.model_validate(dict(tokenizer)),
                 seed=source.seed,
                 tokens_per_batch=TOKENS_ON_CPU if tokens == "auto" else tokens,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,8 +10,6 @@ from translate.cli.stored import load_bundle
 from translate.errors import UserError
 from translate.evaluation.report import Stored, read
 from translate.evaluation.run import TestSet
-
-log = logging.getLogger(__name__)
 
 
 def refuse_two_languages(runs: Sequence[str], test_sets: Sequence[TestSet]) -> None:
@@ -48,6 +45,10 @@ def check_stored(run: Path, test_set: TestSet) -> None:
         now = read_sha256(run, stored.decoding)
     except UserError as error:
         raise UserError(f"{path} is of what is no longer there ({error}): {again}") from error
+    if (target := stored.decoding.get("target")) and not is_current(stored, run):
+        raise UserError(
+            f"{path} is of target={target} by another model than {run} has now: {again}"
+        )
     vouched = stored.figures["sha256"]
     if changed := [key for key, sha256 in now.items() if vouched.get(key) != sha256]:
         raise UserError(
@@ -57,7 +58,5 @@ def check_stored(run: Path, test_set: TestSet) -> None:
 
 def is_current(stored: Stored, run: Path) -> bool:
     """Whether an evaluation is of the weights the run has now."""
-    if stored.figures["sha256"]["model"] != load_bundle(str(run)).weights_sha256:
-        log.warning("%s has another model than it was evaluated with: evaluating again", run)
-        return False
-    return True
+    current: bool = stored.figures["sha256"]["model"] == load_bundle(str(run)).weights_sha256
+    return current

@@ -137,7 +137,8 @@ def _pair(texts: Iterable[str]) -> Pair:
 
 def _at_path(row: Any, path: str | int, place: str, key: str) -> str:
     value = row
-    for step in str(path).split("."):
+    flat = isinstance(row, Mapping) and str(path) in row  # a name may have a dot itself
+    for step in [str(path)] if flat else str(path).split("."):
         if not isinstance(value, Mapping) or step not in value:
             there = ", ".join(map(str, value)) if isinstance(value, Mapping) else "none"
             raise UserError(f"{place} has no column {path} ({key}): there are {there}")
