@@ -139,11 +139,17 @@ def test_words_receive_sums_and_give_means() -> None:
     assert joined.target == ("steam", "ship!", "</s>")
     expected = [[0.7, 0.2, 0.1], [0.15, 0.5, 0.35], [0.1, 0.0, 0.9]]
     np.testing.assert_allclose(joined.weights, expected)
+    assert joined.links() == {(0, 0), (1, 1)}
 
 
 def test_unknown_words_that_are_one_piece_keep_their_space() -> None:
     joined = word_attention(["▁a▁b", "</s>"], ["▁c", "</s>"], np.full((2, 2), 0.5))
     assert joined.source == ("a b", "</s>")
+
+
+def test_weight_on_the_end_mark_does_not_unlink_a_word() -> None:
+    joined = word_attention(["▁a", "</s>"], ["▁b", "</s>"], np.array([[0.2, 0.8], [0.0, 1.0]]))
+    assert joined.links() == {(0, 0)}
 
 
 pieces = st.lists(st.sampled_from(["▁a", "b", "▁", "</s>", "<0xC3>"]), min_size=1, max_size=7)

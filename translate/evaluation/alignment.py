@@ -86,12 +86,21 @@ def links(weights: Float[np.ndarray, "T S"]) -> frozenset[Link]:
 class WordAttention:
     """Attention between words: `weights[..., t, s]` is what target word t gives to source word s.
 
-    Layers and heads may come before.
+    Layers and heads may come before; hard links are read from one matrix.
     """
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     weights: Float[np.ndarray, "*heads T S"]
+
+    def links(self) -> frozenset[Link]:
+        """Hard links between words; `</s>` at the end of either side takes no part.
+
+        The column of `</s>` goes before the maximum: Transformers park spare attention there.
+        """
+        rows = len(self.target) - (self.target[-1:] == (END,))
+        columns = len(self.source) - (self.source[-1:] == (END,))
+        return links(self.weights[:rows, :columns])
 
 
 def word_attention(
