@@ -243,7 +243,7 @@ def _score_of_finished(job: Job, run: Path, config: Node) -> float:
 
 
 def _refuse_sweeper(arguments: Arguments) -> None:
-    """A search without what searches, for the worst, or without leave to train more than once."""
+    """A search without what searches, or for the worst."""
     if "hydra/sweeper=optuna" in arguments.overrides:
         raise UsageError(
             f"hydra/sweeper=optuna looks for the smallest score of all: write {SEARCH}"
@@ -253,8 +253,6 @@ def _refuse_sweeper(arguments: Arguments) -> None:
     plugin = find_spec("hydra_plugins") and find_spec("hydra_plugins.hydra_optuna_sweeper")
     if find_spec("optuna") is None or plugin is None:
         raise UsageError(f"{SEARCH} needs Optuna: {install('optuna')}")
-    if not (arguments.multirun or arguments.inspects):
-        raise UsageError(f"{SEARCH} trains several runs: add --multirun")
 
 
 def _nodes(
