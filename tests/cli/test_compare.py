@@ -172,10 +172,12 @@ def test_an_average_and_a_fine_tuned_run_are_no_seeds(
     (tmp_path / "tuned" / "provenance.json").write_text(
         json.dumps({"status": "finished", "init": {"bundle": "base/bundle"}}), encoding="utf-8"
     )
-    done = program("compare", "base", "mean", "tuned", *FAST, f"cache={home}/data")
+    shutil.copytree(tmp_path / "mean", tmp_path / "longer mean")  # of the same run, so of its seed
+    done = program("compare", "base", "mean", "longer mean", "tuned", *FAST, f"cache={home}/data")
     assert done.status == 0, done.err
     assert "over seeds" not in done.out
-    for name in ("mean", "tuned"):
+    assert "has the seed of" not in done.out
+    for name in ("mean", "longer mean", "tuned"):
         assert f"{name} translates every sentence as base does." in done.out
 
 

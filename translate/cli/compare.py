@@ -285,7 +285,7 @@ def _evaluate(
 
 
 def _experiment(run: Path) -> str:
-    """All that shaped the run but the seed; a run that carries no configuration is alone."""
+    """What shaped the run but the seed; an average, or one without a configuration, is alone."""
     from translate.cli.stored import load_bundle, training_config
     from translate.training import provenance
     from translate.training.settings import MAY_CHANGE, flat
@@ -293,10 +293,10 @@ def _experiment(run: Path) -> str:
     config, free = flat(training_config(run)), {"seed"} | MAY_CHANGE - SHAPING
     shared = {key: value for key, value in config.items() if key not in free}
     record = provenance.read(run) if (run / provenance.FILE).is_file() else {}
-    mean_of = load_bundle(str(run)).config.extra.get("mean of")
+    if not shared or "mean of" in load_bundle(str(run)).config.extra:
+        return str(run)
     text = record.get("corpus", config.get("data.dir"))
-    made = [shared, text, record.get("init"), mean_of]
-    return json.dumps(made, sort_keys=True, default=str) if shared else str(run)
+    return json.dumps([shared, text, record.get("init")], sort_keys=True, default=str)
 
 
 def _unfinished(run: Path) -> str | None:
