@@ -262,6 +262,21 @@ def test_only_open_sentences_and_hypotheses_are_stepped(
     assert rows[-1] < 12
 
 
+def test_only_open_hypotheses_meet_the_vocabulary(table_model: Models) -> None:
+    """A hypothesis in the place of one that has ended would cost as much as an open one."""
+    model, projected, stepped = table_model(10, 3, sharpness=2.0, end=1.5), [], []
+    project, decode_step = model.project, model.decode_step
+    model.project = lambda hidden: projected.append(len(hidden)) or project(hidden)
+    model.decode_step = lambda tokens, *given, **more: (
+        stepped.append(len(tokens)) or decode_step(tokens, *given, **more)
+    )
+    ids = [[4 + i % 6, 4 + i // 6, 9] for i in range(36)]
+    beam(4)(model, *batch(*ids))
+    assert projected[0] == len(ids)
+    assert all(p <= s for p, s in zip(projected, stepped, strict=True))
+    assert sum(projected) < 0.9 * sum(stepped)
+
+
 def test_the_finished_leave_as_soon_as_they_are_a_quarter() -> None:
     assert worth_leaving(0, 4)
     assert worth_leaving(3, 4)

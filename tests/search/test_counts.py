@@ -77,3 +77,10 @@ def test_a_number_is_that_of_the_step_before(late) -> None:
         assert found.read(torch.tensor([1, 0])) == [2, 1]
         assert found.read(torch.tensor([0, 0])) == [1, 0]
     assert Counts(torch.device("cpu")).read(torch.tensor([3, 2])) == [3, 2]
+
+
+def test_places_are_counted_only_where_nothing_waits(late) -> None:
+    wanted = torch.tensor([True, False, True])
+    assert Counts(wanted.device).places(wanted).tolist() == [0, 2]
+    with late():
+        assert Counts(wanted.device).places(wanted).tolist() == [0, 1, 2]

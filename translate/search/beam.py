@@ -27,10 +27,12 @@ from translate.search.rules import NO_RULES, Position, Rule, Rules, apply
 from translate.search.scoring import (
     PENALTIES,
     Alpha,
+    Candidates,
     LengthPenalty,
     best_next,
     coverage_penalty,
     next_log_probs,
+    spread,
 )
 from translate.search.tree import ROOT, Nodes, Tree
 from translate.vocabulary import BOS, EOS
@@ -153,9 +155,10 @@ class BeamSearch:
         for length in range(max(limits) + 1):  # at its limit every hypothesis ends
             step = model.decode_step(beam.tokens.flatten(), state, need_alignment=need_attention)
             coverage = self._covered(beam, step)
-            log_probs = next_log_probs(model.project(step.hidden))
+            live = counts.places(beam.totals.flatten() > DEAD)
+            log_probs = next_log_probs(model.project(step.hidden[live]))
             ending = beam.limits <= length if length >= shortest else None
-            extensions = self._extend(beam, coverage, log_probs, length, ending, asked)
+            extensions = self._extend(beam, coverage, live, log_probs, length, ending, asked)
             alignment = step.alignment if need_alignment else None
             nodes = tree.grow(_nodes(beam, extensions), alignment)
             going = self._prune(beam, coverage, nodes, extensions, counts, bool(asked.rules))
@@ -222,22 +225,23 @@ class BeamSearch:
         self,
         beam: Beam,
         coverage: Float[Tensor, "N S"],
-        log_probs: Float[Tensor, "N V"],
+        live: Int[Tensor, "L"],
+        log_probs: Float[Tensor, "L V"],
         length: int,
         ending: Bool[Tensor, "B"] | None,
         asked: Asked,
     ) -> Extensions:
-        """The best continuations of hypotheses that have `length` tokens."""
+        """The best continuations of hypotheses that have `length` tokens; `live` are their rows."""
         sentences, width = beam.tokens.shape
-        of_rows = beam.sentences.repeat_interleave(width)
-        at = Position(of_rows, beam.history.flatten(0, 1), log_probs)
+        at = Position(beam.sentences[live // width], beam.history.flatten(0, 1)[live], log_probs)
         if ending is not None:
-            ending = ending.repeat_interleave(width)
+            ending = ending[live // width]
         found = best_next(log_probs, apply(asked.rules, at), self._per_row, ending=ending)
         banks = None
         if asked.phrases is not None:
             found, banks = asked.phrases.candidates(found, at)
-            banks = banks.view(sentences, -1)
+            banks = spread(banks, live, sentences * width).view(sentences, -1)
+        found = Candidates(*(spread(each, live, sentences * width) for each in found))
         totals = (beam.totals.flatten()[:, None] + found.ranks).view(sentences, -1)  # (B, n·K)
         tokens = found.tokens.view(sentences, -1)
         index = self._choose(beam, totals, tokens, banks)  # (B, m)

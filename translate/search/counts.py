@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 LATE = {"cuda"}  # devices that compute behind the program
@@ -39,6 +39,12 @@ class Counts:
         there.synchronize()
         late: list[int] = before.tolist()
         return late if stayed is None else [late[place] for place in stayed]
+
+    def places(self, wanted: Bool[Tensor, "N"]) -> Int[Tensor, "L"]:
+        """Where `wanted` holds; everywhere on a GPU, which would have to be waited for."""
+        if self.late:
+            return torch.arange(len(wanted), device=wanted.device)
+        return wanted.nonzero()[:, 0]
 
     def keep(self, places: Sequence[int]) -> None:
         """Only these stay in the batch."""
