@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import multiprocessing
@@ -148,6 +149,47 @@ def test_whatever_shapes_the_corpus_makes_another(data, tokenizer, tmp_path, fol
     monkeypatch.setattr(corpus_module, "FORMAT", FORMAT + 1)
     folders.add(prepare(data, tokenizer, cache=tmp_path).folder)
     assert len(folders) == 7
+
+
+# FORMAT, and the first digits of the hash of what it makes of `test_the_rules_…`'s text
+RULES = (4, "f8aebb1dba9e9f1c")
+
+
+def test_the_rules_of_preparing_change_only_with_the_format(data, tokenizer, tmp_path, folder):
+    """Else a cache of before would be taken for a corpus by the rules of now."""
+    mess = [
+        ("die Zahl fu\u0308nf dreißig.", "the same letters,  decomposed ."),
+        ("die Zahl eins zwanzig.", "a training sentence with a dev source"),
+        ("<b>fett</b> &amp; mehr", "bold &amp; <b>more</b>"), ("gleich", "gleich"),
+        ("", "nothing"), ("kurz", "very " * 30 + "long"), ("DIE ZAHL EINS ZWANZIG.", "Shouted."),
+    ]  # fmt: skip
+    for side, language in enumerate(("de", "en")):
+        with (folder / f"train.{language}").open("a", encoding="utf-8") as file:
+            file.writelines(f"{pair[side]}\n" for pair in mess)
+        (folder / f"more.{language}").write_text(
+            "".join(f"{pair[side]}\n" for pair in [("mehr", "more"), *mess]), encoding="utf-8"
+        )
+    rows = [f"{i} {source}\t{i} {target}\t{i % 3}\n" for i, (source, target) in enumerate(mess * 2)]
+    (folder / "all.tsv").write_text(f"de\ten\tdomain\n{''.join(rows)}", encoding="utf-8")
+    extra = {"more": {"source": str(folder / "more.de"), "target": str(folder / "more.en"),
+                      "weight": None, "tag": None}}  # fmt: skip
+    by_number = prepare(
+        overlay(data, {"cleaning": {"replace": [["<[^>]*>", ""]]}, "extra": extra}),
+        tokenizer, cache=tmp_path,
+    )  # fmt: skip
+    by_group = prepare(
+        node("data", "tsv", train=str(folder / "all.tsv"), source="de", target="en", header=True,
+             domain="domain", hold_out={"dev": [1], "test": [2]}),
+        node("tokenizer", "char", vocab_size=60, hard_vocab_limit=False), cache=tmp_path,
+    )  # fmt: skip
+    made = [
+        table.to_pylist()
+        for corpus in (by_number, by_group)
+        for table in (corpus.train, corpus.dev, corpus.test)
+    ]
+    text = [[{k: v for k, v in row.items() if "_" not in k} for row in rows] for rows in made]
+    digest = hashlib.sha256(json.dumps(text, sort_keys=True).encode()).hexdigest()[:16]
+    assert (FORMAT, digest) == RULES, "the rules have changed: raise FORMAT, then write both above"
 
 
 def test_the_same_corpus_is_made_again_byte_for_byte(data, tokenizer, tmp_path):

@@ -10,12 +10,14 @@ from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from translate.data import splits
 from translate.data.pair import Item, Pair, items
-from translate.data.pair_table import write_pairs
+from translate.data.pair_table import PairTable, write_pairs
 from translate.data.splits import components, take_components, take_groups
 from translate.data.text import normalise
 from translate.errors import UserError
@@ -137,6 +139,31 @@ def test_no_number_is_advised_that_failed_or_must(count):
 def test_a_split_is_not_told_to_be_larger():
     with pytest.raises(UserError, match=r"; try data.hold_out.dev=2 data.hold_out.test=5$"):
         take_components(table(grid(100)), {"dev": 2, "test": 60}, 0)
+
+
+def test_a_component_of_most_pairs_is_read_by_chunks_and_sized_without_reading(monkeypatch):
+    """Short answers link subtitles: one by one, its pairs would take minutes, and all memory."""
+    chain_of = [Pair(f"s{i // 2}", f"t{(i + 1) // 2}") for i in range(100)]
+    pairs = table([*chain_of, *(Pair(f"a{i}", f"b{i}") for i in range(300))])
+    wanted = {"dev": 3, "test": 2}
+    _, expected = take_components(pairs, wanted, 1)
+    monkeypatch.setattr(splits, "CHUNK", 99)
+    read = []
+    one = PairTable.__getitem__
+    monkeypatch.setattr(PairTable, "__getitem__", lambda self, i: read.append(i) or one(self, i))
+    left, taken = take_components(pairs, wanted, 1)
+    assert taken == expected
+    assert len(read) <= 5, "those that are taken"
+    assert len(left) == 395
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=40))
+def test_items_of_a_component_are_its_different_sentences(pairs):
+    component = np.unique([group for group, _ in pairs], return_inverse=True)[1]
+    sentences = np.array([10 * group + sentence for group, sentence in pairs], dtype=np.uint64)
+    found = splits._Groups(component).distinct(sentences)
+    expected = [len(set(sentences[component == group])) for group in range(component.max() + 1)]
+    assert found.tolist() == expected
 
 
 def test_groups_are_taken_whole_and_by_name():

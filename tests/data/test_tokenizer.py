@@ -204,10 +204,28 @@ def test_sampling_survives_pickling_for_the_loaders_workers():
     assert copy.sampling.dropout == 0.3
 
 
+def test_another_tag_is_the_same_tokenizer_with_what_it_remembers():
+    plain = Tokenizer(
+        trained("unigram", tags=["bt", "fr"]).to_bytes(), sampling=Sampling(alpha=0.5, dropout=0.0)
+    )
+    back, french = plain.tagged("bt"), plain.tagged("bt").tagged("fr")
+    assert back._sampler is french._sampler is plain._sampler
+    for tokenizer, tag in ((plain, None), (back, "bt"), (french, "fr"), (back.tagged(None), None)):
+        copy = pickle.loads(pickle.dumps(tokenizer))
+        for one in (tokenizer, copy):
+            assert one.tag == tag
+            assert one.encode(SENTENCES[0]) == [*one.prefix, *plain.encode(SENTENCES[0])]
+            assert one.pieces(one.prefix) == ([f"<{tag}>"] if tag else [])
+    with pytest.raises(UserError, match="knows no tag de"):
+        plain.tagged("de")
+
+
 def test_a_folder_of_two_equal_files_is_one_joint_vocabulary(tmp_path):
     one, other = trained("char"), trained("word")
     Tokenizers(one, one).save(tmp_path)
-    assert Tokenizers.load(tmp_path).joint
+    joint = Tokenizers.load(tmp_path)
+    assert joint.joint
+    assert joint.source is joint.target, "what sampling remembers is held once"
     Tokenizers(one, other).save(tmp_path)
     sampling = Sampling(alpha=0.5, dropout=0.0)
     loaded = Tokenizers.load(tmp_path, sampling=sampling)

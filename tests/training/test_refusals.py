@@ -456,14 +456,19 @@ def test_a_loss_that_is_not_finite_in_one_process_stops_all_of_them(
     assert (tmp_path / "not_finite.json").exists() == writes
 
 
-def test_weights_that_are_no_numbers_are_never_saved(tmp_path: Path) -> None:
+def test_weights_that_are_no_numbers_are_neither_saved_nor_translated_with(tmp_path: Path) -> None:
+    """The first process alone translates: the search's own error would leave the others waiting."""
     model: Any = Model()
     guard = StopWhenNotFinite(tmp_path, every=1)
     guard.on_save_checkpoint(trainer_of(), model, {})
+    guard.on_validation_start(trainer_of(), model)
     with torch.no_grad():
         model.weight[3, 3] = float("nan")
-    with pytest.raises(UserError, match="the weights weight are not finite after step 5"):
+    told = "the weights weight are not finite after step 5"
+    with pytest.raises(UserError, match=told):
         guard.on_save_checkpoint(trainer_of(), model, {})
+    with pytest.raises(UserError, match=told):
+        guard.on_validation_start(trainer_of(), model)
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,10 @@ from translate.data.build import build
 from translate.data.mixing import by_temperature
 from translate.data.sampling import Sampling
 from translate.data.sources import KINDS, MAIN, Source
-from translate.data.splits import groups_of
 from translate.data.tokenizer import OFF, TokenizerConfig, Tokenizers, check_tokenizer
 from translate.errors import UserError
 
-FORMAT = 2  # raise it when the same input would be prepared differently
-FORMAT_OF_GROUPS = 3  # where groups are held out; before it they went through cleaning
+FORMAT = 4  # raise it when the same input would be prepared differently
 # keys of `data` that change no prepared file
 BATCHING = {"max_length", "tokens_per_batch", "pool_batches", "workers", "temperature"}
 
@@ -171,7 +169,7 @@ def _check_rows(tables: Mapping[str, pyarrow.Table], report: Mapping[str, Any], 
 def _key(source: Source, tokenizer: TokenizerConfig, cache: Path) -> str:
     """Hash of the text and of all settings that shape what is made of it."""
     parts = [
-        FORMAT_OF_GROUPS if groups_of(dict(source.hold_out)) else FORMAT,
+        FORMAT,
         source.fingerprint(cache),
         source.model_dump(mode="json", exclude=BATCHING | {"dir", "extra"}),
         [(name, *text.fingerprint()) for name, text in (source.extra or {}).items()],

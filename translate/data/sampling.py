@@ -20,7 +20,7 @@ from pydantic import Field
 from translate.schema import NodeModel
 
 UNKNOWN_PENALTY = 10.0  # nats below the rarest piece, as in SentencePiece
-REMEMBERED = 1 << 16  # words whose segmentations are kept …
+REMEMBERED = 1 << 14  # words whose segmentations are kept …
 LONGEST = 20  # … of at most so many characters: longer ones are sentences without spaces, seen once
 
 

@@ -17,7 +17,7 @@ from jaxtyping import UInt64
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from translate.data.pair import Pair
-from translate.data.pair_table import PairTable, Places, digests
+from translate.data.pair_table import CHUNK, PairTable, Places, digests
 from translate.data.text import fold, normalise
 from translate.errors import UserError
 from translate.schema import NodeModel
@@ -72,20 +72,19 @@ def take_components(
     if not counts:
         return pairs, {}
     groups = _Groups(components(pairs))
+    items = groups.distinct(digests(pair.source for pair in pairs))
     queue: Iterator[int] = iter(np.argsort(_lots(pairs, groups, seed), kind="stable"))
     split_of: dict[int, str] = {}
     for name, missing in counts.items():
         skipped: list[int] = []
         while missing and (group := next(queue, None)) is not None:
-            members = groups.members(group)
-            size = len({pairs[i].source for i in members})
-            if size > missing:
+            if items[group] > missing:
                 skipped.append(group)  # too large for what is missing: the next split may have room
                 continue
-            missing -= size
-            split_of.update(dict.fromkeys(members.tolist(), name))
+            missing -= int(items[group])
+            split_of.update(dict.fromkeys(groups.members(group).tolist(), name))
         if missing or 2 * len(split_of) > len(pairs):
-            total = len({pair.source for pair in pairs})
+            total = int(items.sum())
             fewer = {
                 split: max(1, min(count, counts[name] // 2, total // 20))
                 for split, count in counts.items()
@@ -139,13 +138,20 @@ class _Groups:
     def __init__(self, component: Places) -> None:
         self.of_pair = component
         self._order = np.argsort(component, kind="stable").astype(np.int32)
-        self._first = np.cumsum([0, *np.bincount(component)])
+        self._first = np.append(0, np.bincount(component).cumsum())
 
     def __len__(self) -> int:
         return len(self._first) - 1
 
     def members(self, group: int) -> Places:
         return self._order[self._first[group] : self._first[group + 1]]
+
+    def distinct(self, sentences: UInt64[np.ndarray, "pairs"]) -> Places:
+        """How many different sentences the pairs of each component have, by their digests."""
+        order = np.lexsort((sentences, self.of_pair))
+        group, sentence = self.of_pair[order], sentences[order]
+        new = np.append(True, (np.diff(group) != 0) | (sentence[1:] != sentence[:-1]))
+        return np.bincount(group[new])
 
     @property
     def sizes(self) -> Places:
@@ -155,7 +161,7 @@ class _Groups:
 def _lots(pairs: PairTable, groups: _Groups, seed: int) -> UInt64[np.ndarray, "groups"]:
     """The number by which each component is drawn, from its smallest sentence."""
 
-    def lot(*members: Pair) -> int:
+    def lot(members: Iterable[Pair]) -> int:
         # folded alone: text that is not composed is drawn as it was before components composed it
         smallest = min(fold(text) for pair in members for text in (pair.source, pair.target))
         return int.from_bytes(hashlib.sha256(f"{seed} {smallest}".encode()).digest()[:8])
@@ -163,9 +169,13 @@ def _lots(pairs: PairTable, groups: _Groups, seed: int) -> UInt64[np.ndarray, "g
     lots, alone = np.zeros(len(groups), dtype=np.uint64), groups.sizes == 1
     for group, pair in zip(groups.of_pair, pairs, strict=True):  # most pairs: read in order
         if alone[group]:
-            lots[group] = lot(pair)
+            lots[group] = lot([pair])
     for group in np.flatnonzero(~alone):
-        lots[group] = lot(*(pairs[i] for i in groups.members(int(group))))
+        members = groups.members(int(group))
+        # one of short answers may hold most of the pairs: it is read by chunks
+        lots[group] = lot(
+            pairs.at(members) if len(members) > CHUNK else map(pairs.__getitem__, members)
+        )
     return lots
 
 

@@ -128,7 +128,9 @@ class Tokenizer:
 
     def tagged(self, tag: str | None) -> Tokenizer:
         """The same tokenizer with another tag, or none."""
-        return self if tag == self.tag else Tokenizer(self._model, sampling=self.sampling, tag=tag)
+        other = Tokenizer.__new__(Tokenizer)  # all else is shared, what is remembered of words too
+        vars(other).update(vars(self), tag=tag, prefix=self._tag_ids(tag))
+        return other
 
     def encode(self, text: str) -> list[int]:
         """The ids of the best segmentation, without `<s>` and `</s>`; [] for white space."""
@@ -239,12 +241,13 @@ class Tokenizers:
 
     @classmethod
     def load(cls, folder: Path, *, sampling: Sampling = OFF) -> Tokenizers:
-        """Read source.spm and target.spm; two equal files are one joint vocabulary."""
+        """Read source.spm and target.spm; two equal files are one joint vocabulary, held once."""
         source, target = (
             Tokenizer.load(folder / f"{name}.spm", sampling=sampling)
             for name in ("source", "target")
         )
-        return cls(source, target)
+        both = cls(source, target)
+        return cls(source, source) if both.joint else both
 
 
 def check_tokenizer(config: Mapping[str, Any]) -> list[str]:

@@ -54,17 +54,13 @@ class StopWhenNotFinite(Callback):
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._look(trainer)
+        _look_at_weights(trainer, pl_module)
 
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         self._look(trainer)
-        broken = [name for name, p in pl_module.named_parameters() if not _is_finite(p)]
-        if broken:
-            raise UserError(
-                f"the weights {broken[0]} are not finite after step {trainer.global_step}: "
-                f"{_remedy()}"
-            )
+        _look_at_weights(trainer, pl_module)
 
     def _look(self, trainer: L.Trainer) -> None:
         unseen, self.unseen = self.unseen, []
@@ -92,6 +88,15 @@ def _first(step: int, trainer: L.Trainer) -> int:
     """The earliest of all processes' steps; later ones only follow from it."""
     steps = torch.tensor(step, device=trainer.strategy.root_device)
     return int(trainer.strategy.reduce(steps, reduce_op="min"))
+
+
+def _look_at_weights(trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    """An update may break them though its loss was finite: its gradients were not."""
+    broken = [name for name, p in pl_module.named_parameters() if not _is_finite(p)]
+    if broken:
+        raise UserError(
+            f"the weights {broken[0]} are not finite after step {trainer.global_step}: {_remedy()}"
+        )
 
 
 def _is_finite(weights: Tensor) -> bool:
