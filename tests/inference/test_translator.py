@@ -310,7 +310,7 @@ def test_no_attention_and_nothing_to_align_are_told(make_translator) -> None:
         make_translator().align(" \u200b")
     with pytest.raises(UserError, match="empty"):
         make_translator().align("▁")  # of which the tokenizer leaves nothing
-    with pytest.raises(UserError, match=r"no self-attention: .* leave attention= out"):
+    with pytest.raises(UserError, match=r"no self-attention: .* leave out attention="):
         make_translator("convolutional").self_attention("el perro", side="encoder")
     with pytest.raises(UserError, match="empty"):
         make_translator().self_attention("", side="encoder")
@@ -341,11 +341,11 @@ def test_a_batch_that_memory_cannot_hold_is_searched_by_halves(
     most = 2
     monkeypatch.setattr(translator, "search", small)
     assert translator.translate(LINES) == expected
-    assert f"the next lines in batches of {translator.tokens_per_batch} tokens" in caplog.text
+    assert f"later lines in batches of {translator.tokens_per_batch} tokens" in caplog.text
     assert translator.tokens_per_batch < 50
     assert translator.translate(LINES) == expected
     most = 0
-    with pytest.raises(UserError, match=r"one sentence of \d+ pieces: fewer hypotheses"):
+    with pytest.raises(UserError, match=r"one sentence of \d+ pieces: use fewer hypotheses"):
         translator.translate(LINES)
 
 
