@@ -122,7 +122,7 @@ def test_preparing_begins_with_a_short_look(program, corpus, tmp_path: Path) -> 
         (["average", "run=x", "checkpoints=all"], "checkpoints = 'all'"),
         (["average", "run=x", "checkpoints=best_0"], "checkpoints = 'best_0'"),
         (["average", "run=x", "output=."], "output=. exists: name another folder"),
-        (["average", "run=nowhere"], "nowhere has kept 0 checkpoints, and 5 are to be averaged"),
+        (["average", "run=nowhere"], "nowhere has kept 0 checkpoints, but averaging needs 5"),
         (["doctor", "data=toy", "lines=-1"], "lines = -1: must be greater"),
         (["doctor", "data=files"], "data.source is missing"),
         (["doctor", "data=toy", "json=."], "cannot write .: it is a folder"),

@@ -43,7 +43,7 @@ def test_a_quantized_export_tells_how_to_get_its_bleu(program, run: str, tmp_pat
     evaluated = program(*shlex.split(command), "resamples=10")
     assert evaluated.status == 0, evaluated.err
     assert (tmp_path / "there, =-evaluation" / "test.json").is_file()
-    assert f"the original's: {shlex.join(['translate', 'evaluate', run])}\n" in done.err
+    assert f"and that of the original: {shlex.join(['translate', 'evaluate', run])}\n" in done.err
     assert "BLEU" not in program("export", run, "output=wide", "sentences=5").err
 
 
@@ -108,7 +108,7 @@ def test_lines_are_compared_as_they_are_translated(program, run: str, tmp_path: 
     (tmp_path / "long").write_text("der Hund " * 700 + "\n\n", encoding="utf-8")
     done = program("export", run, "input=long", "output=there")
     assert done.status == 0, done.err
-    assert "line 1 has 3500 pieces, more than 512" in done.err
+    assert "line 1 has 3500 pieces, more than the limit of 512" in done.err
     (tmp_path / "empty").write_text("\n", encoding="utf-8")
     done = program("export", run, "input=empty", "output=elsewhere")
     assert done.status == 1

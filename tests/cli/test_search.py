@@ -172,4 +172,4 @@ def test_a_search_that_makes_no_phrases_is_told_first(program, run: str, kind: s
     Path("phrases").write_text("\n", encoding="utf-8")
     done = program("text", run, f"search={kind}", "constraints=phrases", "der Hund")
     assert (done.status, done.out) == (2, "")
-    assert f"search.kind = {kind}: constraints= need search=beam" in done.err
+    assert f"search.kind = {kind}: constraints= needs search=beam" in done.err

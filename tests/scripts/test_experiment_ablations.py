@@ -48,7 +48,7 @@ def test_a_change_of_the_dev_sentences_is_no_ablation(
     if not refused:
         assert experiment.checked(given) == [experiment.RECIPE, change]
         return
-    with pytest.raises(UserError, match=r"'data\.seed=2' changes the dev sentences too"):
+    with pytest.raises(UserError, match=r"'data\.seed=2' also changes the dev sentences"):
         experiment.checked(given)
 
 

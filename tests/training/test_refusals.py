@@ -196,7 +196,7 @@ def test_a_run_goes_on_only_with_its_own_text_and_from_a_whole_checkpoint(
     train(config("trainer.max_steps=2"), run)
     record = provenance.read(run)
     provenance.write(run, corpus={**record["corpus"], "target tokenizer": "another"})
-    with pytest.raises(UserError, match=r"other text \(different: target tokenizer\)"):
+    with pytest.raises(UserError, match=r"different text \(changed: target tokenizer\)"):
         train(config("trainer.max_steps=3"), run)
 
 
@@ -292,7 +292,7 @@ def test_a_run_that_lost_all_of_its_training_does_not_begin_anew_and_one_without
     }
     for name in ("checkpoints", "bundle"):
         shutil.rmtree(run / name)
-    with pytest.raises(UserError, match=r"trained \(3 steps in provenance\.json\)"):
+    with pytest.raises(UserError, match=r"trained model \(3 steps in provenance\.json\)"):
         train(config("trainer.max_steps=6"), run)
 
 
@@ -315,7 +315,7 @@ def test_a_run_is_not_made_shorter_than_it_is(tmp_path: Path, config: Config, sh
     train(config(*short, "trainer.max_steps=5"), run)
     before = contents(run)
     steps = [] if "max_steps" in shorter else ["trainer.max_steps=null"]
-    with pytest.raises(UserError, match=rf"has taken 5 steps already, and {shorter} .*give more"):
+    with pytest.raises(UserError, match=rf"has already taken 5 steps, but {shorter} .*give more"):
         train(config(*short, *steps, shorter), run)
     assert contents(run) == before
 

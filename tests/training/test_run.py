@@ -116,7 +116,7 @@ def test_sentences_that_the_model_cannot_read_are_told_before_training(
     config: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     learned = ("model.positions=learned", "model.max_positions=9")
-    message = r"of train has \d+ pieces.* 9 positions: model\.max_positions=\d+ or more"
+    message = r"of train has \d+ pieces.* 9 positions: set model\.max_positions=\d+ or more"
     with pytest.raises(UserError, match=message):
         train(config(*learned), tmp_path / "run")
     assert not (tmp_path / "run" / "checkpoints").exists()
@@ -237,7 +237,9 @@ def test_a_gpu_whose_memory_is_full_is_told_with_what_to_do(
         return original(self, batch, batch_idx)
 
     monkeypatch.setattr(TranslationTask, "training_step", full)
-    with pytest.raises(UserError, match=r"full at step 2, with data\.tokens_per_batch = 300: "):
+    with pytest.raises(
+        UserError, match=r"out of memory at step 2, with data\.tokens_per_batch = 300"
+    ):
         train(config(), tmp_path / "run")
 
 

@@ -31,7 +31,7 @@ def differences(
         "references": test_set.references_sha256,
     }
     changed = [
-        f"the {name} changed: its SHA-256 is {digest[:12]}…, but {str(expected)[:12]}… is stored"
+        f"the {name} changed: SHA-256 {digest[:12]}…, but {str(expected)[:12]}… is stored"
         for name, digest in given.items()
         if digest != (expected := stored.figures["sha256"].get(name))
     ]
