@@ -361,7 +361,7 @@ def test_a_vocabulary_of_characters_is_told_as_it_was_learned(clean: Splits) -> 
     assert advice.pieces == (EOS + 1) + len("▁") + len(letters)
     shown = "\n".join(advice.told())
     assert f"joint vocabulary of {advice.pieces}: " in shown
-    assert "come 100 times" not in shown
+    assert "occur 100 times" not in shown
 
 
 def test_a_lone_pair_is_within_the_length_that_is_advised() -> None:

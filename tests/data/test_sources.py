@@ -352,7 +352,7 @@ def test_a_split_that_is_not_there_may_be_held_out(tmp_path, hub_keys, monkeypat
     ):
         with pytest.raises(UserError) as told:
             read("hub", tmp_path, **hub_keys | keys)
-        assert "held out" not in str(told.value)
+        assert "hold it out" not in str(told.value)
 
 
 def test_a_corpus_that_is_not_on_the_hub_asks_for_its_folder(tmp_path, hub_keys):

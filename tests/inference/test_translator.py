@@ -131,7 +131,7 @@ def test_a_long_line_is_translated_in_segments_with_a_warning(make_translator, c
     with caplog.at_level(logging.WARNING, logger="translate"):
         _, (whole, *_) = translator.stream(["la", " ".join(parts)])
     assert "line 2 has" in caplog.text
-    assert f"more than {max(lengths)}: translated in 3 segments" in caplog.text
+    assert f"more than the limit of {max(lengths)}: translated in 3 segments" in caplog.text
     assert whole.text == " ".join(translator.translate(parts))
     best = [next(translator.stream([part]))[0] for part in parts]
     assert whole.log_prob == pytest.approx(sum(part.log_prob for part in best), abs=1e-10)
@@ -269,7 +269,7 @@ def test_a_line_longer_than_the_model_reads_is_split(make_model, joint, caplog) 
     translator = Translator(model, joint, build("greedy", **NO_LONGER))
     with caplog.at_level(logging.WARNING, logger="translate"):
         (text,) = translator.translate(["el perro come la casa azul."])
-    assert "more than 5" in caplog.text  # and </s>
+    assert "more than the limit of 5" in caplog.text  # and </s>
     assert text
     long = "el perro come la casa azul."
     with pytest.raises(

@@ -156,7 +156,9 @@ def test_a_run_that_goes_on_from_its_best_counts_and_keeps_as_one_from_its_last(
 
 
 def test_what_was_not_kept_cannot_be_averaged(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"has kept 3 checkpoints, and 5 .*trainer\.keep=5"):
+    with pytest.raises(
+        UserError, match=r"has kept 3 checkpoints, but averaging needs 5: .*trainer\.keep=5"
+    ):
         choose(run, count=5, best=False)
 
 
