@@ -174,11 +174,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--only", type=mechanisms, default=list(MECHANISMS), metavar="A,B,…",
         help=f"default: all of {', '.join(MECHANISMS)}",
     )  # fmt: skip
-    parser.add_argument("--repeats", type=int, default=5, help="runs a median; default: 5")
+    parser.add_argument("--repeats", type=int, default=5, help="runs per median; default: 5")
     parser.add_argument("--plot", type=Path, metavar="PATH", help="a .png, .svg or .pdf file")
     given = parser.parse_args(argv)
     if given.repeats < 1:
-        parser.error(f"--repeats {given.repeats}: at least 1")
+        parser.error(f"--repeats {given.repeats}: must be at least 1")
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: PyTorch finds no CUDA device here")
     if given.plot:
@@ -190,7 +190,7 @@ def lengths(text: str) -> list[int]:
     """Rising whole numbers separated by commas, two at least: one has no slope."""
     found = sorted({int(number) for number in text.split(",")})
     if len(found) < 2 or found[0] < 1:
-        raise argparse.ArgumentTypeError(f"{text}: two lengths or more, of 1 or more")
+        raise argparse.ArgumentTypeError(f"{text}: give two or more lengths, each 1 or more")
     return found
 
 

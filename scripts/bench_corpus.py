@@ -119,7 +119,7 @@ def apart(work: Callable[[Path], dict[str, float]], folder: Path) -> dict[str, f
         found: dict[str, float] = results.recv()
     except EOFError:
         process.join()
-        sys.exit(f"{work.__name__} ended with status {process.exitcode} (-9: memory ran out?)")
+        sys.exit(f"{work.__name__} ended with status {process.exitcode} (-9: out of memory?)")
     process.join()
     return found
 

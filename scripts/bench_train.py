@@ -94,16 +94,24 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
         "--models", nargs="+", default=["transformer", "rnn_luong", "rnn_bahdanau", "rnn_none"]
     )
     parser.add_argument("--precisions", nargs="+", default=["32-true", "bf16-mixed"])
-    parser.add_argument("--tokens", nargs="+", type=int, default=[4096], help="a batch, each side")
+    parser.add_argument(
+        "--tokens", nargs="+", type=int, default=[4096], help=("tokens per batch, on each side")
+    )
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--rounds", type=int, default=1, help="each run so often, in turn")
+    parser.add_argument("--rounds", type=int, default=1, help="how often to run each, in turn")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument(
-        "--variant", action="append", default=[], metavar="NAME=OVERRIDES", help="in one argument"
+        "--variant",
+        action="append",
+        default=[],
+        metavar="NAME=OVERRIDES",
+        help=("a further row for each model, with these overrides (quoted)"),
     )
     options, overrides = parser.parse_known_args()
     if options.steps < 2 * EVERY:
-        parser.error(f"--steps {options.steps}: at least {2 * EVERY}, the first {EVERY} warm up")
+        parser.error(
+            f"--steps {options.steps}: must be at least {2 * EVERY}; the first {EVERY} warm up"
+        )
     return options, overrides
 
 

@@ -4,10 +4,10 @@
 Trains the recipe and each change of it alike, translates the dev sentences with all, and tests
 whether the differences in BLEU are more than chance: paired bootstrap and approximate
 randomisation over the sentences; with several --seeds, Welch's test over the runs. A change of
-the search (search.…) trains nothing. A test set is no place to choose from, so none is touched.
+the search (search.…) trains nothing. Test sets are not for choosing, so none is touched.
 
-Every step is a public command (`translate train`, `translate evaluate`); what is finished is not
-done again, so the script can be stopped with Ctrl-C and started anew at any time.
+Every step is a public command (`translate train`, `translate evaluate`); finished steps are not
+repeated, so the script can be stopped with Ctrl-C and restarted at any time.
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument(
         "--change", action="append", dest="changes", metavar="'KEY=VALUE …'",
-        help=f"one ablation, again for each; default: {'; '.join(CHANGES)}",
+        help=f"one ablation; repeat for more; default: {'; '.join(CHANGES)}",
     )  # fmt: skip
     parser.add_argument(
-        "--seeds", type=seeds, default=[1], metavar="N,N,…", help="of training; default: 1"
+        "--seeds", type=seeds, default=[1], metavar="N,N,…", help="seeds to train with; default: 1"
     )
     given = parser.parse_intermixed_args(argv)
     for place, overrides in [
@@ -115,9 +115,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         ("KEY=VALUE", given.overrides),
     ]:
         if not all("=" in override for override in overrides):
-            parser.error(f"{place}: give KEY=VALUE, several for --change in one pair of quotes")
+            parser.error(f"{place}: give KEY=VALUE; quote several for one --change together")
         if any(override.startswith("seed=") for override in overrides):
-            parser.error(f"{place}: seeds are chosen with --seeds")
+            parser.error(f"{place}: choose seeds with --seeds")
     return given
 
 
@@ -126,19 +126,19 @@ def seeds(text: str) -> list[int]:
     try:
         found = [int(number) for number in text.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} are no whole numbers: 1,2,3") from None
+        raise argparse.ArgumentTypeError(f"{text!r} must be whole numbers, such as 1,2,3") from None
     if len(set(found)) < len(found):
-        raise argparse.ArgumentTypeError(f"{text!r} has a seed twice")
+        raise argparse.ArgumentTypeError(f"{text!r} contains a seed twice")
     return found
 
 
 def checked(given: argparse.Namespace) -> list[str]:
     """The recipe and the changes, each looked at before the first training.
 
-    Of the default changes those that the recipe has already are left out.
+    Default changes that the recipe already has are left out.
 
     Raises:
-        UserError: a change is no change of this recipe, cannot be trained, or has other dev
+        UserError: a change changes nothing in this recipe, cannot be trained, or has other dev
             sentences.
     """
     recipe = composed(settings(given, RECIPE, given.seeds[0]))
@@ -147,13 +147,15 @@ def checked(given: argparse.Namespace) -> list[str]:
         config = composed(settings(given, change, given.seeds[0]))
         if config == recipe:
             if given.changes:
-                raise UserError(f"--change {change!r} changes nothing: so has {given.recipe} it")
-            tell(f"{change} is left out: so has {given.recipe} it")
+                raise UserError(
+                    f"--change {change!r} changes nothing: {given.recipe} already has it"
+                )
+            tell(f"leaving out {change}: {given.recipe} already has it")
             continue
         if config["data"] != recipe["data"] and dev(config) != dev(recipe):
             raise UserError(
-                f"--change {change!r} changes the dev sentences too, so that scores would not "
-                "compare: choose another"
+                f"--change {change!r} also changes the dev sentences, so scores would not be "
+                "comparable: choose another"
             )
         changes.append(change)
     return changes

@@ -5,8 +5,8 @@ Trains models of several kinds on one corpus and draws BLEU against the length o
 --positions it also trains Transformers that differ in how they know the order of words, and
 translates sentences longer than any they were trained on (toy grammar only).
 
-Every step is a public command (`translate train`, `translate evaluate`); what is finished is not
-done again, so the script can be stopped with Ctrl-C and started anew at any time.
+Every step is a public command (`translate train`, `translate evaluate`); finished steps are not
+repeated, so the script can be stopped with Ctrl-C and restarted at any time.
 """
 
 from __future__ import annotations
@@ -111,8 +111,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument(
         "--recipes", choices=CHANGES, default=None,
-        help="how each model is trained and, without data=, on what; default: toy, or with data= "
-        "or experiment= none",
+        help=(
+            "how each model is trained and, without data=, on what; default: toy, or none if "
+            "data= or experiment= is given"
+        ),
     )  # fmt: skip
     parser.add_argument(
         "--positions", type=names("positions", POSITIONS), default=[], metavar="A,B,…",
@@ -129,7 +131,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         type=int,
         default=20,
         metavar="N",
-        help="buckets with fewer sentences stand in the tables but are not drawn; default: 20",
+        help="buckets with fewer sentences are listed in the tables but not drawn; default: 20",
     )
     given = parser.parse_intermixed_args(argv)
     try:
@@ -140,15 +142,17 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("nothing to train: give --models or --positions")
     chosen = {override.partition("=")[0] for override in given.overrides}
     if "experiment" in chosen and given.recipes:
-        parser.error("--recipes is an experiment= for each model: give one of the two")
+        parser.error("--recipes chooses an experiment= for each model: give only one of the two")
     given.recipes = given.recipes or (None if chosen & {"data", "experiment"} else "toy")
     given.its_corpus = not chosen & {"data", "experiment"}  # that of the recipes
     if given.positions and not (given.its_corpus and given.recipes == "toy"):
-        parser.error("--positions needs sentences of any length: the toy grammar, without data=")
+        parser.error(
+            "--positions needs sentences of any length, as from the toy grammar: leave out data="
+        )
     unknown = [model for model in given.models if model not in RECIPES]
     if unknown and given.recipes:
         parser.error(
-            f"no recipe of {given.recipes} for {', '.join(unknown)}: give data= without --recipes"
+            f"{given.recipes} has no recipe for {', '.join(unknown)}: give data= without --recipes"
         )
     return given
 
@@ -172,7 +176,9 @@ def numbers(text: str) -> list[int]:
     try:
         return [int(number) for number in text.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} are no whole numbers: 10,20,30") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be whole numbers, such as 10,20,30"
+        ) from None
 
 
 def settings(model: str, given: argparse.Namespace, positions: str | None = None) -> list[str]:
@@ -254,8 +260,8 @@ def write(
     }
     if not any(lines.values()):
         raise UserError(
-            f"no length has {fewest} sentences, so nothing is drawn (--fewest); the table and the "
-            f"figures are in {path}.md and .json"
+            f"no length has {fewest} sentences, so nothing is drawn (--fewest); see {path}.md and "
+            ".json for the table and the figures"
         )
     for suffix in (".png", ".svg"):
         bleu_by_length(lines, path.with_suffix(suffix), trained_to=trained_to)

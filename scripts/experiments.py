@@ -1,4 +1,4 @@
-"""What the experiments share: public commands, each done once, however often a script is begun."""
+"""What the experiments share: public commands, each run once, however often a script is started."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ def new_parser(description: str, epilog: str, *, output: str) -> argparse.Argume
     )  # fmt: skip
     parser.add_argument(
         "overrides", nargs="*", metavar="KEY=VALUE",
-        help="settings of every training, as `translate train` takes them: data=, tokenizer=, "
-        "trainer.max_steps=, …",
+        help=(
+            "settings for every training run, as `translate train` takes them: data=, tokenizer=, "
+            "trainer.max_steps=, …"
+        ),
     )  # fmt: skip
     parser.add_argument(
         "--output", type=Path, default=Path(output), metavar="FOLDER",

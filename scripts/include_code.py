@@ -2,7 +2,7 @@
 """Copies code and configuration into the documents, so that what is read is what runs.
 
     scripts/include_code.py            # rewrites the blocks of docs/*.md
-    scripts/include_code.py --check    # changes nothing; tells which blocks differ, status 1
+    scripts/include_code.py --check    # changes nothing; lists blocks that differ, status 1
 
 A block follows a marker that names a file and, in it, functions or classes:
 

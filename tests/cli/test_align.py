@@ -232,7 +232,7 @@ def test_a_reverse_run_must_translate_the_other_way(
     done = program("align", run, f"reverse={trained}", *pairs, "method=union")
     assert done.status == 1
     assert "translates de to en" in done.err
-    assert "give a run of the other direction" in done.err
+    assert "give a run for the opposite direction" in done.err
     done = program("align", run, f"reverse={trained}", *pairs)
     assert done.status == 2
     assert "reverse= is for method=intersection or union" in done.err
@@ -253,7 +253,7 @@ def test_a_reverse_run_must_translate_the_other_way(
         (["data.split=tset"], "data.split = 'tset': must be test or dev"),
         (["methd=union"], "methd is not a key; did you mean method?"),
         (["input=nowhere", "reference=nowhere"], "nowhere"),
-        (["input=s", "reference=t", "data.split=dev"], "data.split= and input= at once"),
+        (["input=s", "reference=t", "data.split=dev"], "data.split= and input= cannot be combined"),
     ],
 )
 def test_slips_are_told_in_a_line(program, run: str, arguments, line) -> None:

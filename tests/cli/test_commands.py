@@ -44,7 +44,7 @@ def test_a_run_begun_before_an_option_was_there_goes_on(
     done = program("train", f"run={run}")
     assert done.status == 2
     assert "trainer.patience is missing" in done.err
-    assert "another version began this run: go on with that one" in done.err
+    assert "the run was started by another version of this program: resume it with that" in done.err
 
 
 def test_a_line_in_is_a_line_out(program, run: str) -> None:
@@ -101,10 +101,10 @@ def test_the_search_can_be_changed_and_is_the_runs_own_otherwise(program, run: s
         (["search.beam_size=0", "x"], "search.beam_size = 0: must be greater than 0"),
         (["device=gpu", "x"], "device = 'gpu'"),
         (["input=nowhere.txt"], "nowhere.txt"),
-        (["input=x", "sentence"], "give one of the two"),
+        (["input=x", "sentence"], "both sentences and input=x are given: give only one"),
         (["scores=maybe", "x"], "scores = 'maybe': must be a valid boolean"),
         (["search.coverage_penalty=-1", "x"], "search.coverage_penalty = -1: must be greater than"),
-        (["dictionary=words.tsv", "x"], "dictionary=words.tsv is for replacing unknown words"),
+        (["dictionary=words.tsv", "x"], "dictionary=words.tsv only serves to replace unknown"),
         (["replace_unknown=true", "dictionary=no, =.tsv", "x"], "no, =.tsv cannot be read"),
     ],
 )
@@ -148,7 +148,7 @@ def test_the_output_may_not_be_what_is_read(program, run: str, arguments: list[s
     done = program(arguments[0], run, *arguments[1:], "output=./kept")
     assert done.status == 2
     key = next(argument for argument in arguments if argument.endswith("=kept"))
-    assert f"output=./kept is the file of {key.removesuffix('kept')} too" in done.err
+    assert f"output=./kept would overwrite {key.removesuffix('kept')}, which is" in done.err
     assert Path("kept").read_text("utf-8") == "der Hund\n"
 
 
@@ -221,7 +221,7 @@ def test_a_stored_score_is_verified_to_the_last_bit(program, run: str, trained: 
     files = ["input=s", "reference=r"]
     done = program("verify", run, *files)
     assert done.status == 1
-    assert "s.json is not there to verify: translate evaluate writes it" in done.err
+    assert "s.json does not exist: run translate evaluate first" in done.err
     assert program("evaluate", run, *files).status == 0
     done = program("verify", run, *files)
     assert (done.status, done.err) == (0, "")
@@ -234,7 +234,7 @@ def test_a_stored_score_is_verified_to_the_last_bit(program, run: str, trained: 
     done = program("verify", run, *files)
     assert done.status == 1
     assert done.out == ""
-    assert f"bleu score is {stored['bleu']['score'] - 1e-9}, stored is" in done.err
+    assert f"bleu score is {stored['bleu']['score'] - 1e-9}, but " in done.err
     (Path("r")).write_text("the dog\nthe house\n", encoding="utf-8")
     assert "the references changed: SHA-256" in program("verify", run, *files).err
     for damaged in ("{}", '{"bleu": {}, "decoding": {}, "sha256": "x"}'):
@@ -277,7 +277,7 @@ def test_a_stored_evaluation_that_asks_too_much_is_refused(
     Path("here/s.json").write_text(json.dumps(stored), encoding="utf-8")
     done = program("verify", run, *files)
     assert done.status == 1
-    assert f"here/s.json asks for what cannot be done: {told}" in done.err
+    assert f"here/s.json asks for settings that cannot be used: {told}" in done.err
 
 
 @pytest.mark.parametrize("command", ["evaluate", "score"])
@@ -380,7 +380,7 @@ def test_the_kernels_of_a_sentence_are_explained(program, run: str, trained: Pat
     assert "readable" not in done.out
     covering = ["search=beam", "search.coverage_penalty=0.2"]
     done = program("attend", run, "explain=true", "device=cpu", *covering, "der Hund schläft")
-    assert done.out.count("    readable, not flash: its weights are wanted") == 1, done.out
+    assert done.out.count("    readable, not flash: the weights are needed") == 1, done.out
     assert set(trained.rglob("*")) == before
 
 
@@ -468,22 +468,22 @@ def test_what_a_model_cannot_show_is_told_of_the_run_it_is_of(program, run: str)
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["explain=true", "output=p.png", "x"], "explain = True draws nothing: leave output out"),
-        (["explain=true", "layer=1", "x"], "explain = True draws nothing: leave layer out"),
+        (["explain=true", "output=p.png", "x"], "explain = True draws nothing: leave out output"),
+        (["explain=true", "layer=1", "x"], "explain = True draws nothing: leave out layer"),
         (["output=/dev/null/p.png", "x"], "'/dev/null/p.png' cannot be written: name a file"),
         (["layer=2", "x"], "has layers 1 to 1"),
-        (["attention=encoder", "reference=y", "x"], "the source alone: leave reference out"),
+        (["attention=encoder", "reference=y", "x"], "only at the source: leave out reference"),
         (["attention=self", "x"], "attention = 'self'"),
         (["head=0", "x"], "head = 0: must be greater than 0"),
-        (["grid=true", "head=1", "x"], "leave layer and head out"),
-        (["x", "y"], "one sentence at a time, not 2: write it in quotes"),
-        ([], "one sentence at a time, not 0: write it in quotes"),
+        (["grid=true", "head=1", "x"], "leave out layer and head"),
+        (["x", "y"], "one sentence at a time, not 2: put it in quotes"),
+        ([], "one sentence at a time, not 0: put it in quotes"),
         (
             ["output=p.jpeg", "x"],
             "output = 'p.jpeg': end the name in .png, .svg, .pdf, .html, .json",
         ),
         (["output=p.png", "beside=y", "x"], "for two runs: end the name in .html, .json"),
-        (["grid=true", "beside=y", "x"], "leave beside out"),
+        (["grid=true", "beside=y", "x"], "leave out beside"),
         (["beside=nowhere", "x"], "nowhere"),
     ],
 )
@@ -498,7 +498,7 @@ def test_a_finished_run_is_not_trained_again_by_accident(program, run: str) -> N
     for name in (run, f"{run}/bundle"):  # which is the run's, and nothing to be removed
         done = program("train", name)
         assert done.status == 1
-        assert "is finished after 2 steps: train on with trainer.max_steps=4" in done.err
+        assert "is finished after 2 steps: continue training with trainer.max_steps=4" in done.err
 
 
 def test_a_run_under_way_brings_its_settings(program, run: str, monkeypatch) -> None:

@@ -76,9 +76,9 @@ def test_runs_into_different_languages_are_told(program, runs: Path, tmp_path: P
     text = ["input=s", "reference=s", "output=judged", *FAST]
     done = program("compare", one, "other", *text)
     assert done.status == 0, done.err
-    told = f"other translates fr → es and {one} de → en: scores compare only within one language"
+    told = f"other translates fr → es, but {one} translates de → en: scores are only comparable"
     assert done.err.count(told) == 1
-    assert "only within" not in program("compare", str(runs), *text).err
+    assert "only comparable" not in program("compare", str(runs), *text).err
 
 
 def test_files_of_ones_own_with_several_references(program, runs: Path, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_run_of_a_folder_that_came_to_no_bundle_is_told(
     (tmp_path / "sweep" / "toy-int8" / "config.json").write_text("{}")  # an export
     done = program("compare", "sweep", *FAST, f"cache={home}/data")
     assert done.status == 0, done.err
-    assert done.err.count("left out, for want of a bundle: sweep/toy-seed=3\n") == 1
+    assert done.err.count("left out, because they have no bundle: sweep/toy-seed=3\n") == 1
     assert "logs" not in done.err
 
 
@@ -176,7 +176,7 @@ def test_an_average_and_a_fine_tuned_run_are_no_seeds(
     done = program("compare", "base", "mean", "longer mean", "tuned", *FAST, f"cache={home}/data")
     assert done.status == 0, done.err
     assert "over seeds" not in done.out
-    assert "has the seed of" not in done.out
+    assert "has the same seed as" not in done.out
     for name in ("mean", "longer mean", "tuned"):
         assert f"{name} translates every sentence as base does." in done.out
 
@@ -190,7 +190,7 @@ def test_a_stopped_training_is_told_and_is_no_seed(
         record.write_text(json.dumps({"status": status}), encoding="utf-8")
         done = program("compare", "sweep", *FAST, f"cache={home}/data")
         assert done.status == 0, done.err
-        told = "toy-seed=2 is unfinished (its model is of step 2 of 2): it counts in no mean"
+        told = "toy-seed=2 is unfinished (its model is of step 2 of 2), so it is not part of"
         assert (told in " ".join(done.out.split())) is not counts
         assert ("over seeds" in done.out.replace("mean over seeds", "")) is counts
 
@@ -231,7 +231,7 @@ def test_another_model_is_evaluated_again(program, runs: Path, home: Path, tmp_p
     evaluation.write_text(json.dumps(figures), encoding="utf-8")
     done = program(*arguments)
     assert done.status == 0, done.err
-    assert "a has another model than it was evaluated with: evaluating again" in done.err
+    assert "the model of a has changed since its evaluation: evaluating it again" in done.err
     assert "b translates every sentence as a does." in done.out
 
 
@@ -251,7 +251,7 @@ def test_an_evaluation_of_more_than_the_run_is_not_taken_for_it(
     before = stored.read_bytes()
     done = program(*compare)
     assert (done.status, done.err.count("\n")) == (1, 1)
-    assert "test.json is of an ensemble, b with a: evaluate b without ensemble= again" in done.err
+    assert "test.json is the evaluation of an ensemble, b with a: evaluate b again" in done.err
     assert stored.read_bytes() == before
     assert not (tmp_path / "a" / "evaluation" / "test.json").exists()
     ensemble = json.loads(before)["sha256"]["ensemble"]
@@ -265,11 +265,11 @@ def test_an_evaluation_of_more_than_the_run_is_not_taken_for_it(
     (tmp_path / "words").write_text("Hund\tcat\n", encoding="utf-8")
     done = program(*compare)
     assert done.status == 1
-    assert "test.json does not vouch for the dictionary that is there now: evaluate" in done.err
+    assert "the dictionary changed since b/evaluation/test.json was written: repeat" in done.err
     (tmp_path / "words").unlink()
     done = program(*compare)
     assert done.status == 1
-    assert "test.json is of what is no longer there (words cannot be read" in done.err
+    assert "test.json was made from something that no longer exists (words cannot be" in done.err
 
 
 def test_what_cannot_be_compared_is_told_before_a_run_is_evaluated(
@@ -279,8 +279,8 @@ def test_what_cannot_be_compared_is_told_before_a_run_is_evaluated(
     shutil.copy(runs / "toy-seed=1" / "config.yaml", tmp_path / "a")
     second, cache = f"{runs}/toy-seed=2", f"cache={home}/data"
     for slip, line in (
-        (["a", "nowhere"], "nowhere: there is no such run"),
-        (["nowhere", "a"], "nowhere: there is no such run"),
+        (["a", "nowhere"], "nowhere does not exist: create it"),
+        (["nowhere", "a"], "nowhere does not exist: create it"),
         (["a", second, f"output={tmp_path}/a/config.yaml"], "config.yaml: File exists"),
     ):
         done = program("compare", *slip, *FAST, cache)
@@ -294,14 +294,14 @@ def test_what_cannot_be_compared_is_told_before_a_run_is_evaluated(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ([], "two runs are needed, as in translate compare runs/a runs/b"),
+        ([], "give at least two runs, as in translate compare runs/a runs/b"),
         (["{0}/toy-seed=1"], "toy-seed=1 is one run: name another"),
         (["{0}/toy-seed=1", "{0}/toy-seed=1/"], "toy-seed=1 is named twice"),
         (["nowhere", "{0}/toy-seed=1"], "nowhere"),
         (["{0}", "seed=0"], "seed = 0: must be greater than 0"),
         (["{0}", "trails=9"], "trails is not a key; did you mean trials?"),
         (["{0}", "reference=x"], "input=FILE is missing"),
-        (["nowhere", "{0}/toy-seed=1", "reference=x"], "nowhere: there is no such run"),
+        (["nowhere", "{0}/toy-seed=1", "reference=x"], "nowhere does not exist: create it"),
     ],
 )
 def test_slips_are_told_in_a_line(program, runs: Path, arguments, line) -> None:

@@ -32,7 +32,9 @@ def test_findings_are_told_and_kept(program, corpus, tmp_path: Path) -> None:
     assert "training text in dev or test (train 2): " in done.out
     assert "  train line 2  both sides are dev line 1\n    ein Hund\n    a dog\n" in done.out
     assert "suggested: tokenizer.vocab_size=" in done.out
-    assert re.search(r"its pieces \d+% come 100 times, and not 95%: the text is scarce", done.out)
+    assert re.search(
+        r"only \d+% of its pieces occur 100 times, not 95%: there is little text", done.out
+    )
     found = json.loads((tmp_path / "found, =.json").read_text("utf-8"))
     checks = {finding["check"]: finding for finding in found["findings"]}
     assert set(checks) == {"duplicate", "overlap", "characters"}
@@ -83,7 +85,7 @@ def test_findings_go_over_findings_alone(program, corpus, tmp_path: Path) -> Non
     assert json.loads((tmp_path / "found.json").read_text("utf-8"))["findings"] != []
     done = program("doctor", *corpus, "json=train.de")
     assert (done.status, done.out) == (2, "")
-    assert "json=train.de exists and holds no findings of translate doctor" in done.err
+    assert "json=train.de exists and was not written by translate doctor" in done.err
     assert (tmp_path / "train.de").read_text("utf-8") == TEXT["train.de"]
 
 
@@ -107,7 +109,7 @@ def test_preparing_begins_with_a_short_look(program, corpus, tmp_path: Path) -> 
     text = [*corpus, "tokenizer=char", "tokenizer.vocab_size=300", f"cache={tmp_path}/cache"]
     done = program("prepare", *text)
     assert done.status == 0, done.err
-    assert "strange characters (train 2): translate doctor with the same settings" in done.err
+    assert "strange characters (train 2): run translate doctor with the same settings" in done.err
     assert done.out.startswith("Suspicious: strange characters (train 2)\n")
     again = program("prepare", *text)
     assert (again.out, again.err) == (done.out, ""), "a prepared corpus remembers"
@@ -120,7 +122,7 @@ def test_preparing_begins_with_a_short_look(program, corpus, tmp_path: Path) -> 
         (["average", "run=x", "checkpoints=all"], "checkpoints = 'all'"),
         (["average", "run=x", "checkpoints=best_0"], "checkpoints = 'best_0'"),
         (["average", "run=x", "output=."], "output=. exists: name another folder"),
-        (["average", "run=nowhere"], "nowhere has kept 0 checkpoints, and 5 are to be averaged"),
+        (["average", "run=nowhere"], "nowhere has kept 0 checkpoints, but averaging needs 5"),
         (["doctor", "data=toy", "lines=-1"], "lines = -1: must be greater"),
         (["doctor", "data=files"], "data.source is missing"),
         (["doctor", "data=toy", "json=."], "cannot write .: it is a folder"),

@@ -117,8 +117,8 @@ def test_confidence_is_learnt_once_and_told_from_then_on(
     assert "0 of 8 translations are good" in refused.err
     done = program("calibrate", run, f"cache={home}/data", f"good={middle}")
     assert done.status == 0, done.err
-    assert "learnt from 8 sentences of dev; good is chrF" in done.out
-    assert "of 8 sentences of test" in done.out
+    assert "learned from 8 dev sentences; good means chrF" in done.out
+    assert "of 8 test sentences" in done.out
     try:
         told = program("text", run, "guard=none", "format=json", "der Hund").out
         assert 0 <= json.loads(told)["translations"][0]["confidence"] <= 1
@@ -190,7 +190,7 @@ def test_confidence_needs_test_sentences(program, run: str, monkeypatch) -> None
     monkeypatch.setattr("translate.cli.stored.corpus_of_run", lambda *_: (corpus, None))
     done = program("calibrate", run)
     assert done.status == 1
-    assert "has none: give data= of one that has" in done.err
+    assert "has none: choose a corpus that has some with data=" in done.err
 
 
 def test_a_second_search_that_cannot_make_phrases_is_told_first(program, run, tmp_path) -> None:

@@ -68,7 +68,7 @@ def test_a_corpus_is_not_named_beside_files(program, trained: Path, run: str, co
     which = [run] if command != "compare" else [str(trained), str(trained / "bundle" / "..")]
     done = program(command, *which, "input=s", "reference=r", key)
     assert (done.status, done.err.count("\n")) == (2, 1)
-    assert f"{key.partition('=')[0]}= and input= at once: " in done.err
+    assert f"{key.partition('=')[0]}= and input= cannot be combined: " in done.err
 
 
 def test_an_empty_test_set_is_told_as_that(program, run: str) -> None:
@@ -94,7 +94,7 @@ def test_other_sentences_of_the_same_name_do_not_take_the_place(
             files = [f"input={year}/{name}", f"reference={year}/ref"]
             done = program("evaluate", run, *files, "resamples=2", "attention=[]")
             assert done.status == 0, done.err
-        assert "is kept for other sentences" in done.err
+        assert "already belongs to other sentences" in done.err
         assert program("verify", run, *files).status == 0
     assert not (stored / "test.json").exists()
     assert len(list(stored.glob("test-*.json"))) == 2
@@ -190,7 +190,7 @@ def test_a_blank_line_among_several_references_is_none(program, run: str, tmp_pa
         assert done.status == 0, done.err
         report = json.loads((tmp_path / f"of-{''.join(given)}" / "s.json").read_text("utf-8"))
         scores["".join(given)] = [report[key] for key in ("bleu", "chrf", "ter", "likelihood")]
-        told = "2 of 3 sentences have a blank reference, which counts as one of length 0"
+        told = "2 of 3 sentences have a blank reference, which counts as a reference of length 0"
         assert (told in done.err) is ("r1" not in given)
     assert scores["r1"] == scores["r1r2"] == scores["r2r1"]
     assert scores["r3r2"] == scores["r3"]

@@ -123,16 +123,16 @@ def test_scores_of_pieces_add_up(program, run: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["prefix=a", "prefixes=b", "x"], "prefix= and prefixes= at once"),
+        (["prefix=a", "prefixes=b", "x"], "both prefix= and prefixes= are given"),
         (["constraints=nowhere", "x"], "nowhere"),
         (["ensemble=nowhere", "x"], "nowhere"),
         (["mbr=bluu", "x"], "mbr = 'bluu': must be 'chrf' or 'bleu'"),
-        (["mbr=chrf", "x"], "mbr = chrf chooses among several translations: give search.n_best="),
-        (["search=greedy", "mbr=bleu", "x"], "(search=sample search.n_best=30)"),
+        (["mbr=chrf", "x"], "mbr = chrf chooses among several translations: set search.n_best"),
+        (["search=greedy", "mbr=bleu", "x"], "for instance search=sample search.n_best=30"),
         (["workers=2", "interactive=true", "x"], "workers = 2: interactive=true translates one"),
         (["format=xml", "x"], "format = 'xml': must be 'text' or 'json'"),
         (["search=diverse", "search.groups=4", "x"], "must be a multiple of 4 groups"),
-        (["search=beam", "search.n_best=10", "x"], "n_best 10 is more than the beam holds"),
+        (["search=beam", "search.n_best=10", "x"], "n_best 10 is more than the beam size"),
         (["search=sample", "search.top_p=0", "x"], "search.top_p = 0: must be greater than 0"),
         (
             ["search=beam", "search.rules.min_lenth=3", "x"],
@@ -164,7 +164,7 @@ def test_prefixes_and_constraints_of_unlike_length_are_told(
     lines = ["ein Hund"] * (3 if short == "p" else 4)
     done = program("text", run, *BEAM, "prefixes=p", "constraints=c", *lines)
     assert (done.status, done.out) == (1, "")
-    assert f"error: {short} ends before line" in done.err
+    assert f"error: {short} has no line" in done.err
 
 
 @pytest.mark.parametrize("kind", ["greedy", "sample", "diverse"])
@@ -172,4 +172,4 @@ def test_a_search_that_makes_no_phrases_is_told_first(program, run: str, kind: s
     Path("phrases").write_text("\n", encoding="utf-8")
     done = program("text", run, f"search={kind}", "constraints=phrases", "der Hund")
     assert (done.status, done.out) == (2, "")
-    assert f"search.kind = {kind}: constraints= need search=beam" in done.err
+    assert f"search.kind = {kind}: constraints= needs search=beam" in done.err

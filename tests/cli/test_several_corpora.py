@@ -74,17 +74,17 @@ def test_a_run_of_two_languages_translates_into_the_one_asked_for(
     (other / "in.de.json").write_text(json.dumps(figures))
     stale = program("compare", "run", "other", *pairs)
     assert stale.status != 0
-    assert "in.de.json is of target=fr by another model than other has now" in stale.err
+    assert "in.de.json evaluates target=fr with a model that other no longer has" in stale.err
     shutil.rmtree(other)
     mixed = program("compare", "run", "other", *pairs)
     assert mixed.status != 0
     assert (
-        "run with target=fr and other with target=its own: evaluate all with the same" in mixed.err
+        "run with target=fr and other with target=its own: evaluate all runs with the" in mixed.err
     )
 
     refused = program("text", "run=run", "target=it", "Wort")
     assert refused.status != 0
-    assert "target = 'it' is no tag of this run: it has en, fr" in refused.err
+    assert "target = 'it' is not a tag of this run: it has en, fr" in refused.err
 
 
 def test_mistakes_in_further_corpora_are_told_before_anything_is_read(

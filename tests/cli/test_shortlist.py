@@ -16,7 +16,7 @@ def test_a_shortlist_is_learnt_and_used(program, run: str, home: Path) -> None:
         "shortlist", run, f"cache={home}/data", "output=a list, =", "frequent=3", "likeliest=2"
     )
     assert (learnt.status, learnt.out) == (0, ""), learnt.err
-    assert "a list, =: learnt from 300 pairs" in learnt.err
+    assert "a list, =: learned from 300 pairs" in learnt.err
     found = program("text", run, "shortlist=a list, =", "format=json", *GREEDY, *LINES)
     assert found.status == 0, found.err
     answers = [json.loads(line)["translations"][0] for line in found.out.splitlines()]

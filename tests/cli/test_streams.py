@@ -25,7 +25,9 @@ def test_the_file_behind_standard_input_is_not_written(text: Path, monkeypatch) 
         monkeypatch.setattr(sys, "stdin", stdin)
         (problem,) = output_problems({"output": str(text)})
         assert not output_problems({"output": str(other)})
-    assert problem.startswith(f"output={text} is the file of standard input too")
+    assert problem.startswith(
+        f"output={text} would overwrite standard input, which is the same file"
+    )
 
 
 def test_the_file_behind_standard_output_is_not_opened_anew(text: Path, monkeypatch) -> None:

@@ -63,7 +63,7 @@ def test_what_a_sweeper_varies_by_itself_names_the_folders_too() -> None:
     "setting", ["hydra/sweeper=dev_bleu", "hydra.sweeper.n_trials=6", "hydra.mode=MULTIRUN"]
 )
 def test_a_setting_of_sweeps_is_refused_where_there_is_none(setting: str) -> None:
-    with pytest.raises(UsageError, match=f"{setting} is for several runs: add --multirun"):
+    with pytest.raises(UsageError, match=f"{setting} only applies to several runs: add --multirun"):
         trials("data=toy", "run=r", setting)
 
 
@@ -126,13 +126,14 @@ def test_a_search_asks_for_what_it_needs(program, monkeypatch: pytest.MonkeyPatc
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
     done = program(*search)
     assert (done.status, done.err.count("\n")) == (2, 1)
-    assert "hydra/sweeper=dev_bleu is for several runs: add --multirun, or leave it out" in done.err
+    told = "hydra/sweeper=dev_bleu only applies to several runs: add --multirun, or leave it out"
+    assert told in done.err
     done = program(*search, "--multirun", "model.droupot=0.1")
     assert done.status == 2
     assert "model.droupot is not a key; did you mean model.dropout?" in done.err
     done = program("train", "data=toy", "hydra/sweeper=optuna", DROPOUT, "--multirun")
     assert (done.status, done.err.count("\n")) == (2, 1)
-    assert "looks for the smallest score of all: write hydra/sweeper=dev_bleu" in done.err
+    assert "would look for the lowest score: write hydra/sweeper=dev_bleu" in done.err
     monkeypatch.setattr("translate.cli.train.find_spec", lambda name: None)
     done = program(*search, "--multirun")
     assert (done.status, done.err.count("\n")) == (2, 1)
@@ -157,10 +158,10 @@ def test_a_sweep_does_not_train_again_what_is_finished(program, tmp_path: Path) 
     (run / "provenance.json").write_text(json.dumps(record), encoding="utf-8")
     done = program("train", *sweep)
     assert done.status == 0, done.err
-    assert done.err.count("r-seed=7 is finished already: best dev BLEU 12.34") == 2
+    assert done.err.count("r-seed=7 is already finished: best dev BLEU 12.34") == 2
     done = program("train", *sweep, "model.dropout=0.4")
     assert done.status == 1
-    assert "was begun with another configuration (model.dropout: 0.1 → 0.4)" in done.err
+    assert "was started with another configuration (model.dropout: 0.1 → 0.4)" in done.err
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_a_sweep_does_not_train_again_what_is_finished(program, tmp_path: Path) 
         (["text", "input=-"], "several jobs cannot share standard input"),
         (["score", "input=s", "reference=-"], "several jobs cannot share standard input"),
         (["evaluate", "input=s", "reference=-", "reference=s"], "cannot share standard input"),
-        (["text", "output=o, =", "x"], "--multirun and output=o, =: each job would take the place"),
+        (["text", "output=o, =", "x"], "--multirun and output=o, =: each job would overwrite"),
     ],
 )
 def test_jobs_of_a_sweep_share_neither_input_nor_output(program, run, arguments, line) -> None:
@@ -182,13 +183,13 @@ def test_jobs_of_a_sweep_share_neither_input_nor_output(program, run, arguments,
 def test_findings_of_a_sweep_are_not_one_file(program) -> None:
     done = program("doctor", "--multirun", "data=toy", "data.seed=1,2", "json=f, =")
     assert done.status == 2
-    assert "--multirun and json=f, =: each job would take the place" in done.err
+    assert "--multirun and json=f, =: each job would overwrite the output" in done.err
 
 
 def test_a_run_has_one_confidence(program, run: str) -> None:
     done = program("calibrate", run, "--multirun", "good=40,60")
     assert (done.status, done.err.count("\n")) == (2, 1)
-    assert "--multirun: a run has one confidence.json" in done.err
+    assert "--multirun: a run has only one confidence.json" in done.err
 
 
 def test_shortlists_of_a_sweep_have_a_name_each(

@@ -115,7 +115,7 @@ def test_an_alignment_does_not_outlive_words_that_are_replaced(rules):
 def test_a_bad_expression_is_a_problem_of_the_configuration(rules):
     node = rules.model_dump() | {"replace": [["(", ""]]}
     (problem,) = schema.problems(Cleaning, node, "data.cleaning")
-    assert "is no regular expression" in problem
+    assert "is not a regular expression" in problem
 
 
 def test_overlap_counts_either_side_after_normalising(rules, tmp_path):

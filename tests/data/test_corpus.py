@@ -251,7 +251,7 @@ def test_a_damaged_corpus_is_named_with_the_remedy(data, tokenizer, tmp_path, na
     with pytest.raises(UserError) as refused:
         prepare(data, tokenizer, cache=tmp_path)
     assert str(folder) in str(refused.value)
-    assert "remove it, and it is prepared again" in str(refused.value)
+    assert "remove it, and it will be prepared again" in str(refused.value)
 
 
 @pytest.mark.parametrize("rows", [0, 7])
@@ -268,7 +268,7 @@ def test_a_table_cut_between_two_batches_is_damaged(data, tokenizer, tmp_path, r
 
 def test_a_group_cannot_be_held_out_twice(data, tokenizer, tmp_path):
     twice = data | {"hold_out": {"dev": ["a", "7"], "test": [7]}}
-    with pytest.raises(UserError, match=r"data\.hold_out.* both name the group 7: give it to one"):
+    with pytest.raises(UserError, match=r"data\.hold_out.* both name the group 7: give it to only"):
         prepare(twice, tokenizer, cache=tmp_path)
 
 
@@ -486,7 +486,7 @@ def test_an_interrupted_disk_leaves_no_corpus(data, tokenizer, tmp_path, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(build_module, "_write", full)
-    with pytest.raises(UserError, match=r"No space left on device.*free space"):
+    with pytest.raises(UserError, match=r"No space left on device.*free up space"):
         prepare(data, tokenizer, cache=tmp_path)
 
 

@@ -64,7 +64,7 @@ def test_files_of_two_languages_have_no_columns() -> None:
     (problem,) = check_data(
         node("data", "base", "hub", source="de", target="en", dir="x", domain=3)
     )
-    assert problem.startswith("data: domain = 3 names a column, and the files of dir = x have none")
+    assert problem.startswith("data: domain = 3 names a column, but the files of dir = x have no")
 
 
 def test_an_item_is_of_its_first_pairs_domain() -> None:

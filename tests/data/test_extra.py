@@ -193,7 +193,7 @@ def test_a_weight_prepares_nothing_anew_and_a_tag_does(prepared: Prepared, tmp_p
     ("changes", "message"),
     [
         ({"weight": 0.0}, "data.extra.back.weight = 0.0: must be greater than 0"),
-        ({"tag": "<bt>"}, r"data.extra.back.tag = '<bt>': '<bt>' cannot be a tag: take letters"),
+        ({"tag": "<bt>"}, r"data.extra.back.tag = '<bt>': '<bt>' cannot be a tag: use letters"),
         ({"tag": "unk"}, "data.extra.back.tag = 'unk': 'unk' cannot be a tag"),
         ({"wieght": 2.0}, "data.extra.back.wieght is not a key"),
         ({"target": "nowhere.en"}, r"nowhere\.en cannot be read .*check the path"),

@@ -35,7 +35,7 @@ def test_sure_and_possible_links_have_their_signs() -> None:
 
 @pytest.mark.parametrize("word", ["0:1", "1-", "-1-2", "1-2-3", "a-b", "1.5-2", "1–2", "٣-١"])
 def test_what_is_no_link_is_told(word: str) -> None:
-    with pytest.raises(UserError, match=r"gold, line 3: .* is no link: write i-j \(sure\)"):
+    with pytest.raises(UserError, match=r"gold, line 3: .* is not a link: write i-j \(sure\)"):
         from_line(f"0-0 {word}", "gold, line 3")
 
 

@@ -238,7 +238,7 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"missing.spm cannot be read"):
         Tokenizer.load(tmp_path / "missing.spm")
     (tmp_path / "text.spm").write_text("not a model")
-    with pytest.raises(UserError, match=r"text.spm: .* no SentencePiece model"):
+    with pytest.raises(UserError, match=r"text.spm: .* not a SentencePiece model"):
         Tokenizer.load(tmp_path / "text.spm")
 
 
@@ -474,7 +474,7 @@ def test_the_plain_configuration_is_in_order(node, kind):
         ({"kind": "word", "sampling": {"alpha": 0.0, "dropout": 0.1}}, "one way to split"),
         ({"kind": "bpe", "sampling": {"alpha": 0.2, "dropout": 0.0}}, "sampling.dropout instead"),
         ({"sampling": {"alpha": 0.0, "dropout": 0.1}}, "sampling.alpha instead"),
-        ({"kind": "word", "byte_fallback": True}, "out in bytes"),
+        ({"kind": "word", "byte_fallback": True}, "word in bytes"),
         ({"kind": "unigramm"}, "tokenizer.kind"),
         ({"normalization": "nfc"}, "tokenizer.normalization"),
         ({"vocab_size": 0}, "tokenizer.vocab_size"),

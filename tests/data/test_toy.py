@@ -128,7 +128,7 @@ def test_more_training_pairs_leave_all_others_as_they_are(pairs: dict[str, list[
     [
         ({"train": -1}, "data.train is -1"),
         ({"min_words": 0}, "data.min_words is 0"),
-        ({"max_words": 4}, "data.max_words 4 is below data.min_words 5"),
+        ({"max_words": 4}, "data.max_words 4 is less than data.min_words 5"),
         ({"min_words": 1, "max_words": 2}, "found only 0 of 150 distinct test pairs"),
     ],
 )

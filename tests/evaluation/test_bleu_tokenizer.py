@@ -62,7 +62,7 @@ def test_characters_count_where_neither_language_nor_spaces_tell_words(
     with caplog.at_level(logging.WARNING):
         assert settle(None, language, [[text], ["GPU"]]) == "char"
     assert "BLEU counts characters (tokenize=char): the references are in a" in caplog.text
-    assert f"of the language '{language}' no tokenizer is known" in caplog.text
+    assert f"the language '{language}' has no tokenizer of its own" in caplog.text
     assert settle("13a", language, [[text]]) == "13a", "what is named is taken"
 
 

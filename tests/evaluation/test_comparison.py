@@ -82,13 +82,13 @@ def test_a_different_search_is_told() -> None:
 def test_perplexities_of_different_pairs_are_told() -> None:
     nearsighted = replace(system("b", RIGHT), likelihood=Likelihood(-30.0, 50, 180, left_out=2))
     (caveat,) = judged(system("a", WRONG), nearsighted).caveats
-    assert caveat.endswith("left out, longer than the model reads: 0 by a, 2 by b.")
+    assert caveat.endswith("left out as too long for the model: 0 by a, 2 by b.")
 
 
 def test_bits_of_a_vocabulary_that_leaves_words_out_are_told() -> None:
     illiterate = replace(system("b", RIGHT), likelihood=Likelihood(-3.0, 50, 200, unknown=40))
     (caveat,) = judged(system("a", WRONG), illiterate).caveats
-    assert caveat.startswith("Bits a character do not compare")
+    assert caveat.startswith("Bits per character are not comparable")
     assert caveat.endswith("0 by a, 40 by b.")
 
 
@@ -130,7 +130,10 @@ def test_the_same_seed_twice_is_no_experiment() -> None:
         "y-seed=1 is better",
         "z-seed=2 is better",
     ]
-    told = "y-seed=1 has the seed of x-seed=1: there is no mean over the seeds of their experiment."
+    told = (
+        "y-seed=1 has the same seed as x-seed=1, so no mean over the seeds of their experiment is "
+        "given."
+    )
     assert found.caveats == [told]
 
 
@@ -140,7 +143,8 @@ def test_an_unfinished_run_is_told_and_is_none_of_the_seeds() -> None:
     found = judged(*seeds[:2], stopped)
     assert [experiment.runs for experiment in found.experiments] == [["x-seed=0", "x-seed=1"]]
     assert found.caveats == [
-        "x-seed=2 is unfinished (its model is of step 50 of 250): it counts in no mean over seeds."
+        "x-seed=2 is unfinished (its model is of step 50 of 250), so it is not part of any mean "
+        "over seeds."
     ]
     assert any(said.startswith("x-seed=2 is worse than x-seed=0") for said in found.verdicts)
 

@@ -67,8 +67,8 @@ def test_pairs_longer_than_the_model_reads_are_left_out(caplog) -> None:
     others = likelihood(Coin(1), ["x", "z"], [["abc"], ["defg"]])
     assert others is not None
     assert found == replace(others, left_out=1)
-    assert "1 of 3 pairs are longer than the model reads" in caplog.text
-    assert caplog.text.endswith("left out: line 2\n")
+    assert "leaves out 1 of 3 pairs, which are longer than the model reads" in caplog.text
+    assert caplog.text.endswith("model reads: line 2\n")
 
 
 def test_there_is_no_likelihood_of_nothing() -> None:

@@ -85,7 +85,7 @@ def test_a_pair_too_long_is_left_unaligned_with_a_warning(
     assert long.shape == (1, 30)
     assert not long.any()
     assert "line 2 has" in caplog.text
-    assert "more than 11: left unaligned" in caplog.text
+    assert "more than the limit of 11: left unaligned" in caplog.text
 
 
 def test_a_pair_longer_than_the_model_reads_is_left_unaligned(make_model, joint, caplog) -> None:
@@ -97,4 +97,4 @@ def test_a_pair_longer_than_the_model_reads_is_left_unaligned(make_model, joint,
     assert first.any()
     assert not second.any()
     assert "line 2 has" in caplog.text
-    assert "more than 5: left unaligned" in caplog.text
+    assert "more than the limit of 5: left unaligned" in caplog.text

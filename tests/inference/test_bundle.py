@@ -141,7 +141,7 @@ def test_keys_of_a_search_are_laid_over_the_run_s_own(saved) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ({"device": None}, "device=None is not to be had here: try device=auto"),
+        ({"device": None}, "device=None is not available here: try device=auto"),
         ({"split_sentences": "no"}, "split_sentences='no': must be True or False"),
         ({"search": {1: 2}}, r"search = \{1: 2\}: give a search, or keys of conf/search"),
     ],
@@ -263,20 +263,20 @@ def test_nothing_in_a_bundle_is_executed(saved, tmp_path) -> None:
 
 
 def test_a_run_without_a_bundle_says_what_to_do(tmp_path) -> None:
-    with pytest.raises(UserError, match="has no bundle, and is not the folder of a run"):
+    with pytest.raises(UserError, match="is not a run folder and has no bundle"):
         bundle.find(tmp_path)
     (tmp_path / "config.yaml").touch()
-    with pytest.raises(UserError, match=rf"translate train run={tmp_path} resumes it"):
+    with pytest.raises(UserError, match=rf"resume it with translate train run={tmp_path}"):
         bundle.find(tmp_path)
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "best.ckpt").touch()
-    with pytest.raises(UserError, match=rf"is gone: put a copy of {tmp_path / 'bundle'} back"):
+    with pytest.raises(UserError, match=rf"is missing: restore a copy of {tmp_path / 'bundle'}"):
         bundle.find(tmp_path)
     with pytest.raises(UserError, match=r"config\.yaml is a file: give the folder of a run"):
         bundle.find(tmp_path / "config.yaml")
-    with pytest.raises(UserError, match="there is no such run"):
+    with pytest.raises(UserError, match="nowhere does not exist: create it"):
         bundle.find(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="is no bundle"):
+    with pytest.raises(UserError, match="is not a bundle"):
         bundle.load(tmp_path)
 
 

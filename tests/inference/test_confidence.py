@@ -28,13 +28,13 @@ def test_what_was_written_is_read_for_the_same_weights_and_search(tmp_path: Path
     with caplog.at_level(logging.INFO, logger="translate"):
         assert read(tmp_path, weights_sha256="ac", search=SEARCH) is None
         assert read(tmp_path, weights_sha256="ab", search={**SEARCH, "beam_size": 4}) is None
-    assert caplog.text.count("other weights or another search") == 2
+    assert caplog.text.count("different weights or another search") == 2
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1", b"\xff"])
 def test_a_damaged_file_is_told(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(UserError, match=r"confidence\.json cannot be read: translate calibrate"):
+    with pytest.raises(UserError, match=r"confidence\.json cannot be read: write it anew"):
         read(tmp_path, weights_sha256="ab", search=SEARCH)
 
 

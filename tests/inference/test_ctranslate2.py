@@ -69,10 +69,14 @@ def test_the_export_computes_what_the_model_does(make_bundle, tmp_path, changes)
 @pytest.mark.parametrize(
     ("family", "changes", "reason"),
     [
-        ("transformer", {"positions": "alibi"}, "model.positions = alibi: .* decoders only"),
+        (
+            "transformer",
+            {"positions": "alibi"},
+            "positions = alibi: .* only supports it in",
+        ),
         ("transformer", {"self_attention": "sliding_window"}, "self_attention = sliding_window"),
-        ("transformer", {"d_v": 5}, "model.d_v = 5: in CTranslate2 a value has a key's size, 4"),
-        ("rnn_general", {}, "model.family = rnn: CTranslate2 has Transformers only"),
+        ("transformer", {"d_v": 5}, "model.d_v = 5: in CTranslate2, values must have the size of"),
+        ("rnn_general", {}, "model.family = rnn: CTranslate2 only supports Transformers"),
     ],
 )
 def test_what_it_cannot_carry_is_refused(make_bundle, tmp_path, family, changes, reason) -> None:
@@ -99,7 +103,7 @@ def test_another_model_is_noticed_and_nothing_is_written(make_bundle, tmp_path, 
     exporting = export_ctranslate2(
         make_bundle(), tmp_path / "x", quantization="float32", sentences=[[5, 6, 7]]
     )
-    with pytest.raises(UserError, match="the export is not the model"):
+    with pytest.raises(UserError, match="the export does not match the model"):
         list(exporting)
     assert not (tmp_path / "x").exists()
 
@@ -118,14 +122,14 @@ def test_a_model_that_would_begin_again_is_told(make_bundle, tmp_path) -> None:
         bundle, tmp_path / "x", quantization="float32", sentences=sentences
     )
     assert 0 < parity.barred <= parity.different
-    assert f"{parity.barred} of the export's have <s> or <pad>" in str(parity)
+    assert f"{parity.barred} of the export's translations contain <s> or <pad>" in str(parity)
     assert "<s>" not in str(Parity(10, 3, gap=0.0, margin=0.0))
 
 
 @pytest.mark.parametrize("unequal", ["gap", "margin"])
 def test_what_is_no_number_is_no_parity(unequal: str) -> None:
     parity = {"gap": 0.0, "margin": 0.0} | {unequal: float("nan")}
-    with pytest.raises(UserError, match="the export is not the model"):
+    with pytest.raises(UserError, match="the export does not match the model"):
         Parity(10, 0, **parity).check()
 
 
@@ -312,17 +316,17 @@ def test_the_device_asked_for_is_the_one_taken(exported, monkeypatch) -> None:
     assert (taken["device"], taken["device_index"], taken["inter_threads"]) == ("cuda", 1, 1)
     make(device="cpu")
     assert (taken["device"], taken["device_index"]) == ("cpu", 0)
-    with pytest.raises(UserError, match="device=mps: engine=ctranslate2 has none such"):
+    with pytest.raises(UserError, match="device=mps: engine=ctranslate2 does not support it"):
         make(device="mps")
 
 
 def test_what_it_has_no_option_for_is_told() -> None:
     assert search_problems(BEAM) == search_problems(GREEDY) == []
     assert search_problems(BEAM | {"coverage_penalty": 0.2}) == [
-        "search.coverage_penalty = 0.2: engine=ctranslate2 has no such option: engine=native"
+        "search.coverage_penalty = 0.2: engine=ctranslate2 has no such option; use engine=native"
     ]
     (more,) = search_problems(BEAM | {"n_best": 5})
-    assert "search.n_best = 5 is more than the beam holds (3)" in more
+    assert "search.n_best = 5 is more than the beam size (3)" in more
     assert "must be greedy or beam" in search_problems({"kind": "sampling"})[0]
 
 
@@ -332,7 +336,7 @@ def test_attention_is_refused(exported) -> None:
         folder, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=1, device="cpu"
     )
     source = Translator(bundle.model, bundle.tokenizers, engine).forcing.padded([[5, 3]])
-    with pytest.raises(UserError, match="no attention"):
+    with pytest.raises(UserError, match="does not provide attention"):
         engine(bundle.model, *source, need_alignment=True)
 
 

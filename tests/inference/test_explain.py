@@ -79,7 +79,7 @@ def test_a_recurrent_model_answers_that_it_makes_none(explained, name: str) -> N
     phases = explained(name)
     assert not any(phases.values())
     assert list(described(phases)) == [
-        "this model makes no fused attention calls: its attention, if any, is plain PyTorch"
+        "this model makes no fused attention calls: any attention it has is plain PyTorch"
     ]
 
 
@@ -124,4 +124,4 @@ def test_a_search_that_counts_attention_makes_the_calls_that_are_told(
         re.sub(r"\.\d+\.", ".*.", call.place) for call in ran if call.place.startswith("decoder")
     }
     assert len(step) == 2
-    assert ("    readable, not flash: its weights are wanted" in described(told)) == (penalty > 0)
+    assert ("    readable, not flash: the weights are needed" in described(told)) == (penalty > 0)

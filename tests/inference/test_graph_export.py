@@ -113,7 +113,7 @@ def test_another_model_is_noticed_and_nothing_is_written(make_bundle, tmp_path, 
 
         return run
 
-    with pytest.raises(UserError, match="the export is not the model"):
+    with pytest.raises(UserError, match="the export does not match the model"):
         parity_of(make_bundle(), tmp_path / "x", replace(untraced, session=wrong))
     assert not (tmp_path / "x").exists()
 
@@ -134,7 +134,7 @@ def test_a_missing_library_is_told(make_bundle, tmp_path, monkeypatch, library) 
 def test_weights_beyond_what_onnx_holds_are_refused(make_bundle, tmp_path, monkeypatch) -> None:
     pytest.importorskip("onnxruntime")
     monkeypatch.setattr(graph_export, "ONNX_LARGEST", 100)
-    with pytest.raises(UserError, match="ONNX holds 2: to=torch"):
+    with pytest.raises(UserError, match="ONNX file holds at most 2: use to=torch"):
         parity_of(make_bundle(), tmp_path / "x", ONNX)
 
 

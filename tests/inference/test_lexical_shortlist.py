@@ -82,7 +82,7 @@ def test_what_is_written_is_read_for_these_tokenizers_alone(joint, separate, tmp
     assert torch.equal(found.likeliest, learnt.likeliest)
     with pytest.raises(UserError, match=r"shortlist=.* other tokenizers than those of this run"):
         read(file, separate)
-    with pytest.raises(UserError, match=r"cannot be written .* choose output="):
+    with pytest.raises(UserError, match=r"cannot be written .* choose another file with output="):
         write(tmp_path / "there" / "x", learnt, joint)
 
 
@@ -102,7 +102,7 @@ def test_no_other_file_is_read(joint: Tokenizers, tmp_path: Path, change: str) -
         file.unlink()
     else:
         file.write_bytes(contents.get(change, b"garbage"))
-    with pytest.raises(UserError, match=r"shortlist=.*translate shortlist writes"):
+    with pytest.raises(UserError, match=r"shortlist=.*: write .* with translate shortlist"):
         read(file, joint)
 
 

@@ -192,7 +192,7 @@ def test_phrases_of_a_line_in_segments_are_refused(make_translator) -> None:
 def test_searches_that_cannot_promise_phrases_say_so(make_translator) -> None:
     translator = make_translator()
     translator.search = build("greedy", max_length_ratio=1.0, max_length_offset=4)
-    with pytest.raises(UserError, match="search=beam can"):
+    with pytest.raises(UserError, match="use search=beam"):
         list(translator.stream(["la"], constraints=TextConstraint(phrases=("blue",))))
 
 
@@ -202,7 +202,7 @@ def test_searches_that_cannot_promise_phrases_say_so(make_translator) -> None:
 def test_a_constraint_the_model_cannot_write_is_refused(
     make_translator, constraint: TextConstraint
 ) -> None:
-    with pytest.raises(UserError, match="line 2: '🚂' is no word of this model") as told:
+    with pytest.raises(UserError, match="line 2: '🚂' is not in this model's vocabulary") as told:
         list(make_translator().stream(["la", "gato"], constraints=[NO_CONSTRAINT, constraint]))
     assert repr(constraint.prefix or constraint.phrases[1]) in str(told.value)
 
@@ -211,9 +211,9 @@ def test_a_constraint_the_model_cannot_write_is_refused(
     "constraint", [TextConstraint("\u200b"), TextConstraint(phrases=("blue", " "))]
 )
 def test_a_constraint_of_nothing_is_refused(make_translator, constraint: TextConstraint) -> None:
-    with pytest.raises(UserError, match=r"line 2: '.*' holds nothing to write: leave it out"):
+    with pytest.raises(UserError, match=r"line 2: '.*' contains nothing to write: leave it out"):
         list(make_translator().stream(["la", "gato"], constraints=[NO_CONSTRAINT, constraint]))
-    with pytest.raises(UserError, match=r"banned: '\\u200b' holds nothing to write"):
+    with pytest.raises(UserError, match=r"banned: '\\u200b' contains nothing to write"):
         make_translator(search={"rules": RULES | {"banned": ["\u200b"]}})
 
 
@@ -234,4 +234,4 @@ def test_to_ban_an_unknown_word_bans_no_other(make_translator, caplog) -> None:
     assert translator.translate(LINES) == expected
     (constraint,) = translator._constraint_encoder(NO_CONSTRAINT, 1, 1)
     assert constraint.banned == ()
-    assert "'🚅' is no word of this model, which never writes 'a 🚅'" in caplog.text
+    assert "'🚅' is not in this model's vocabulary, so it never writes 'a 🚅'" in caplog.text

@@ -131,7 +131,7 @@ def test_a_long_line_is_translated_in_segments_with_a_warning(make_translator, c
     with caplog.at_level(logging.WARNING, logger="translate"):
         _, (whole, *_) = translator.stream(["la", " ".join(parts)])
     assert "line 2 has" in caplog.text
-    assert f"more than {max(lengths)}: translated in 3 segments" in caplog.text
+    assert f"more than the limit of {max(lengths)}: translated in 3 segments" in caplog.text
     assert whole.text == " ".join(translator.translate(parts))
     best = [next(translator.stream([part]))[0] for part in parts]
     assert whole.log_prob == pytest.approx(sum(part.log_prob for part in best), abs=1e-10)
@@ -269,14 +269,14 @@ def test_a_line_longer_than_the_model_reads_is_split(make_model, joint, caplog) 
     translator = Translator(model, joint, build("greedy", **NO_LONGER))
     with caplog.at_level(logging.WARNING, logger="translate"):
         (text,) = translator.translate(["el perro come la casa azul."])
-    assert "more than 5" in caplog.text  # and </s>
+    assert "more than the limit of 5" in caplog.text  # and </s>
     assert text
     long = "el perro come la casa azul."
     with pytest.raises(
         UserError, match=r"line 2 has \d+ pieces .* than the 5 .*split the sent"
     ) as e:
         translator.score(["la", long, "gato", "la"], ["a", "the dog", "a cat", long])
-    assert "and so have 1 lines after it" in str(e.value)
+    assert "and so do 1 later lines" in str(e.value)
 
 
 def test_a_string_is_no_list_of_sentences(make_translator) -> None:
@@ -310,7 +310,7 @@ def test_no_attention_and_nothing_to_align_are_told(make_translator) -> None:
         make_translator().align(" \u200b")
     with pytest.raises(UserError, match="empty"):
         make_translator().align("▁")  # of which the tokenizer leaves nothing
-    with pytest.raises(UserError, match=r"no self-attention: .* leave attention= out"):
+    with pytest.raises(UserError, match=r"no self-attention: .* leave out attention="):
         make_translator("convolutional").self_attention("el perro", side="encoder")
     with pytest.raises(UserError, match="empty"):
         make_translator().self_attention("", side="encoder")
@@ -341,11 +341,11 @@ def test_a_batch_that_memory_cannot_hold_is_searched_by_halves(
     most = 2
     monkeypatch.setattr(translator, "search", small)
     assert translator.translate(LINES) == expected
-    assert f"the next lines in batches of {translator.tokens_per_batch} tokens" in caplog.text
+    assert f"later lines in batches of {translator.tokens_per_batch} tokens" in caplog.text
     assert translator.tokens_per_batch < 50
     assert translator.translate(LINES) == expected
     most = 0
-    with pytest.raises(UserError, match=r"one sentence of \d+ pieces: fewer hypotheses"):
+    with pytest.raises(UserError, match=r"one sentence of \d+ pieces: use fewer hypotheses"):
         translator.translate(LINES)
 
 

@@ -215,10 +215,10 @@ def test_words_are_letters_together_and_anything_else_alone() -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("hola", "line 3: 'hola' is not a source word"),
-        ("a\tb\tc", r"line 3: 'a\\tb\\tc' is not a source word"),
-        ("\tb", "line 3: .* is not a source word"),
-        ("a\t ", "line 3: .* is not a source word"),
+        ("hola", "line 3: 'hola' must be a source word"),
+        ("a\tb\tc", r"line 3: 'a\\tb\\tc' must be a source word"),
+        ("\tb", "line 3: .* must be a source word"),
+        ("a\t ", "line 3: .* must be a source word"),
         ("perro\thound", "line 3: 'perro' is 'hound' here but 'dog' before"),
     ],
 )

@@ -38,7 +38,7 @@ def test_workers_that_cannot_be_started_are_told(monkeypatch: pytest.MonkeyPatch
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(multiprocessing.context.ForkProcess, "start", full)
-    line = r"workers = 3: only 0 can be started \(Too many open files\): choose fewer"
+    line = r"workers = 3: only 0 could be started \(Too many open files\): choose fewer"
     with pytest.raises(UserError, match=line), Workers(3, str) as workers:
         workers.map([1, 2])
 

@@ -93,10 +93,10 @@ def learns(model: RNN) -> bool:
 @pytest.mark.parametrize("score", ["dot", "scaled_dot", "general", "projected"])
 def test_coverage_is_refused_by_scores_without_a_place_for_it(score: str) -> None:
     (alone,) = RNN.problems(OPTIONS | {"attention": score, "coverage": "linguistic"})
-    assert f"{score} has no such place" in alone
+    assert f"{score} has no such term" in alone
     local = {"attention": "local_p", "local_score": score, "coverage": "linguistic"}
     (within,) = RNN.problems(OPTIONS | local)
-    assert f"{score} has no such place" in within
+    assert f"{score} has no such term" in within
     assert "model.local_score=additive" in within
 
 

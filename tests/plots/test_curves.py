@@ -94,7 +94,7 @@ def test_the_same_metrics_give_the_same_png(metrics: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"step,train/loss\n1,2\xff\n", "is damaged .*: put a copy back, or move it"),
+        (b"step,train/loss\n1,2\xff\n", "is damaged .*: restore a copy, or move it away"),
         (None, "No such file or directory; give the metrics.csv of a run"),
         ("", "has no `step` column"),
         ("a,b\n1,2\n", "has no `step` column"),

@@ -52,7 +52,7 @@ def test_a_signal_while_preparing_leaves_nothing_half_done(
     assert status_of(faults, [command, *PREPARE[1:]], prepared) == status
     last = (tmp_path / "said").read_text().splitlines()[-1]
     name = signal.Signals(number).name
-    assert last == f"translate: stopped by {name}; the same command starts again, or goes on"
+    assert last == f"translate: stopped by {name}; run the same command to resume or start again"
     left = [path.name for path in (tmp_path / "cache" / "corpora").iterdir()]
     assert all(name.endswith(".lock") for name in left)
     monkeypatch.undo()

@@ -34,7 +34,7 @@ def test_a_change_that_a_recipe_has_already_is_left_out_of_the_default_ones(
     monkeypatch.setattr(experiment, "CHANGES", ("model.norm=pre", "model.norm=post"))
     changes = experiment.checked(experiment.parse(["--recipe", "toy"]))
     assert changes == [experiment.RECIPE, "model.norm=post"]
-    assert "model.norm=pre is left out: so has toy it" in capsys.readouterr().err
+    assert "leaving out model.norm=pre: toy already has it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_a_change_of_the_dev_sentences_is_no_ablation(
     if not refused:
         assert experiment.checked(given) == [experiment.RECIPE, change]
         return
-    with pytest.raises(UserError, match=r"'data\.seed=2' changes the dev sentences too"):
+    with pytest.raises(UserError, match=r"'data\.seed=2' also changes the dev sentences"):
         experiment.checked(given)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("model.norm=pre", "changes nothing: so has toy it"),
+        ("model.norm=pre", "changes nothing: toy already has it"),
         ("model.nrom=post", r"model\.nrom is not a key; did you mean model\.norm"),
         ("model.num_heads=7", "not divisible by 7 heads"),
     ],
@@ -72,11 +72,11 @@ def test_a_wrong_change_is_told_before_any_training(
     ("arguments", "message"),
     [
         (["--change", "model.norm"], "'model.norm': give KEY=VALUE"),
-        (["--change", "seed=2"], "--change 'seed=2': seeds are chosen with --seeds"),
-        (["seed=2"], "KEY=VALUE: seeds are chosen with --seeds"),
+        (["--change", "seed=2"], "--change 'seed=2': choose seeds with --seeds"),
+        (["seed=2"], "KEY=VALUE: choose seeds with --seeds"),
         (["toy"], "KEY=VALUE: give KEY=VALUE"),
-        (["--seeds", "1,x"], "'1,x' are no whole numbers"),
-        (["--seeds", "1,1"], "'1,1' has a seed twice"),
+        (["--seeds", "1,x"], "'1,x' must be whole numbers"),
+        (["--seeds", "1,1"], "'1,1' contains a seed twice"),
     ],
 )
 def test_wrong_arguments_are_told(

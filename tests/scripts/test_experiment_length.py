@@ -40,8 +40,8 @@ def test_bleu_counts_as_the_evaluation_of_the_run_does(
         (["--positions", "sinusoid"], "no positions sinusoid: choose from .*sinusoidal"),
         (["--positions", "rotary", "data=files"], "--positions needs .* the toy grammar"),
         (["--models", ""], "nothing to train"),
-        (["--recipes", "toy", "experiment=toy_rnn"], "give one of the two"),
-        (["--edges", "5,x"], "'5,x' are no whole numbers"),
+        (["--recipes", "toy", "experiment=toy_rnn"], "give only one of the two"),
+        (["--edges", "5,x"], "'5,x' must be whole numbers"),
         (["--edges", "20,10"], r"--edges: length bucket edges \[20, 10\] do not rise"),
     ],
 )

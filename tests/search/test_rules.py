@@ -171,7 +171,7 @@ def test_no_search_writes_more_than_the_model_reads(table_model: Models, kind: s
 @pytest.mark.parametrize("kind", ["greedy", "sample", "diverse"])
 def test_phrases_are_left_to_beam_search(table_model: Models, kind: str) -> None:
     search = build(kind, **NODES[kind], **LIMITS, rules=rules())
-    with pytest.raises(UserError, match=rf"search.kind = {kind} .* search=beam can"):
+    with pytest.raises(UserError, match=rf"search.kind = {kind} .* use search=beam"):
         search(table_model(12, 1), *batch([4, 5]), constraints=[Constraint(phrases=((5,),))])
 
 

@@ -95,5 +95,5 @@ def test_an_average_that_has_begun_goes_on_in_a_longer_run() -> None:
 
 def test_a_run_of_before_is_refused_rather_than_trained_on_from_its_average() -> None:
     averaged = AveragedWeights(kind="ema", decay=0.999, start=0.0, every=5, total_steps=10)
-    with pytest.raises(UserError, match=r"begun by an earlier version.*begin a new run"):
+    with pytest.raises(UserError, match=r"started by an earlier version.*start a new run"):
         averaged.load_state_dict({"latest_update_step": 4})

@@ -156,7 +156,9 @@ def test_a_run_that_goes_on_from_its_best_counts_and_keeps_as_one_from_its_last(
 
 
 def test_what_was_not_kept_cannot_be_averaged(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"has kept 3 checkpoints, and 5 .*trainer\.keep=5"):
+    with pytest.raises(
+        UserError, match=r"has kept 3 checkpoints, but averaging needs 5: .*trainer\.keep=5"
+    ):
         choose(run, count=5, best=False)
 
 
@@ -167,7 +169,7 @@ def test_checkpoints_of_different_models_are_not_averaged(run: Path, tmp_path: P
             del part[name]
     AtomicCheckpointIO().save_checkpoint(other, tmp_path / "other.ckpt")
     for order in (1, -1):
-        with pytest.raises(UserError, match="are of different models, and cannot be averaged"):
+        with pytest.raises(UserError, match="weights of different models, which cannot be"):
             mean_weights([kept(run)[6], tmp_path / "other.ckpt"][::order])
 
 

@@ -127,7 +127,7 @@ def test_the_best_of_a_validation_after_the_last_checkpoint_is_not_forgotten(
     monkeypatch.setattr(LastCheckpoint, "on_train_batch_end", stopped_once)
     short = ("trainer.validate_every=2", "trainer.samples=0", "trainer.validation_sentences=2")
     run = tmp_path / "run"
-    with pytest.raises(Interrupted, match="all is saved"):
+    with pytest.raises(Interrupted, match="everything is saved"):
         train(config("trainer.max_steps=9", *short), run)
     train(config("trainer.max_steps=3", *short), run)
     train(config("trainer.max_steps=4", *short), run)

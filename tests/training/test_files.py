@@ -65,7 +65,7 @@ def test_what_is_no_row_is_named_before_any_is_written(
 ) -> None:
     path = tmp_path / "metrics.csv"
     path.write_text(text, "utf-8")
-    with pytest.raises(UserError, match=rf"metrics\.csv, line {line} is no row of metrics: mend"):
+    with pytest.raises(UserError, match=rf"metrics\.csv, line {line} is not a row of metrics: fix"):
         MetricsFile(path)
     assert path.read_text("utf-8") == text
 
@@ -126,7 +126,7 @@ def test_a_broken_record_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"provenance\.json.*is .* the folder of a run\?"):
         provenance.run_status(tmp_path)
     (tmp_path / "config.yaml").touch()
-    with pytest.raises(UserError, match=r"provenance\.json.*put it back, or start a new run"):
+    with pytest.raises(UserError, match=r"provenance\.json.*restore it, or start a new run"):
         provenance.run_status(tmp_path)
 
 
@@ -148,7 +148,7 @@ def test_an_estimate_is_of_steps_alone(
                 estimate.on_validation_start(trainer, task)
                 clock[0] += 1000.0
                 estimate.on_validation_end(trainer, task)
-    assert caplog.messages == ["about 50 s for the 50 steps to come, without validations"]
+    assert caplog.messages == ["about 50 s for the remaining 50 steps, without validations"]
 
 
 def test_the_commit_is_of_this_code_and_not_of_what_is_around_it(

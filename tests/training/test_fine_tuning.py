@@ -136,7 +136,7 @@ def test_options_without_weights_may_differ_and_are_told(
 def test_what_is_no_bundle_is_refused_before_anything_is_written(
     config: Config, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match="there is no such run"):
+    with pytest.raises(UserError, match="does not exist: create it"):
         train(config(), tmp_path / "run", init=str(tmp_path / "nothing"))
     assert not (tmp_path / "run" / "provenance.json").exists()
 
@@ -183,7 +183,7 @@ def test_a_run_begins_from_another_and_goes_on_from_itself(
     assert len(seen) == 1
     assert provenance.read(run)["init"] == record
     settings["trainer"]["max_steps"] = 5
-    with pytest.raises(UserError, match=r"was begun from .*first/bundle, not from .*elsewhere"):
+    with pytest.raises(UserError, match=r"was started from .*first/bundle, not from .*elsewhere"):
         train(settings, run, init=str(tmp_path / "elsewhere"))
 
 
@@ -191,7 +191,7 @@ def test_a_run_from_nothing_does_not_go_on_from_a_bundle(
     config: Config, tmp_path: Path, first: Path
 ) -> None:
     settings = config(*SHORT, "trainer.max_steps=3")
-    with pytest.raises(UserError, match="was begun from nothing, not from somewhere: leave init="):
+    with pytest.raises(UserError, match="was started from nothing, not from somewhere: leave out"):
         train(settings, first, init="somewhere")
 
 

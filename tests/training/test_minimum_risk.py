@@ -341,7 +341,7 @@ def test_random_weights_are_refused_and_so_is_a_measured_budget(
     assert "random weights sample noise" in str(error.value)
     assert not (tmp_path / "run" / "provenance.json").exists()
     (problem,) = check(config(*TUNED, "data.tokens_per_batch=auto"))
-    assert "tokens_per_batch = auto does not know the candidates" in problem
+    assert "tokens_per_batch = auto does not allow for the candidates" in problem
     assert "candidates (3)" in problem
     wrong = ("weight=1.5", "candidates=1", "temperature=0", "sharpness=0", "metric=ter")
     found = check(config(*(f"trainer.minimum_risk.{change}" for change in wrong)))

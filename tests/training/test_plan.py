@@ -46,18 +46,18 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
     text = told(data)
     assert text.count("\n") == 2
     assert told(data, warmup_steps=30) == (
-        f"{text}\nthe learning rate only rises: schedule.warmup_steps = 30 of 30 steps; give "
-        "fewer, or train longer"
+        f"{text}\nthe learning rate never stops rising: schedule.warmup_steps = 30 of 30 "
+        "steps; use fewer, or train longer"
     )
     count = sum(p.numel() for p in model.parameters())
     assert text.startswith(
         f"training runs/mine: {count:,} parameters, 300 training pairs, 30 steps of at most 1800 "
-        "tokens a side, 32-true, 3 processes\n"
+        "tokens per side, 32-true, 3 processes\n"
     )
     numbers = re.search(
         r"an epoch is ([\d,]+) source and ([\d,]+) target tokens, about (\d+) steps; "
-        r"the run goes through the corpus ([\d.]+) times\n"
-        r"memory (\d+) MB and activations, in each process; disk (\d+) MB",
+        r"the run passes over the corpus ([\d.]+) times\n"
+        r"memory (\d+) MB plus activations, in each process; disk (\d+) MB",
         text,
     )
     assert numbers is not None
@@ -75,7 +75,7 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
     monkeypatch.setattr(module, "readable", str)
     settings["trainer"]["strategy"] = "fsdp"
     shared = weights * (1 + 1 + 2 + 1) // 3 + weights  # of three processes; whole, to validate with
-    assert f"memory {shared} and activations" in told(data)
+    assert f"memory {shared} plus activations" in told(data)
     data.max_length = 10
     del data.weights  # which were found for the other length
     longest = (max(map(len, pair)) for pair in zip(*(corpus.train[f"{side}_ids"]

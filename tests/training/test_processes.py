@@ -118,7 +118,7 @@ def test_a_signal_to_one_process_ends_them_all(
     assert begun is not None
     assert process.returncode == 143, said
     assert "Error" not in said
-    assert said.count("stopped by SIGTERM, all is saved") == 2
+    assert said.count("stopped by SIGTERM, everything is saved") == 2
 
 
 @pytest.mark.parametrize("end", [UserError("the loss is nan"), StoppedError(signal.SIGTERM)])

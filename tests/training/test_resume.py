@@ -167,7 +167,7 @@ def test_a_signal_in_a_validation_waits_for_its_end_and_no_longer(
     train(config(), whole)
     with monkeypatch.context() as patch:
         stop_in(patch, DevTranslations, "_translate", lambda *_: True)
-        with pytest.raises(Interrupted, match="all is saved") as stopped:
+        with pytest.raises(Interrupted, match="everything is saved") as stopped:
             train(config(), broken)
     assert stopped.value.exit_code == 143
     saved = AtomicCheckpointIO().load_checkpoint(broken / "checkpoints" / "last.ckpt")
@@ -214,7 +214,7 @@ def test_a_signal_that_slurm_is_asked_for_stops_a_run_as_any_other_does(
     run = tmp_path / "run"
     stop_in(monkeypatch, TranslationTask, "training_step", lambda task, batch, step: step == 2,
             number=signal.SIGUSR1)  # fmt: skip
-    with pytest.raises(Interrupted, match="stopped by SIGUSR1, all is saved") as stopped:
+    with pytest.raises(Interrupted, match="stopped by SIGUSR1, everything is saved") as stopped:
         train(config(), run)
     assert stopped.value.exit_code == 138
     assert [path.name for path in run.rglob("*.ckpt")] == ["last.ckpt"]
@@ -239,7 +239,7 @@ def test_a_second_signal_does_not_wait(
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
     *_, last = (tmp_path / "said").read_text().splitlines()
-    assert last == "translate: stopped by SIGINT; the same command starts again, or goes on"
+    assert last == "translate: stopped by SIGINT; run the same command to resume or start again"
     assert sorted(int(row["step"]) for row in rows(run)) == [0, 1]
     assert not list(run.rglob("*.ckpt"))
 

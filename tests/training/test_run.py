@@ -77,7 +77,7 @@ def test_a_finished_run_has_everything_and_translates(
     assert sorted(losses(run)) == list(range(12))
     told = (run / "train.log").read_text()
     assert "dev BLEU" in told
-    assert len(re.findall(r"about \d+ s for the 2 steps to come, without validations", told)) == 1
+    assert len(re.findall(r"about \d+ s for the remaining 2 steps, without validations", told)) == 1
     assert json.loads((run / "provenance.json").read_text())["steps"] == 12
     translator = translate.load(run, device="cpu")
     assert len(translator.translate(["der Hund schläft .", ""])) == 2
@@ -116,7 +116,7 @@ def test_sentences_that_the_model_cannot_read_are_told_before_training(
     config: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     learned = ("model.positions=learned", "model.max_positions=9")
-    message = r"of train has \d+ pieces.* 9 positions: model\.max_positions=\d+ or more"
+    message = r"of train has \d+ pieces.* 9 positions: set model\.max_positions=\d+ or more"
     with pytest.raises(UserError, match=message):
         train(config(*learned), tmp_path / "run")
     assert not (tmp_path / "run" / "checkpoints").exists()
@@ -237,7 +237,9 @@ def test_a_gpu_whose_memory_is_full_is_told_with_what_to_do(
         return original(self, batch, batch_idx)
 
     monkeypatch.setattr(TranslationTask, "training_step", full)
-    with pytest.raises(UserError, match=r"full at step 2, with data\.tokens_per_batch = 300: "):
+    with pytest.raises(
+        UserError, match=r"out of memory at step 2, with data\.tokens_per_batch = 300"
+    ):
         train(config(), tmp_path / "run")
 
 
@@ -409,14 +411,14 @@ def test_more_patience_lets_a_run_go_on(
 ) -> None:
     run = tmp_path / "run"
     options = ("optimizer.learning_rate=1e-12", "trainer.validate_every=1", "trainer.samples=0")
-    remedy = "trainer.patience=null or a greater number"
+    remedy = "trainer.patience=null or a larger number"
     train(config(*options, "trainer.patience=1"), run)
     assert provenance.read(run)["steps"] == 2
     assert "out of patience at step 2/12 (trainer.patience=1): best dev BLEU" in caplog.text
     assert remedy not in caplog.text
     train(config(*options, "trainer.patience=1", "trainer.max_steps=24"), run)
     assert provenance.read(run)["steps"] == 2
-    assert f"no patience is left after step 2: to train on give {remedy}" in caplog.text
+    assert f"out of patience after step 2: to continue training, give {remedy}" in caplog.text
     train(config(*options, "trainer.patience=3"), run)
     assert provenance.read(run)["steps"] == 4
     assert "out of patience at step 4/12 (trainer.patience=3)" in caplog.text

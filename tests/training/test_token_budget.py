@@ -101,7 +101,7 @@ def test_a_run_that_goes_on_has_the_batches_it_began_with(
     assert losses(run) == losses(tmp_path / "plain")
     record = provenance.read(run)
     (run / provenance.FILE).write_text('{"status": "finished", "steps": 4}')
-    with pytest.raises(UserError, match=r"has no tokens_per_batch.*put the file back"):
+    with pytest.raises(UserError, match=r"has no tokens_per_batch.*restore the file"):
         train(config(*auto, "trainer.max_steps=5"), run)
     assert record["status"] == "finished"
 
@@ -127,7 +127,7 @@ def test_processes_started_together_are_refused(
     else:
         monkeypatch.setenv(together, "2")
     settings["cache"] = str(tmp_path / "cache")
-    with pytest.raises(UserError, match="auto is found by one process before it starts the others"):
+    with pytest.raises(UserError, match="must be determined by one process before the others"):
         train(settings, tmp_path / "run")
     assert not (tmp_path / "cache").exists()
 

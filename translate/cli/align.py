@@ -31,40 +31,40 @@ log = logging.getLogger(__name__)
 LONGEST_WORDS = 8  # letters on the mean: in scripts without spaces, words are shorter
 
 HELP = """\
-translate align: which word translates which, read from the model's attention
+translate align: link the words that translate each other, read from the model's attention
 
   translate align run=runs/toy             # its test sentences, and the error rate
   translate align run=runs/demo input=src.txt reference=tgt.txt > links.txt
   translate align run=runs/demo input=src.txt reference=tgt.txt gold=gold.txt method=threshold
   translate align run=runs/es-en reverse=runs/en-es input=s.es reference=s.en method=intersection
 
-For each pair a line of links i-j (Pharaoh's format): word i of the source goes with word j of the
-target, counted from 0, words being what stands between white space. An empty line gives an empty
-line. The model reads the given translation; it does not make its own.
+Writes a line of links i-j for each pair (Pharaoh's format): word i of the source goes with word j
+of the target, counted from 0, where words are separated by white space. An empty line gives an
+empty line. The model reads the given translation; it does not make its own.
 
 With gold links, alignment error rate, precision and recall (Och & Ney 2003) go to standard error
-and to evaluation/<name>.alignment.json of the run, of a sweep (--multirun) to a folder there for
-each job; other sentences of that name get a name of their own. A line of gold has links i-j (sure)
-and ipj or i?j (possible). Without input and reference, the run's own test sentences are aligned if
-their corpus has gold alignments, as data=toy has, by its sure links alone; the links found are kept
-in evaluation/<split>.links.
+and to evaluation/<name>.alignment.json in the run; in a sweep (--multirun), to a folder there for
+each job. If other sentences already have that name, a different one is chosen. A line of gold has
+links i-j (sure) and ipj or i?j (possible). Without input and reference, the run's own test
+sentences are aligned, provided that their corpus has gold alignments, as data=toy has; only its
+sure links count, and the links found are kept in evaluation/<split>.links.
 
 Keys:
   run            the folder of the run (required)
   input          source sentences, a line each (.gz too), with
   reference      their translations, a line each
-  gold           their links, a line each: to score by
+  gold           their gold links, a line each, to score against
   output         a file for the links; default standard output
   target         of a multilingual run: the tag of the language that the references are in
-  layer          of the decoder, from 1; default: the one that trainer.guided_alignment taught, else
-                 the last of one or two, the last but one of three and more
-  head           from 1; default: the one that was taught (in its own layer), else the mean of all
-  method         argmax: each target word with the source word it looks at most
+  layer          of the decoder, from 1; default: the one that trainer.guided_alignment trained,
+                 else the last of one or two, the second to last of three or more
+  head           from 1; default: the one that was trained (in its own layer), else the mean of all
+  method         argmax: each target word with the source word it attends to most
                  threshold: all pairs with at least the weight `threshold`
-                 intersection, union: of argmax in both directions, the other one being each source
-                 word with the target word that looks at it most, or reverse
-  threshold      of method=threshold: the least weight that makes a link; default 0.3
-  reverse        a run that translates the other way, for the other direction
+                 intersection, union: of argmax in both directions; the second links each source
+                 word to the target word that attends to it most, unless reverse is given
+  threshold      with method=threshold: the least weight that makes a link; default 0.3
+  reverse        a run that translates the opposite way, to link in the second direction
   data.split     test or dev, of the run's own corpus; data, tokenizer, cache: as in evaluate
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  tokens of the longer side, padding included, that are aligned at once
@@ -173,8 +173,9 @@ def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
     text = " ".join(sentences)
     if mostly_alone(text) and len(words(text)) > LONGEST_WORDS * len(text.split()):
         log.warning(
-            "the %s is in a script without spaces, and a word is what stands between them: put "
-            "spaces between its words first, or whole sentences are linked", side,
+            "the %s is in a script without spaces, but alignment takes words to be "
+            "separated by spaces: put spaces between its words first, or whole sentences "
+            "will be linked", side,
         )  # fmt: skip
 
 
@@ -217,8 +218,9 @@ def aligners(
         return made[0], None
     if languages[0] != languages[1][::-1]:
         raise UserError(
-            f"reverse={job.verbatim['reverse']} translates {' to '.join(languages[1])}, and "
-            f"{job.verbatim['run']} {' to '.join(languages[0])}: give a run of the other direction"
+            f"reverse={job.verbatim['reverse']} translates {' to '.join(languages[1])}, but "
+            f"{job.verbatim['run']} translates {' to '.join(languages[0])}: give a run for the "
+            "opposite direction"
         )
     return made[0], made[1]
 

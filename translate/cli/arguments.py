@@ -104,7 +104,7 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
                 raise UsageError(f"{name}= has no value: write {name}={kind}")
             if name in verbatim and name not in command.repeatable:
                 raise UsageError(
-                    f"{name}= is given twice, {verbatim[name]!r} and {value!r}: keep one of the two"
+                    f"{name}= is given twice, as {verbatim[name]!r} and {value!r}: keep only one"
                 )
             if name in LISTS:
                 value = ",".join(_at_home(path.strip()) for path in value.split(","))
@@ -131,13 +131,13 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
             overrides.append(argument)
         elif argument.startswith("="):
             raise UsageError(
-                f"{argument!r}: write KEY=VALUE without spaces around = (a sentence that begins so "
-                "goes after --)"
+                f"{argument!r}: write KEY=VALUE without spaces around = (to translate a sentence "
+                "that begins like this, put it after --)"
             )
         elif meant := _meant(argument):
             raise UsageError(
-                f"{name} is not a key; did you mean {meant}? (a sentence that begins so goes "
-                "after --)"
+                f"{name} is not a key; did you mean {meant}? (put a sentence that begins like "
+                "this after --)"
             )
         else:
             sentences.append(argument)
@@ -175,7 +175,7 @@ def _is_flag(argument: str) -> bool:
     if name not in FLAGS or (equals and not FLAGS[name]):
         hint = nearest(name, [flag for flag in FLAGS if flag.startswith("--")])
         raise UsageError(
-            f"{argument} is not an option{hint} (a sentence that begins so goes after --)"
+            f"{argument} is not an option{hint} (put a sentence that begins like this after --)"
         )
     return True
 
@@ -193,6 +193,6 @@ def _unexpected(command: Command, argument: str) -> str:
     if DELETION.fullmatch(argument):
         return f"{argument}: keys cannot be removed; set another value"
     return (
-        f"{argument!r} is no key=value, and {command.name} takes no sentences "
-        f"(see translate {command.name} --help)"
+        f"{argument!r} is not KEY=VALUE, and {command.name} takes no sentences (see translate "
+        f"{command.name} --help)"
     )

@@ -45,14 +45,13 @@ translate attend: draw what the model attends to in a sentence
   translate attend run=runs/demo explain=true "¿Dónde está el tren?"
   translate attend run=runs/demo beside=runs/rnn output=both.html "¿Dónde está el tren?"
 
-Row by row, the words of the translation; column by column, those of the source; the darker, the
-more attention. A Transformer's self-attention has the same words on both sides. Writes a PNG and an
-SVG picture, a page to explore in a browser and the weights as JSON, and a heatmap of characters on
-standard output.
+Rows are the words of the translation and columns those of the source; the darker a cell, the more
+attention. A Transformer's self-attention has the same words on both sides. Writes a PNG and an SVG
+picture, a page to explore in a browser, the weights as JSON, and a text heatmap to standard output.
 
 Keys:
   run            the folder of the run (required)
-  beside         the folder of another run, to stand beside it on the page and in the JSON
+  beside         the folder of another run, to show beside it on the page and in the JSON
   reference      the translation to attend from; default: the model's own
   output         one file, by its ending: .png, .svg or .pdf, a picture; .html, the page (all layers
                  and heads, words and pieces; nothing is loaded from elsewhere); .json, all weights;
@@ -61,8 +60,8 @@ Keys:
                  what the source or the translation looks at in itself (Transformer)
   layer, head    which, counted from 1; default: the mean of all
   grid           true: every layer and head in one picture
-  explain        true: draw nothing, but tell which kernel computes each fused attention call for
-                 this sentence on this device, in training and in translating, and why not flash
+  explain        true: draw nothing; print which kernel computes each fused attention call for this
+                 sentence on this device, in training and in translation, and why it is not flash
   pieces         true: subword pieces; default: whole words (the sum over a source word's pieces,
                  the mean over a target word's)
   target         of a multilingual run: the tag of the language to translate into
@@ -82,7 +81,7 @@ def main(command: Command, arguments: Arguments) -> None:
 
     if not arguments.inspects and len(arguments.sentences) != 1:
         given = len(arguments.sentences)
-        raise UsageError(f"attend draws one sentence at a time, not {given}: write it in quotes")
+        raise UsageError(f"attend draws one sentence at a time, not {given}: put it in quotes")
     launch(command, arguments, job, nodes={"search": search_node(arguments)})
 
 
@@ -92,11 +91,11 @@ def job(job: Job) -> None:
 
     found = schema.problems(run, job.config, "") or search_problems(job.config["search"])
     if job.config["grid"] and (job.config["layer"], job.config["head"]) != (None, None):
-        found.append("grid = True shows every layer and head: leave layer and head out")
+        found.append("grid = True shows every layer and head: leave out layer and head")
     if job.config["attention"] == "encoder" and "reference" in job.verbatim:
-        found.append("attention = 'encoder' looks at the source alone: leave reference out")
+        found.append("attention = 'encoder' looks only at the source: leave out reference")
     if job.config["explain"]:
-        found += [f"explain = True draws nothing: leave {key} out" for key in drawn(job)]
+        found += [f"explain = True draws nothing: leave out {key}" for key in drawn(job)]
     if found := found + output_problems(job):
         raise listed(found)
     run(job, **job.config)
@@ -112,7 +111,7 @@ def output_problems(job: Job) -> list[str]:
     """Files that cannot show what they are to."""
     several, output = "beside" in job.verbatim, job.verbatim.get("output")
     if several and job.config["grid"]:
-        return ["grid = True is a picture of one run: leave beside out (the page has all heads)"]
+        return ["grid = True draws a single run: leave out beside (the HTML page shows all heads)"]
     allowed = FOR_SEVERAL if several else (*FOR_ONE, *FOR_SEVERAL)
     if output is None:
         return []
@@ -120,7 +119,7 @@ def output_problems(job: Job) -> list[str]:
         there = next(folder for folder in Path(output).absolute().parents if folder.exists())
         if there.is_dir() and os.access(there, os.W_OK):
             return []
-        return [f"output = {output!r} cannot be written: name a file, in a folder that can be made"]
+        return [f"output = {output!r} cannot be written: name a file in a folder that can be made"]
     what = " for two runs" if several else ""
     return [f"output = {output!r}{what}: end the name in {', '.join(allowed)}"]
 

@@ -1,4 +1,4 @@
-"""translate average: one model from several checkpoints of a run."""
+"""translate average: average several checkpoints of a run into one model."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from translate.cli.errors import UsageError, listed
 log = logging.getLogger(__name__)
 
 HELP = """\
-translate average: one model from several checkpoints of a run
+translate average: average several checkpoints of a run into one model
 
   translate train experiment=demo run=runs/demo trainer.keep=10 trainer.validate_every=170
   translate average run=runs/demo checkpoints=last_5 output=runs/demo-last_5
   translate compare runs/demo runs/demo-last_5
 
-The weights of the checkpoints are averaged, and the result is a run's folder with a bundle: every
-command but train takes it as run=. With trainer.averaging (the default) each checkpoint holds an
-average already, and so does the run's own bundle.
+Averages the weights of the checkpoints and writes a run folder with a bundle: every command but
+train takes it as run=. With trainer.averaging (the default), each checkpoint is already an average
+of weights, and so is the run's own bundle.
 
 Keys:
   run            the folder of the run, trained with trainer.keep (required)
   checkpoints    last_K, or best_K by dev BLEU, of those that were kept
-  output         the folder of the result; default: the run's, with -last_K or -best_K at its end
+  output         the folder of the result; default: the run's, with -last_K or -best_K appended
 """
 
 Choice = Annotated[str, Field(pattern=r"^(last|best)_[1-9]\d*$")]
@@ -64,4 +64,8 @@ def run(job: Job, *, checkpoints: Choice) -> None:
     average_checkpoints(folder, steps, output)
     if (folder / "config.yaml").is_file():
         shutil.copy(folder / "config.yaml", output)  # evaluate reads from it which corpus
-    log.info("the mean of steps %s is %s", ", ".join(map(str, steps)), output / "bundle")
+    log.info(
+        "averaged the checkpoints of steps %s into %s",
+        ", ".join(map(str, steps)),
+        output / "bundle",
+    )

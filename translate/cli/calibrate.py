@@ -22,24 +22,25 @@ if TYPE_CHECKING:
     from translate.inference.translator import Translator
 
 HELP = """\
-translate calibrate: learn how sure translations are, for translate text format=json
+translate calibrate: learn how reliable translations are, for translate text format=json
 
   translate calibrate run=runs/demo
   translate text run=runs/demo format=json "¿Dónde está el tren?"   # has "confidence"
 
 Translates the dev sentences of the run's corpus and learns from their references how the mean
-log-probability of a translation tells the chance that it is good; then says how right that is on
-the test sentences. What was learnt is confidence.json in the run, for these weights and this
-search: with others there is no confidence. That of a line is that of its least sure sentence.
+log-probability of a translation predicts the chance that it is good; then reports how accurate
+that is on the test sentences. Writes confidence.json in the run, which is valid for these weights
+and this search only: with others, no confidence is given. The confidence of a line is that of its
+least certain sentence.
 
 Keys:
   run            the folder of the run (required)
-  good           the sentence chrF from which on a translation counts as good
+  good           the least sentence chrF at which a translation counts as good
   search         how to search; default: as stored in the run
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
   cache          the folder of downloads and prepared corpora
   device         auto, cpu, cuda, cuda:1 or mps
-  tokens_per_batch  source tokens, padding included, that are translated at once
+  tokens_per_batch  source tokens, padding included, translated at once
 """
 
 
@@ -49,7 +50,9 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.stored import corpus_nodes, search_node
 
     if arguments.multirun:
-        raise UsageError("--multirun: a run has one confidence.json: calibrate it once")
+        raise UsageError(
+            "--multirun: a run has only one confidence.json: calibrate it once, without --multirun"
+        )
     nodes = {"search": search_node(arguments)}
     nodes |= corpus_nodes(arguments.verbatim.get("run"))
     launch(command, arguments, job, nodes=nodes)
@@ -87,8 +90,8 @@ def run(
     test = corpus.test
     if test is None:
         raise UserError(
-            f"confidence is judged on test sentences, and the corpus of {folder} has none: give "
-            "data= of one that has"
+            f"confidence is tested on test sentences, but the corpus of {folder} has none: choose "
+            "a corpus that has some with data="
         )
     model = load(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch)
     evidence, chrf = _translated(model, dev)
@@ -101,12 +104,12 @@ def run(
     judged = judge([learnt(one) for one in evidence], chrf, good=good)
     confidence.write(folder, learnt.model_copy(update={"judged": asdict(judged)}))
     sys.stdout.write(
-        f"learnt from {len(dev):,} sentences of dev; good is chrF {good:g} or more\n"
-        f"of {judged.sentences:,} sentences of test {judged.good:.1%} are good, and "
+        f"learned from {len(dev):,} dev sentences; good means chrF {good:g} or more\n"
+        f"of {judged.sentences:,} test sentences, {judged.good:.1%} are good; "
         f"{judged.expected:.1%} were expected\n"
         f"expected calibration error {judged.calibration_error:.1%}; Brier score "
-        f"{judged.brier:.3f}, {judged.brier_of_share:.3f} of the share alone; rank correlation "
-        f"with chrF {judged.rank_correlation:.3f}\n"
+        f"{judged.brier:.3f}, against {judged.brier_of_share:.3f} for the overall share alone; "
+        f"rank correlation with chrF {judged.rank_correlation:.3f}\n"
     )
 
 

@@ -71,11 +71,11 @@ COMMANDS = {
     command.name: command
     for command in [
         Command("prepare", "fetch a corpus, clean it, split it, train its tokenizer"),
-        Command("doctor", "what may be wrong with a corpus, line by line", verbatim=("json",)),
-        Command("train", "train a model; go on with an interrupted run", verbatim=("run", "init")),
+        Command("doctor", "find what may be wrong with a corpus, line by line", verbatim=("json",)),
+        Command("train", "train a model, or resume an interrupted run", verbatim=("run", "init")),
         Command(
             "average",
-            "one model from several checkpoints of a run",
+            "average several checkpoints of a run into one model",
             verbatim=("run", "output"),
             stored=True,
         ),
@@ -101,7 +101,7 @@ COMMANDS = {
         ),
         Command(
             "evaluate",
-            "BLEU, chrF and TER on a split or on files",
+            "compute BLEU, chrF and TER on a split or on files",
             verbatim=(
                 "run",
                 "ensemble",
@@ -119,26 +119,26 @@ COMMANDS = {
         ),
         Command(
             "calibrate",
-            "learn how sure translations are, from the dev sentences",
+            "learn from the dev sentences how reliable translations are",
             verbatim=("run",),
             stored=True,
         ),
         Command(
             "shortlist",
-            "learn which words translate which, for a search among few",
+            "learn which words translate which, to speed up the search",
             verbatim=("run", "output"),
             stored=True,
         ),
         Command(
             "verify",
-            "compute a stored score again, and say whether it is equal",
+            "recompute a stored score and check that it is the same",
             verbatim=("run", "input", "reference", "output"),
             repeatable=("reference",),
             stored=True,
         ),
         Command(
             "compare",
-            "runs side by side, and whether their difference is real",
+            "compare runs side by side, and test whether differences are real",
             verbatim=("input", "reference", "output"),
             repeatable=("reference",),
             sentences=True,
@@ -154,13 +154,13 @@ COMMANDS = {
         ),
         Command(
             "align",
-            "which word translates which: links, and their error rate against gold",
+            "link the words that translate each other; error rate against gold links",
             verbatim=("run", "input", "reference", "output", "gold", "reverse"),
             stored=True,
         ),
         Command(
             "score",
-            "log-probability and perplexity of given translations",
+            "compute log-probability and perplexity of given translations",
             verbatim=("run", "ensemble", "input", "reference", "output"),
             stored=True,
         ),
@@ -170,6 +170,6 @@ COMMANDS = {
             verbatim=("run", "input", "output"),
             stored=True,
         ),
-        Command("models", "list what can be chosen, a line each"),
+        Command("models", "list what can be chosen, one line each"),
     ]
 }

@@ -1,4 +1,4 @@
-"""translate compare: runs side by side, and whether their difference is real."""
+"""translate compare: compare runs side by side, and test whether differences are real."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HELP = """\
-translate compare: runs side by side, and whether their difference is real
+translate compare: compare runs side by side, and test whether differences are real
 
   translate compare runs/a runs/b
   translate compare runs/a runs/b runs/c data.split=dev
@@ -36,14 +36,14 @@ translate compare: runs side by side, and whether their difference is real
   translate train experiment=toy --multirun seed=1,2,3 run=runs/toy
   translate compare runs/toy-seed=1 runs/toy-seed=2 runs/toy-seed=3
 
-The first run is the baseline. BLEU, chrF, TER and perplexity stand side by side, with paired
+The first run is the baseline. Shows BLEU, chrF, TER and perplexity side by side, with paired
 bootstrap resampling and paired approximate randomisation over sacreBLEU's statistics, sentences
 won and lost, scores by source length, and the sentences that differ most. The last lines say
-plainly which differences are real. Runs that differ in their seed, and beyond it only in what
-changes no result (threads, logging), are one experiment, with mean and standard deviation (averages
-of checkpoints, what is fine-tuned from another run, and runs that are unfinished stand apart); a
-folder of runs stands for all of them. A run that has no evaluation of the test set by its present
-model is evaluated first; one of an ensemble is no run's, and is refused.
+plainly which differences are real. Runs that differ only in their seed, and in settings that change
+no result (threads, logging), form one experiment, shown with mean and standard deviation (averages
+of checkpoints, runs fine-tuned from another run and unfinished runs are kept apart). A folder of
+runs stands for all of them. A run whose current model has not been evaluated on the test set is
+evaluated first; the evaluation of an ensemble is refused, since it belongs to no single run.
 
 Keys:
   data.split     test or dev; default test
@@ -53,13 +53,13 @@ Keys:
   data, tokenizer  the corpus; default: as stored in the first run (data.dir=PATH if it has moved)
   cache          the folder of downloads and prepared corpora
   device         auto, cpu, cuda, cuda:1 or mps
-  tokens_per_batch  source tokens, padding included, that are translated at once
-  resamples      of the paired bootstrap
-  trials         of the approximate randomisation
-  seed           of both
+  tokens_per_batch  source tokens, padding included, translated at once
+  resamples      how many the paired bootstrap takes
+  trials         how many the approximate randomisation takes
+  seed           for both
   tokenize       BLEU's, as in evaluate; default: by the first run's target language
-  shown          so many of the most different sentences
-A run whose path looks like KEY=VALUE stands after --.
+  shown          how many of the most different sentences to show
+Put a run whose path looks like KEY=VALUE after --.
 """
 
 NOT_OF_EVALUATE = ("data.split=", "trials=", "shown=")
@@ -76,7 +76,7 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.stored import corpus_nodes
 
     if not arguments.inspects and not arguments.sentences:
-        raise UsageError("two runs are needed, as in translate compare runs/a runs/b")
+        raise UsageError("give at least two runs, as in translate compare runs/a runs/b")
     nodes = corpus_nodes(_runs(arguments.sentences)[0] if arguments.sentences else None)
     launch(command, arguments, job, nodes=nodes)
 
@@ -93,7 +93,7 @@ def job(job: Job) -> None:
     for key in ("resamples", "trials"):
         if job.config[key] < ENOUGH:
             log.warning(
-                "%s = %d can show no difference to be real: give %d or more",
+                "%s = %d is too few to show that a difference is real: give %d or more",
                 key, job.config[key], ENOUGH,
             )  # fmt: skip
     run(job, **job.config)
@@ -132,7 +132,8 @@ def run(
     for name, languages in others:
         if languages != first[1]:
             log.warning(
-                "%s translates %s and %s %s: scores compare only within one language",
+                "%s translates %s, but %s translates %s: scores are only comparable within one "
+                "language",
                 name, " → ".join(languages), first[0], " → ".join(first[1]),
             )  # fmt: skip
     test_set = read_test_set(job, Path(runs[0]), data, tokenizer, Path(cache))
@@ -177,7 +178,7 @@ def _tell_left_out(given: Sequence[str], runs: Sequence[str]) -> None:
     folders = [Path(name) for name in given if str(Path(whole_run(name))) not in runs]
     begun = [file.parent for folder in folders for file in sorted(folder.glob("*/config.yaml"))]
     if left_out := [str(folder) for folder in begun if not _is_run(folder)]:
-        log.warning("left out, for want of a bundle: %s", ", ".join(left_out))
+        log.warning("left out, because they have no bundle: %s", ", ".join(left_out))
 
 
 def _is_run(folder: Path) -> bool:
@@ -232,7 +233,7 @@ def _system(run: Path, test_set: TestSet, evaluate: Callable[[Path, TestSet], No
 
     stored = read(run / "evaluation", test_set.split)
     if stored is not None and not is_current(stored, run):
-        log.warning("%s has another model than it was evaluated with: evaluating again", run)
+        log.warning("the model of %s has changed since its evaluation: evaluating it again", run)
         stored = None
     if stored is None:
         evaluate(run, test_set)
@@ -240,8 +241,8 @@ def _system(run: Path, test_set: TestSet, evaluate: Callable[[Path, TestSet], No
         assert stored is not None
     if stored.likelihood is None:
         raise UserError(
-            f"{run} can read no pair of {test_set.split}, so it has no perplexity to compare: "
-            "split its sentences"
+            f"every pair of {test_set.split} is too long for {run}, so it has no perplexity to "
+            "compare: split the sentences"
         )
     return System(
         name=str(run),

@@ -137,7 +137,7 @@ def launch(
 def _of_sweeps(overrides: Sequence[str]) -> list[str]:
     """What speaks against Hydra's own keys where a single job leaves them unread."""
     return [
-        f"{override} is for several runs: add --multirun, or leave it out"
+        f"{override} only applies to several runs: add --multirun, or leave it out"
         for override in overrides
         if override.startswith(("hydra.", "hydra/"))
     ]

@@ -16,7 +16,7 @@ def config_dir() -> Path:
     for folder in (package / "conf", package.parent / "conf"):
         if (folder / "train.yaml").is_file():
             return folder
-    raise UserError(f"no configuration beside {package}: install the package again")
+    raise UserError(f"no configuration found beside {package}: reinstall the package")
 
 
 def groups() -> list[str]:

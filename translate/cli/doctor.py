@@ -1,4 +1,4 @@
-"""translate doctor: what may be wrong with a corpus."""
+"""translate doctor: find what may be wrong with a corpus."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from translate.cli.validation import corpus_problems
 from translate.errors import UserError
 
 HELP = """\
-translate doctor: what may be wrong with a corpus
+translate doctor: find what may be wrong with a corpus
 
   translate doctor data=files data.dir=my/corpus data.source=de data.target=en
   translate doctor data=multi30k_en_de json=findings.json lines=20
 
-Reads the text as it is, before cleaning, and names lines: empty sides, copies of the source, pairs
-that occur again, training text in dev or test, exactly and nearly, test text in dev, strange
-characters, quoted cells, lengths that do not fit, sides in the wrong language, blocks of
-translations shifted against their sources, swapped neighbours, and translations of something else.
-Then it tells how many words of dev are unseen in training, and suggests a limit of length and a
-vocabulary size: the largest of 1,000, 2,000, … 32,000 at which 95 % of the pieces (single letters
-aside) occur 100 times or more; if none does, 1,000, with the share that does. What it finds is
-worth a look, and not always a mistake. Line numbers are those of the files, a header counted, where
-pairs are lines of files. Sides in a third language need the extra:
-.venv/bin/pip install -e '.[doctor]'
+Reads the text as it is, before cleaning, and lists suspicious lines: empty sides, copies of the
+source, repeated pairs, training text that is also in dev or test (exactly or nearly), test text in
+dev, strange characters, quoted cells, lengths that do not match, sides in the wrong language,
+blocks of translations shifted against their sources, swapped neighbours, and translations of
+something else. Then it reports how many dev words are unseen in training, and suggests a length
+limit and a vocabulary size: the largest of 1,000, 2,000, … 32,000 at which 95 % of the pieces
+(single letters aside) occur 100 times or more; if there is none, 1,000, with the share of pieces
+that do. Its findings deserve a look but are not always mistakes. Where pairs are lines of files,
+line numbers are those of the files, header included. To find sides in a third language, install
+the extra: .venv/bin/pip install -e '.[doctor]'
 
 Keys:
   data           which corpus, and every setting of it (translate models group=data lists them)
-  tokenizer      of which kind the suggested vocabulary is (translate models group=tokenizer)
-  json           a file for all findings with all their lines
-  lines          so many lines of each finding are shown
-  cache          the folder of downloads; also by the variable TRANSLATE_CACHE
+  tokenizer      the kind of vocabulary to suggest (translate models group=tokenizer lists them)
+  json           a file to write all findings to, with all their lines
+  lines          how many lines of each finding to show
+  cache          the folder of downloads; or set TRANSLATE_CACHE
 """
 
 
@@ -114,5 +114,5 @@ def _refuse_anything_else(path: Path) -> None:
         ours = False
     if not ours:
         raise UsageError(
-            f"json={path} exists and holds no findings of translate doctor: name another file"
+            f"json={path} exists and was not written by translate doctor: name another file"
         )

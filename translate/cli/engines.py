@@ -30,22 +30,24 @@ def engine_problems(job: Job) -> list[str]:
     config, verbatim = job.config, job.verbatim
     if config["engine"] == "native":
         folder = verbatim.get("export")
-        return [f"export = {folder} is for engine=ctranslate2"] if folder else []
+        return [f"export = {folder} needs engine=ctranslate2"] if folder else []
     from translate.inference.ctranslate2_engine import search_problems
 
     found = search_problems(config["search"])
     if config["precision"]:
         found.append(
-            f"precision = {config['precision']} is for engine=native; that of an export was chosen "
-            "by translate export quantization="
+            f"precision = {config['precision']} only applies to engine=native; the precision of "
+            "an export was set by translate export quantization="
         )
     for key in OTHER_PROBABILITIES:
         if verbatim.get(key):
             found.append(f"{key} = {verbatim[key]}: engine=ctranslate2 has no such option")
     if config["replace_unknown"]:
-        found.append("replace_unknown = true reads attention, and engine=ctranslate2 gives none")
+        found.append(
+            "replace_unknown = true needs attention, which engine=ctranslate2 does not provide"
+        )
     if config.get("format") == "json":
-        found.append("format = json tells attention, and engine=ctranslate2 gives none")
+        found.append("format = json includes attention, which engine=ctranslate2 does not provide")
     return found
 
 

@@ -16,61 +16,61 @@ from translate.inference.engines import Engine, Precision
 from translate.inference.minimum_bayes_risk import Utility
 
 HELP = """\
-translate evaluate: BLEU, chrF and TER on a split or on files
+translate evaluate: compute BLEU, chrF and TER on a split or on files
 
   translate evaluate run=runs/demo                         # the test sentences of its corpus
   translate evaluate run=runs/demo data.split=dev search=beam search.beam_size=8
   translate evaluate run=runs/demo input=news.es reference=news.en reference=news.other.en
 
-Scores are sacreBLEU's, on detokenised text with every reference, each with the signature that
-repeats it and the half width of its 95 % bootstrap interval; tables by source length, by the
-rarest source word's count in training (in scripts without spaces each letter counts as a word) and
-by domain follow, then the perplexity of the first references (with engine=ctranslate2 that of the
-original model), speed and memory. In evaluation/ of the run are kept <split>.hyp, the translations,
-written before they are judged; <split>.sentences.jsonl, each sentence with its scores;
-<split>.json, the figures; and <split>.html, a page with curves, worst and best sentences and
-attention. With input= the files are named after that file (news.es.json). If other sentences
-already have the name, six hexadecimal digits follow it. `test` and `dev` belong to the run's own
-corpus, so those of another one (data=) get the digits too. translate compare sets several
-runs side by side.
+Scores are sacreBLEU's, on detokenised text with every reference, each with the signature needed to
+reproduce it and the half width of its 95 % bootstrap interval. Tables by source length, by the
+rarest source word's count in training (in scripts without spaces, each letter counts as a word) and
+by domain follow, then the perplexity of the first references (with engine=ctranslate2, that of the
+original model), speed and memory. The following go to evaluation/ in the run: <split>.hyp, the
+translations, written before they are scored; <split>.sentences.jsonl, each sentence with its
+scores; <split>.json, the figures; and <split>.html, a page with curves, worst and best sentences
+and attention. With input=, the files are named after that file (news.es.json). If other sentences
+already have that name, six hexadecimal digits are appended; `test` and `dev` are reserved for the
+run's own corpus, so those of another one (data=) get the digits too. To see several runs side by
+side, use translate compare.
 
 Keys:
   run            the folder of the run (required)
   ensemble       further runs, separated by commas, whose probabilities are averaged with its own
   data.split     test or dev; default test
   input          source sentences of your own, a line each, with
-  reference      their translations, a line each; once for each file of references, in which a
-                 blank line is none where another file has one
+  reference      their translations, a line each; repeat for further files of references; a blank
+                 line counts as no reference where another file has one
   domains        a file with the domain of each sentence, a line each, for a table by domain
   data.domain    the same from a column of data=tsv, jsonl or hub; default: as stored
-  comet          the folder of a COMET model on this disk (a pickle: one you trust), for its scores
-                 too; needs the extra `comet`, is loaded first, and counts in the memory told
+  comet          the folder of a COMET model on this disk, to add its scores (a pickle: use one you
+                 trust); needs the extra `comet`; loaded first, and included in the reported memory
   output         the folder of the files; default: evaluation/ in the run; in a sweep (--multirun)
                  a folder there for each job
   search         how to search; default: as stored in the run
   target         of a multilingual run: the tag of the language to translate into
   mbr            chrf or bleu: of search.n_best translations, the one most like all of them
-  replace_unknown  true: in place of each <unk>, the source word it attends to most; only a model
-                 writes <unk> whose vocabulary leaves words of the training text out
-  dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
-  shortlist      a file of translate shortlist: each sentence with its likely words alone, faster
+  replace_unknown  true: replace each <unk> by the source word it attends to most; only a model
+                 whose vocabulary lacks some words of the training text writes <unk>
+  dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to copy
+  shortlist      a file from translate shortlist: faster, with only each sentence's likely words
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
   cache          the folder of downloads and prepared corpora
-  engine         native, or ctranslate2: serves what translate export has written
+  engine         native, or ctranslate2 for what translate export has written
   export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
-  workers        2 or more: processes of one thread each that translate batches at the same time,
-                 for files, on a CPU; 1, the default: one process on all threads
-                 (engine=ctranslate2: so many threads; default: one a core)
+  workers        2 or more: so many single-threaded processes translate batches in parallel, for
+                 files, on a CPU; 1, the default: one process on all threads
+                 (engine=ctranslate2: the number of threads; default: one per core)
   precision      float32 or bf16: the numbers to compute with; default: those of the weights
   device         auto, cpu, cuda, cuda:1 or mps
-  tokens_per_batch  source tokens, padding included, that are translated at once
-  resamples      of the test set, for the intervals
+  tokens_per_batch  source tokens, padding included, translated at once
+  resamples      how often to resample the test set, for the intervals
   seed           of the resampling
   tokenize       BLEU's: 13a, zh, ja-mecab, ko-mecab, char, intl, flores200 …; default: by the
                  target language, as sacreBLEU chooses, or char for other text without spaces;
                  with zh, ja-mecab and char, TER counts Chinese and Japanese characters
-  shown          so many of the worst and of the best sentences are on the page
-  attention      the lines whose attention is on the page, such as [1,5]
+  shown          how many of the worst and of the best sentences to show on the page
+  attention      the lines whose attention to show on the page, such as [1,5]
 """
 
 
@@ -134,8 +134,8 @@ def run(
         main = load_bundle(job.verbatim["run"]).config.tag
         if target != main:
             raise UsageError(
-                f"target={target}: the {data['split']} sentences of this run are translated with "
-                f"{main or 'no tag'}: give input= and reference= of that language"
+                f"target={target}: the {data['split']} sentences of this run use "
+                f"{main or 'no tag'}: give input= and reference= in that language"
             )
 
     folder, comet = Path(job.verbatim["run"]), None

@@ -28,25 +28,26 @@ translate export: write a model for another engine, and check it against the ori
   translate text run=runs/demo engine=ctranslate2 "¿Dónde está el tren?"
   translate export run=runs/demo to=onnx && python runs/demo/onnx/decoder.py < dev.es
 
-The export is first written in float32, where both engines must translate the same sentences
-greedily to the same words, but for near-ties, with the same log-probabilities, within 0.001. In the
-quantization asked for, how many translations differ is reported, and the commands are told that
-give its BLEU and the original's; a processor that lacks it measures it as another, which is told.
-The folder holds the tokenizers too, so that it can be used alone. What an engine cannot carry is
-refused with the reason.
+The export is first written in float32 and checked: both engines must translate the same sentences
+greedily to the same words, except for near-ties, with the same log-probabilities within 0.001. For
+the requested quantization, the number of translations that differ is reported, with the commands
+that measure its BLEU and the original's; if this processor does not support it, another is measured
+in its place, and reported. The folder also holds the tokenizers, so it can be used on its own.
+A model that an engine cannot represent is refused with the reason.
 
 `onnx` and `torch` write two graphs, one that reads the source and one for a step of the decoder,
-for any batch and length; graphs.json names what goes in and out. decoder.py, beside ONNX files,
-translates with them and nothing else of this program. `torch` files are torch.export programs.
+for any batch and length; graphs.json names their inputs and outputs. decoder.py, written beside the
+ONNX files, translates with them without the rest of this program. `torch` files are torch.export
+programs.
 
 Keys:
   run            the folder of the run (required)
-  output         the folder to write, new or an export to replace; default: a folder in the run,
-                 named like `to`, and in a sweep (--multirun) like what differs from job to job
+  output         the folder to write, new or an export to replace; default: a folder in the run
+                 named after `to`, and in a sweep (--multirun) after what differs between jobs
   to             ctranslate2, onnx or torch
   quantization   ctranslate2: float32, float16, bfloat16, int16, int8, int8_float32 or int8_bfloat16
   input          sentences for the comparison, a line each; default: random pieces
-  sentences      how many of them
+  sentences      how many to compare
 """
 
 
@@ -69,7 +70,7 @@ def job(job: Job) -> None:
 def _problems(to: str, quantization: str) -> list[str]:
     if to == "ctranslate2" or quantization == "float32":
         return []
-    return [f"quantization = {quantization} is for to=ctranslate2: to={to} writes float32"]
+    return [f"quantization = {quantization} needs to=ctranslate2: to={to} always writes float32"]
 
 
 def run(
@@ -123,5 +124,5 @@ def run(
     if quantization != "float32":
         evaluate = ["translate", "evaluate", f"run={job.verbatim['run']}"]
         quantized = [f"engine={to}", f"export={folder}", f"output={folder}-evaluation"]
-        log.info("the BLEU of %s: %s", quantization, shlex.join([*evaluate, *quantized]))
-        log.info("the original's: %s", shlex.join(evaluate))
+        log.info("to measure the BLEU of %s: %s", quantization, shlex.join([*evaluate, *quantized]))
+        log.info("and that of the original: %s", shlex.join(evaluate))

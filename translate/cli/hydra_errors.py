@@ -132,7 +132,9 @@ def given_again(overrides: Sequence[str]) -> list[str]:
     for override in overrides:
         key, _, value = override.partition("=")
         if key in values:
-            found.append(f"{key} is given twice: {value} counts, and not {values[key]}")
+            found.append(
+                f"{key} is given twice: {value} would override {values[key]}; keep only one"
+            )
         values[key] = value
     return found
 
@@ -140,7 +142,7 @@ def given_again(overrides: Sequence[str]) -> list[str]:
 def lists_of_options(overrides: Sequence[str]) -> list[str]:
     """What speaks against lists for groups: Hydra merges them, and the last silently wins."""
     return [
-        f"{single}: choose one, and no list: {key}=OPTION, or with --multirun {key}=A,B"
+        f"{single}: choose one option, not a list: {key}=OPTION, or {key}=A,B with --multirun"
         for override in filter(is_choice, overrides)
         for single in _singles(override)
         for key, _, value in [single.partition("=")]
@@ -160,13 +162,15 @@ def _reason(refusal: Exception, override: str, config: DictConfig, known: Sequen
         value = '["…", "…"]' if value.startswith("[") else '"…"'
         what = "each value" if value.startswith("[") else "the value"
         return (
-            f"{override}: cannot be read ({_one_line(refusal)}); quote {what} and the whole: "
-            f"'{key}={value}'"
+            f"{override}: cannot be read ({_one_line(refusal)}); quote both {what} and the whole "
+            f"argument: '{key}={value}'"
         )
     if str(refusal).startswith("Ambiguous value"):
         if is_choice(override):
             one = value.partition(",")[0]
-            return f"{override}: several need --multirun; without it choose one: {key}={one}"
+            return (
+                f"{override}: several options need --multirun; without it, choose one: {key}={one}"
+            )
         return f"{override}: several values need --multirun (a list is written {key}=[{value}])"
     if isinstance(refusal.__cause__, ConfigAttributeError | ConfigKeyError):
         return f"{key} is not a key{_nearest_key(key, config, known)}"

@@ -61,7 +61,7 @@ def _own_files(source: str | None, references: Sequence[str]) -> TestSet:
     pairs = zip(sources, items, strict=True)
     if blank := sum(bool(text.strip()) and not item[0].strip() for text, item in pairs):
         log.warning(
-            "%s of %s sentences have a blank reference, which counts as one of length 0",
+            "%s of %s sentences have a blank reference, which counts as a reference of length 0",
             f"{blank:,}", f"{len(sources):,}",
         )  # fmt: skip
     name = shortened(name_of(source))
@@ -78,8 +78,8 @@ def refuse_corpus(job: Job) -> None:
     for key in (override.partition("=")[0] for override in job.overrides):
         if key.partition(".")[0] in ("data", "tokenizer"):
             raise UsageError(
-                f"{key}= and input= at once: {key}= is of the run's corpus, and the sentences come "
-                "from input= and reference=; leave out one of the two"
+                f"{key}= and input= cannot be combined: {key}= chooses from the run's corpus, "
+                "input= and reference= give sentences of your own; leave out one of the two"
             )
 
 
@@ -140,13 +140,13 @@ def evaluate_run(
     beyond = [line for line in attention if line > len(test_set.sources)]
     if beyond:
         raise UserError(
-            f"attention = {beyond[0]} is no line of {test_set.split}: it has "
+            f"attention = {beyond[0]} is not a line of {test_set.split}, which has "
             f"{len(test_set.sources):,}"
         )
     placed = test_set.placed(folder)
     if placed.split != test_set.split:
         log.warning(
-            "%s.json is kept for other sentences: this evaluation is %s",
+            "%s.json already belongs to other sentences: this evaluation is named %s",
             folder / test_set.split, placed.split,
         )  # fmt: skip
 

@@ -22,13 +22,13 @@ Usage: translate COMMAND [KEY=VALUE ...] [SENTENCE ...]
 
 {commands}
 
-A model from nothing, and what it can do:
+Train a model from scratch, and use it:
   translate train experiment=demo run=runs/demo
   translate evaluate run=runs/demo
   translate text run=runs/demo "¿Dónde está el tren?"
   translate attend run=runs/demo "¿Dónde está el tren?"
 
-translate COMMAND --help tells what a command does and which keys it has.
+translate COMMAND --help says what a command does and which keys it has.
 translate models lists what can be chosen: models, corpora, searches, ready experiments;
 docs/configuration.md explains every key, with its default.
 """
@@ -40,9 +40,9 @@ All commands:
   --multirun     KEY=A,B,C runs the command once for each value
   debug=true     show the traceback of an error
   --             all that follows are sentences, whatever they look like
-Sentences, and the values of run=, input=, output= and the like, are taken as they stand: no quoting
-beyond the shell's is needed; other values are YAML. Results go to standard output, everything else
-to standard error. Exit status: 0 done, 1 failed, 2 wrong usage or configuration.
+Sentences, and the values of run=, input=, output= and the like, are taken literally: they need no
+quoting beyond the shell's. Other values are YAML. Results go to standard output, everything else to
+standard error. Exit status: 0 success, 1 failure, 2 wrong usage or configuration.
 """
 
 
@@ -90,7 +90,7 @@ def _dispatch(given: list[str]) -> int:
     if "run" in parsed.verbatim:
         parsed.verbatim["run"] = whole_run(parsed.verbatim["run"])
     elif command.stored and "run" in command.verbatim and not parsed.inspects:
-        raise errors.UsageError("run=PATH is missing: the folder that translate train wrote")
+        raise errors.UsageError("run=PATH is missing: give the folder that translate train wrote")
     _log_to_stderr()
     importlib.import_module(f"translate.cli.{command.name}").main(command, parsed)
     return 0

@@ -11,13 +11,13 @@ from translate.cli.errors import UsageError
 from translate.wording import nearest
 
 HELP = """\
-translate models: list what can be chosen, a line each
+translate models: list what can be chosen, one line each
 
   translate models                # every group
   translate models group=model    # one of them
 
 Each line is GROUP=OPTION, as translate train takes it: translate train model=rnn_luong data=toy.
-What an option holds: translate train model=rnn_luong -c job --package model
+To see what an option sets: translate train model=rnn_luong -c job --package model
 
 Keys:
   group          model, data, tokenizer, search, guard, optimizer, schedule, trainer, experiment

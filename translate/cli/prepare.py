@@ -20,16 +20,16 @@ translate prepare: fetch a corpus, clean it, split it, train its tokenizer
   translate prepare data=toy
   translate prepare 'data.extra={back: {source: mono.es, target: mono.en, weight: 0.5, tag: bt}}'
 
-Prints what looks suspicious in the first lines (translate doctor shows them, and looks further),
-what was kept, what was dropped and by which rule, and how the corpus was split. The result is
-cached under a hash of text, tokenizer and settings: a second call, and translate train with the
-same settings, reuse it. This command is not needed before training; it is for looking at the data
-first.
+Prints what looks suspicious in the first lines (translate doctor shows those lines and examines
+the rest), what was kept, what was dropped and by which rule, and how the corpus was split. The
+result is cached under a hash of text, tokenizer and settings: a second call, and translate train
+with the same settings, reuse it. You need not run this before training; it lets you look at the
+data first.
 
 Keys:
   data           which corpus, and every setting of it (translate models group=data lists them)
   tokenizer      how sentences are cut into pieces (translate models group=tokenizer)
-  cache          the folder of downloads and prepared corpora; also by the variable TRANSLATE_CACHE
+  cache          the folder of downloads and prepared corpora; or set TRANSLATE_CACHE
 """
 
 

@@ -17,14 +17,15 @@ from translate.vocabulary import EOS
 log = logging.getLogger(__name__)
 
 HELP = """\
-translate score: log-probability and perplexity of given translations
+translate score: compute log-probability and perplexity of given translations
 
   translate score run=runs/demo input=source.txt reference=translation.txt > scores.tsv
 
-For each pair a line of log-probability, tokens and perplexity, separated by tabs. Logarithms are
-natural, tokens are the model's pieces with the end of the sentence, and perplexity is
-exp(-log-probability / tokens). With tokens=true follow the pieces and the log-probability of each,
-separated by spaces, the end of the sentence last. The totals of all pairs go to standard error.
+Writes a line with log-probability, tokens and perplexity for each pair, separated by tabs.
+Logarithms are natural, tokens are the model's pieces including the end of the sentence, and
+perplexity is exp(-log-probability / tokens). With tokens=true, two more columns hold the pieces and
+the log-probability of each, separated by spaces, with the end of the sentence last. The totals of
+all pairs go to standard error.
 
 Keys:
   run            the folder of the run (required)
@@ -34,7 +35,7 @@ Keys:
   output         a file for the scores; default standard output
   target         of a multilingual run: the tag of the language that the references are in
   device         auto, cpu, cuda, cuda:1 or mps
-  tokens_per_batch  tokens of the longer side, padding included, that are scored at once
+  tokens_per_batch  tokens of the longer side, padding included, scored at once
   tokens         true: every piece with its log-probability
 """
 

@@ -17,23 +17,23 @@ from translate.errors import UserError
 log = logging.getLogger(__name__)
 
 HELP = """\
-translate shortlist: learn which words translate which, for a search among few
+translate shortlist: learn which words translate which, to speed up the search
 
   translate shortlist run=runs/demo
   translate text run=runs/demo shortlist=runs/demo/shortlist.safetensors < spanish.txt
 
 Learns from the training pairs of the run which target pieces translate each source piece (IBM
-Model 1). With that file each sentence is translated with its likely pieces alone: the most frequent
-ones and those of its own source pieces. The output layer is then computed for these only, which
-pays with large vocabularies (docs/benchmarks/decoding.md); scores and probabilities are those among
-the candidates, and a word that is none cannot be written.
+Model 1). With that file, each sentence is translated with only its likely pieces: the most frequent
+ones and those of its own source pieces. The output layer is then computed for these candidates
+only, which pays off with large vocabularies (docs/benchmarks/decoding.md). Scores and probabilities
+are relative to the candidates, and other words cannot be written.
 
 Keys:
   run            the folder of the run (required)
   output         the file; default: shortlist.safetensors in the run; in a sweep (--multirun)
-                 its name tells what differs from job to job
-  frequent       so many frequent target pieces are candidates of every sentence
-  likeliest      so many translations of a source piece are, where it stands
+                 its name says what differs between jobs
+  frequent       how many of the most frequent target pieces are candidates for every sentence
+  likeliest      how many translations of each of its source pieces are candidates too
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
   cache          the folder of downloads and prepared corpora
 """
@@ -75,8 +75,8 @@ def run(
     tokenizers = load_bundle(str(folder)).tokenizers
     if not same(tokenizers, corpus.tokenizers):
         raise UserError(
-            f"this corpus is cut into other pieces than {folder} was trained on: give data= and "
-            "tokenizer= as they were"
+            f"the tokenizer of this corpus is not the one that {folder} was trained with: give "
+            "the same data= and tokenizer= as then"
         )
     sides = (in_order(corpus.train, f"{side}_ids") for side in ("source", "target"))
     pairs = zip(*sides, strict=True)
@@ -84,4 +84,4 @@ def run(
     name = Path(FILE).with_stem(job.name(Path(FILE).stem))
     path = Path(job.verbatim.get("output", folder / name))
     write(path, shortlist, tokenizers)
-    log.info("%s: learnt from %d pairs", path, len(corpus.train))
+    log.info("%s: learned from %d pairs", path, len(corpus.train))

@@ -66,8 +66,8 @@ def into(bundle: Bundle, target: str | None) -> Bundle:
         return bundle
     tags = bundle.tokenizers.source.tags
     if target not in tags:
-        there = f"it has {', '.join(tags)}" if tags else "it was trained without any"
-        raise UsageError(f"target = {target!r} is no tag of this run: {there}")
+        there = f"it has {', '.join(tags)}" if tags else "it was trained without tags"
+        raise UsageError(f"target = {target!r} is not a tag of this run: {there}")
     return replace(bundle, tokenizers=bundle.tokenizers.tagged(target))
 
 
@@ -103,7 +103,8 @@ def unknown_words(replace_unknown: bool, dictionary: str | None) -> UnknownWords
 
     if dictionary is not None and not replace_unknown:
         raise UsageError(
-            f"dictionary={dictionary} is for replacing unknown words: add replace_unknown=true"
+            f"dictionary={dictionary} only serves to replace unknown words: add "
+            "replace_unknown=true"
         )
     if not replace_unknown:
         return None
@@ -125,8 +126,8 @@ def corpus_of_run(
     settings = {key: value for key, value in data.items() if key != "split"}
     if not settings:
         raise UserError(
-            f"{run} has no config.yaml that names its corpus: give data= and tokenizer=, or where "
-            "there are such keys input=FILE reference=FILE"
+            f"{run} has no config.yaml that names its corpus: give data= and tokenizer=, or "
+            "input=FILE reference=FILE where the command has those keys"
         )
     corpus = prepare(settings, tokenizer, cache=cache)
     table = corpus.test if data["split"] == "test" else corpus.dev
@@ -160,7 +161,10 @@ def training_config(run: str | Path) -> dict[str, Any]:
         with file.open("rb") as stream:
             content = stream.read(LARGEST + 1)
         if len(content) > LARGEST:
-            raise UserError(f"{file} has more than {LARGEST:,} bytes: no training writes so much")
+            raise UserError(
+                f"{file} is larger than {LARGEST:,} bytes: translate train never writes one that "
+                "large"
+            )
         text = content.decode()
         _check_shape(text, file)
         config = yaml.safe_load(text)
@@ -168,12 +172,12 @@ def training_config(run: str | Path) -> dict[str, Any]:
     except (OSError, YAMLError, OmegaConfBaseException, ValueError, RecursionError) as error:
         raise UserError(f"{file} cannot be read: {first_line(error)}") from error
     if not isinstance(config, dict):
-        raise UserError(f"{file} holds no configuration")
+        raise UserError(f"{file} does not contain a configuration")
     strange = [str(key) for key in config if key not in KEYS] + list(_orders(config))
     if strange:
         raise UserError(
-            f"{file} holds {', '.join(strange)}, which no training writes: remove it, if you know "
-            "what it is for"
+            f"{file} contains {', '.join(strange)}, which translate train never writes: remove it "
+            "if you know what it is for"
         )
     return config
 

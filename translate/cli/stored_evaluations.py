@@ -21,8 +21,8 @@ def refuse_two_languages(runs: Sequence[str], test_sets: Sequence[TestSet]) -> N
     if len(found) > 1:
         told = " and ".join(f"{run} with target={tag or 'its own'}" for tag, run in found.items())
         raise UserError(
-            f"these sentences go by {told}: evaluate all with the same target= first, for scores "
-            "compare only within one language"
+            f"these sentences were evaluated as {told}: evaluate all runs with the same target= "
+            "first, since scores are only comparable within one language"
         )
 
 
@@ -37,23 +37,23 @@ def check_stored(run: Path, test_set: TestSet) -> None:
     path = run / "evaluation" / f"{test_set.split}.json"
     if others := stored.decoding.get("ensemble"):
         raise UserError(
-            f"{path} is of an ensemble, {run} with {others}: evaluate {run} without ensemble= "
-            "again, and the ensemble with an output= of its own"
+            f"{path} is the evaluation of an ensemble, {run} with {others}: evaluate {run} again "
+            "without ensemble=, and give the ensemble its own output="
         )
-    again = "evaluate it again by the command in it, or remove it"
+    again = "repeat the evaluation with the command it records, or remove the file"
     try:
         now = read_sha256(run, stored.decoding)
     except UserError as error:
-        raise UserError(f"{path} is of what is no longer there ({error}): {again}") from error
+        raise UserError(
+            f"{path} was made from something that no longer exists ({error}): {again}"
+        ) from error
     if (target := stored.decoding.get("target")) and not is_current(stored, run):
         raise UserError(
-            f"{path} is of target={target} by another model than {run} has now: {again}"
+            f"{path} evaluates target={target} with a model that {run} no longer has: {again}"
         )
     vouched = stored.figures["sha256"]
     if changed := [key for key, sha256 in now.items() if vouched.get(key) != sha256]:
-        raise UserError(
-            f"{path} does not vouch for the {' and '.join(changed)} that is there now: {again}"
-        )
+        raise UserError(f"the {' and '.join(changed)} changed since {path} was written: {again}")
 
 
 def is_current(stored: Stored, run: Path) -> bool:

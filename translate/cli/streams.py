@@ -41,13 +41,13 @@ def lines_in(verbatim: Mapping[str, str], sentences: Sequence[str] = ()) -> Iter
     """
     path = verbatim.get("input", "-")
     if sentences and "input" in verbatim:
-        raise UsageError(f"sentences and input={path} at once: give one of the two")
+        raise UsageError(f"both sentences and input={path} are given: give only one of the two")
     if sentences:
         return map(_as_text, sentences)
     if path != "-":
         return read_lines(path)
     if sys.stdin.isatty():
-        log.info("reading from the terminal, a sentence a line; Ctrl-D ends")
+        log.info("reading from the terminal, one sentence per line; Ctrl-D ends")
     return read_lines(sys.stdin.buffer)
 
 
@@ -60,7 +60,7 @@ def constraints_in(verbatim: Mapping[str, str]) -> TextConstraint | Iterator[Tex
     from translate.inference.text_constraints import TextConstraint
 
     if "prefix" in verbatim and "prefixes" in verbatim:
-        raise UsageError("prefix= and prefixes= at once: give one of the two")
+        raise UsageError("both prefix= and prefixes= are given: give only one of the two")
     prefix, given = verbatim.get("prefix", ""), [key for key in FOR_EACH if key in verbatim]
     if not given:
         return TextConstraint(prefix)
@@ -83,7 +83,7 @@ def _rows(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:
         if None in row:
             short = paths[row.index(None)]
             raise UserError(
-                f"{short} ends before line {number}, which another has: line n of prefixes= and "
+                f"{short} has no line {number}, but another file has: line n of prefixes= and "
                 "constraints= is for line n of the input, and may be empty"
             )
         yield row
@@ -107,8 +107,8 @@ def parallel_lines(source: str, references: Sequence[str]) -> tuple[list[str], l
     for reference, lines in zip(references, others, strict=True):
         if len(sources) != len(lines):
             raise UserError(
-                f"{source} has {len(sources):,} lines and {reference} {len(lines):,}: line n of "
-                "one must translate line n of the other"
+                f"{source} has {len(sources):,} lines, but {reference} has {len(lines):,}: line n "
+                "of one must translate line n of the other"
             )
     return sources, others
 
@@ -132,8 +132,8 @@ def refuse_to_share(command: Command, arguments: Arguments) -> None:
     verbatim = arguments.verbatim
     for key in {"output", "json"} & set(verbatim):
         raise UsageError(
-            f"--multirun and {key}={verbatim[key]}: each job would take the place of the one "
-            f"before; leave {key}= out, or call the command once for each"
+            f"--multirun and {key}={verbatim[key]}: each job would overwrite the output of the "
+            f"one before; leave out {key}=, or run the command once for each job"
         )
     source = "-" if command.pipe and not arguments.sentences else ""
     files = {verbatim.get("input", source), *arguments.repeated.get("reference", ())}
@@ -150,7 +150,7 @@ def output_problems(verbatim: Mapping[str, str]) -> list[str]:
     if target == "-":
         return []
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        return [f"output={target} cannot be written: name a file, in a folder that is there"]
+        return [f"output={target} cannot be written: name a file in an existing folder"]
     if not path.is_file():
         return []
     shared = [
@@ -161,7 +161,7 @@ def output_problems(verbatim: Mapping[str, str]) -> list[str]:
     # read or not: who redirects a file there still wants it
     shared += ["standard input"] if _is_stream(path, sys.stdin) else []
     return [
-        f"output={target} is the file of {what} too, and would take its place: name another file"
+        f"output={target} would overwrite {what}, which is the same file: name another file"
         for what in shared
     ]
 

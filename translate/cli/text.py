@@ -39,22 +39,22 @@ translate text: translate sentences, a file or standard input
   translate text run=runs/demo search=sample search.n_best=30 mbr=chrf < spanish.txt
   translate text run=runs/demo -- "x=1" "--dashes in front"
 
-A line in, a line out, in order; an empty line stays empty. Input is UTF-8, plain or gzip; lines end
-at \\n only. With scores=true or search.n_best above 1 a translation is a line of number, score and
-text, separated by tabs; with mbr only the chosen one is written, unless scores=true, and
-the score is the utility expected of it (of several sentences on a line, their sum). With
-format=json a line holds all translations of a line: text, score, log-probability, pieces, the
-log-probability of each with the end of the sentence last, and the mean attention of all layers and
-heads to each source piece where the line is one sentence; the chance that it is good (confidence),
-if translate calibrate has been run; and what the guard found: flags, wrong with this translation,
-and mended, wrong with an earlier one.
+Each input line gives one output line, in order; an empty line stays empty. Input is UTF-8, plain or
+gzip; lines end at \\n only. With scores=true or search.n_best above 1, each translation is a line
+of number, score and text, separated by tabs. With mbr, only the chosen text is written, unless
+scores=true; its score is then the expected utility (for several sentences on a line, their sum).
+With format=json, each output line holds all translations of an input line: text, score,
+log-probability, pieces, the log-probability of each piece with the end of the sentence last, and,
+if the line is one sentence, the mean attention of all layers and heads to each source piece; the
+chance that it is good (confidence), if translate calibrate has been run; and what the guard found:
+flags, what is wrong with this translation, and mended, what was wrong with an earlier one.
 
 A line is translated sentence by sentence. The guard (guard=default) looks for translations that
 cannot be right: empty ones, loops, copies of the source, far too long or cut off, and URLs, e-mail
 addresses, tags and placeholders that did not come through as they are. Sentences with such items
-are then translated around them, the others searched again; the better translation is kept. What was
-done or is still wrong is told on standard error, each with its line number; a count of such lines
-comes last. Numbers are compared, never changed.
+are then translated around them, and others are searched again; the better translation is kept. What
+was done or is still wrong is reported on standard error with its line number, followed by a count
+of such lines. Numbers are compared, never changed.
 
 Keys:
   run            the folder of the run (required)
@@ -62,33 +62,33 @@ Keys:
   input, output  files; default standard input and output
   search         how to search; default: as stored in the run (translate models group=search)
   target         of a multilingual run: the tag of the language to translate into
-  prefix         how every translation begins; prefixes=FILE: a line for each line
-  constraints    a file with a line for each line: phrases that its translation must contain,
-                 separated by tabs (search=beam); like those of search.rules.banned they are whole
-                 words, in scripts without spaces (Chinese, Thai) characters in a row
+  prefix         how every translation begins; prefixes=FILE: one for each input line
+  constraints    a file with a line for each input line: phrases that its translation must contain,
+                 separated by tabs (search=beam); like those of search.rules.banned, they match
+                 whole words, or in scripts without spaces (Chinese, Thai) runs of characters
   mbr            chrf or bleu: of search.n_best translations, the one most like all of them
-  shortlist      a file of translate shortlist: each sentence with its likely words alone, faster;
-                 probabilities are then those among these words
-  split          sentences: each by itself; none: only a line of more than 512 pieces is split, or
-                 of more than the model reads
-  guard          default, with its limits (guard.protect=[url,email], …), or none: all as it comes
-  replace_unknown  true: in place of each <unk>, the source word it attends to most; only a model
-                 writes <unk> whose vocabulary leaves words of the training text out, as with
+  shortlist      a file from translate shortlist: faster, with only each sentence's likely words;
+                 probabilities are then relative to these words
+  split          sentences: each is translated by itself; none: a line is only split if it has more
+                 than 512 pieces, or more than the model reads
+  guard          default, with its limits (guard.protect=[url,email], …), or none: no checks
+  replace_unknown  true: replace each <unk> by the source word it attends to most; only a model
+                 whose vocabulary lacks some words of the training text writes <unk>, as with
                  tokenizer=word tokenizer.vocab_size=1500
-  dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to be copied
-  engine         native, or ctranslate2: serves what translate export has written
+  dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to copy
+  engine         native, or ctranslate2 for what translate export has written
   export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
-  workers        2 or more: processes of one thread each that translate batches at the same time,
-                 for files, on a CPU; 1, the default: one process on all threads
-                 (engine=ctranslate2: so many threads; default: one a core)
+  workers        2 or more: so many single-threaded processes translate batches in parallel, for
+                 files, on a CPU; 1, the default: one process on all threads
+                 (engine=ctranslate2: the number of threads; default: one per core)
   precision      float32 or bf16: the numbers to compute with; default: those of the weights
   device         auto, cpu, cuda, cuda:1 or mps
-  tokens_per_batch  source tokens, padding included, that are translated at once
+  tokens_per_batch  source tokens, padding included, translated at once
   interactive    true: answer each line before the next is read; default: only at a terminal
-  scores         true: line numbers and scores in front
+  scores         true: put line numbers and scores before each translation
   format         text or json
-An argument that looks like KEY=VALUE and is no key is an error, not a sentence; after -- everything
-is a sentence.
+An argument that looks like KEY=VALUE but is not a key is an error, not a sentence; everything after
+-- is a sentence.
 """
 
 
@@ -120,7 +120,7 @@ def job(job: Job) -> None:
 def _phrase_problems(search: Node, again: Node | None) -> list[str]:
     nodes = [("search", "search", search), ("guard.again", "search@guard.again", again)]
     return [
-        f"{place}.kind = {node['kind']}: constraints= need {choice}=beam"
+        f"{place}.kind = {node['kind']}: constraints= needs {choice}=beam"
         for place, choice, node in nodes
         if node and node["kind"] != "beam"
     ]
@@ -130,8 +130,8 @@ def _worker_problems(*, interactive: bool | None, workers: int | None, **_: obje
     if not interactive or workers in (None, 1):
         return []
     return [
-        f"workers = {workers}: interactive=true translates one line at a time, so there is nothing "
-        "to share out: leave one of the two out"
+        f"workers = {workers}: interactive=true translates one line at a time, which leaves "
+        "nothing to share among workers: leave out one of the two"
     ]
 
 
@@ -203,7 +203,7 @@ class Watch:
         """Say how many of several lines there were, if there were any, and how to see which."""
         if self.lines > 1 and (self.mended or self.flagged):
             log.warning(
-                "of %d lines %d were translated again for the better, %d may be wrong%s",
+                "of %d lines, %d were improved by translating them again, and %d may be wrong%s",
                 self.lines, self.mended, self.flagged, hint,
             )  # fmt: skip
 

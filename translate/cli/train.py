@@ -27,33 +27,34 @@ from translate.wording import install
 log = logging.getLogger(__name__)
 
 HELP = """\
-translate train: train a model; go on with an interrupted run
+translate train: train a model, or resume an interrupted run
 
   translate train experiment=demo run=runs/demo            # a ready recipe
-  translate train run=runs/demo                            # go on where it stopped
+  translate train run=runs/demo                            # resume where it stopped
   translate train model=rnn_luong model.attention=dot data=toy run=runs/luong
   translate train data=files data.dir=my/corpus data.source=de data.target=en model.d_model=512
   translate train init=runs/demo data=files data.dir=my/corpus data.source=es data.target=en
   translate train --multirun data=toy tokenizer=word seed=1,2 model=rnn_bahdanau,transformer
   translate train --multirun hydra/sweeper=dev_bleu experiment=toy 'model.dropout=interval(0.0,0.3)'
 
-Ctrl-C saves and leaves a run that can go on. A run that is under way takes its settings from its
-own folder; those given beside run= are compared with it, and only what cannot change the result so
-far may differ (how long to train, devices, logging). The folder holds the configuration, metrics,
-logs, checkpoints and the bundle: the model every other command uses.
+Ctrl-C saves the run, which can then be resumed. A resumed run takes its settings from its own
+folder; those given beside run= are compared with them, and only settings that cannot change the
+result so far may differ (how long to train, devices, logging). The folder holds the configuration,
+metrics, logs, checkpoints and the bundle: the model that every other command uses.
 
-init=PATH begins with the weights of a run or bundle instead of random ones. The network is the one
-of that, also where experiment= has another, unless model= chooses; weights of other shapes are
-refused. The vocabulary is learnt from the new text: pieces that both have keep what was learnt of
-them, and the log counts the others.
+init=PATH starts from the weights of a run or bundle instead of random ones. The network is that of
+PATH, even if experiment= has another, unless model= is given; weights whose shapes do not fit are
+refused. The vocabulary is learned from the new text: pieces that both vocabularies have keep what
+was learned about them, and the log counts the others.
 
---multirun trains a run for each combination, in a folder of its own; those that are finished are
-not trained again. With hydra/sweeper=dev_bleu Optuna (an extra) looks for the best dev BLEU:
-interval(0.0,0.3) is a range to draw from, choice(2,4) some values, tag(log,interval(0.0001,0.01))
-a range by its logarithm, hydra.sweeper.n_trials=20 how many runs. The same command goes on.
+--multirun trains a run for each combination, each in its own folder; finished runs are not trained
+again. With hydra/sweeper=dev_bleu, Optuna (an extra) searches for the best dev BLEU:
+interval(0.0,0.3) is a range to draw from, tag(log,interval(0.0001,0.01)) a logarithmic one and
+choice(2,4) a set of values; hydra.sweeper.n_trials=20 is the number of runs. The same command
+resumes the search.
 
 What some options cost:
-  trainer.r_drop=3                       two passes that shall agree    a step takes twice as long
+  trainer.r_drop=3                       two passes that should agree   a step takes twice as long
   trainer.word_dropout=0.1               words read as <unk>            nothing
   trainer.minimum_risk.weight=0.8        learning from BLEU or chrF     steps take 14 times as long
   trainer.activation_checkpointing=true  long inputs fit                a step takes a third longer
@@ -63,7 +64,7 @@ What some options cost:
 Keys:
   run            the folder of the run; default runs/EXPERIMENT or runs/DATA-MODEL. With --multirun
                  the settings that vary are appended to it
-  init           a run or bundle to begin from; the default of run then ends in its name
+  init           a run or bundle to start from; the default of run then ends in its name
   experiment     a recipe that sets several of the following
   data           the corpus, and the size of batches (data.tokens_per_batch)
   tokenizer      how sentences are cut into pieces
@@ -71,9 +72,9 @@ Keys:
   optimizer      and its learning rate          schedule       of the learning rate
   trainer        length of training, validation, precision, devices
   seed           of everything random
-  cache          the folder of downloads and prepared corpora; also by the variable TRANSLATE_CACHE
+  cache          the folder of downloads and prepared corpora; or set TRANSLATE_CACHE
 translate models lists the options of each; translate train model=rnn_luong -c job shows what they
-hold.
+set.
 """
 
 ENDS = frozenset({"max_steps", "max_epochs"})  # keys of `trainer` that a run is measured by
@@ -137,7 +138,10 @@ def check_begun(config: Mapping[str, Any]) -> list[str]:
     """Every problem of a run under way; what is missing another version did not know."""
     found = check(config)
     if any(line.endswith("is missing") for line in found):
-        found.append("another version began this run: go on with that one, or begin a new run")
+        found.append(
+            "the run was started by another version of this program: resume it with that version, "
+            "or start a new run"
+        )
     return found
 
 
@@ -229,25 +233,23 @@ def _score_of_finished(job: Job, run: Path, config: Node) -> float:
         steps = record.get("steps", 0)
         longer = f"trainer.max_steps={2 * steps}"
         if config["trainer"]["patience"]:  # which may be what ended it
-            longer += " and trainer.patience=null or a greater number"
+            longer += " and trainer.patience=null or a larger number"
         raise UserError(
-            f"{run} is finished after {steps:,} steps: train on with {longer},"
-            " or start over by removing the folder or naming another with run="
+            f"{run} is finished after {steps:,} steps: continue training with {longer}, or start "
+            "over by removing the folder or naming another with run="
         )
     refuse_other_configuration(config, run)
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
     refuse_other_corpus(corpus, run)
     find_origin(run, job.verbatim.get("init"), config["model"], resuming=True)
-    log.info("%s is finished already: best dev BLEU %.2f", run, record["dev_bleu"])
+    log.info("%s is already finished: best dev BLEU %.2f", run, record["dev_bleu"])
     return float(record["dev_bleu"])
 
 
 def _refuse_sweeper(arguments: Arguments) -> None:
     """A search without what searches, or for the worst."""
     if "hydra/sweeper=optuna" in arguments.overrides:
-        raise UsageError(
-            f"hydra/sweeper=optuna looks for the smallest score of all: write {SEARCH}"
-        )
+        raise UsageError(f"hydra/sweeper=optuna would look for the lowest score: write {SEARCH}")
     if SEARCH not in arguments.overrides:
         return
     plugin = find_spec("hydra_plugins") and find_spec("hydra_plugins.hydra_optuna_sweeper")

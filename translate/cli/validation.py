@@ -53,8 +53,8 @@ def _problems_of_recurrence(family: str, trainer: Node) -> list[str]:
         return []
     able = " and ".join(name for name, model in families().items() if model.parallel)
     return [
-        f"trainer.{key} = true: model.family={family} reads word by word, and this is for layers "
-        f"that read all words at once ({able}); set it to false"
+        f"trainer.{key} = true: model.family={family} reads word by word, but this option needs "
+        f"layers that read all words at once ({able}); set it to false"
         for key in ("activation_checkpointing", "compile")
         if trainer[key]
     ]
@@ -65,9 +65,9 @@ def _problems_of_tying(model: Node, tokenizer: Node) -> list[str]:
     if model["tied_embeddings"] != "all" or tokenizer["joint"]:
         return []
     return [
-        "model.tied_embeddings = all shares the embeddings of source and target, which "
-        "tokenizer.joint = false numbers apart: model.tied_embeddings=decoder, or "
-        "tokenizer.joint=true"
+        "model.tied_embeddings = all shares the embeddings of source and target, but "
+        "tokenizer.joint = false gives each its own vocabulary: set model.tied_embeddings=decoder "
+        "or tokenizer.joint=true"
     ]
 
 
@@ -77,9 +77,9 @@ def _problems_of_risk(data: Node, trainer: Node) -> list[str]:
     if not weight or data["tokens_per_batch"] != "auto":
         return []
     return [
-        f"data.tokens_per_batch = auto does not know the candidates of "
-        f"trainer.minimum_risk.weight = {weight}: give a number, such as what fits without them "
-        f"divided by twice trainer.minimum_risk.candidates ({candidates})"
+        "data.tokens_per_batch = auto does not allow for the candidates that "
+        f"trainer.minimum_risk.weight = {weight} samples: give a number, for instance what fits "
+        f"without them, divided by twice trainer.minimum_risk.candidates ({candidates})"
     ]
 
 
@@ -89,8 +89,8 @@ def _problems_of_r_drop(model: Node, trainer: Node) -> list[str]:
     if not trainer["r_drop"] or any(dropped):
         return []
     return [
-        f"trainer.r_drop = {trainer['r_drop']} compares two passes with other dropout, and there "
-        "is none: model.dropout=0.1, or trainer.r_drop=0"
+        f"trainer.r_drop = {trainer['r_drop']} compares two passes with different dropout, but "
+        "dropout is off: set model.dropout=0.1 or trainer.r_drop=0"
     ]
 
 
@@ -144,7 +144,7 @@ def guard_problems(node: Node) -> list[str]:
     found += chosen("guard.again", again, KINDS) or search_excesses(again, "guard.again")
     found = found or _problems_of_building(again)
     if not found and (banned := again.get("rules", {}).get("banned")):
-        found = [f"guard.again.rules.banned = {banned}: both searches keep search.rules.banned"]
+        found = [f"guard.again.rules.banned = {banned}: set search.rules.banned, which both use"]
     return found
 
 
@@ -153,6 +153,6 @@ def mbr_problems(config: Mapping[str, Any]) -> list[str]:
     if config["mbr"] is None or config["search"].get("n_best", 1) > 1:
         return []
     return [
-        f"mbr = {config['mbr']} chooses among several translations: give search.n_best=… "
-        "(search=sample search.n_best=30)"
+        f"mbr = {config['mbr']} chooses among several translations: set search.n_best, for "
+        "instance search=sample search.n_best=30"
     ]

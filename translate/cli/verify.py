@@ -19,28 +19,29 @@ from translate.inference.minimum_bayes_risk import Utility
 from translate.wording import listing
 
 HELP = """\
-translate verify: compute a stored score again, and say whether it is equal
+translate verify: recompute a stored score and check that it is the same
 
   translate verify run=runs/demo                           # of the test sentences
   translate verify run=runs/demo data.split=dev
   translate verify run=runs/demo input=news.es reference=news.en output=scores
 
-Reads evaluation/<split>.json, which translate evaluate has written, translates with the search that
-stands there, and compares: model, sources and references by their SHA-256, translations and scores
-to the last bit. Exit status 0 and a line that says so if all are equal; else 1 and what differs.
-Other hardware or another version of PyTorch may differ in a few translations.
+Reads evaluation/<split>.json, written by translate evaluate, translates with the search recorded
+there, and compares: model, sources and references by their SHA-256, translations and scores to the
+last bit. If all are equal, prints a line that says so and exits with status 0; otherwise prints
+what differs and exits with status 1. On other hardware or another version of PyTorch, a few
+translations may differ.
 
 Keys:
   run            the folder of the run (required)
   data.split     test or dev; default test
   input          source sentences of your own that were evaluated, a line each, with
   reference      their translations, a line each
-  output         the folder that translate evaluate wrote to (its output=, a folder there in a
-                 sweep); default: evaluation/ in the run
+  output         the folder that translate evaluate wrote to (its output=, or in a sweep a folder
+                 there); default: evaluation/ in the run
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
   cache          the folder of downloads and prepared corpora
   device         auto, cpu, cuda, cuda:1 or mps
-  tokens_per_batch  source tokens, padding included, that are translated at once
+  tokens_per_batch  source tokens, padding included, translated at once
 """
 
 
@@ -101,7 +102,7 @@ def run(
     path = evaluations / f"{test_set.split}.json"
     stored = read(evaluations, test_set.split)
     if stored is None:
-        raise UserError(f"{path} is not there to verify: translate evaluate writes it")
+        raise UserError(f"{path} does not exist: run translate evaluate first")
     decoding = _decoding(stored.decoding, path)
     model = engine_translator(
         decoding | {"device": device, "tokens_per_batch": tokens_per_batch},
@@ -110,7 +111,7 @@ def run(
     found = differences(stored, model, test_set, model_sha256=sha256)
     if found:
         lines = "\n  ".join(found)
-        raise UserError(f"{path} is not what comes out now:\n  {lines}")
+        raise UserError(f"{path} differs from what is computed now:\n  {lines}")
     bleu = stored.figures["bleu"]
     sys.stdout.write(
         f"equal: {test_set.split}, BLEU {bleu['score']:.2f} ({bleu['signature']}), "
@@ -125,5 +126,5 @@ def _decoding(stored: object, path: Path) -> dict[str, Any]:
     search = dict(stored) if isinstance(stored, dict) else {"kind": stored}
     written = {key: search.pop(key) for key in Decoding.model_fields if key in search}
     if found := schema.problems(Decoding, written, "decoding") + search_problems(search):
-        raise UserError(f"{path} asks for what cannot be done: {listing(found)}")
+        raise UserError(f"{path} asks for settings that cannot be used: {listing(found)}")
     return {**Decoding.model_validate(written).model_dump(), "search": search}

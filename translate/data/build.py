@@ -105,7 +105,7 @@ def _look(given: Mapping[str, Iterable[Pair]]) -> tuple[dict[str, Iterable[Pair]
     heads = {split: list(islice(pairs, QUICK)) for split, pairs in streams.items()}
     suspicious = [headline(finding) for finding in quick_look(heads)]
     for line in suspicious:
-        log.warning("%s: translate doctor with the same settings shows the lines", line)
+        log.warning("%s: run translate doctor with the same settings to see the lines", line)
     return {split: chain(heads[split], streams[split]) for split in streams}, suspicious
 
 
@@ -187,8 +187,8 @@ def _nothing_left(text: str, dropped: Counter[str]) -> str:
         return f"{text} is empty: check the files or columns that data names"
     rules = ", ".join(f"{rule} {count}" for rule, count in dropped.most_common())
     return (
-        f"none of {dropped.total()} pairs of {text} are left ({rules}); check the columns of data "
-        "and the rules of data.cleaning"
+        f"none of the {dropped.total()} pairs of {text} is left ({rules}); check the columns of "
+        "data and the rules of data.cleaning"
     )
 
 

@@ -41,7 +41,7 @@ class Cleaning(NodeModel):
             try:
                 re.sub(pattern, replacement, "")
             except (re.error, IndexError) as error:
-                raise ValueError(f"{pattern!r} is no regular expression ({error})") from None
+                raise ValueError(f"{pattern!r} is not a regular expression ({error})") from None
         return replace
 
 
@@ -62,8 +62,8 @@ def clean(
     read = len(table) + dropped.total()
     if dropped["length_ratio"] > SUSPICIOUS * read:
         log.warning(
-            "data.cleaning.length_ratio = %g drops %d of %d pairs, the long ones first where one "
-            "script takes fewer characters: 6 suits Chinese and English",
+            "data.cleaning.length_ratio = %g drops %d of %d pairs; where one script needs fewer "
+            "characters, it drops the long pairs first: 6 suits Chinese and English",
             rules.length_ratio, dropped["length_ratio"], read,
         )  # fmt: skip
     return table, dropped

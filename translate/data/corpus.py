@@ -185,8 +185,8 @@ def _reading(folder: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
-            f"the prepared corpus {folder} is damaged ({error!r}): remove it, and it is prepared "
-            "again"
+            f"the prepared corpus {folder} is damaged ({error!r}): remove it, and it will be "
+            "prepared again"
         ) from error
 
 
@@ -197,5 +197,6 @@ def _writing(cache: Path) -> Iterator[None]:
     except OSError as error:
         raise UserError(
             f"the corpus cannot be written to the cache {cache} ({error.strerror or error}); free "
-            "space there, or choose another folder with cache=PATH or the variable TRANSLATE_CACHE"
+            "up space there, or choose another folder with cache=PATH or the variable "
+            "TRANSLATE_CACHE"
         ) from None

@@ -238,7 +238,7 @@ def _check_guidance(corpus: Corpus) -> None:
     key = "trainer.guided_alignment.weight"
     if "alignment" not in corpus.train.column_names:
         raise UserError(
-            f"{key} needs gold alignments, and the training pairs of this corpus have none: "
+            f"{key} needs gold alignments, but the training pairs of this corpus have none: "
             "choose data=toy, or data=files with data.alignments, or set it to 0"
         )
 

@@ -41,8 +41,8 @@ def from_line(line: str, place: str = "links") -> Gold:
         match = LINK.fullmatch(word)
         if match is None:
             raise UserError(
-                f"{place}: {word!r} is no link: write i-j (sure), ipj or i?j (possible), with the "
-                "positions of a source and a target word from 0"
+                f"{place}: {word!r} is not a link: write i-j (sure), ipj or i?j (possible), with "
+                "the positions of a source and a target word, counted from 0"
             )
         found[match[2]].add((int(match[1]), int(match[3])))
     return Gold(frozenset(found["-"]), frozenset((found["p"] | found["?"]) - found["-"]))
@@ -74,6 +74,7 @@ def _checked(line: str, source: str, target: str, place: str) -> Gold:
                 there = f"words 0 to {size - 1}" if size else "no words"
                 raise UserError(
                     f"{place}: {link[0]}-{link[1]} links a {side} word {position}, but that "
-                    f"sentence has {there}: positions count from 0, over words between spaces"
+                    f"sentence has {there}: positions count from 0, and words are separated by "
+                    "spaces"
                 )
     return gold

@@ -36,7 +36,7 @@ class HoldOut(NodeModel):
     def _apart(self) -> Self:
         if isinstance(self.dev, list) and isinstance(self.test, list):
             for group in sorted(set(map(str, self.dev)) & set(map(str, self.test))):
-                raise ValueError(f"dev and test both name the group {group}: give it to one")
+                raise ValueError(f"dev and test both name the group {group}: give it to only one")
         return self
 
 
@@ -91,9 +91,10 @@ def take_components(
             }
             largest = groups.sizes.max() if split_of else len(pairs)
             raise UserError(
-                f"data.hold_out.{name} = {counts[name]} items cannot be held out of {total} source "
-                f"sentences in {len(groups)} groups of shared translations with half of the pairs "
-                f"left to train on; {_remedy(counts, fewer, len(pairs), largest)}"
+                f"data.hold_out.{name} = {counts[name]} items cannot be held out: half of the "
+                f"pairs must be left to train on, and there are {total} source sentences in "
+                f"{len(groups)} groups of shared translations; "
+                f"{_remedy(counts, fewer, len(pairs), largest)}"
             )
         queue = chain(skipped, queue)
     taken = {name: [pairs[i] for i in sorted(split_of) if split_of[i] == name] for name in counts}
@@ -107,7 +108,7 @@ def _remedy(counts: Mapping[str, int], fewer: Mapping[str, int], pairs: int, lar
     fit = fewer != counts and 2 * sum(fewer.values()) <= pairs
     if fit and largest < NEARLY_ALL * pairs:
         return f"try {' '.join(f'data.hold_out.{split}={n}' for split, n in fewer.items())}"
-    return "give dev and test of your own (data.dev, data.test)"
+    return "give your own dev and test files (data.dev, data.test)"
 
 
 def components(pairs: Iterable[Pair]) -> Places:

@@ -126,7 +126,8 @@ def _raw_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
     for kind, magic in OTHERWISE_PACKED.items():
         if re.match(magic, head):
             raise UserError(
-                f"{name} is packed with {kind}, by its first bytes; unpack it, or pack it with gzip"
+                f"{name} is compressed with {kind}, judging by its first bytes; decompress it, or "
+                "compress it with gzip"
             )
     if not head.startswith(GZIP_MAGIC):
         if head:
@@ -158,7 +159,8 @@ def _decode(lines: Iterable[bytes], name: str, strict: bool) -> Iterator[str]:
         if number == 1:
             if line.startswith(UTF_16_MARKS):  # no UTF-8, and hardly a word in another encoding
                 raise UserError(
-                    f"{name} is UTF-16, by its first bytes; convert it: iconv -f UTF-16 -t UTF-8"
+                    f"{name} is UTF-16, judging by its first bytes; convert it: iconv -f UTF-16 "
+                    "-t UTF-8"
                 )
             line = line.removeprefix(BYTE_ORDER_MARK)
         line = line.removesuffix(b"\n").removesuffix(b"\r")
@@ -173,4 +175,4 @@ def _decode(lines: Iterable[bytes], name: str, strict: bool) -> Iterator[str]:
                 log.warning("%s and was replaced", place)
             yield line.decode("utf-8", "replace")
     if invalid > WARNINGS:
-        log.warning("%s: %d lines in all held bytes that are not UTF-8", name, invalid)
+        log.warning("%s: %d lines in total contained bytes that are not UTF-8", name, invalid)

@@ -37,8 +37,8 @@ ERRORS_ONLY = 2  # SentencePiece's log level: its errors are raised, all else is
 def _names_a_tag(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name) or name in RESERVED:
         raise ValueError(
-            f"{name!r} cannot be a tag: take letters, digits, - and _, a letter first, and not "
-            f"{', '.join(RESERVED)}"
+            f"{name!r} cannot be a tag: use letters, digits, - and _, starting with a letter, and "
+            f"not {', '.join(RESERVED)}"
         )
     return name
 
@@ -79,12 +79,12 @@ class Tokenizer:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except (RuntimeError, OSError) as error:
             raise UserError(
-                f"these {len(model)} bytes are no SentencePiece model ({error})"
+                f"these {len(model)} bytes are not a SentencePiece model ({error})"
             ) from None
         found = {name: getattr(self._processor, name)() for name in SPECIAL}
         if found != SPECIAL:
             raise UserError(
-                f"the SentencePiece model has the special ids {found}, but {SPECIAL} are needed"
+                f"the SentencePiece model has the special ids {found}, but needs {SPECIAL}"
             )
         self._model = model
         self.sampling, self.tag = sampling, tag
@@ -259,9 +259,9 @@ def check_tokenizer(config: Mapping[str, Any]) -> list[str]:
     kind, sampling = settings.kind, settings.sampling
     if settings.byte_fallback and kind == "word":
         found.append(
-            "tokenizer.byte_fallback = true: a word model spells everything after the first "
-            "unknown word out in bytes, spaces and known words included; set it to false or choose "
-            "tokenizer=unigram or tokenizer=bpe"
+            "tokenizer.byte_fallback = true: a word model would spell out everything after the "
+            "first unknown word in bytes, including spaces and known words; set it to false or "
+            "choose tokenizer=unigram or tokenizer=bpe"
         )
     for name, strength, only in (
         ("alpha", sampling.alpha, "unigram"),

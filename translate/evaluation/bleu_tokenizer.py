@@ -40,8 +40,9 @@ def settle(tokenize: str | None, language: str, references: Iterable[Sequence[st
         return _installed(known)
     if mostly_alone("".join(chain.from_iterable(references))):
         log.warning(
-            "BLEU counts characters (tokenize=char): the references are in a script without "
-            "spaces, and of the language %r no tokenizer is known, as of zh, ja and ko", language,
+            "BLEU counts characters (tokenize=char): the references are in a script "
+            "without spaces, and the language %r has no tokenizer of its own, unlike "
+            "zh, ja and ko", language,
         )  # fmt: skip
         return "char"
     return DEFAULT

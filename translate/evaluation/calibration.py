@@ -13,8 +13,8 @@ from translate.errors import UserError
 LEAST = 10  # sentences, of good ones and of others: two numbers are learnt from them
 BINS = 10
 NOTHING_TOLD = (
-    "probability does not tell good translations from others, so no confidence can be learnt from "
-    "it; choose another chrF (good=…), another search, or more sentences"
+    "probability does not distinguish good translations from others, so no confidence can be "
+    "learned from it; choose another chrF (good=…), another search, or more sentences"
 )
 ROUNDS = 100  # Newton's method needs about ten
 
@@ -54,7 +54,7 @@ def learn(evidence: Sequence[float], good: Sequence[bool]) -> tuple[float, float
     hits, misses = sum(good), len(good) - sum(good)
     if min(hits, misses) < LEAST:
         raise UserError(
-            f"{hits} of {len(good)} translations are good: confidence is learnt from at least "
+            f"{hits} of {len(good)} translations are good: learning confidence takes at least "
             f"{LEAST} good ones and {LEAST} others; choose another chrF (good=…) or more sentences"
         )
     given = np.array(evidence)

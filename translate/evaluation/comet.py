@@ -95,7 +95,7 @@ class CometModel:
             reason = first_line(error)
             raise UserError(
                 f"comet = {path} cannot be loaded: {reason}; the tokenizer of its encoder must be "
-                "in the cache of huggingface_hub, and the download whole"
+                "in the cache of huggingface_hub, and the download complete"
             ) from error
         self.name, self.sha256 = folder.name, file_hash(checkpoint)
         # Lightning's numbers of GPUs; None: the CPU

@@ -183,7 +183,7 @@ def verdict(baseline: System, other: System, found: Mapping[str, Difference]) ->
         return f"{other.name} translates every sentence as {baseline.name} does."
     bleu, chrf = found["bleu"], found["chrf"]
     chance = (
-        f"two equally good systems differ by so much in {_share(bleu.randomisation)} of "
+        f"two equally good systems would differ by that much in {_share(bleu.randomisation)} of "
         f"shuffles (approximate randomisation) and {_share(bleu.bootstrap)} of resamples "
         "(bootstrap)"
     )
@@ -201,7 +201,7 @@ def verdict(baseline: System, other: System, found: Mapping[str, Difference]) ->
 
 def _second_opinion(bleu: Difference, chrf: Difference) -> str:
     if not chrf.real:
-        return "; chrF finds no sure difference" if bleu.real else ""
+        return "; by chrF the difference is not certain" if bleu.real else ""
     if bleu.real and bleu.gain * chrf.gain > 0:
         return "; chrF agrees"
     better = "better" if chrf.gain > 0 else "worse"
@@ -281,7 +281,7 @@ def _between(columns: Sequence[Column], first: Experiment, second: Experiment) -
         f"{e.means['bleu']:.2f} ± {e.deviations['bleu']:.2f} over {len(e.runs)} seeds"
         for e in (second, first)
     )
-    chance = f"equal means would differ by so much in {_share(p)} of cases (Welch's t-test)"
+    chance = f"equal means would differ by that much in {_share(p)} of cases (Welch's t-test)"
     if p >= SURE:
         return (
             f"The difference of {abs(apart):.2f} BLEU between {second.name} and {first.name} may "

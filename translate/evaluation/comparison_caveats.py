@@ -25,7 +25,8 @@ def caveats(columns: Sequence[Column]) -> list[str]:
 
 def _unfinished(systems: Sequence[System]) -> list[str]:
     return [
-        f"{system.name} is unfinished ({system.unfinished}): it counts in no mean over seeds."
+        f"{system.name} is unfinished ({system.unfinished}), so it is not part of any mean over "
+        "seeds."
         for system in systems
         if system.unfinished is not None
     ]
@@ -38,8 +39,8 @@ def _seeds_twice(systems: Sequence[System]) -> list[str]:
         earlier = first.setdefault((system.experiment, system.seed), system.name)
         if earlier != system.name:
             found.append(
-                f"{system.name} has the seed of {earlier}: there is no mean over the seeds of "
-                "their experiment."
+                f"{system.name} has the same seed as {earlier}, so no mean over the seeds of "
+                "their experiment is given."
             )
     return found
 
@@ -56,14 +57,14 @@ def _likelihood(systems: Sequence[System]) -> list[str]:
     left_out = [system.likelihood.left_out for system in systems]
     if len(set(left_out)) > 1:
         found.append(
-            "The perplexities are of different pairs; left out, longer than the model reads: "
+            "The perplexities are over different pairs; left out as too long for the model: "
             f"{_by_name(left_out, systems)}."
         )
     unknown = [system.likelihood.unknown for system in systems]
     if len(set(unknown)) > 1:
         found.append(
-            "Bits a character do not compare where <unk> stands for words of the references, any "
-            f"of which it would fit; so many times: {_by_name(unknown, systems)}."
+            "Bits per character are not comparable where <unk>, which fits any word, stands for "
+            f"words of the references; number of times: {_by_name(unknown, systems)}."
         )
     return found
 

@@ -26,10 +26,10 @@ from translate.plots.page import (
 HOW = (
     "Differences are called real where paired bootstrap resampling and approximate randomisation, "
     "over sacreBLEU's statistics, find a probability below 5 % that two equally good systems "
-    "differ by so much or more. A gain is positive where the run is better. Sentences are won and "
-    "lost by chrF. Perplexity is that of the references and compares runs with the same target "
-    "vocabulary only; bits a character compare all that spell the references in full, without "
-    "<unk> and in their own case."
+    "would differ by that much or more. A gain is positive where the run is better. Sentences are "
+    "won and lost by chrF. Perplexity is that of the references and is only comparable between "
+    "runs with the same target vocabulary; bits per character are comparable between all runs "
+    "that spell the references in full, without <unk> and in their original case."
 )
 
 
@@ -71,7 +71,7 @@ def _differing(comparison: Comparison) -> list[Html]:
     return [
         section(
             "The most different sentences",
-            paragraph("By chrF. Words that the other run has not at this place are marked."),
+            paragraph("By chrF. Words that the other run does not have in this place are marked."),
             *(_sentence(comparison, shown) for shown in comparison.shown),
         )
     ]

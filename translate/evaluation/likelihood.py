@@ -85,8 +85,7 @@ def likelihood(
 def _tell(left_out: Sequence[int], pairs: int) -> None:
     lines = [str(index + 1) for index in left_out[:NAMED]] + ["…"] * (len(left_out) > NAMED)
     log.warning(
-        "%d of %d pairs are longer than the model reads, and perplexity is that of the others; "
-        "left out: line %s",
+        "perplexity leaves out %d of %d pairs, which are longer than the model reads: line %s",
         len(left_out), pairs, ", ".join(lines),
     )  # fmt: skip
 

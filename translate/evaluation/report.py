@@ -205,7 +205,7 @@ def read(folder: Path, split: str) -> Stored | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{described} cannot be read ({error!r}): {again}") from error
     if digest(lines) != vouched:
-        raise UserError(f"{translated} is not what {described.name} vouches for: {again}")
+        raise UserError(f"{translated} does not match the SHA-256 in {described.name}: {again}")
     return stored
 
 

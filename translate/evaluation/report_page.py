@@ -117,7 +117,7 @@ def _attention(
         )
         for item, found in attention.items()
     ]
-    how = "Row by row the translation's words; the mean of all layers and heads."
+    how = "Rows are the translation's words; weights are the mean of all layers and heads."
     return section("Attention", paragraph(how, "note"), *drawn)
 
 
@@ -142,7 +142,7 @@ def _sentences(
         ])  # fmt: skip
     return section(
         heading,
-        paragraph("Words that the first reference has not at this place are marked.", "note"),
+        paragraph("Words that the first reference does not have in this place are marked.", "note"),
         cells(["line", "chrF", "source", "reference", "translation"], rows, of_text=True),
     )
 

@@ -48,8 +48,10 @@ class BoundedTER(TER):
         score: TERScore = super().corpus_score(hypotheses, references, n_bootstrap)
         if self.without_shifts:
             log.warning(
-                "TER counts no shifts in %d of %d sentences, which have more than %d words: to "
-                "look for them would take minutes", self.without_shifts, len(hypotheses), LONGEST,
+                "TER counts no shifts in %d of %d "
+                "sentences, which have more than "
+                "%d words: searching for shifts "
+                "would take minutes", self.without_shifts, len(hypotheses), LONGEST,
             )  # fmt: skip
         return score
 

@@ -31,7 +31,7 @@ def differences(
         "references": test_set.references_sha256,
     }
     changed = [
-        f"the {name} changed: SHA-256 {digest[:12]}…, stored is {str(expected)[:12]}…"
+        f"the {name} changed: SHA-256 {digest[:12]}…, but {str(expected)[:12]}… is stored"
         for name, digest in given.items()
         if digest != (expected := stored.figures["sha256"].get(name))
     ]
@@ -44,5 +44,5 @@ def differences(
     for name, found in asdict(scores).items():
         for key, value in found.items():
             if value != (expected := stored.figures.get(name, {}).get(key)):
-                changed.append(f"{name} {key} is {value}, stored is {expected}")
+                changed.append(f"{name} {key} is {value}, but {expected} is stored")
     return changed

@@ -79,7 +79,7 @@ class Aligner:
         for i, length in enumerate(lengths):
             if length > self._most:
                 log.warning(
-                    "line %d has %d pieces, more than %d: left unaligned",
+                    "line %d has %d pieces, more than the limit of %d: left unaligned",
                     number + i, length - 1, self._most - 1,
                 )  # fmt: skip
         chosen = [i for i, length in enumerate(lengths) if found[i].size and length <= self._most]

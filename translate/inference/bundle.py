@@ -138,8 +138,8 @@ def save(
         atomic_folder.replace(Path(folder), files)
     except OSError as error:
         raise UserError(
-            f"bundle {folder} cannot be written ({error.strerror or error}): "
-            "make room or choose another run folder"
+            f"bundle {folder} cannot be written ({error.strerror or error}): free up space or "
+            "choose another run folder"
         ) from error
 
 
@@ -155,14 +155,14 @@ def find(run: str | Path) -> Path:
     if run.is_file():
         raise UserError(f"{run} is a file: give the folder of a run")
     if not run.is_dir():
-        raise UserError(f"{run}: there is no such run; translate train run={run} makes one")
+        raise UserError(f"{run} does not exist: create it with translate train run={run}")
     if not (run / "config.yaml").exists():
-        raise UserError(f"{run} has no bundle, and is not the folder of a run: look at run=")
+        raise UserError(f"{run} is not a run folder and has no bundle: check run=")
     if (run / "checkpoints" / "best.ckpt").exists():
-        raise UserError(f"the bundle of {run} is gone: put a copy of {run / 'bundle'} back")
+        raise UserError(f"the bundle of {run} is missing: restore a copy of {run / 'bundle'}")
     raise UserError(
-        f"{run} has no bundle, for its training has not come to a first validation: "
-        f"translate train run={run} resumes it"
+        f"{run} has no bundle yet, because its training has not reached a first validation: "
+        f"resume it with translate train run={run}"
     )
 
 
@@ -199,7 +199,7 @@ def _identity(folder: Path) -> tuple[int, int] | None:
 def _load(folder: Path) -> Bundle:
     present = atomic_folder.present(folder, CONFIG)
     if present is None:
-        raise UserError(f"{folder} is no bundle: {CONFIG} is missing")
+        raise UserError(f"{folder} is not a bundle: {CONFIG} is missing")
     sums = present / CHECKSUMS
     expected = parse(read(sums, largest=LARGEST[CHECKSUMS]), sums)
     config = _config(_verified(present, CONFIG, expected), present / CONFIG)
@@ -245,18 +245,20 @@ def _check_weights(model: Seq2Seq, tensors: Mapping[str, Tensor], path: Path) ->
     if shapes != found:
         name = min(name for name, _ in shapes.items() ^ found.items())
         raise UserError(
-            f"{path}: {name!r} is {found.get(name, 'missing')} where the model of {CONFIG} has "
+            f"{path}: {name!r} is {found.get(name, 'missing')} but the model of {CONFIG} has "
             f"{shapes.get(name, 'nothing')}: the two files do not belong together"
         )
     types = {tensor.dtype for tensor in tensors.values()}
     if len(types) > 1 or not types <= FLOATS:
         raise UserError(
-            f"{path} holds {', '.join(sorted(map(str, types)))}: weights are floating-point "
-            "numbers, all of one kind"
+            f"{path} holds {', '.join(sorted(map(str, types)))}: weights must be floating-point "
+            "numbers, all of the same type"
         )
     broken = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
     if broken:
-        raise UserError(f"{path}: {broken[0]!r} holds values that are not finite: train it again")
+        raise UserError(
+            f"{path}: {broken[0]!r} contains values that are not finite: train the model again"
+        )
 
 
 def _tokenizers(folder: Path, config: Config, expected: Mapping[str, Any]) -> Tokenizers:
@@ -286,7 +288,7 @@ def _config(content: bytes, path: Path) -> Config:
     if isinstance(written, int) and written > FORMAT:
         raise UserError(
             f"{path}: format {written} comes from a newer version ({values.get('version')!r}); "
-            f"this is {__version__}, which reads format {FORMAT}: bring this program up to date"
+            f"this is {__version__}, which reads format {FORMAT}: update this program"
         )
     check(problems(Config, values, str(path)))
     config = Config.model_validate(values)
@@ -297,7 +299,9 @@ def _config(content: bytes, path: Path) -> Config:
         where = f"{path}: options"
         found = problems(families[config.family], config.options, where, supplied=sizes)
         if any(line.endswith("is missing") for line in found):
-            found.append("an earlier version wrote it: translate with that one, or train again")
+            found.append(
+                "it was written by an earlier version: translate with that version, or train again"
+            )
         check(found)
         check(option_excesses(config.options, where))
     where = f"{path}: search"
@@ -309,7 +313,7 @@ def _tensors(content: bytes, path: Path) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load(content)
     except (SafetensorError, LookupError, ValueError, TypeError, RuntimeError) as error:
-        raise UserError(f"{path} is no safetensors file ({error}): copy it again") from error
+        raise UserError(f"{path} is not a safetensors file ({error}): copy it again") from error
 
 
 def _verified(

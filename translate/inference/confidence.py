@@ -80,8 +80,10 @@ def read(run: Path, *, weights_sha256: str, search: Mapping[str, Any]) -> Confid
     try:
         found = Confidence.model_validate_json(untrusted.read(path, largest=LARGEST))
     except ValidationError as error:
-        raise UserError(f"{path} cannot be read: translate calibrate run={run}") from error
+        raise UserError(
+            f"{path} cannot be read: write it anew with translate calibrate run={run}"
+        ) from error
     if (found.weights_sha256, found.search) != (weights_sha256, dict(search)):
-        log.info("%s is of other weights or another search, and is left out", path)
+        log.info("ignoring %s, which is for different weights or another search", path)
         return None
     return found

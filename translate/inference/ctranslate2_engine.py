@@ -45,13 +45,13 @@ def search_problems(search: Mapping[str, Any]) -> list[str]:
     rules = Rules(**search["rules"]) if "rules" in search else NO_RULES
     options |= {f"rules.{key}": value for key, value in rules if value != getattr(NO_RULES, key)}
     found = [
-        f"search.{key} = {value}: engine=ctranslate2 has no such option: engine=native"
+        f"search.{key} = {value}: engine=ctranslate2 has no such option; use engine=native"
         for key, value in options.items()
         if key not in CARRIED[kind] and value  # 0, false and null: it is off
     ]
     if kind == "beam" and options["n_best"] > options["beam_size"]:
         found.append(
-            f"search.n_best = {options['n_best']} is more than the beam holds "
+            f"search.n_best = {options['n_best']} is more than the beam size "
             f"({options['beam_size']}): raise search.beam_size or lower search.n_best"
         )
     return found
@@ -101,7 +101,9 @@ class CTranslate2Search:
     ) -> None:
         place = torch.device(device)
         if place.type not in ("cpu", "cuda"):
-            raise UserError(f"device={place}: engine=ctranslate2 has none such: device=cpu")
+            raise UserError(
+                f"device={place}: engine=ctranslate2 does not support it; use device=cpu"
+            )
         carried = CARRIED[search["kind"]] - {"kind"}
         self._settings = Settings(**{key: search[key] for key in carried})
         self._penalty = PENALTIES[self._settings.length_penalty]
@@ -132,9 +134,11 @@ class CTranslate2Search:
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
         if need_alignment:
-            raise UserError("engine=ctranslate2 gives no attention: engine=native")
+            raise UserError("engine=ctranslate2 does not provide attention: use engine=native")
         if any(constraint != Constraint() for constraint in constraints or ()):
-            raise UserError("engine=ctranslate2 takes no prefix, no phrases: engine=native")
+            raise UserError(
+                "engine=ctranslate2 takes neither prefixes nor phrases: use engine=native"
+            )
         lengths = source_mask.sum(1).tolist()
         rows = [row[: length - 1] for row, length in zip(source.tolist(), lengths, strict=True)]
         settings = self._settings
@@ -256,15 +260,14 @@ def check_origin(folder: Path, weights_sha256: str, run: str) -> None:
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{folder / MANIFEST} is damaged: {remedy}") from error
     if not (folder / "model.bin").is_file():  # graphs have the same manifest
-        raise UserError(f"{folder} is no export for CTranslate2: {remedy}")
+        raise UserError(f"{folder} is not an export for CTranslate2: {remedy}")
     if made_of != weights_sha256:
-        raise UserError(f"{folder} was made of other weights than those of {run}: {remedy}")
+        raise UserError(f"{folder} was made from other weights than those of {run}: {remedy}")
     found = {path.name: file_hash(path) for path in folder.iterdir() if path.name in sums}
     for name in sums:
         if found.get(name) != sums[name]:
             raise UserError(
-                f"{folder / name} is damaged: it is not what was exported, by its SHA-256 in "
-                f"{MANIFEST}: {remedy}"
+                f"{folder / name} is damaged: it does not match its SHA-256 in {MANIFEST}: {remedy}"
             )
 
 

@@ -49,17 +49,17 @@ def problems(family: str, options: Mapping[str, Any]) -> list[str]:
     head); and added, rotary, relative or no positions.
     """
     if family != "transformer":
-        return [f"model.family = {family}: CTranslate2 has Transformers only"]
+        return [f"model.family = {family}: CTranslate2 only supports Transformers"]
     found = []
     if options["positions"] == "alibi":
-        found.append("model.positions = alibi: CTranslate2 has it in decoders only")
+        found.append("model.positions = alibi: CTranslate2 only supports it in decoders")
     d_k, d_v = options["d_model"] // options["num_heads"], options["d_v"]
     if d_v not in (None, d_k):
-        found.append(f"model.d_v = {d_v}: in CTranslate2 a value has a key's size, {d_k}")
+        found.append(f"model.d_v = {d_v}: in CTranslate2, values must have the size of keys, {d_k}")
     if options["self_attention"] != "full":
         found.append(
-            f"model.self_attention = {options['self_attention']}: in CTranslate2 every token of a "
-            "translation sees all before it"
+            f"model.self_attention = {options['self_attention']}: in CTranslate2, every token of "
+            "a translation attends to all tokens before it"
         )
     return found
 

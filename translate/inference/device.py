@@ -24,7 +24,7 @@ def choose_device(device: str | torch.device) -> torch.device:
         chosen = torch.device(device)
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise UserError(f"device={device} is not to be had here: try device=auto") from error
+        raise UserError(f"device={device} is not available here: try device=auto") from error
     if chosen.type == "cuda":
         leave_out_cudnn()
     return chosen

@@ -26,15 +26,15 @@ def together(bundles: Sequence[tuple[str, Bundle]]) -> Bundle:
         (source, target), languages = one.config.languages, other.config.languages
         if languages == (target, source) != (source, target):
             raise UserError(
-                f"{run} translates {target} to {source}, and {first} {source} to {target}: an "
-                "ensemble is of runs of one direction"
+                f"{run} translates {target} to {source}, but {first} translates {source} to "
+                f"{target}: the runs of an ensemble must translate in the same direction"
             )
         for side in ("source", "target"):
             hashes = [bundle.config.tokenizers[side] for bundle in (one, other)]
             if hashes[0] != hashes[1]:
                 raise UserError(
                     f"{first} and {run} have different {side} tokenizers (SHA-256 {hashes[0]} and "
-                    f"{hashes[1]}), and an ensemble reads and writes one kind of pieces: train its "
-                    "runs with the same data and tokenizer"
+                    f"{hashes[1]}), but the runs of an ensemble must share their tokenizers: "
+                    "train them with the same data and tokenizer"
                 )
     return replace(one, model=Ensemble([bundle.model for _, bundle in bundles]).eval())

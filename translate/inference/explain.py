@@ -20,7 +20,7 @@ from translate.models.seq2seq import Seq2Seq
 from translate.vocabulary import BOS, EOS
 
 Phases = dict[str, Counter[Call]]  # what the model does → its calls, alike ones counted
-READABLE = Kernel("readable", "its weights are wanted")
+READABLE = Kernel("readable", "the weights are needed")
 
 
 def attention_calls(
@@ -63,7 +63,7 @@ def attention_calls(
 def described(phases: Phases) -> Iterator[str]:
     """A few lines for each kind of call."""
     if not any(phases.values()):
-        yield "this model makes no fused attention calls: its attention, if any, is plain PyTorch"
+        yield "this model makes no fused attention calls: any attention it has is plain PyTorch"
         return
     for phase, calls in phases.items():
         for call, count in calls.items():

@@ -104,7 +104,9 @@ def write(
     try:
         atomic_folder.replace(folder, whole)
     except OSError as error:
-        raise UserError(f"{folder} cannot be written ({error.strerror}): output=FOLDER") from error
+        raise UserError(
+            f"{folder} cannot be written ({error.strerror}): choose another with output=FOLDER"
+        ) from error
 
 
 def check_replaceable(folder: Path) -> None:
@@ -113,8 +115,8 @@ def check_replaceable(folder: Path) -> None:
         return
     if not folder.is_dir() or any(folder.iterdir()):
         raise UserError(
-            f"output={folder} holds something else than an export, which would be removed: name a "
-            "new folder"
+            f"output={folder} is not an export, and its contents would be removed: name a new "
+            "folder"
         )
 
 

@@ -25,8 +25,8 @@ from translate.models.seq2seq import Seq2Seq
 from translate.vocabulary import BOS, EOS, PAD, UNK
 
 NO_SELF_ATTENTION = (
-    "this model has no self-attention: its layers are recurrent or convolutional; leave attention= "
-    "out to see what it looks at in the source"
+    "this model has no self-attention: its layers are recurrent or convolutional; leave out "
+    "attention= to see what it attends to in the source"
 )
 
 
@@ -39,10 +39,10 @@ class TooLongError(UserError):
 
     def __init__(self, lengths: dict[int, int], limit: int) -> None:
         first, *others = self.indices = list(lengths)
-        also = f", and so have {len(others)} lines after it" if others else ""
+        also = f", and so do {len(others)} later lines" if others else ""
         super().__init__(
-            f"line {first + 1} has {lengths[first]} pieces on one side, more than the {limit} that "
-            f"are read at once{also}: split the sentence, or leave the pair out"
+            f"line {first + 1} has {lengths[first]} pieces on one side, more than the {limit} "
+            f"that can be read at once{also}: split the sentence, or leave the pair out"
         )
 
 

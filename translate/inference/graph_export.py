@@ -152,8 +152,8 @@ def _check_onnx(model: Seq2Seq) -> None:
     size = sum(parameter.nbytes for parameter in model.parameters())  # each once, tied or not
     if size > ONNX_LARGEST:
         raise UserError(
-            f"the weights take {size / 2**30:.1f} GiB in float32, and a file of ONNX holds 2: "
-            "to=torch"
+            f"the weights take {size / 2**30:.1f} GiB in float32, but an ONNX file holds at most "
+            "2: use to=torch"
         )
 
 

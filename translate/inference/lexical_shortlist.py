@@ -94,7 +94,9 @@ def write(path: Path, shortlist: Shortlist, tokenizers: Tokenizers) -> None:
         with replacing(path) as file:
             file.write(safetensors.torch.save(tensors))
     except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror}): choose output=") from error
+        raise UserError(
+            f"{path} cannot be written ({error.strerror}): choose another file with output="
+        ) from error
 
 
 def read(path: Path, tokenizers: Tokenizers) -> Shortlist:
@@ -109,14 +111,16 @@ def read(path: Path, tokenizers: Tokenizers) -> Shortlist:
             tensors[name] for name in ("frequent", "likeliest", "tokenizers")
         )
     except OSError as error:
-        remedy = "translate shortlist writes one"
+        remedy = "write one with translate shortlist"
         raise UserError(f"shortlist={path} cannot be read ({error.strerror}): {remedy}") from error
     except (SafetensorError, LookupError, ValueError, TypeError, RuntimeError) as error:
-        raise UserError(f"shortlist={path} is none: translate shortlist writes one") from error
+        raise UserError(
+            f"shortlist={path} is not a shortlist: write one with translate shortlist"
+        ) from error
     if made_for.dtype != torch.uint8 or not torch.equal(made_for, _fingerprint(tokenizers)):
         raise UserError(
-            f"shortlist={path} was learnt for other tokenizers than those of this run: "
-            "translate shortlist learns one for it"
+            f"shortlist={path} was learned for other tokenizers than those of this run: learn one "
+            "with translate shortlist"
         )
     size = len(tokenizers.target)
     right = frequent.dim() == 1 and likeliest.dim() == 2
@@ -124,7 +128,7 @@ def read(path: Path, tokenizers: Tokenizers) -> Shortlist:
     for ids in (frequent, likeliest):
         right = right and ids.dtype == torch.int32 and bool(((ids >= 0) & (ids < size)).all())
     if not right:
-        raise UserError(f"shortlist={path} is damaged: translate shortlist writes it anew")
+        raise UserError(f"shortlist={path} is damaged: write it again with translate shortlist")
     return Shortlist(frequent.long(), likeliest.long())
 
 

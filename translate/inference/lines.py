@@ -119,7 +119,7 @@ class Cutter:
         found = sentences(line, self._language)
         texts = list(within(found, self._limit - self._tokenizer.front, self._lengths))
         log.warning(
-            "line %d has %d pieces, more than %d: translated in %d segments%s",
+            "line %d has %d pieces, more than the limit of %d: translated in %d segments%s",
             number, sum(map(len, ids)), self._limit, len(texts),
             ", some of them parts of a sentence" if len(texts) > len(found) else "",
         )  # fmt: skip

@@ -96,7 +96,8 @@ def main() -> None:
             longest = (about["max_length"] or math.inf) - 1  # </s> is read too
             if len(pieces) > longest:
                 raise SystemExit(
-                    f"line {number} has {len(pieces)} pieces and {longest} can be read: split it"
+                    f"line {number} has {len(pieces)} pieces, but at most {longest} can be read: "
+                    "split it"
                 )
             most = about["max_length_ratio"] * len(pieces) + about["max_length_offset"]
             limit = int(min(most, longest))

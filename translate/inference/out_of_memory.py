@@ -36,17 +36,17 @@ def by_halves(
         half = len(segments) // 2
         if not half:
             raise UserError(
-                f"the GPU's memory does not hold the search for one sentence of "
-                f"{len(segments[0].ids)} pieces: fewer hypotheses (search.beam_size, "
-                "search.n_best), a shorter sentence, or a CPU"
+                f"the GPU ran out of memory searching for one sentence of {len(segments[0].ids)} "
+                "pieces: use fewer hypotheses (search.beam_size, search.n_best), a shorter "
+                "sentence, or a CPU"
             ) from error
     # here, for the error holds on to what filled the memory
     torch.cuda.empty_cache()
     tokens = half * max(len(segment.ids) + 1 for segment in segments)
     fits(tokens)
     log.warning(
-        "the GPU's memory is too small for %d sentences at once: they are searched by halves, and "
-        "the next lines in batches of %d tokens (tokens_per_batch)",
+        "the GPU's memory is too small for %d sentences at once: splitting them in half, and "
+        "translating later lines in batches of %d tokens (tokens_per_batch)",
         len(segments), tokens,
     )  # fmt: skip
     parts = segments[:half], segments[half:]

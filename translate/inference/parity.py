@@ -49,28 +49,29 @@ class Parity:
         """
         if not self.sentences:
             raise UserError(
-                "there was no sentence to compare the two on: nothing was written; give input= a "
-                "file with words in it, or leave it out"
+                "there was no sentence to compare the model and its export on, so nothing was "
+                "written: give a file with words in it as input=, or leave it out"
             )
         if not (self.gap <= TOLERANCE and self.margin <= TOLERANCE):  # so put, for NaN
             raise UserError(
-                f"the export is not the model: {self.different} of {self.sentences} translations "
-                f"differ, log-probabilities by up to {self.gap:.2g}, and those of the words where "
-                f"they part by up to {self.margin:.2g}, where rounding explains {TOLERANCE}: "
-                "nothing was written; please report this with the versions of torch and of the "
-                "engine"
+                f"the export does not match the model: {self.different} of {self.sentences} "
+                f"translations differ, log-probabilities by up to {self.gap:.2g}, and those of "
+                f"the words where they diverge by up to {self.margin:.2g}, but rounding only "
+                f"explains {TOLERANCE}. Nothing was written; please report this with the versions "
+                "of torch and of the engine"
             )
 
     def __str__(self) -> str:
         told = (
-            f"{self.sentences} sentences translated greedily by both: {self.different} differ; "
-            f"their log-probabilities by up to {self.gap:.2g}"
+            f"both translated {self.sentences} sentences greedily: {self.different} differ; "
+            f"log-probabilities differ by up to {self.gap:.2g}"
         )
         if not self.barred:
             return told
         return (
-            f"{told}; {self.barred} of the export's have <s> or <pad>, which this program never "
-            "writes: likely only to a model that has learnt little, so train it further"
+            f"{told}; {self.barred} of the export's translations contain <s> or <pad>, which this "
+            "program never writes: only a poorly trained model finds these likely, so train it "
+            "further"
         )
 
 

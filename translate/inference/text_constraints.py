@@ -113,22 +113,22 @@ class ConstraintEncoder:
         """
         if constraint.phrases and segments > 1:
             raise UserError(
-                f"line {line} is too long to be translated in one piece, so there is no telling "
-                f"where {constraint.phrases[0]!r} belongs: split the line, or leave its "
-                "constraints empty"
+                f"line {line} is too long to be translated as a whole, so it is unclear where "
+                f"{constraint.phrases[0]!r} belongs: split the line, or leave its constraints "
+                "empty"
             )
         for text in (constraint.prefix, *constraint.phrases):
             if unknown := self._unknown(text):
                 raise UserError(
-                    f"line {line}: {unknown!r} is no word of this model, so no translation can be "
-                    f"asked to contain {text!r}: choose other words"
+                    f"line {line}: {unknown!r} is not in this model's vocabulary, so no "
+                    f"translation can contain {text!r}: choose other words"
                 )
         prefix = tuple(self._target.encode(constraint.prefix))
         phrases = tuple(map(self._inside, constraint.phrases))
         asked = [(constraint.prefix, prefix)] if constraint.prefix.strip() else []
         for text, tokens in [*asked, *zip(constraint.phrases, phrases, strict=True)]:
             if not tokens:
-                raise UserError(f"line {line}: {text!r} holds nothing to write: leave it out")
+                raise UserError(f"line {line}: {text!r} contains nothing to write: leave it out")
         if (needed := len(prefix) + sum(map(len, set(phrases)))) > self._most:
             raise UserError(
                 f"line {line}: prefix and phrases have {needed} pieces, and this model writes at "
@@ -145,11 +145,13 @@ class ConstraintEncoder:
         glued: dict[Tokens, None] = {}
         for text in banned:
             if unknown := self._unknown(text):  # to ban <unk> would ban every such word
-                log.warning("%r is no word of this model, which never writes %r", unknown, text)
+                log.warning(
+                    "%r is not in this model's vocabulary, so it never writes %r", unknown, text
+                )
                 continue
             if not (spelled := tuple(self._target.encode(text))):
                 raise UserError(
-                    f"search.rules.banned: {text!r} holds nothing to write: leave it out"
+                    f"search.rules.banned: {text!r} contains nothing to write: leave it out"
                 )
             anywhere[spelled] = None
             first = text.strip()[0]

@@ -116,7 +116,7 @@ class Translator:
     ) -> None:
         self.device = choose_device(device)
         if workers > 1 and self.device.type != "cpu":
-            raise UserError(f"workers = {workers} share out a CPU: device=cpu, or workers=1")
+            raise UserError(f"workers = {workers} only works on a CPU: set device=cpu or workers=1")
         self.workers = workers
         self.model = model.to(self.device).eval()
         self.forcing = TeacherForcing(self.model, self.device)

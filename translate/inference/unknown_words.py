@@ -49,7 +49,7 @@ class UnknownWords:
             columns = [one_line(column).strip() for column in line.split("\t")]
             if len(columns) != 2 or not all(columns):
                 raise UserError(
-                    f"{path}, line {number}: {line!r} is not a source word, a tab and its "
+                    f"{path}, line {number}: {line!r} must be a source word, a tab and its "
                     "translation"
                 )
             source, target = columns
@@ -91,8 +91,8 @@ class UnknownWords:
         """
         if alignment is None:
             raise UserError(
-                "replace_unknown=true follows the decoder's attention from <unk> to the source: "
-                f"leave it out ({NO_ATTENTION})"
+                "replace_unknown=true needs the decoder's attention, to trace <unk> to the "
+                f"source: leave it out ({NO_ATTENTION})"
             )
         weights = alignment.mean((0, 1))
         source_words = [(first, last) for first, last in spelling_spans(source) if first >= front]

@@ -25,17 +25,18 @@ def read(path: Path, *, largest: int) -> bytes:
         with os.fdopen(handle, "rb") as file:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
-                raise UserError(f"{path} is no plain file: copy the whole bundle again")
+                raise UserError(f"{path} is not a regular file: copy the whole bundle again")
             if status.st_size > largest:
                 raise UserError(
-                    f"{path} has {status.st_size:,} bytes, and {largest:,} is the most that "
-                    "a bundle's may have: this is no bundle of this program"
+                    f"{path} has {status.st_size:,} bytes, but in a bundle it may have at most "
+                    f"{largest:,}: this is not a bundle of this program"
                 )
             return file.read()
     except OSError as error:
         if path.is_symlink():
             raise UserError(
-                f"{path} is a link, and the files of a bundle are plain: cp -rL copies them so"
+                f"{path} is a symbolic link, but a bundle must contain regular files: copy it "
+                "with cp -rL"
             ) from error
         raise UserError(
             f"{path} cannot be read ({error.strerror}): copy the whole bundle again"
@@ -54,13 +55,13 @@ def parse(content: bytes, path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({error}): copy the whole bundle again") from error
     if not isinstance(values, dict) or depth > DEEPEST:
-        what = f"no JSON object of at most {DEEPEST} levels"
+        what = f"not a JSON object of at most {DEEPEST} levels"
         raise UserError(f"{path} is damaged ({what}): copy the whole bundle again")
     return values
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _depth(value: Any) -> int:

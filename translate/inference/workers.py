@@ -79,13 +79,13 @@ class Workers(Generic[Task, Result]):
 
     def _start(self) -> None:
         if "fork" not in multiprocessing.get_all_start_methods():
-            raise UserError("workers are forked, which this system cannot do: workers=1")
+            raise UserError("this system cannot fork worker processes: set workers=1")
         try:
             for _ in range(self._count):
                 self._fork()
         except OSError as error:
             raise UserError(
-                f"workers = {self._count}: only {len(self._processes)} can be started "
+                f"workers = {self._count}: only {len(self._processes)} could be started "
                 f"({error.strerror}): choose fewer"
             ) from error
 

@@ -16,7 +16,7 @@ from translate.vocabulary import BOS, EOS
 
 NO_ATTENTION = (
     "this model has no attention over the source: its decoder reads the whole sentence as one "
-    "vector; train one that attends (translate models says which does not)"
+    "vector; train a model that has attention (translate models says which one has none)"
 )
 
 

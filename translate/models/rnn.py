@@ -157,19 +157,19 @@ class RNN(Seq2Seq):
             )
         if options["encoder_layers"] < options["decoder_layers"]:
             found.append(
-                f"{options['decoder_layers']} decoder layers start from as many encoder layers, "
-                f"but there are {options['encoder_layers']} (model.encoder_layers)"
+                f"{options['decoder_layers']} decoder layers need as many encoder layers to start "
+                f"from, but there are {options['encoder_layers']} (model.encoder_layers)"
             )
         if options["attention"] == "none" and options["input_feeding"]:
             found.append(
-                "input feeding hands on the attentional vector, but model.attention=none makes "
-                "none: model.input_feeding=false"
+                "input feeding passes on the attentional vector, but model.attention=none has "
+                "none: set model.input_feeding=false"
             )
         key = "local_score" if options["attention"] in LOCAL else "attention"
         if options["coverage"] != "none" and options[key] not in ("additive", "concat"):
             found.append(
-                f"coverage is a term inside the tanh of the additive score, and {options[key]} has "
-                f"no such place (model.coverage): model.{key}=additive or concat, or "
+                f"coverage is a term inside the tanh of the additive score, but {options[key]} "
+                f"has no such term (model.coverage): set model.{key}=additive or concat, or "
                 "model.coverage=none"
             )
         return found + tying_problems(options)

@@ -92,7 +92,7 @@ class Seq2Seq(nn.Module, ABC):
     output: nn.Linear  # hidden → vocabulary: weight (V, D), perhaps a bias (V)
     max_length: int | None = None  # tokens it can read of a side, <s> or </s> too; None: any number
     why_no_graph: str | None = None  # why it cannot be exported; None: it can
-    why_padded: str | None = "it reads padded batches alone"  # None: it has `read_packed`
+    why_padded: str | None = "this model only reads padded batches"  # None: it has `read_packed`
     # (source, target_in, sources, targets) → `hidden` (M, D) of every target token of sentences
     # laid end to end: `encode` and `decode` in one, without padding
     read_packed: Callable[[Tensor, Tensor, Packing, Packing], Tensor]

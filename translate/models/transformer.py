@@ -174,7 +174,7 @@ class Transformer(Seq2Seq):
         if self_attention == "sliding_window":
             self.why_no_graph = (
                 "model.self_attention=sliding_window reads long sources in blocks and keeps the "
-                "last words in a ring, by branches that no graph has"
+                "last words in a ring buffer, with branches that a graph cannot express"
             )
         self.why_padded = why_padded(self_attention, positions, attention_dropout, d_k, d_v)
         self._initialise()
@@ -194,8 +194,9 @@ class Transformer(Seq2Seq):
             )
         elif options["positions"] == "rotary" and (d_model // heads) % 2:
             found.append(
-                f"rotary positions turn pairs, but a head has {d_model // heads} dimensions "
-                "(model.positions, model.d_model, model.num_heads): make d_model / num_heads even"
+                f"rotary positions rotate pairs of dimensions, but a head has {d_model // heads} "
+                "dimensions (model.positions, model.d_model, model.num_heads): make d_model / "
+                "num_heads even"
             )
         if heads % groups:
             found.append(
@@ -206,14 +207,14 @@ class Transformer(Seq2Seq):
             "relative", "rotary", "alibi",
         ):  # fmt: skip
             found.append(
-                f"{options['positions']} positions are told in the scores, but "
-                f"model.self_attention={options['self_attention']} makes none: "
+                f"{options['positions']} positions are added to the scores, but "
+                f"model.self_attention={options['self_attention']} computes no scores: set "
                 "model.positions=sinusoidal, learned or none"
             )
         if options["self_attention"] == "fixed" and options["summary"] > options["stride"]:
             found.append(
-                f"a block of {options['stride']} keys has no {options['summary']} to summarise it "
-                "(model.stride, model.summary)"
+                f"a block of {options['stride']} keys cannot have {options['summary']} of them as "
+                "its summary (model.stride, model.summary)"
             )
         if options["flex_attention"]:
             found += why_no_flex_attention(options)

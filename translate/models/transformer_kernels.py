@@ -13,19 +13,20 @@ def why_no_flex_attention(options: Mapping[str, Any]) -> list[str]:
     kind, positions = options["self_attention"], options["positions"]
     found = []
     if kind in ("linear", "fast_weights"):
-        found.append(f"model.self_attention={kind} makes no scores")
+        found.append(f"model.self_attention={kind} computes no scores")
     elif kind == "full" and positions not in ("relative", "alibi"):
         found.append(
-            f"model.self_attention=full with model.positions={positions} is flash attention's"
+            f"model.self_attention=full with model.positions={positions} already uses flash "
+            "attention"
         )
     if options["attention_dropout"]:
         found.append(
-            f"model.attention_dropout={options['attention_dropout']} needs the weights, which it "
-            "never forms"
+            f"model.attention_dropout={options['attention_dropout']} needs the attention weights, "
+            "which it never computes"
         )
     if (d_k := options["d_model"] // options["num_heads"]) < SMALLEST_HEAD:
         found.append(
-            f"a head has {d_k} dimensions (model.d_model / model.num_heads), and it multiplies "
+            f"a head has {d_k} dimensions (model.d_model / model.num_heads), but it needs "
             f"{SMALLEST_HEAD} or more"
         )
     return [f"model.flex_attention = true, but {reason}: set it to false" for reason in found]
@@ -36,16 +37,20 @@ def why_padded(
 ) -> str | None:
     """What the attention of packed sentences, one flash kernel, cannot compute."""
     if self_attention != "full":
-        return f"model.self_attention={self_attention} is a pattern within one sentence"
+        return f"model.self_attention={self_attention} is a pattern within a single sentence"
     if positions in ("relative", "alibi"):
-        return f"model.positions={positions} adds to the scores, which flash attention keeps"
+        return (
+            f"model.positions={positions} changes the scores, which flash attention does not expose"
+        )
     if attention_dropout:
-        return f"model.attention_dropout={attention_dropout}, which its flash kernel does not take"
+        return (
+            f"model.attention_dropout={attention_dropout}, which its flash kernel does not support"
+        )
     if d_k % 8 or d_k > 256:
         return (
-            f"a head has {d_k} dimensions (model.d_model / model.num_heads), and flash attention "
+            f"a head has {d_k} dimensions (model.d_model / model.num_heads), but flash attention "
             "takes multiples of 8 up to 256"
         )
     if d_v != d_k:
-        return f"model.d_v={d_v}, and flash attention takes values of a key's size, {d_k}"
+        return f"model.d_v={d_v}, but flash attention needs values of the same size as keys, {d_k}"
     return None

@@ -78,7 +78,9 @@ def read_curves(metrics: Path) -> dict[str, Curve]:
             f"cannot read {metrics}: {error.strerror or error}; give the metrics.csv of a run"
         ) from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{metrics} is damaged ({error}): put a copy back, or move it") from error
+        raise UserError(
+            f"{metrics} is damaged ({error}): restore a copy, or move it away"
+        ) from error
     return {name: sorted(curve.items()) for name, curve in values.items()}
 
 

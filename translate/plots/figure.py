@@ -204,8 +204,8 @@ def _families(characters: frozenset[str]) -> tuple[str, ...]:
     if missing:
         shown = ", ".join(f"{c} (U+{ord(c):04X})" for c in sorted(missing)[:20])
         log.warning(
-            "no installed font has %d of the characters in a picture: %s; "
-            "install one that has, such as Noto Sans CJK",
+            "no installed font has %d of the characters in a picture: %s; install one that does, "
+            "such as Noto Sans CJK",
             len(missing),
             shown + (", …" if len(missing) > 20 else ""),
         )

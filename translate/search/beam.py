@@ -114,7 +114,7 @@ class BeamSearch:
     ) -> None:
         if n_best > beam_size:
             raise UserError(
-                f"n_best {n_best} is more than the beam holds ({beam_size}): raise "
+                f"n_best {n_best} is more than the beam size ({beam_size}): raise "
                 "search.beam_size or lower search.n_best"
             )
         self.beam_size = beam_size
@@ -215,7 +215,7 @@ class BeamSearch:
         if step.alignment is None:
             raise UserError(
                 f"search.coverage_penalty = {self._beta} adds up the decoder's attention to each "
-                "source word, and this model has no attention: search.coverage_penalty=0"
+                "source word, but this model has no attention: set search.coverage_penalty=0"
             )
         # float32 at least: bf16 sums drift
         wide = torch.promote_types(step.alignment.dtype, torch.float32)

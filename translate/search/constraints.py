@@ -77,7 +77,7 @@ def length_limits(
     ]
     if max(needed, default=0) > most:
         raise UserError(
-            f"a translation must hold {max(needed)} given pieces, and this model reads at most "
+            f"a translation must contain {max(needed)} given pieces, but this model reads at most "
             f"{most}: shorten the prefix and the phrases"
         )
     return [int(max(limit, count)) for limit, count in zip(limits, needed, strict=True)]
@@ -114,7 +114,7 @@ def refuse_phrases(constraints: Constraints, kind: str) -> None:
     """
     if any(constraint.phrases for constraint in constraints or ()):
         raise UserError(
-            f"search.kind = {kind} cannot make a translation contain given phrases: search=beam can"
+            f"search.kind = {kind} cannot force phrases into a translation: use search=beam"
         )
 
 

@@ -75,8 +75,9 @@ class AveragedWeights(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         if "updates" not in state_dict:
             raise UserError(
-                "this run was begun by an earlier version, whose checkpoints hold averaged weights "
-                "otherwise: its bundle still translates; begin a new run, with init= from it"
+                "this run was started by an earlier version, whose checkpoints store averaged "
+                "weights differently: its bundle still translates, but to train on, start a new "
+                "run with init= from it"
             )
         self.updates = state_dict["updates"]
 

@@ -102,8 +102,8 @@ class Patience(EarlyStopping):
         trainer.should_stop = self.spent
         if self.spent:
             log.warning(
-                "no patience is left after step %s: to train on give trainer.patience=null or a "
-                "greater number",
+                "out of patience after step %s: to continue training, give trainer.patience=null "
+                "or a larger number",
                 f"{trainer.global_step:,}",
             )
 
@@ -150,7 +150,7 @@ class EstimatedTime(Callback):
         elif left := self.total_steps - trainer.global_step:
             seconds = (now - self.started) / (TIMED - 1) * left
             log.info(
-                "about %s for the %s steps to come, without validations",
+                "about %s for the remaining %s steps, without validations",
                 lasting(seconds), f"{left:,}",
             )  # fmt: skip
 

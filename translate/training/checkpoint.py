@@ -38,8 +38,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                 _seal(file)
         except (OSError, RuntimeError) as error:
             raise UserError(
-                f"cannot write checkpoint {final}: {_reason(error)}; the one before is intact: "
-                "make room or mend the folder, then give the same command again"
+                f"cannot write checkpoint {final}: {_reason(error)}; the previous one is intact: "
+                "free up space or repair the folder, then run the same command again"
             ) from error
 
     def load_checkpoint(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
@@ -52,11 +52,12 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             with Path(path).open("rb") as file:
                 if not _sealed(file):
                     raise UserError(
-                        f"{path} is damaged: its SHA-256 is not the one at its end; {_remedy(path)}"
+                        f"{path} is damaged: it does not match the SHA-256 at its end; "
+                        f"{_remedy(path)}"
                     )
                 file.seek(0)
                 if file.read(2) != ARCHIVE:  # PyTorch would try its older formats
-                    raise UserError(f"{path} is no checkpoint of this program; {_remedy(path)}")
+                    raise UserError(f"{path} is not a checkpoint of this program; {_remedy(path)}")
                 file.seek(0)
                 return _content(file, path)
         except OSError as error:
@@ -70,7 +71,7 @@ def _content(file: BinaryIO, path: str | os.PathLike[str]) -> Any:
         raise
     except Exception as error:  # an unpickler says anything of what is malformed
         raise UserError(
-            f"{path} is no checkpoint of this program ({first_line(error)}); {_remedy(path)}"
+            f"{path} is not a checkpoint of this program ({first_line(error)}); {_remedy(path)}"
         ) from error
 
 
@@ -111,8 +112,8 @@ def _digest(file: BinaryIO, size: int) -> bytes:
 def _remedy(path: str | os.PathLike[str]) -> str:
     last = Path(path)
     if last.name != "last.ckpt":  # no run goes on from it
-        return "put a copy back, or choose another"
+        return "restore a copy, or choose another checkpoint"
     return (
-        f"put a copy back, copy {last.with_name('best.ckpt')} over it to go on from the best dev "
+        f"restore a copy, copy {last.with_name('best.ckpt')} over it to resume from the best dev "
         "BLEU, or remove the run's folder and start over"
     )

@@ -35,7 +35,7 @@ def average_checkpoints(run: Path, steps: Sequence[int], output: Path) -> None:
         loaded.model.load_state_dict(weights)
     except RuntimeError as error:
         raise UserError(
-            f"the checkpoints of {run} are not of the model in its bundle: "
+            f"the checkpoints of {run} do not belong to the model in its bundle: "
             f"{' '.join(str(error).split())}"
         ) from error
     config = loaded.config
@@ -77,7 +77,7 @@ def choose(run: Path, *, count: int, best: bool) -> list[int]:
     steps = list(kept(run))
     if len(steps) < count:
         raise UserError(
-            f"{run} has kept {len(steps)} checkpoints, and {count} are to be averaged: train with "
+            f"{run} has kept {len(steps)} checkpoints, but averaging needs {count}: train with "
             f"trainer.keep={count} and as many validations (trainer.validate_every), or ask for "
             "fewer"
         )
@@ -86,8 +86,8 @@ def choose(run: Path, *, count: int, best: bool) -> list[int]:
     scores = dict(read_curves(run / "metrics.csv").get("dev/bleu", []))
     if unknown := [step for step in steps if step not in scores]:
         raise UserError(
-            f"{run / 'metrics.csv'} has no dev/bleu of step {', '.join(map(str, unknown))}, so the "
-            f"best cannot be told: take checkpoints=last_{count}"
+            f"{run / 'metrics.csv'} has no dev/bleu of step {', '.join(map(str, unknown))}, so "
+            f"the best cannot be determined: use checkpoints=last_{count}"
         )
     return sorted(sorted(steps, key=lambda step: scores[step])[-count:])
 
@@ -104,8 +104,7 @@ def mean_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
         more = _weights(path)
         if {n: x.shape for n, x in more.items()} != {n: x.shape for n, x in total.items()}:
             raise UserError(
-                f"{path} has other weights than {first}: they are of different models, and cannot "
-                "be averaged"
+                f"{path} and {first} have weights of different models, which cannot be averaged"
             )
         total = {name: value + more[name] for name, value in total.items()}
     return {name: value / len(checkpoints) for name, value in total.items()}

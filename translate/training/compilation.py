@@ -88,6 +88,6 @@ def check_compiler(accelerator: str) -> None:
     except Exception as error:  # of a dozen kinds, from a missing compiler to missing headers
         raise UserError(
             f"trainer.compile = true, but PyTorch cannot compile here ({first_line(error)}): "
-            "install a C++ compiler and Python's headers (apt-get install g++ python3-dev), for a "
-            f"GPU Triton too, or {REMEDY}"
+            "install a C++ compiler and Python's headers (apt-get install g++ python3-dev), and "
+            f"Triton for a GPU, or {REMEDY}"
         ) from error

@@ -70,8 +70,8 @@ class DevTranslations(Callback):
         found = part_bleu(perfect, self.references, tokenize=self.tokenize)
         if trainer.is_global_zero and found is None:
             log.warning(
-                "no dev reference has four tokens, so that dev BLEU stays 0: the model of the last "
-                "validation is the one that is kept"
+                "no dev reference has four tokens, so dev BLEU stays 0: the model of the last "
+                "validation will be kept"
             )
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

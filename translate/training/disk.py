@@ -25,8 +25,9 @@ def check_room(run: Path, model: nn.Module, *, averaged: bool, keep: int) -> Non
     free = shutil.disk_usage(run).free
     if free < needed:
         raise UserError(
-            f"{run} has {readable(free)} free, but checkpoints and bundle need {readable(needed)}: "
-            "make room, choose another folder with run=, or a smaller model"
+            f"{run} has {readable(free)} free, but checkpoints and bundle need "
+            f"{readable(needed)}: free up space, or choose another folder with run= or a smaller "
+            "model"
         )
 
 

@@ -48,7 +48,7 @@ class Origin:
             f"{int((rows == NEW).sum()):,} are new"
             for side, rows in (("source", source), ("target", target))
         )
-        log.info("beginning from %s (%s)", self.folder, account)
+        log.info("starting from %s (%s)", self.folder, account)
 
 
 def find_origin(
@@ -84,8 +84,8 @@ def _refuse_other_origin(run: Path, init: str, recorded: str | None) -> None:
     given = {os.path.realpath(place) for place in (init, Path(init) / "bundle")}
     if recorded is None or os.path.realpath(recorded) not in given:
         raise UserError(
-            f"{run} goes on from its own checkpoint and was begun from {recorded or 'nothing'}, "
-            f"not from {init}: leave init= out, or start a new run folder"
+            f"{run} resumes from its own checkpoint and was started from {recorded or 'nothing'}, "
+            f"not from {init}: leave out init=, or start a new run folder"
         )
 
 
@@ -106,7 +106,7 @@ def _refuse_other_shapes(folder: Path, bundle: Bundle, model: Mapping[str, Any])
             "that change shapes as they were (without model= they are the bundle's), or train "
             "without init="
         )
-    log.info("other options than those of %s: %s", folder, "; ".join(changed))
+    log.info("options that differ from those of %s: %s", folder, "; ".join(changed))
 
 
 def origins(old: Tokenizer, new: Tokenizer) -> Int[Tensor, "V"]:

@@ -64,7 +64,7 @@ class LastCheckpoint(Checkpoint):
 
         def note(number: int, frame: FrameType | None) -> None:
             self.heard = number
-            log.warning("stopping after this step (once more: at once)")
+            log.warning("stopping after this step (interrupt again to stop at once)")
             for each, handler in found.items():
                 signal.signal(each, handler)
 

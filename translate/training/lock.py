@@ -37,7 +37,7 @@ def locked(run: Path) -> Iterator[None]:
         file = path.open("a+b")
     except OSError as error:
         raise UserError(
-            f"{run} cannot be written to ({error.strerror}): mend its permissions or choose "
+            f"{run} cannot be written to ({error.strerror}): fix its permissions or choose "
             "another folder with run="
         ) from error
     with file:
@@ -65,8 +65,8 @@ def _take_over(file: BinaryIO, path: Path) -> None:
     if before := _read(file):
         if before.get("host") != here:
             raise UserError(
-                f"{path.parent} is being trained by {_holder(file)}, or that machine lost it: if "
-                f"nothing runs there any more, remove {path}"
+                f"{path.parent} is being trained by {_holder(file)}, or was when that machine "
+                f"stopped: if nothing is running there any more, remove {path}"
             )
         log.warning("taking %s over from %s, which has died", path.parent, _holder(file))
     file.truncate(0)

@@ -94,8 +94,8 @@ def _checked(row: dict[str, str], path: Path, line: int) -> dict[str, str]:
     """The row, if it is one: a step, and no more fields than columns."""
     if None in row or not (row.get("step") or "").isdecimal():
         raise UserError(
-            f"{path}, line {line} is no row of metrics: mend it, or remove the file, without which "
-            "the run goes on too"
+            f"{path}, line {line} is not a row of metrics: fix it, or remove the file (the run "
+            "can resume without it)"
         )
     return row
 

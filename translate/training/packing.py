@@ -37,9 +37,12 @@ def settle(
     """
     why_not = model.why_padded
     if guided:
-        why_not = "trainer.guided_alignment looks at attention's weights, which flash never forms"
+        why_not = (
+            "trainer.guided_alignment needs the attention weights, which flash attention never "
+            "computes"
+        )
     if compiled:
-        why_not = "trainer.compile makes programs of padded batches"
+        why_not = "trainer.compile compiles programs for padded batches"
     half = precision in HALF
     if (
         why_not is None
@@ -53,8 +56,8 @@ def settle(
     if choice != "auto":
         return choice == "on"
     if why_not is None and not on_gpu(accelerator):
-        why_not = "on a CPU attention takes packed sentences one by one"
+        why_not = "on a CPU, attention would process packed sentences one by one"
     if why_not is None and not half:
-        why_not = f"trainer.precision={precision}, and flash attention computes in 16 bits"
+        why_not = f"trainer.precision={precision}, but flash attention computes in 16 bits"
     log.info("sentences are %s", f"padded: {why_not}" if why_not else "packed, without padding")
     return why_not is None

@@ -46,14 +46,14 @@ def plan(
         memory = memory // processes + bytes_of(model)
     disk = room(model, averaged=averaged, keep=options.keep)
     return (
-        f"{'going on with' if resuming else 'training'} {run}: "
-        f"{sum(p.numel() for p in model.parameters()):,} parameters, "
-        f"{used:,} training pairs{_left_out(data, used)}, {steps} steps of at most {tokens} tokens "
-        f"a side, {precision}, {processes} process{'es' if processes > 1 else ''}\n"
-        f"an epoch is {source.sum():,.0f} source and {target.sum():,.0f} target tokens, about "
-        f"{epoch:,.0f} steps; the run goes through the corpus {steps / epoch:.1f} times\n"
-        f"memory {readable(memory)} and activations, in each process; disk {readable(disk)}"
-        f"{_only_rising(schedule, steps)}"
+        f"{'resuming' if resuming else 'training'} {run}: "
+        f"{sum(p.numel() for p in model.parameters()):,} parameters, {used:,} training "
+        f"pairs{_left_out(data, used)}, {steps} steps of at most {tokens} tokens per side, "
+        f"{precision}, {processes} process{'es' if processes > 1 else ''}\nan epoch is "
+        f"{source.sum():,.0f} source and {target.sum():,.0f} target tokens, about {epoch:,.0f} "
+        f"steps; the run passes over the corpus {steps / epoch:.1f} times\nmemory "
+        f"{readable(memory)} plus activations, in each process; disk "
+        f"{readable(disk)}{_only_rising(schedule, steps)}"
     )
 
 
@@ -62,8 +62,8 @@ def _only_rising(schedule: Mapping[str, Any], steps: int) -> str:
     if warmup < steps:
         return ""
     return (
-        f"\nthe learning rate only rises: schedule.warmup_steps = {warmup} of {steps} steps; give "
-        "fewer, or train longer"
+        f"\nthe learning rate never stops rising: schedule.warmup_steps = {warmup} of {steps} "
+        "steps; use fewer, or train longer"
     )
 
 

@@ -45,8 +45,8 @@ def check_precision(precision: Precision | Literal["auto"], accelerator: str) ->
     if precision in ON_GPUS and not on_gpu(accelerator):
         where = "trainer.accelerator=cpu" if accelerator == "cpu" else "this machine has none"
         raise UserError(
-            f"trainer.precision = {precision} is for NVIDIA GPUs, and {where}: choose bf16-mixed, "
-            "32-true or auto"
+            f"trainer.precision = {precision} needs an NVIDIA GPU, but {where}: choose "
+            "bf16-mixed, 32-true or auto"
         )
 
 

@@ -44,7 +44,7 @@ def read(run: Path) -> dict[str, Any]:
 
 def _remedy(run: Path) -> str:
     if (run / "config.yaml").exists():
-        return "it says what became of the run; put it back, or start a new run folder"
+        return "it records the state of the run; restore it, or start a new run folder"
     return f"is {run} the folder of a run?"
 
 

@@ -42,8 +42,8 @@ def refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
         written = flat(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (OSError, yaml.YAMLError, UnicodeDecodeError, AttributeError) as error:
         raise UserError(
-            f"{path} cannot be read, which says what {run} was begun with: put it back, or start "
-            "a new run folder"
+            f"{path}, which records what {run} was started with, cannot be read: restore it, or "
+            "start a new run folder"
         ) from error
     since = registry.completed(config["model"]["family"], {})
     before, now = flat({"model": since}) | written, flat(config)
@@ -54,9 +54,9 @@ def refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
     ]
     if differences:
         raise UserError(
-            f"{run} was begun with another configuration ({'; '.join(differences)}): leave these "
-            "keys as they were (files that have moved: put them, or links, back), or start a new "
-            "run folder"
+            f"{run} was started with another configuration ({'; '.join(differences)}): leave "
+            "these keys as they were (if files have moved, put them or links to them back), or "
+            "start a new run folder"
         )
 
 
@@ -67,7 +67,7 @@ def refuse_fewer_steps(run: Path, options: Settings, taken: int, *, total: int) 
     ends = {"max_steps": options.max_steps, "max_epochs": options.max_epochs}
     given = " and ".join(f"trainer.{key}={end}" for key, end in ends.items() if end is not None)
     raise UserError(
-        f"{run} has taken {taken:,} steps already, and {given} would end it after {total:,}: give "
+        f"{run} has already taken {taken:,} steps, but {given} would end it after {total:,}: give "
         "more, or leave it as it was"
     )
 
@@ -85,10 +85,9 @@ def refuse_to_begin_over(run: Path) -> None:
     ]
     if held and not (steps is None and _holds_one_step(run)):
         raise UserError(
-            f"{run} holds what was trained ({', '.join(map(str, held))}) and no "
-            "checkpoints/last.ckpt to go on from: put it back, or a copy of best.ckpt in its "
-            f"place; or begin from this model with init={run} and another run=; or remove the "
-            "folder"
+            f"{run} contains a trained model ({', '.join(map(str, held))}) but no "
+            "checkpoints/last.ckpt to resume from: restore it, or copy best.ckpt in its place; or "
+            f"start from this model with init={run} and another run=; or remove the folder"
         )
 
 
@@ -120,8 +119,8 @@ def refuse_unwritable(run: Path) -> None:
     for folder in (run / "checkpoints", run / "plots"):
         if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise UserError(
-                f"{folder} is no folder that can be written to: mend its permissions, remove it if "
-                "it is a file, or choose another folder with run="
+                f"{folder} is not a writable folder: fix its permissions, remove it if it is a "
+                "file, or choose another folder with run="
             )
 
 
@@ -139,7 +138,7 @@ def refuse_what_cannot_be_sharded(options: Settings, family: str) -> None:
     wrong = {key: remedy for key, (is_wrong, remedy) in remedies.items() if is_wrong}
     if wrong:
         raise UserError(
-            f"trainer.strategy = fsdp cannot go with {', '.join(wrong)}: choose "
+            f"trainer.strategy = fsdp cannot be combined with {', '.join(wrong)}: choose "
             f"{', '.join(wrong.values())}; or trainer.strategy=ddp"
         )
 
@@ -156,10 +155,10 @@ def refuse_more_than_memory(model: Mapping[str, Any], options: Settings) -> None
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > memory:
         raise UserError(
-            f"this model has {sum(p.numel() for p in outline.parameters()):,} parameters and a "
-            f"vocabulary: {readable(needed)} with what training keeps of each, and this machine "
-            f"has {readable(memory)} of memory: choose fewer or smaller layers (model=…), or a "
-            "larger machine"
+            f"with its {sum(p.numel() for p in outline.parameters()):,} parameters and its "
+            f"vocabulary, this model takes {readable(needed)} to train, but this machine has "
+            f"{readable(memory)} of memory: choose fewer or smaller layers (model=…), or a larger "
+            "machine"
         )
 
 
@@ -172,8 +171,9 @@ def refuse_what_the_model_cannot(config: Mapping[str, Any], options: Settings) -
     coverage = config["search"].get("coverage_penalty", 0.0)
     if guided and samples(config["tokenizer"]):
         raise UserError(
-            "trainer.guided_alignment.weight and tokenizer.sampling at once: alignments are "
-            "between words, whose pieces sampling draws anew each epoch; set one of the two to 0"
+            "trainer.guided_alignment.weight and tokenizer.sampling cannot be combined: "
+            "alignments link words, but sampling splits words into new pieces each epoch; set one "
+            "of the two to 0"
         )
     if not (guided or coverage or options.packing == "on"):
         return
@@ -183,7 +183,7 @@ def refuse_what_the_model_cannot(config: Mapping[str, Any], options: Settings) -
     if coverage and not attends(model):
         raise UserError(
             f"search.coverage_penalty = {coverage} adds up the decoder's attention to each source "
-            "word, and this model has no attention: search.coverage_penalty=0"
+            "word, but this model has no attention: set search.coverage_penalty=0"
         )
     if options.packing == "on":  # what it asks of a GPU is known when its precision is
         packing.settle(
@@ -198,11 +198,12 @@ def refuse_flex_attention(model: Mapping[str, Any], options: Settings) -> None:
         return
     why = None
     if options.compile:
-        why = "trainer.compile makes programs of its own: set one of them to false"
+        why = "trainer.compile compiles programs of its own: set one of the two to false"
     elif not on_gpu(options.accelerator):
         why = (
-            f"it learns on NVIDIA GPUs alone, and with trainer.accelerator={options.accelerator} "
-            "this run has none: set it to false; a run begun with it goes on where there is one"
+            "it can only train on NVIDIA GPUs, and with "
+            f"trainer.accelerator={options.accelerator} this run has none: set it to false, or "
+            "resume a run started with it on a machine that has one"
         )
     if why is not None:
         raise UserError(f"model.flex_attention = true, but {why}")
@@ -215,8 +216,8 @@ def refuse_other_corpus(corpus: Corpus, run: Path) -> None:
         return
     changed = ", ".join(key for key in now if before.get(key) != now[key])
     raise UserError(
-        f"{run} was begun with other text (different: {changed}): put the files of data back as "
-        "they were, or start a new run folder"
+        f"{run} was started with different text (changed: {changed}): restore the data files, or "
+        "start a new run folder"
     )
 
 
@@ -225,7 +226,8 @@ def refuse_random_weights(options: Settings) -> None:
     if weight := options.minimum_risk.weight:
         raise UserError(
             f"trainer.minimum_risk.weight = {weight} learns from what the model samples, and "
-            "random weights sample noise: train with 0 first, then from that run with init=PATH"
+            "random weights sample noise: train with 0 first, then start from that run with "
+            "init=PATH"
         )
 
 
@@ -237,6 +239,7 @@ def refuse_longer_than_readable(model: Seq2Seq, data: TranslationData) -> None:
     for split, longest in (("train", data.longest), ("dev", dev)):
         if longest > model.max_length:
             raise UserError(
-                f"the longest sentence of {split} has {longest} pieces, </s> included, and this "
-                f"model {model.max_length} positions: model.max_positions={longest} or more"
+                f"the longest sentence of {split} has {longest} pieces, including </s>, but this "
+                f"model has {model.max_length} positions: set model.max_positions={longest} or "
+                "more"
             )

@@ -69,7 +69,7 @@ class Interrupted(Exception):
 
     def __init__(self, number: int, run: Path, *, finished: bool) -> None:
         resume = shlex.join(["translate", "train", f"run={run}"])
-        told = f"{run} is finished" if finished else f"all is saved; this goes on: {resume}"
+        told = f"{run} is finished" if finished else f"everything is saved; resume with: {resume}"
         super().__init__(f"stopped by {signal.Signals(number).name}, {told}")
         self.exit_code = 128 + number
 
@@ -232,11 +232,11 @@ def _fit(made: _Made, run: Path, checkpoint: Path | None) -> None:
     except torch.OutOfMemoryError as error:
         resume = shlex.join(["translate", "train", f"run={run}"])
         raise UserError(
-            f"the GPU's memory was full at step {made.trainer.global_step}, with "
-            f"data.tokens_per_batch = {made.data.tokens_per_batch}: start anew with fewer, and "
-            "trainer.accumulate for as many a step; or go on, where another program had filled "
-            f"it, by {resume}, for models that are not recurrent also with "
-            "trainer.activation_checkpointing=true"
+            f"the GPU ran out of memory at step {made.trainer.global_step}, with "
+            f"data.tokens_per_batch = {made.data.tokens_per_batch}: start a new run with fewer, "
+            "and trainer.accumulate to keep as many per step; or, if another program had filled "
+            f"the memory, resume with {resume} (unless the model is recurrent, "
+            "trainer.activation_checkpointing=true saves memory too)"
         ) from error
     if made.compiler is not None:
         log.info("%s", made.compiler.account())

@@ -63,7 +63,7 @@ def settled(
     if noted:
         return tokens_noted(run)
     tokens = _found(options, max(1, longest), task, precision)
-    log.info("data.%s: %d, on each side", KEY, tokens)
+    log.info("data.%s: %d per side", KEY, tokens)
     provenance.write(run, **{KEY: tokens})
     return tokens
 
@@ -72,8 +72,8 @@ def refuse_started_together(options: Settings) -> None:
     """UserError where every process would find a number of its own."""
     if started_together(options.num_nodes) > 1:
         raise UserError(
-            f"data.{KEY} = auto is found by one process before it starts the others, and here all "
-            "are started at once: train a step on one device first, and give the number it logs"
+            f"data.{KEY} = auto must be determined by one process before the others start, but "
+            "here all start at once: train a step on one device first, and give the number it logs"
         )
 
 
@@ -84,8 +84,8 @@ def _found(options: Settings, longest: int, task: TranslationTask, precision: Pr
         return max(longest, min(most, TOKENS_ON_CPU))
     if options.strategy == "fsdp":
         raise UserError(
-            f"data.{KEY} = auto tries the whole model on one GPU, and trainer.strategy = fsdp "
-            f"deals it out to all: give a number, such as data.{KEY}=4096"
+            f"data.{KEY} = auto tries the whole model on one GPU, but trainer.strategy = fsdp "
+            f"distributes it over all: give a number, such as data.{KEY}=4096"
         )
     rows = _rows_on_gpu(task, longest, autocast_dtype(precision), averages=options.averages)
     return min(most, longest * rows)
@@ -96,8 +96,8 @@ def tokens_noted(run: Path) -> int:
     noted = provenance.read(run).get(KEY)
     if not isinstance(noted, int):
         raise UserError(
-            f"{run / provenance.FILE} has no {KEY}, which data.{KEY}=auto had found when the run "
-            "began: put the file back, or start a new run folder"
+            f"{run / provenance.FILE} has no {KEY}, which data.{KEY}=auto determined when the run "
+            "began: restore the file, or start a new run folder"
         )
     return noted
 
@@ -151,7 +151,7 @@ def _rows_on_gpu(
     except torch.OutOfMemoryError:
         raise UserError(
             "the model and its longest training sentences do not fit into the GPU's memory: lower "
-            "data.max_length, choose a smaller model, or trainer.activation_checkpointing=true"
+            "data.max_length, choose a smaller model, or set trainer.activation_checkpointing=true"
         ) from None
     finally:
         task.zero_grad()

@@ -27,7 +27,7 @@ def anomalies(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
         for split, index, side, text in sides(splits)
         if (strange := anomaly(text))
     ]
-    advice = "mend the files, or replace with data.cleaning.replace"
+    advice = "fix the files, or replace the characters with data.cleaning.replace"
     yield Finding("characters", "strange characters", advice, lines_of(splits, notes))
 
 
@@ -44,7 +44,7 @@ def quoted(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
         for split, index, side in found
         if often[split, side] > len(splits[split]) / 2
     ]
-    advice = "cells of a table are taken as they are: write it without quotation marks"
+    advice = "table cells are read literally: write the table without quotation marks"
     yield Finding("quoted", "sentences in quotation marks", advice, lines_of(splits, notes))
 
 
@@ -54,10 +54,10 @@ def anomaly(text: str) -> str:
         return ""  # most lines of most corpora
     for kind, found in (
         ("not decoded (U+FFFD)", "\ufffd" if "\ufffd" in text else ""),
-        ("line end of old Macs, which ends no line here", "\r" if "\r" in text else ""),
+        ("old Mac line ending, which does not end a line here", "\r" if "\r" in text else ""),
         ("control character", next((c for c in text if _is_control(c)), "")),
         ("invisible character", _match(INVISIBLE, text)),
-        ("UTF-8 read as another encoding", _mojibake(text)),
+        ("UTF-8 decoded as another encoding", _mojibake(text)),
         ("mark-up", _match(MARKUP, text)),
         ("scripts mixed in a word", next(filter(_mixes, WORD.findall(text)), "")),
     ):

@@ -39,7 +39,7 @@ def copies(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
         for index, pair in enumerate(pairs)
         if _copied(pair) and pair.source.strip()
     ]
-    advice = "cleaning drops such training pairs; in dev and test, find the translation"
+    advice = "cleaning drops such training pairs; in dev and test, supply the translation"
     yield Finding("copy", "a copy, not a translation", advice, lines_of(splits, notes))
 
 
@@ -114,11 +114,11 @@ class OtherLanguages:
         try:
             from py3langid.langid import MODEL_FILE, LanguageIdentifier
         except ModuleNotFoundError:
-            log.info("third languages are not looked for: %s", install("doctor"))
+            log.info("not looking for third languages: %s", install("doctor"))
             return
         identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
         if unknown := {self.source, self.target} - set(identifier.labels):
-            log.info("third languages are not looked for: py3langid does not know %s",
+            log.info("not looking for third languages: py3langid does not know %s",
                      ", ".join(sorted(unknown)))  # fmt: skip
             return
         notes = [

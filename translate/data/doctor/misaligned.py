@@ -34,7 +34,7 @@ def misaligned(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
     judge = _Judge(splits)
     shifted, swapped, strays = [], [], []
     if judge.doubt:
-        log.info("misaligned lines are not looked for: %s", judge.doubt)
+        log.info("not looking for misaligned lines: %s", judge.doubt)
     else:
         for split, lines in splits.items():
             offsets = judge.offsets(split)
@@ -54,16 +54,16 @@ def misaligned(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
             ]
             inside |= {index + step for index in pairs for step in (0, 1)}
             strays += [
-                (split, index, "no word explains another")
+                (split, index, "no word seems to translate another")
                 for index in judge.strays(split)
                 if index not in inside
             ]
-    advice = "a line is missing or too many at the start of the block: mend the files"
+    advice = "a line is missing or extra at the start of the block: fix the files"
     yield Finding("shifted", "translations shifted against the source", advice,
                   lines_of(splits, shifted))  # fmt: skip
     advice = "exchange the two lines on one side"
     yield Finding("swapped", "neighbours swapped", advice, lines_of(splits, swapped))
-    advice = "remove the pairs that are no translations"
+    advice = "remove the pairs that are not translations"
     yield Finding("stray", "translations of something else", advice, lines_of(splits, strays))
 
 
@@ -89,11 +89,11 @@ class _Judge:
         self.lexicons = [self._learn(half, count) for half in (0, 1)]
         usual, random = (self._evidence("train", offset) for offset in (0, count // 2))
         if np.isnan(usual).all() or np.isnan(random).all():
-            return "no words between spaces or punctuation recur on both sides"
+            return "no words recur on both sides (words are split at spaces and punctuation)"
         self.usual, self.random = float(np.nanmedian(usual)), float(np.nanmedian(random))
         self.middle = (self.usual + self.random) / 2
         if self.usual - self.random <= INFORMED:
-            return "the words of a line tell too little of those of its translation"
+            return "the words of a line say too little about those of its translation"
         return ""
 
     def _learn(self, half: int, stop: int) -> Lexicon:

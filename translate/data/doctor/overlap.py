@@ -25,7 +25,9 @@ def duplicates(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
             before = first.setdefault((normalise(pair.source), normalise(pair.target)), index)
             if before != index:
                 notes.append((split, index, f"as line {number_of(pairs, before)}"))
-    advice = "data.cleaning.drop_duplicates drops exact ones of training; they count twice in test"
+    advice = (
+        "data.cleaning.drop_duplicates drops exact ones from training; in test they count twice"
+    )
     yield Finding("duplicate", "the same pair again", advice, lines_of(splits, notes))
 
 
@@ -45,7 +47,7 @@ class LiteralOverlap:
         yield Finding("overlap", "training text in dev or test", advice, lines_of(splits, notes))
         if "dev" in splits and "test" in splits:
             notes = self._shared("test", splits["test"], _held_out({"dev": splits["dev"]}))
-            advice = "take them out of dev, which the model is chosen by: scores would be too good"
+            advice = "remove them from dev, which chooses the model: test scores would be too good"
             yield Finding("dev_overlap", "test text in dev", advice, lines_of(splits, notes))
 
     def _shared(
@@ -95,7 +97,7 @@ def near(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
         )
         if similarity >= NEAR:
             notes.append(("train", line, f"{similarity:.0%} of {place}"))
-    advice = "remove them from training by hand if the test is to be of unseen text"
+    advice = "remove them from training by hand if the test text should be unseen"
     yield Finding("near_overlap", "training pairs nearly in dev or test", advice,
                   lines_of(splits, notes))  # fmt: skip
 

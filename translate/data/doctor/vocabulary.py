@@ -46,15 +46,15 @@ class Advice:
     def told(self) -> Iterator[str]:
         """The figures and the flags that follow from them."""
         for side, share in self.unseen_words.items():
-            yield f"words of dev that training has not, {side}: {share:.2%}"
+            yield f"dev words unseen in training, {side}: {share:.2%}"
         yield (
-            f"pieces a word with a joint vocabulary of {self.pieces:,}: "
+            f"pieces per word with a joint vocabulary of {self.pieces:,}: "
             f"{self.pieces_per_word:.2f}; padding in batches: {self.padding:.1%}"
         )
         if self.often < MOST_PIECES:
             yield (
-                f"of its pieces {self.often:.0%} come {OFTEN} times, and not {MOST_PIECES:.0%}: "
-                "the text is scarce, and no smaller vocabulary was tried"
+                f"only {self.often:.0%} of its pieces occur {OFTEN} times, not {MOST_PIECES:.0%}: "
+                "there is little text, and no smaller vocabulary was tried"
             )
         yield f"suggested: {self.flags()}"
 

@@ -118,8 +118,8 @@ class Source(NodeModel, ABC):
             # orders to Hydra
             if name in (MAIN, "defaults") or not re.fullmatch(r"[^\W_][\w-]*", name):
                 raise ValueError(
-                    f"{name!r} cannot name a corpus: letters, digits, - and _ will do, no _ first, "
-                    f"nor {MAIN}, which dev and test are from, nor defaults"
+                    f"{name!r} cannot name a corpus: use letters, digits, - and _, without a "
+                    f"leading _, and neither {MAIN} (the corpus of dev and test) nor defaults"
                 )
         return extra
 
@@ -171,14 +171,14 @@ def parallel(sources: Path, targets: Path) -> Iterator[Pair]:
             counts = (count - 1, more) if source is None else (more, count - 1)
             raise UserError(
                 f"{sources} has {counts[0]} lines, but {targets} has {counts[1]}: parallel files "
-                "need one translation a line; find the missing line before going on"
+                "need one translation per line; find the missing line first"
             )
         yield Pair(source, target)
 
 
 def or_held_out(key: str) -> str:
     """What a message on a split that is missing adds; `key` names it. Nothing for train's."""
-    return f", or {key}=null: held out of train" if key.endswith((".dev", ".test")) else ""
+    return f", or {key}=null to hold it out of train" if key.endswith((".dev", ".test")) else ""
 
 
 def column_of(language: str, key: str, columns: Mapping[str, str | int] | None) -> str | int:
@@ -188,6 +188,6 @@ def column_of(language: str, key: str, columns: Mapping[str, str | int] | None) 
     if language not in columns:
         known = ", ".join(columns)
         raise UserError(
-            f"data.{key} = {language} is no language of this corpus; data.columns has {known}"
+            f"data.{key} = {language} is not a language of this corpus; data.columns has {known}"
         )
     return columns[language]

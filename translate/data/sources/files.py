@@ -36,13 +36,13 @@ class Files(Source):
     def _alignments_stay_in_place(self) -> Self:
         if self.alignments is not None and self.cleaning.replace:
             raise ValueError(
-                "alignments count the words of the files, which cleaning.replace may join or "
-                "split: replace in the files themselves, or set one of the two to null or []"
+                "alignments count the words in the files, but cleaning.replace may join or split "
+                "words: make the replacements in the files, or set one of the two to null or []"
             )
         if self.alignments is not None and not isinstance(self.train, str):
             raise ValueError(
-                f"alignments = {self.alignments!r} is an ending, like those of the languages: "
-                "train must be a prefix, not two names"
+                f"alignments = {self.alignments!r} is a file ending, like those of the languages: "
+                "train must be a prefix, not two file names"
             )
         return self
 
@@ -99,8 +99,8 @@ def _aligned(pairs: Iterable[Pair], path: Path) -> list[Pair]:
     links = read_links(path, [pair.source for pair in pairs], [pair.target for pair in pairs])
     if possible := sum(len(gold.possible) for gold in links):
         log.warning(
-            "%s possible links of %s are left out: the sure ones alone teach and score; to score "
-            "by both, give translate align input=, reference= and gold=%s",
+            "ignoring %s possible links of %s: only sure links are used to train and score; to "
+            "score with both, run translate align with input=, reference= and gold=%s",
             f"{possible:,}", path, path,
         )  # fmt: skip
     return [

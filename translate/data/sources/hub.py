@@ -41,8 +41,8 @@ class Hub(Table):
     def _domains_have_a_column(self) -> Self:
         if self.dir is not None and self.domain is not None:
             raise ValueError(
-                f"domain = {self.domain!r} names a column, and the files of dir = {self.dir} have "
-                "none: set domain to null (translate evaluate takes domains=FILE)"
+                f"domain = {self.domain!r} names a column, but the files of dir = {self.dir} have "
+                "no columns: set domain to null (translate evaluate takes domains=FILE)"
             )
         return self
 
@@ -65,9 +65,9 @@ class Hub(Table):
             }
         if self.id is None:
             raise UserError(
-                "data.id and data.dir are both missing: data.id=OWNER/NAME is a data set of the "
-                f"hub, data.dir=FOLDER a local folder with {self.files.train}.{self.source}, "
-                f"{self.files.train}.{self.target}, … (.gz too)"
+                "data.id and data.dir are both missing: give data.id=OWNER/NAME, a data set on "
+                "the hub, or data.dir=FOLDER, a local folder with "
+                f"{self.files.train}.{self.source}, {self.files.train}.{self.target}, … (.gz too)"
             )
         return {
             split: self._load(split, name, cache) for split, name in self.splits.given().items()

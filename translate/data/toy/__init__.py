@@ -78,7 +78,7 @@ def _check(counts: dict[str, int], min_words: int, max_words: int) -> None:
         raise UserError(f"data.min_words is {min_words}: a sentence has at least one word")
     if max_words < min_words:
         raise UserError(
-            f"data.max_words {max_words} is below data.min_words {min_words}: exchange them"
+            f"data.max_words {max_words} is less than data.min_words {min_words}: swap them"
         )
 
 
