@@ -327,6 +327,16 @@ def test_a_run_of_epochs_is_trained_on_by_steps(program, tmp_path: Path, monkeyp
     ]
 
 
+@pytest.mark.parametrize("given", [(), ("trainer.max_steps=9",)])
+def test_a_slip_in_run_begins_no_training_on_the_default_corpus(program, given) -> None:
+    done = program("train", "run=rusn/mine", *given)
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "there is no run to resume in rusn/mine: check run=; a new run needs" in done.err
+    assert not Path("rusn").exists()
+    shown = program("train", "run=rusn/mine", "--cfg", "job")
+    assert shown.status == 0, "to look at a configuration is no training"
+
+
 def test_showing_the_configuration_starts_nothing(program, tmp_path) -> None:
     done = program("train", "data=toy", "-c", "job", "seed=7")
     assert done.status == 0

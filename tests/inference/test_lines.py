@@ -114,6 +114,29 @@ def test_punctuation_beside_what_stays_stays_too(cutter) -> None:
     assert cutter().between(["", "{x}", ""]).joined([])[0].text == "{x}"
 
 
+@pytest.mark.parametrize(
+    ("parts", "texts", "gaps"),
+    [
+        (["", "{x}", "¿Dónde?", "{y}", ""], ["¿Dónde?"], ["{x}", "{y}"]),
+        (
+            ["Oye ", "{x}", ", ¿cómo estás?!", "{y}", ""],
+            ["Oye", "¿cómo estás?"],
+            ["", " {x}, ", "!{y}"],
+        ),
+        (["", "{x}", "¡¿Qué?! No", "{y}", "."], ["¡¿Qué?! No"], ["{x}", "{y}."]),
+        (["", "{x}", "(¡Ven!).", "{y}", ""], ["¡Ven!"], ["{x}(", ").{y}"]),
+        (["", "{x}", "Ven!", "{y}", ""], ["Ven"], ["{x}", "!{y}"]),
+        (["", "{x}", "¿", "{y}", "Ven?"], ["Ven?"], ["{x}¿{y}", ""]),
+    ],
+)
+def test_a_question_is_translated_with_the_sign_that_opens_it(
+    cutter, parts: list[str], texts: list[str], gaps: list[str]
+) -> None:
+    """¿ and ¡ are of the words, and no copy of them belongs into another language."""
+    line = cutter().between(parts)
+    assert (list(line.texts), list(line.gaps)) == (texts, gaps)
+
+
 def test_what_ends_a_line_anywhere_is_a_space_in_a_gap(cutter) -> None:
     assert cutter()("\u2028el perro\x85", 1).gaps == (" ", " ")
 

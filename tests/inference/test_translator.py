@@ -291,6 +291,31 @@ def test_a_string_is_no_list_of_sentences(make_translator) -> None:
             call()
 
 
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda it: it.translate(None), "^None is not a list of sentences"),
+        (lambda it: it.score(["la"], 5), "^5 is not a list of sentences"),
+        (lambda it: it.align(None), r"^the sentence is None: give a string"),
+        (lambda it: it.align("la", b"the"), r"^the target is b'the': give a string"),
+        (lambda it: it.self_attention(["la"], side="encoder"), r"^the sentence is \['la'\]"),
+        (lambda it: next(it.stream(["la"], window=-1)), r"^window=-1: must be at least 1"),
+        (lambda it: next(it.stream(["la"], constraints="Hi")), "^constraint 1 is 'H'"),
+        (lambda it: next(it.stream(["la"], constraints=["Hi"])), "^constraint 1 is 'Hi'"),
+        (lambda it: TextConstraint("", "the dog"), "^'the dog' is a string: give a list"),
+        (lambda it: TextConstraint(None), "^prefix is None"),
+        (lambda it: TextConstraint("", ("a", 1)), "^line 2 is 1"),
+    ],
+)
+def test_arguments_of_other_types_are_told_in_a_line(make_translator, call, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        call(make_translator())
+
+
+def test_phrases_may_be_a_list() -> None:
+    assert TextConstraint("", ["a b", "c"]) == TextConstraint("", ("a b", "c"))
+
+
 @pytest.mark.parametrize("wrong", [None, b"abc", 3])
 def test_what_is_no_sentence_is_told_with_its_line(make_translator, wrong: object) -> None:
     translator = make_translator()
@@ -299,7 +324,7 @@ def test_what_is_no_sentence_is_told_with_its_line(make_translator, wrong: objec
         lambda: next(translator.stream(["la", wrong], constraints=[TextConstraint()] * 2)),
         lambda: translator.score(["la", "la"], ["a", wrong]),
     ):
-        with pytest.raises(UserError, match=rf"line 2 is {wrong!r}: give strings"):
+        with pytest.raises(UserError, match=rf"line 2 is {wrong!r}: give a string"):
             call()
 
 

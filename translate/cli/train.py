@@ -100,7 +100,20 @@ def main(command: Command, arguments: Arguments) -> None:
         completed = _with_stored_model(arguments, model)
         launch(command, completed, job, check=check, nodes={"model": model})
     else:
+        _refuse_resuming_nothing(arguments)
         launch(command, arguments, job, check=check)
+
+
+def _refuse_resuming_nothing(arguments: Arguments) -> None:
+    """A slip in run= must not begin another training, on the corpus that is the default."""
+    from translate.cli.hydra_errors import is_choice
+
+    new = any(is_choice(key) or key.startswith("data.") for key in arguments.overrides)
+    if "run" in arguments.verbatim and not (new or arguments.multirun or arguments.inspects):
+        raise UsageError(
+            f"there is no run to resume in {arguments.verbatim['run']}: check run=; a new run "
+            "needs experiment= or data= (translate models lists them)"
+        )
 
 
 def _begun(run: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -155,14 +156,14 @@ def find(run: str | Path) -> Path:
     if run.is_file():
         raise UserError(f"{run} is a file: give the folder of a run")
     if not run.is_dir():
-        raise UserError(f"{run} does not exist: create it with translate train run={run}")
+        raise UserError(f"{run} does not exist: check run=, or train it with translate train")
     if not (run / "config.yaml").exists():
         raise UserError(f"{run} is not a run folder and has no bundle: check run=")
     if (run / "checkpoints" / "best.ckpt").exists():
         raise UserError(f"the bundle of {run} is missing: restore a copy of {run / 'bundle'}")
     raise UserError(
         f"{run} has no bundle yet, because its training has not reached a first validation: "
-        f"resume it with translate train run={run}"
+        f"resume it with translate train {shlex.quote(f'run={run}')}"
     )
 
 

@@ -24,6 +24,7 @@ Lengths = Callable[[Sequence[str]], list[int]]  # texts → pieces of each
 BLOCK = 50_000  # characters: thousands of quotation marks cost sentencex quadratic time
 SPACE_BEFORE_STOP = re.compile(r"(?<!\s)\s+(?=\.)")
 OPENING = {"Ps", "Pi", "Sc"}  # brackets, quotation marks, currencies
+INVERTED = {"¿": "?", "¡": "!"}  # what opens a sentence of Spanish, and what closes it
 CLAUSE_END = tuple(",;:.!?…–—、，；：。！？،؛؟।")
 # a word and the space behind it; in scripts without spaces, what ends with punctuation
 UNIT = re.compile(r"[^\s、，；：。！？]*(?:[、，；：。！？]+\s*|\s+|$)")
@@ -128,7 +129,8 @@ class Cutter:
     def between(self, parts: Sequence[str]) -> Line:
         """Every second part stays as it is, and the punctuation beside it, which belongs to it.
 
-        Of the others the rest is to be translated, where there are words in it.
+        Of the others the rest is to be translated, where there are words in it: with the signs that
+        Spanish opens a question or an exclamation with, and with those that close it.
         """
         texts: list[str] = []
         for i, part in enumerate(parts):
@@ -136,6 +138,7 @@ class Cutter:
             kept = i % 2 == 1 or not words
             start = 0 if kept or i == 0 else words[0]
             end = 0 if kept else len(part) if i == len(parts) - 1 else words[-1] + 1
+            start, end = _with_inverted(part, start, end)
             texts += part[:start], part[start:end], part[end:]  # every third from the second on
         ids = [self._tokenizer.encode(text) if i % 3 == 1 else [] for i, text in enumerate(texts)]
         return trimmed(texts, ids)
@@ -235,6 +238,16 @@ def _in_word(character: str) -> bool:
     return unicodedata.category(character)[0] in "LMN"  # vowel signs are marks
 
 
+def _with_inverted(text: str, start: int, end: int) -> tuple[int, int]:
+    """The words of text[start:end] with `¿` and `¡` before them, and what closes these behind."""
+    while start < end and start and text[start - 1] in INVERTED:
+        start -= 1
+    closing = {INVERTED[character] for character in text[start:end] if character in INVERTED}
+    while text[end : end + 1] in closing:
+        end += 1
+    return start, end
+
+
 def _space(left: str, right: str) -> str:
     """What comes between two texts that had no space between them.
 
@@ -246,4 +259,4 @@ def _space(left: str, right: str) -> str:
 
 
 def _opens(character: str) -> bool:
-    return unicodedata.category(character) in OPENING or character in "¿¡\"'"
+    return unicodedata.category(character) in OPENING or character in {*INVERTED, '"', "'"}

@@ -29,15 +29,22 @@ def each(texts: Iterable[str]) -> Iterator[str]:
     """The texts.
 
     Raises:
-        UserError: a string, which Python would take for a list of its characters; or one of them
-            is none, told when it shows.
+        UserError: a string, which Python would take for a list of its characters, or no list; or
+            one of them is none, told when it shows.
     """
     if isinstance(texts, str):
         raise UserError(f"{texts!r} is a string: give a list of sentences, as [{texts!r}]")
+    if not isinstance(texts, Iterable):
+        raise UserError(f"{texts!r} is not a list of sentences")
     for number, text in enumerate(texts, start=1):
-        if not isinstance(text, str):
-            raise UserError(f"line {number} is {text!r}: give strings (of bytes their .decode())")
-        yield text
+        yield text_of(text, f"line {number}")
+
+
+def text_of(text: object, name: str) -> str:
+    """The text; UserError if it is none."""
+    if not isinstance(text, str):
+        raise UserError(f"{name} is {text!r}: give a string (of bytes their .decode())")
+    return text
 
 
 def has_text(line: str) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from translate.data.text import spells_a_word, unspaced
 from translate.data.tokenizer import BYTES, Tokenizer
 from translate.errors import UserError
-from translate.inference.segments import each
+from translate.inference.segments import each, text_of
 from translate.search import Constraint
 from translate.search.constraints import Joints, Tokens
 from translate.vocabulary import UNK
@@ -33,10 +33,17 @@ class TextConstraint:
     Attributes:
         prefix: how it begins.
         phrases: what it contains.
+
+    Raises:
+        UserError: one of them is no text, or the phrases are a single one.
     """
 
     prefix: str = ""
     phrases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        text_of(self.prefix, "prefix")
+        object.__setattr__(self, "phrases", tuple(each(self.phrases)))
 
     @property
     def words(self) -> str:
@@ -68,6 +75,8 @@ def paired(
                 f"{number} {more} or more, but only {number - 1} {less}: line n of prefixes= and "
                 "constraints= is for line n of the input, and may be empty"
             )
+        if not isinstance(constraint, TextConstraint):
+            raise UserError(f"constraint {number} is {constraint!r}: give a TextConstraint")
         yield line, constraint
 
 

@@ -43,6 +43,7 @@ from translate.inference.segments import (
     by_length,
     has_text,
     most_pieces,
+    text_of,
 )
 from translate.inference.text_constraints import (
     NO_CONSTRAINT,
@@ -153,10 +154,11 @@ class Translator:
     ) -> Generator[list[Translation], None, None]:
         """The n best translations of each line, in input order, best first.
 
-        Reads no further ahead than `window` lines: 1 answers each at once, more makes better
-        batches. A line without a visible character has one
-        translation, the empty one. `constraints` holds one for each line, or is that of all.
+        Reads no further ahead than `window` lines: 1 answers at once, more makes better batches.
+        A line without visible characters stays empty. `constraints` is one a line, or that of all.
         """
+        if window is not None and window < 1:
+            raise UserError(f"window={window}: must be at least 1 line")
         asked, read = paired(lines, constraints), 0
         work = partial(self._batch, need_alignment=need_alignment)
         with Workers(self.workers, work) as workers:
@@ -328,7 +330,7 @@ class Translator:
 
     def _source(self, source: str) -> tuple[list[int], tuple[str, ...]]:
         """The ids and pieces of a sentence to look into."""
-        ids = self.tokenizers.source.encode(source)
+        ids = self.tokenizers.source.encode(text_of(source, "the sentence"))
         if not ids or not has_text(source):
             raise UserError("the sentence to align is empty: give one with words")
         return ids, tuple(self.tokenizers.source.spelled(source))
@@ -339,6 +341,7 @@ class Translator:
         """The ids, pieces and text of a given translation, or of the model's own."""
         tokenizer = self.tokenizers.target
         if target is not None:
+            text_of(target, "the target")
             return tokenizer.encode(target), tuple(tokenizer.spelled(target)), target
         source_and_mask = self.forcing.padded([[*source_ids, EOS]])
         asked = list(self._constraint_encoder(NO_CONSTRAINT, 1, 1))
