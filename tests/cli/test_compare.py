@@ -279,8 +279,8 @@ def test_what_cannot_be_compared_is_told_before_a_run_is_evaluated(
     shutil.copy(runs / "toy-seed=1" / "config.yaml", tmp_path / "a")
     second, cache = f"{runs}/toy-seed=2", f"cache={home}/data"
     for slip, line in (
-        (["a", "nowhere"], "nowhere does not exist: create it"),
-        (["nowhere", "a"], "nowhere does not exist: create it"),
+        (["a", "nowhere"], "nowhere does not exist: check the path"),
+        (["nowhere", "a"], "nowhere does not exist: check the path"),
         (["a", second, f"output={tmp_path}/a/config.yaml"], "config.yaml: File exists"),
     ):
         done = program("compare", *slip, *FAST, cache)
@@ -301,7 +301,7 @@ def test_what_cannot_be_compared_is_told_before_a_run_is_evaluated(
         (["{0}", "seed=0"], "seed = 0: must be greater than 0"),
         (["{0}", "trails=9"], "trails is not a key; did you mean trials?"),
         (["{0}", "reference=x"], "input=FILE is missing"),
-        (["nowhere", "{0}/toy-seed=1", "reference=x"], "nowhere does not exist: create it"),
+        (["nowhere", "{0}/toy-seed=1", "reference=x"], "nowhere does not exist: check the path"),
     ],
 )
 def test_slips_are_told_in_a_line(program, runs: Path, arguments, line) -> None:

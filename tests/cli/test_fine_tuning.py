@@ -63,7 +63,7 @@ def test_a_smaller_vocabulary_takes_over_the_pieces_it_shares(
     assert "model.d_model: 16 → 32" in other.err
     nothing = program("train", "init=nowhere", *small)
     assert nothing.status == 1
-    assert "nowhere does not exist: create it" in nothing.err
+    assert "nowhere does not exist: check the path" in nothing.err
 
 
 @pytest.mark.parametrize("init", ["elsewhere/big", "elsewhere/big/bundle"])

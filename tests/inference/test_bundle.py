@@ -274,7 +274,7 @@ def test_a_run_without_a_bundle_says_what_to_do(tmp_path) -> None:
         bundle.find(tmp_path)
     with pytest.raises(UserError, match=r"config\.yaml is a file: give the folder of a run"):
         bundle.find(tmp_path / "config.yaml")
-    with pytest.raises(UserError, match="nowhere does not exist: check run=, or train it"):
+    with pytest.raises(UserError, match="nowhere does not exist: check the path"):
         bundle.find(tmp_path / "nowhere")
     with pytest.raises(UserError, match="is not a bundle"):
         bundle.load(tmp_path)

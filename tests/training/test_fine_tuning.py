@@ -136,7 +136,7 @@ def test_options_without_weights_may_differ_and_are_told(
 def test_what_is_no_bundle_is_refused_before_anything_is_written(
     config: Config, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match="does not exist: create it"):
+    with pytest.raises(UserError, match="does not exist: check the path"):
         train(config(), tmp_path / "run", init=str(tmp_path / "nothing"))
     assert not (tmp_path / "run" / "provenance.json").exists()
 

@@ -156,7 +156,7 @@ def find(run: str | Path) -> Path:
     if run.is_file():
         raise UserError(f"{run} is a file: give the folder of a run")
     if not run.is_dir():
-        raise UserError(f"{run} does not exist: check run=, or train it with translate train")
+        raise UserError(f"{run} does not exist: check the path, or train it with translate train")
     if not (run / "config.yaml").exists():
         raise UserError(f"{run} is not a run folder and has no bundle: check run=")
     if (run / "checkpoints" / "best.ckpt").exists():
