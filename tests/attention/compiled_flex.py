@@ -56,8 +56,8 @@ def results(
     else:
         heads = pattern(query, KeysValues(keys, values), mask=mask)
     pull = torch.linspace(-1, 1, heads.numel(), device=query.device).view_as(heads)
-    learnt = [*inputs, *pattern.parameters()]
-    return [heads, *torch.autograd.grad((heads * pull.to(heads.dtype)).sum(), learnt)]
+    learned = [*inputs, *pattern.parameters()]
+    return [heads, *torch.autograd.grad((heads * pull.to(heads.dtype)).sum(), learned)]
 
 
 def compare(

@@ -62,7 +62,7 @@ def test_what_was_exported_is_evaluated_in_batches(
     done = program(*evaluate, "tokens_per_batch=20", "resamples=10")
     assert done.status == 0, done.err
     told = "of the original model, not of ctranslate2"
-    assert f"bits a character {told}" in " ".join(done.out.split())
+    assert f"bits per character {told}" in " ".join(done.out.split())
     page = Path("scores", "test.html").read_text("utf-8")
     assert told in page
     figures = json.loads(Path("scores", "test.json").read_text("utf-8"))

@@ -12,11 +12,11 @@ GREEDY = ["search=greedy", "guard=none"]
 
 
 def test_a_shortlist_is_learnt_and_used(program, run: str, home: Path) -> None:
-    learnt = program(
+    learned = program(
         "shortlist", run, f"cache={home}/data", "output=a list, =", "frequent=3", "likeliest=2"
     )
-    assert (learnt.status, learnt.out) == (0, ""), learnt.err
-    assert "a list, =: learned from 300 pairs" in learnt.err
+    assert (learned.status, learned.out) == (0, ""), learned.err
+    assert "a list, =: learned from 300 pairs" in learned.err
     found = program("text", run, "shortlist=a list, =", "format=json", *GREEDY, *LINES)
     assert found.status == 0, found.err
     answers = [json.loads(line)["translations"][0] for line in found.out.splitlines()]

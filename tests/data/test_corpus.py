@@ -318,7 +318,7 @@ def test_the_report_adds_up_and_is_worth_reading(data, tokenizer, tmp_path, fold
     assert corpus.report["dropped"] == dropped
     assert json.loads(json.dumps(corpus.report)) == corpus.report
     text = render(corpus.report)
-    for shown in ("dropped: too long", "counted [by us]", "320", "pieces a word", "dev"):
+    for shown in ("dropped: too long", "counted [by us]", "320", "pieces per word", "dev"):
         assert shown in text
 
 

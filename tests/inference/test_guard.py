@@ -279,10 +279,10 @@ def test_a_prefix_stays_in_front_of_what_is_copied(make_translator, line: str) -
 
 
 def test_nothing_is_known_of_how_sure_a_second_try_is(make_translator) -> None:
-    learnt = Confidence(
+    learned = Confidence(
         slope=2.0, intercept=1.0, good=50, weights_sha256="ab", search={}, judged={}
     )
-    translator = make_translator(guard=guard(), confidence=learnt)
+    translator = make_translator(guard=guard(), confidence=learned)
     ((mended, *_), (first, *_)) = translator.stream(["el perro {x} come", "la casa azul"])
     assert mended.mended
     assert mended.confidence is None

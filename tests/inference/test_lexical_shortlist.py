@@ -1,4 +1,4 @@
-"""Which words translate which: learnt from pairs, kept in a file that says for whom it is."""
+"""Which words translate which: learned from pairs, kept in a file that says for whom it is."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def translations(shortlist: Shortlist, tokenizers: Tokenizers, word: str) -> set
 
 @pytest.mark.parametrize("block", [7, 10_000])
 def test_the_likeliest_are_the_translations(separate, monkeypatch, block: int) -> None:
-    """Learnt at once, or block by block."""
+    """Learned at once, or block by block."""
     monkeypatch.setattr(lexical_shortlist, "BLOCK", block)
     found = learn(pairs(separate, 150), separate, frequent=2, likeliest=3)
     assert found.likeliest.shape == (len(separate.source), 3)
@@ -75,15 +75,15 @@ def test_a_translator_writes_candidates_alone_whatever_the_batch(make_translator
 
 def test_what_is_written_is_read_for_these_tokenizers_alone(joint, separate, tmp_path) -> None:
     file = tmp_path / "shortlist.safetensors"
-    learnt = learn(pairs(joint, 20), joint, frequent=5, likeliest=2)
-    write(file, learnt, joint)
+    learned = learn(pairs(joint, 20), joint, frequent=5, likeliest=2)
+    write(file, learned, joint)
     found = read(file, joint)
-    assert torch.equal(found.frequent, learnt.frequent)
-    assert torch.equal(found.likeliest, learnt.likeliest)
+    assert torch.equal(found.frequent, learned.frequent)
+    assert torch.equal(found.likeliest, learned.likeliest)
     with pytest.raises(UserError, match=r"shortlist=.* other tokenizers than those of this run"):
         read(file, separate)
     with pytest.raises(UserError, match=r"cannot be written .* choose another file with output="):
-        write(tmp_path / "there" / "x", learnt, joint)
+        write(tmp_path / "there" / "x", learned, joint)
 
 
 @pytest.mark.parametrize("change", ["missing", "garbage", "key", "type", "rows", "range"])

@@ -113,7 +113,7 @@ def test_other_shapes_are_refused_with_all_that_differs(config: Config, tmp_path
         assert f"model.{line}" in message
     assert "without model= they are the bundle's" in message
     assert "model.family: 'transformer' → 'rnn'" in refused(model="rnn")
-    # two matrices that were learnt apart cannot become one
+    # two matrices that were learned apart cannot become one
     assert "model.tied_embeddings: 'decoder' → 'all'" in refused("model.tied_embeddings=all")
 
 

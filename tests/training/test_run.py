@@ -282,7 +282,7 @@ def test_tensorboard_shows_losses_samples_and_attention(
 def test_a_plateau_of_dev_bleu_lowers_the_learning_rate(
     config: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
-    # next to nothing is learnt: BLEU never rises above that of the first of three validations
+    # next to nothing is learned: BLEU never rises above that of the first of three validations
     tiny = config("optimizer.learning_rate=1e-6", "trainer.validate_every=4", "trainer.samples=0")
     tiny["schedule"] = {"kind": "plateau", "factor": 0.1, "patience": 1}
     train(tiny, tmp_path / "run")

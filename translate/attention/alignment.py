@@ -81,8 +81,8 @@ class ScaledDotAttention(DotAttention):
 class GeneralAttention(AlignmentScore):
     """Luong et al. 2015, section 3.1 (general):  e_ti = s_tᵀ W_a h_i,  where W_a = W / √d
 
-    What is learnt is W. Adam moves each of its d² entries by the learning rate, all of which add up
-    in one score: without the root a step throws the weights from one word to another.
+    W is what is learned. Adam moves each of its d² entries by the learning rate, and all of them
+    add up in one score: without the root a step throws the weights from one word to another.
     """
 
     def __init__(self, *, query_size: int, memory_size: int, attention_size: int) -> None:

@@ -78,7 +78,7 @@ def run(
     tokens_per_batch: PositiveInt,
     good: Annotated[float, Field(gt=0, lt=100)],
 ) -> None:
-    """Learn on dev, judge on test, and write what was learnt."""
+    """Learn on dev, judge on test, and write what was learned."""
     from translate.cli.stored import corpus_of_run, load_bundle
     from translate.evaluation.calibration import judge, learn
     from translate.inference import confidence
@@ -96,13 +96,13 @@ def run(
     model = load(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch)
     evidence, chrf = _translated(model, dev)
     slope, intercept = learn(evidence, [score >= good for score in chrf])
-    learnt = confidence.Confidence(
+    learned = confidence.Confidence(
         slope=slope, intercept=intercept, good=good, weights_sha256=bundle.weights_sha256,
         search=search, judged={},
     )  # fmt: skip
     evidence, chrf = _translated(model, test)
-    judged = judge([learnt(one) for one in evidence], chrf, good=good)
-    confidence.write(folder, learnt.model_copy(update={"judged": asdict(judged)}))
+    judged = judge([learned(one) for one in evidence], chrf, good=good)
+    confidence.write(folder, learned.model_copy(update={"judged": asdict(judged)}))
     sys.stdout.write(
         f"learned from {len(dev):,} dev sentences; good means chrF {good:g} or more\n"
         f"of {judged.sentences:,} test sentences, {judged.good:.1%} are good; "

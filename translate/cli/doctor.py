@@ -76,7 +76,7 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegat
             source=source.source, target=source.target, allow_overlap=source.allow_overlap
         )
         findings = examine(splits, checks)
-        # those that training drops are not learnt from, and to try takes time with their square
+        # those that training drops are not learned from, and to try takes time with their square
         most = source.cleaning.max_characters or sys.maxsize
         short = [p for p in splits["train"] if max(len(p.source), len(p.target)) <= most]
         advice, problem = None, None

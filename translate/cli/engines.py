@@ -108,14 +108,14 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
 def _confidence(
     config: Mapping[str, Any], verbatim: Mapping[str, str], bundle: Bundle
 ) -> Confidence | None:
-    """What was learnt for just this, where it will be told."""
+    """What was learned for just this, where it will be told."""
     from translate.inference.confidence import read
 
     if config.get("format") != "json" or config["mbr"] or config["precision"] == "bf16":
         return None
     if any(verbatim.get(key) for key in OTHER_PROBABILITIES):
         return None
-    if bundle.tokenizers.source.tag != bundle.config.tag:  # another language than it learnt from
+    if bundle.tokenizers.source.tag != bundle.config.tag:  # another language than it learned from
         return None
     run = Path(verbatim["run"])
     return read(run, weights_sha256=bundle.weights_sha256, search=config["search"])

@@ -65,7 +65,7 @@ def run(
     frequent: PositiveInt,
     likeliest: PositiveInt,
 ) -> None:
-    """Learn from the training pairs, and write what was learnt."""
+    """Learn from the training pairs, and write what was learned."""
     from translate.cli.stored import corpus_of_run, load_bundle
     from translate.data.columns import in_order
     from translate.inference.lexical_shortlist import FILE, learn, same, write

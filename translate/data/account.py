@@ -141,7 +141,7 @@ def _languages(report: Mapping[str, Any]) -> Table:
     table = _table(
         f"Tokenizer: {tokenizer['kind']}, {sharing}",
         "vocabulary",
-        "pieces a word",
+        "pieces per word",
         "longest",
         "unknown (dev)",
     )

@@ -1,4 +1,4 @@
-"""Confidence: learnt from sentences with references, and judged on others."""
+"""Confidence: learned from sentences with references, and judged on others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from translate.errors import UserError
 
-LEAST = 10  # sentences, of good ones and of others: two numbers are learnt from them
+LEAST = 10  # sentences, of good ones and of others: two numbers are learned from them
 BINS = 10
 NOTHING_TOLD = (
     "probability does not distinguish good translations from others, so no confidence can be "
@@ -21,7 +21,7 @@ ROUNDS = 100  # Newton's method needs about ten
 
 @dataclass(frozen=True)
 class Judgement:
-    """How right confidence is on sentences that it was not learnt from.
+    """How right confidence is on sentences that it was not learned from.
 
     Attributes:
         sentences: how many.

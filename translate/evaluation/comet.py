@@ -1,4 +1,4 @@
-"""COMET, a metric that has learnt from people's judgements (Rei et al. 2020): model and scores.
+"""COMET, a metric that has learned from people's judgements (Rei et al. 2020): model and scores.
 
 The library is the extra `comet`; the model lies on this disk, and nothing is fetched for it. It is
 the checkpoint of another program, a pickle: loading it runs what it says.

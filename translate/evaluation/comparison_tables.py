@@ -39,7 +39,7 @@ def render(comparison: Comparison) -> Group:
 def score_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """Headings of a table, and the cells of a row for each run."""
     labels = [name.label for name in METRICS.values()]
-    headings = ["run", *labels, "perplexity ↓", "bits a character ↓"]
+    headings = ["run", *labels, "perplexity ↓", "bits per character ↓"]
     rows = []
     for column in comparison.columns:
         found, chances = column.scores, column.system.likelihood
@@ -75,7 +75,7 @@ def experiment_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]
         "experiment",
         "seeds",
         *(name.label for name in METRICS.values()),
-        "bits a character ↓",
+        "bits per character ↓",
     ]
     rows = [
         [

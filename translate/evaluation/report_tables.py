@@ -56,7 +56,7 @@ def summary(report: Report) -> str:
     if (chances := report.likelihood) is not None:
         parts = [
             f"perplexity {chances.perplexity:.2f}",
-            f"{chances.bits_per_character:.3f} bits a character",
+            f"{chances.bits_per_character:.3f} bits per character",
         ]
         if report.likelihood_of is not None:
             parts[-1] += f" of {report.likelihood_of}"

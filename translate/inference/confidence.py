@@ -1,4 +1,4 @@
-"""How sure a translation is: the chance that it is good, learnt from sentences with references.
+"""How sure a translation is: the chance that it is good, learned from sentences with references.
 
 Platt 1999, "Probabilistic outputs for support vector machines", section 2, with the
 length-normalised log-probability of a translation as its only evidence:
@@ -27,7 +27,7 @@ LARGEST = 1 << 20  # bytes
 
 
 class Confidence(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """The two numbers, and what they were learnt for.
+    """The two numbers, and what they were learned for.
 
     Attributes:
         slope: a; 0 or more.
@@ -35,7 +35,7 @@ class Confidence(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         good: the sentence chrF from which on a translation counts as good.
         weights_sha256: of the model.
         search: how it searched, the keys of conf/search.
-        judged: how right it was on sentences it was not learnt from.
+        judged: how right it was on sentences it was not learned from.
     """
 
     slope: float
@@ -69,7 +69,7 @@ def write(run: Path, confidence: Confidence) -> None:
 
 
 def read(run: Path, *, weights_sha256: str, search: Mapping[str, Any]) -> Confidence | None:
-    """What `translate calibrate` has learnt for these weights and this search; None if nothing.
+    """What `translate calibrate` has learned for these weights and this search; None if nothing.
 
     Raises:
         UserError: the file is damaged.

@@ -155,7 +155,7 @@ class Guard:
 
     def _told(self, segment: Segment, first: Try, kept: Try) -> list[Translation]:
         """With what is still wrong with each, and what only was with the first of all."""
-        if kept is not first:  # confidence was not learnt for other searches
+        if kept is not first:  # confidence was not learned for other searches
             kept = kept._replace(found=[replace(one, confidence=None) for one in kept.found])
         wrong = [kept.wrong, *(self._judged(segment, one)[1] for one in kept.found[1:])]
         best, *others = (

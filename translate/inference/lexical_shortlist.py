@@ -31,7 +31,7 @@ def learn(
 ) -> Shortlist:
     """The `frequent` target pieces and the `likeliest` translations of each source piece.
 
-    Links are those that IBM Model 1 expects (Brown et al. 1993), learnt block by block, so that
+    Links are those that IBM Model 1 expects (Brown et al. 1993), learned block by block, so that
     memory is bounded. In a joint vocabulary each piece is a candidate of itself: names are copied.
     """
     sources, targets = len(tokenizers.source), len(tokenizers.target)
@@ -100,10 +100,10 @@ def write(path: Path, shortlist: Shortlist, tokenizers: Tokenizers) -> None:
 
 
 def read(path: Path, tokenizers: Tokenizers) -> Shortlist:
-    """What `translate shortlist` has learnt for these tokenizers.
+    """What `translate shortlist` has learned for these tokenizers.
 
     Raises:
-        UserError: the file cannot be read, is none, or was learnt for others.
+        UserError: the file cannot be read, is none, or was learned for others.
     """
     try:
         tensors = safetensors.torch.load(path.read_bytes())

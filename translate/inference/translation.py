@@ -22,7 +22,7 @@ class Translation:
         alignment: attention weights when asked for, the model has any, and the line was not split.
         finished: False where the search stopped it at its length limit.
         flags: what the guard finds wrong with it, in words.
-        confidence: the chance that it is good, where `translate calibrate` has learnt to tell.
+        confidence: the chance that it is good, where `translate calibrate` has learned to tell.
         mended: what it found wrong with a first translation, in whose place this one stands.
         breaks: how many of the tokens stand before each text between them that is not the model's.
     """

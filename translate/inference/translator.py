@@ -92,7 +92,7 @@ class Translator:
             is then the utility expected of them, of several segments the sum. None: by the score of
             the search.
         guard: what looks for translations that cannot be right; None trusts the search.
-        confidence: what tells how sure a translation is; None where nothing was learnt.
+        confidence: what tells how sure a translation is; None where nothing was learned.
         whole_windows: the search cuts what it is given into batches itself, so it is given all at
             once; the guard's own search and scoring keep to `tokens_per_batch`.
     """

@@ -2,7 +2,7 @@
 
 Equations and sections are that paper's. E is the size of embeddings, D that of hidden states, k the
 width of a window. Two devices made for plain gradient descent are left out, since AdamW's step does
-not depend on the scale of a gradient: weight normalisation (with it, our toy experiment learnt no
+not depend on the scale of a gradient: weight normalisation (with it, our toy experiment learned no
 faster) and gradients of the encoder divided by the number of attentions.
 """
 

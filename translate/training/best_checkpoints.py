@@ -19,7 +19,7 @@ class BestCheckpoints(ModelCheckpoint):
 
     Lightning forgets all scores in another folder, and would overwrite the best with the next; of
     more files than it is to keep it never deletes one again. And of equal scores it keeps the
-    first: where BLEU stays 0, the model that has learnt least.
+    first: where BLEU stays 0, the model that has learned least.
     """
 
     def check_monitor_top_k(self, trainer: L.Trainer, current: Tensor | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""What is learnt from the vocabulary's probabilities, without ever holding the whole logits matrix.
+"""What is learned from the vocabulary's probabilities, without holding the whole logits matrix.
 
 With p = softmax(W h + b), an objective tells its value and its gradient with respect to the logits
 while those of a few rows are at hand; only ∂h, ∂W and ∂b stay. V is large: 512 rows over 8,000

@@ -27,9 +27,9 @@ def adamw(
     weight_decay: Annotated[float, Field(ge=0)],
 ) -> Optimizer:
     """AdamW (Loshchilov & Hutter 2019), fused; decay spares vectors: norms, biases, v."""
-    learnt = [p for p in model.parameters() if p.requires_grad]
-    matrices = [p for p in learnt if p.squeeze().dim() > 1]
-    vectors = [p for p in learnt if p.squeeze().dim() <= 1]
+    learned = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in learned if p.squeeze().dim() > 1]
+    vectors = [p for p in learned if p.squeeze().dim() <= 1]
     groups: list[dict[str, Any]] = [
         {"params": matrices, "weight_decay": weight_decay},
         {"params": vectors},
