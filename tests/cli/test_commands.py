@@ -286,7 +286,7 @@ def test_line_counts_that_differ_are_told_with_both(program, run: str, tmp_path,
     (tmp_path / "r").write_text("a\nb\n", encoding="utf-8")
     done = program(command, run, "input=s", "reference=r")
     assert done.status == 1
-    assert "s has 3 lines and r 2" in done.err
+    assert "s has 3 lines, but r has 2" in done.err
 
 
 @pytest.mark.parametrize("command", ["evaluate", "score"])

@@ -52,7 +52,7 @@ def test_a_domain_comes_by_number_name_or_path(tmp_path: Path) -> None:
     nested = node("data", "base", "jsonl", source="de", target="en",
                   train=str(tmp_path / "pairs.jsonl"), domain="about.topic")  # fmt: skip
     assert read(nested, tmp_path) == expected
-    with pytest.raises(UserError, match=r"line 1 has no column topic \(data.domain\): there are"):
+    with pytest.raises(UserError, match=r"line 1 has no column topic \(data.domain\): it has"):
         read(nested | {"domain": "topic"}, tmp_path)
     with pytest.raises(UserError, match=r"data.domain: .* no column place; its header line has de"):
         read(named | {"domain": "place"}, tmp_path)

@@ -223,7 +223,8 @@ def test_files_out_of_step_name_both_counts(prepared: Prepared, tmp_path: Path) 
 
 def test_nothing_left_of_a_corpus_is_an_error(prepared: Prepared, tmp_path: Path) -> None:
     write(tmp_path, "back", [("alt a sind", "x")])
-    with pytest.raises(UserError, match=r"none of 1 pairs of data\.extra\.back are left \(overlap"):
+    told = r"none of the 1 pairs of data\.extra\.back is left \(overlap"
+    with pytest.raises(UserError, match=told):
         prepared()
     write(tmp_path, "back", [])
     with pytest.raises(UserError, match=r"data\.extra\.back is empty"):

@@ -142,7 +142,7 @@ def test_possible_links_are_not_left_out_without_a_word(tmp_path, caplog):
     found = read("files", tmp_path, dir=str(tmp_path), **ALIGNED)
     assert found["dev"][0].alignment == ((0, 0),)
     (record,) = caplog.records  # none of train.align, whose links are all sure
-    assert f"2 possible links of {tmp_path / 'val.align'} are left out" in record.getMessage()
+    assert f"ignoring 2 possible links of {tmp_path / 'val.align'}: only" in record.getMessage()
     assert f"gold={tmp_path / 'val.align'}" in record.getMessage()
 
 
@@ -343,7 +343,8 @@ def test_a_split_that_is_not_there_may_be_held_out(tmp_path, hub_keys, monkeypat
         read("hub", tmp_path, **hub_keys | {"dir": str(tmp_path)})
     (tmp_path / "hub").mkdir()
     (tmp_path / "hub" / "train.jsonl").write_bytes(lines(['{"de": "a", "en": "b"}']))
-    with pytest.raises(UserError, match=r"data\.splits, .* data\.splits\.dev=null to hold it out"):
+    told = r"data\.splits, .* data\.splits\.dev=null to hold it out of train"
+    with pytest.raises(UserError, match=told):
         read("hub", tmp_path, **hub_keys | {"id": str(tmp_path / "hub")})
     names = {"train": "no", "dev": None, "test": None}
     for keys in (
@@ -356,7 +357,7 @@ def test_a_split_that_is_not_there_may_be_held_out(tmp_path, hub_keys, monkeypat
 
 
 def test_a_corpus_that_is_not_on_the_hub_asks_for_its_folder(tmp_path, hub_keys):
-    with pytest.raises(UserError, match=r"data.id=OWNER/NAME .* train.de, train.en"):
+    with pytest.raises(UserError, match=r"data.id=OWNER/NAME, .* train.de, train.en"):
         read("hub", tmp_path, **hub_keys)
 
 

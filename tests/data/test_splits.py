@@ -120,7 +120,8 @@ def test_more_than_there_is_names_key_and_count():
     ],
 )
 def test_where_no_smaller_number_helps_other_text_is_advised(pairs):
-    with pytest.raises(UserError, match=r"own dev and test files \(data.dev, data.test\)"):
+    told = r"give your own dev and test files \(data.dev, data.test\)"
+    with pytest.raises(UserError, match=told):
         take_components(table(pairs), {"dev": 2, "test": 1}, 0)
 
 

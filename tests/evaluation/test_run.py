@@ -119,7 +119,8 @@ def test_a_fault_in_judging_costs_no_translation(tmp_path: Path) -> None:
     with pytest.raises(MemoryError):
         run(tmp_path, Better())
     assert (tmp_path / "test.hyp").read_text("utf-8") == "better\n" * 3
-    with pytest.raises(UserError, match=r"test.hyp does not match the SHA-256 in test.json: "):
+    told = r"test.hyp does not match the SHA-256 in test.json: evaluate it"
+    with pytest.raises(UserError, match=told):
         read(tmp_path, "test")
 
 
@@ -289,7 +290,8 @@ def test_an_evaluation_is_read_back_whole_or_not_at_all(tmp_path: Path) -> None:
         read(tmp_path, "test")
     write(result, tmp_path)
     (tmp_path / "test.hyp").write_text("other\n")
-    with pytest.raises(UserError, match=r"test.hyp does not match the SHA-256 in test.json: "):
+    told = r"test.hyp does not match the SHA-256 in test.json: evaluate it"
+    with pytest.raises(UserError, match=told):
         read(tmp_path, "test")
     (tmp_path / "test.hyp").unlink()
     with pytest.raises(UserError, match=r"test.hyp is missing beside test.json"):

@@ -42,7 +42,7 @@ def test_directions_may_not(save, joint) -> None:
     """A joint tokenizer is the same both ways, so that nothing else tells them apart."""
     one = save("one", "transformer", joint)
     turned = one.config.model_copy(update={"source_language": "en", "target_language": "es"})
-    with pytest.raises(UserError, match="other translates en to es, and one es to en"):
+    with pytest.raises(UserError, match="other translates en to es, but one translates es to en"):
         together([("one", one), ("other", replace(one, config=turned))])
 
 

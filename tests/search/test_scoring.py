@@ -67,7 +67,8 @@ def test_constraints_raise_a_limit() -> None:
     constraints = [Constraint(), Constraint(prefix=(4, 5), phrases=((6, 7), (6, 7), (8,)))]
     limits = length_limits([4, 1], ratio=1.5, offset=2, constraints=constraints, max_length=None)
     assert limits == [6, 5]
-    with pytest.raises(UserError, match="must contain 5 given pieces, but this model reads at"):
+    told = "must contain 5 given pieces, but this model reads at most 4"
+    with pytest.raises(UserError, match=told):
         length_limits([4, 1], ratio=1.5, offset=2, constraints=constraints, max_length=5)
 
 

@@ -36,7 +36,8 @@ def test_what_needs_a_gpu_is_refused_without_one(
         if accelerator == "auto" and torch.cuda.is_available():
             continue
         chosen = config(f"trainer.precision={precision}", f"trainer.accelerator={accelerator}")
-        with pytest.raises(UserError, match=f"precision = {precision} is for .* {reason}: choose"):
+        told = f"precision = {precision} needs an NVIDIA GPU, but .*{reason}: choose"
+        with pytest.raises(UserError, match=told):
             train(chosen, tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()
 

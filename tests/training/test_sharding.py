@@ -189,7 +189,8 @@ def test_what_cannot_be_sharded_is_refused(
     config: Config, tmp_path: Path, override: str, found: str, remedy: str
 ) -> None:
     chosen = config("trainer.strategy=fsdp", override)
-    with pytest.raises(UserError, match=f"cannot be combined with .*{found}.*: choose .*{remedy}"):
+    told = f"fsdp cannot be combined with .*{found}.*: choose .*{remedy}"
+    with pytest.raises(UserError, match=told):
         train(chosen, tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()
 

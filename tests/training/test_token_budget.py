@@ -127,7 +127,8 @@ def test_processes_started_together_are_refused(
     else:
         monkeypatch.setenv(together, "2")
     settings["cache"] = str(tmp_path / "cache")
-    with pytest.raises(UserError, match="must be determined by one process before the others"):
+    told = "auto must be determined by one process before the others start"
+    with pytest.raises(UserError, match=told):
         train(settings, tmp_path / "run")
     assert not (tmp_path / "cache").exists()
 
