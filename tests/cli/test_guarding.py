@@ -31,7 +31,7 @@ def test_items_come_through_and_what_was_done_is_told(program, run: str) -> None
     assert "{x}" in third
     assert "line 3 was translated again: " in done.err
     assert "lost https://a.de/b?c" in done.err
-    assert done.err.splitlines()[-1].startswith("of 3 lines ")
+    assert done.err.splitlines()[-1].startswith("of 3 lines, ")
     assert program("text", run, "guard=none", stdin=b"der Hund schl\xc3\xa4ft .").err == ""
 
 
@@ -45,7 +45,7 @@ def test_a_hint_is_given_where_it_can_be_followed(
         engines, "engine_translator", lambda config, *more: native(config | NATIVE, *more)
     )
     done = program("text", run, "engine=ctranslate2", stdin=TEXT.encode())
-    assert done.err.splitlines()[-1].startswith("of 3 lines ")
+    assert done.err.splitlines()[-1].startswith("of 3 lines, ")
     assert "format=json" not in done.err
 
 

@@ -370,7 +370,7 @@ def test_output_has_one_logit_a_word(model: Seq2Seq) -> None:
         ),
         (
             {"self_attention": "fixed", "summary": 5},
-            ("block of 4 keys", "no 5", "model.stride", "model.summary"),
+            ("block of 4 keys", "cannot have 5", "model.stride", "model.summary"),
         ),
         *(
             (
