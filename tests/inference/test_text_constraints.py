@@ -102,12 +102,12 @@ def make_target():
     return make
 
 
-@pytest.mark.parametrize(
+held = pytest.mark.parametrize(  # whether a text holds a phrase
     ("kinds", "phrase", "text", "there"),
     [
         ("unigram bpe char word bytes", "eine", "so eine", True),
         ("unigram bpe char word bytes", "eine", "eine Frau", True),
-        ("unigram bpe char word bytes", "eine", "in einem Haus.", False),
+        ("unigram bpe char word bytes", "eine", "in einem", False),
         ("unigram bpe char bytes", "ein", "eine", False),
         ("unigram bpe char bytes", "ein", "Wein", False),
         ("unigram bpe char bytes", "Haus", "Haus.", True),
@@ -133,6 +133,9 @@ def make_target():
         ("unigram bpe char bytes", ".", "Haus.", True),
     ],
 )
+
+
+@held
 def test_a_phrase_is_whole_words_or_a_run_of_characters(
     make_target, kinds, phrase, text, there
 ) -> None:
@@ -152,6 +155,28 @@ def test_a_phrase_is_whole_words_or_a_run_of_characters(
             for glued, a, b, c in found
         ]
         assert any(whole) == there, (kind, target.pieces(written))
+
+
+@held
+def test_a_phrase_that_is_asked_for_and_banned_is_refused(
+    make_target, kinds, phrase, text, there
+) -> None:
+    for kind in kinds.split():
+        encoder = ConstraintEncoder(make_target(kind), ["Frau einem", phrase])
+        asked = TextConstraint(phrases=("Frau", text))
+        if not there:
+            assert [one.phrases for one in encoder(asked, 1, 1)]
+            continue
+        told = f"line 3: the phrase {text!r} is asked for, but search.rules.banned has {phrase!r}"
+        with pytest.raises(UserError, match=re.escape(told)):
+            list(encoder(asked, 1, 3))
+
+
+def test_banned_words_of_a_vocabulary_of_words_are_banned_together(make_target) -> None:
+    """Right behind a sign the first is another word, and what follows is not alone banned."""
+    target = make_target("word")
+    (constraint,) = ConstraintEncoder(target, ["Frau einem"])(NO_CONSTRAINT, 1, 1)
+    assert (constraint.banned, constraint.glued) == ((tuple(target.encode("Frau einem")),), ())
 
 
 def test_a_sign_that_is_asked_for_stands_without_a_space(make_target) -> None:

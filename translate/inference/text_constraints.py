@@ -18,7 +18,7 @@ from translate.errors import UserError
 from translate.inference.segments import each, text_of
 from translate.search import Constraint
 from translate.search.constraints import Joints, Tokens
-from translate.vocabulary import UNK
+from translate.vocabulary import BOS, EOS, UNK
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class ConstraintEncoder:
 
         Raises:
             UserError: phrases for a line in several segments, of which none is theirs; a word that
-                the model cannot write, a text without any, or more than it can.
+                the model cannot write, a text without any, or more than it can; a banned phrase.
         """
         if constraint.phrases and segments > 1:
             raise UserError(
@@ -143,15 +143,21 @@ class ConstraintEncoder:
                 f"line {line}: prefix and phrases have {needed} pieces, and this model writes at "
                 f"most {self._most}: shorten them"
             )
+        for text, tokens in zip(constraint.phrases, phrases, strict=True):
+            if banned := self._banned_in(tokens):
+                raise UserError(
+                    f"line {line}: the phrase {text!r} is asked for, but search.rules.banned has "
+                    f"{banned!r}: leave one of them out"
+                )
         joints = self._joints if phrases or self._banned else None
         for segment in range(segments):
             before = prefix if segment == 0 else ()
-            yield Constraint(before, phrases, self._banned, self._glued, joints)
+            yield Constraint(before, phrases, tuple(self._banned), tuple(self._glued), joints)
 
-    def _never(self, banned: Iterable[str]) -> tuple[tuple[Tokens, ...], tuple[Tokens, ...]]:
-        """How banned texts are spelled, and how right behind a sign, if not so elsewhere too."""
-        anywhere: dict[Tokens, None] = {}
-        glued: dict[Tokens, None] = {}
+    def _never(self, banned: Iterable[str]) -> tuple[dict[Tokens, str], dict[Tokens, str]]:
+        """Banned texts as they are spelled, and right behind a sign, if not so elsewhere too."""
+        anywhere: dict[Tokens, str] = {}
+        glued: dict[Tokens, str] = {}
         for text in banned:
             if unknown := self._unknown(text):  # to ban <unk> would ban every such word
                 log.warning(
@@ -162,13 +168,33 @@ class ConstraintEncoder:
                 raise UserError(
                     f"search.rules.banned: {text!r} contains nothing to write: leave it out"
                 )
-            anywhere[spelled] = None
+            anywhere[spelled] = text
             first = text.strip()[0]
             if spells_a_word(first):
-                glued[self._behind_a_sign(text)] = None
+                glued[self._behind_a_sign(text)] = text
             elif unspaced(first) or unicodedata.category(first)[0] not in "LMN":
-                anywhere[self._behind_a_sign(text)] = None
-        return tuple(anywhere), tuple(glued.keys() - anywhere.keys())
+                anywhere[self._behind_a_sign(text)] = text
+        return anywhere, {tokens: glued[tokens] for tokens in glued if tokens not in anywhere}
+
+    def _banned_in(self, phrase: Tokens) -> str | None:
+        """The banned text that a phrase holds as words of its own, if there is any."""
+        written = (BOS, *phrase, EOS)  # a phrase begins a word and ends one
+        for never, text in (self._banned | self._glued).items():
+            for end in range(len(never) + 1, len(written)):
+                start = end - len(never)
+                if written[start:end] == never and self._whole(
+                    written[start - 1], never, written[end]
+                ):
+                    return text
+        return None
+
+    def _whole(self, before: int, banned: Tokens, after: int) -> bool:
+        """Whether a banned text is words of its own between two tokens."""
+        if self._joints is None:
+            return True
+        is_open, onward = self._joints
+        ends_a_word = banned in self._glued and is_open[before]
+        return not (ends_a_word or (is_open[banned[-1]] and onward[after]))
 
     def _unknown(self, text: str) -> str | None:
         """The first word that the model has no pieces for, if there is any."""
@@ -184,7 +210,7 @@ class ConstraintEncoder:
     def _behind_a_sign(self, text: str) -> Tokens:
         """The tokens of a text right behind another, if the tokenizer cuts between the two."""
         before, both = (self._target.encode(STOP + after) for after in ("", text.strip()))
-        apart = both[: len(before)] == before != both  # equal where both are one unknown word
+        apart = both[: len(before)] == before and not self._target.whole_words
         return tuple(both[len(before) :] if apart else self._target.encode(text))
 
     @cached_property
