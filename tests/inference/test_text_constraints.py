@@ -172,11 +172,22 @@ def test_a_phrase_that_is_asked_for_and_banned_is_refused(
             list(encoder(asked, 1, 3))
 
 
-def test_banned_words_of_a_vocabulary_of_words_are_banned_together(make_target) -> None:
-    """Right behind a sign the first is another word, and what follows is not alone banned."""
+def test_a_word_is_banned_with_its_signs_in_a_vocabulary_of_words(make_target, caplog) -> None:
+    """Where no piece is the word alone, <unk> is not banned in its place."""
     target = make_target("word")
-    (constraint,) = ConstraintEncoder(target, ["Frau einem"])(NO_CONSTRAINT, 1, 1)
-    assert (constraint.banned, constraint.glued) == ((tuple(target.encode("Frau einem")),), ())
+    for banned, texts in {
+        "Frau einem": ["Frau einem"],  # and neither of the two alone
+        "eine Frau": ["eine Frau", "eine Frau,", "eine Frau?"],
+        "Haus": ["Haus."],
+        "so eine Haus": ["so eine Haus."],
+        "ein": [],
+    }.items():
+        (constraint,) = ConstraintEncoder(target, [banned])(NO_CONSTRAINT, 1, 1)
+        found = {target.decode(tokens) for tokens in constraint.banned}
+        assert found == set(texts)
+        assert not constraint.glued
+    assert "it never writes 'ein'" in caplog.text
+    assert "Haus" not in caplog.text
 
 
 def test_a_sign_that_is_asked_for_stands_without_a_space(make_target) -> None:

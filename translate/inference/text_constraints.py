@@ -6,16 +6,17 @@ import itertools
 import logging
 import math
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from translate.data.text import spells_a_word, unspaced
-from translate.data.tokenizer import BYTES, Tokenizer
+from translate.data.tokenizer import BYTES, WORD_START, Tokenizer
 from translate.errors import UserError
 from translate.inference.segments import each, text_of
+from translate.inference.unknown_words import occurrences
 from translate.search import Constraint
 from translate.search.constraints import Joints, Tokens
 from translate.vocabulary import BOS, EOS, UNK
@@ -87,7 +88,8 @@ class ConstraintEncoder:
     written behind an opening bracket either. In a script without spaces between words (Chinese,
     Thai) it is a run of characters, wherever it begins and ends; in Korean it may go on with
     particles. A sign that begins a banned phrase is meant with a space before it and without, and a
-    full stop or a comma that is asked for stands without. Spelled in other pieces than the best a
+    full stop or a comma that is asked for stands without. In a vocabulary of whole words a banned
+    word is banned with the signs that stand around it. Spelled in other pieces than the best a
     banned phrase is not noticed.
 
     Args:
@@ -159,21 +161,19 @@ class ConstraintEncoder:
         anywhere: dict[Tokens, str] = {}
         glued: dict[Tokens, str] = {}
         for text in banned:
-            if unknown := self._unknown(text):  # to ban <unk> would ban every such word
-                log.warning(
-                    "%r is not in this model's vocabulary, so it never writes %r", unknown, text
-                )
-                continue
-            if not (spelled := tuple(self._target.encode(text))):
+            if not self._target.encode(text):
                 raise UserError(
                     f"search.rules.banned: {text!r} contains nothing to write: leave it out"
                 )
-            anywhere[spelled] = text
-            first = text.strip()[0]
-            if spells_a_word(first):
-                glued[self._behind_a_sign(text)] = text
-            elif unspaced(first) or unicodedata.category(first)[0] not in "LMN":
-                anywhere[self._behind_a_sign(text)] = text
+            here, behind_a_sign = self._spellings(text)
+            if not here:
+                log.warning(
+                    "%r is not in this model's vocabulary, so it never writes %r",
+                    self._unknown(text),
+                    text,
+                )
+            anywhere |= dict.fromkeys(here, text)
+            glued |= dict.fromkeys(behind_a_sign, text)
         return anywhere, {tokens: glued[tokens] for tokens in glued if tokens not in anywhere}
 
     def _banned_in(self, phrase: Tokens) -> str | None:
@@ -195,6 +195,42 @@ class ConstraintEncoder:
         is_open, onward = self._joints
         ends_a_word = banned in self._glued and is_open[before]
         return not (ends_a_word or (is_open[banned[-1]] and onward[after]))
+
+    def _spellings(self, text: str) -> tuple[list[Tokens], list[Tokens]]:
+        """What to ban anywhere, and what but behind a letter, for a text never to be written."""
+        if self._target.whole_words:
+            return self._among_words(text), []
+        if self._unknown(text):  # to ban <unk> would ban every such word
+            return [], []
+        spelled, behind_a_sign = tuple(self._target.encode(text)), self._behind_a_sign(text)
+        first = text.strip()[0]
+        if spells_a_word(first):
+            return [spelled], [behind_a_sign]
+        if unspaced(first) or unicodedata.category(first)[0] not in "LMN":
+            return [spelled, behind_a_sign], []
+        return [spelled], []
+
+    def _among_words(self, text: str) -> list[Tokens]:
+        """A text's spellings in a vocabulary of whole words, where a sign can be part of one."""
+        words = [piece.removeprefix(WORD_START) for piece in self._target.spelled(text)]
+        fits: list[Callable[[str, str], bool]] = [str.__contains__]
+        if len(words) > 1:
+            fits = [str.endswith, *[str.__eq__] * (len(words) - 2), str.startswith]
+        names = self._target.pieces(range(len(self._target)))
+        vocabulary = {
+            token: name.removeprefix(WORD_START)
+            for token, name in enumerate(names)
+            if name.startswith(WORD_START) and token != UNK
+        }
+        choices = (
+            [token for token, name in vocabulary.items() if fit(name, word)]
+            for fit, word in zip(fits, words, strict=True)
+        )
+        return [
+            tokens
+            for tokens in itertools.product(*choices)
+            if occurrences([" ".join(words)], " ".join(vocabulary[token] for token in tokens))
+        ]
 
     def _unknown(self, text: str) -> str | None:
         """The first word that the model has no pieces for, if there is any."""
