@@ -50,14 +50,26 @@ def test_a_word_has_its_position_however_it_is_read(randn: Randn) -> None:
     torch.testing.assert_close(late, whole[:, TABULATED - 2 :])
 
 
-def test_rotary_positions_turn_each_pair_by_its_own_angle(randn: Randn) -> None:
-    """Pair i of position p, a complex number, times e^(i p 10000^(-2i/K))."""
-    x = randn(2, 3, 5, 8)
-    angles = torch.tensor([[p * 10_000 ** (-2 * i / 8) for i in range(4)] for p in range(7, 12)])
-    turned = torch.view_as_complex(x.unflatten(-1, (4, 2)).contiguous()) * torch.exp(1j * angles)
-    expected = torch.view_as_real(turned).flatten(-2)
+@pytest.mark.parametrize("compiling", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_rotary_positions_turn_each_pair_by_its_own_angle(
+    compiling: bool, dtype: torch.dtype, randn: Randn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pair i of position p is turned, in its plane, by p 10000^(-2i/K)."""
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: compiling)
+    x = randn(2, 3, 5, 8).to(dtype)
+    expected = torch.empty(2, 3, 5, 8)
+    for p in range(5):
+        for i in range(4):
+            angle = (7 + p) * 10_000 ** (-2 * i / 8)
+            left, right = x[:, :, p, 2 * i].float(), x[:, :, p, 2 * i + 1].float()
+            expected[:, :, p, 2 * i] = left * math.cos(angle) - right * math.sin(angle)
+            expected[:, :, p, 2 * i + 1] = left * math.sin(angle) + right * math.cos(angle)
     actual = rotate(x, sinusoidal(7, 5, x))
-    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)  # waves are made in float32
+    assert actual.dtype == dtype
+    # waves are made in float32; of bfloat16 they have eight bits, and so have their products
+    within = 0.05 if dtype == torch.bfloat16 else 1e-5
+    torch.testing.assert_close(actual.float(), expected, rtol=0, atol=within)
 
 
 def test_rotary_scores_depend_on_distance_alone(randn: Randn) -> None:

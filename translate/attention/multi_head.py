@@ -8,7 +8,6 @@ or with one of them multi-query attention (Shazeer 2019).
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -64,13 +63,12 @@ class SelfAttention(nn.Module):
         says which of them each token has, if they are not in order. `start` and `length` are
         integers because a compiler cannot trace the size of a `range`.
         """
-        heads = split_heads(self.qkv(x), self.num_heads + 2 * self.num_kv_heads)
-        sizes = [self.num_heads, self.num_kv_heads, self.num_kv_heads]
-        query, keys, values = torch.split(heads, sizes, dim=1)
+        num_scored = self.num_heads + self.num_kv_heads  # what a score is made of: no values
+        heads = split_heads(self.qkv(x), num_scored + self.num_kv_heads)
+        scored, values = heads[:, :num_scored], heads[:, num_scored:]
         if self.rotary is not None:
-            wave = self.rotary(start, length, query)[places]
-            query, keys = rotate(query, wave), rotate(keys, wave)
-        return query, KeysValues(keys, values)
+            scored = rotate(scored, self.rotary(start, length, scored)[places])
+        return scored[:, : self.num_heads], KeysValues(scored[:, self.num_heads :], values)
 
     def forward(
         self,

@@ -101,9 +101,15 @@ def rotate(x: Float[Tensor, "B H T K"], wave: Float[Tensor, "#T K"]) -> Float[Te
     alone. `wave` is that of the positions (`sinusoidal`): sine and cosine of each pair's angle.
     """
     sine, cosine = wave[:, 0::2], wave[:, 1::2]
-    left, right = x[..., 0::2], x[..., 1::2]
-    turned = torch.stack((left * cosine - right * sine, left * sine + right * cosine), dim=-1)
-    return turned.flatten(-2)
+    if torch.compiler.is_compiling():  # a compiler joins these products, and knows no complex ones
+        left, right = x[..., 0::2], x[..., 1::2]
+        pairs = torch.stack((left * cosine - right * sine, left * sine + right * cosine), dim=-1)
+        return pairs.flatten(-2)
+    # one complex product is several times faster than four real ones of every other number
+    wide = torch.promote_types(x.dtype, torch.float32)  # bfloat16 has no complex numbers
+    pairs = x.to(wide).reshape(*x.shape[:-1], -1, 2)
+    turned = torch.view_as_complex(pairs) * torch.complex(cosine.to(wide), sine.to(wide))
+    return torch.view_as_real(turned).flatten(-2).to(x.dtype)
 
 
 PairBias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # sentence, head, query, key → bias
