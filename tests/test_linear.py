@@ -1,13 +1,18 @@
-"""The product by oneDNN against PyTorch's own, in value and gradient."""
+"""The products by oneDNN against PyTorch's own, in value and gradient; what oneDNN keeps."""
 
 from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from translate import linear
-from translate.linear import Linear
+from translate.linear import Linear, WideLinear, pack
 
 needs_onednn = pytest.mark.skipif(not linear.AVAILABLE, reason="PyTorch was built without oneDNN")
 
@@ -62,3 +67,120 @@ def test_what_needs_no_gradient_gets_none() -> None:
     layer(torch.randn(4, 3)).sum().backward()
     assert layer.weight.grad is None
     assert layer.bias.grad is not None
+
+
+@pytest.fixture
+def packed() -> WideLinear:
+    torch.manual_seed(0)
+    layer = WideLinear(24, 500).eval()
+    pack(layer)
+    return layer
+
+
+def takes_packed(layer: WideLinear, x: torch.Tensor) -> bool:
+    """Whether the product is by the packed copy: told by one that holds something else."""
+    packed = layer._packed
+    assert packed is not None
+    expected = layer(x)
+    doubled = torch.ops.mkldnn._reorder_linear_weight(2 * layer.weight.detach(), 64)
+    layer._packed = packed._replace(weight=doubled)
+    differs = not torch.equal(layer(x), expected)
+    layer._packed = packed
+    return differs
+
+
+@needs_onednn
+@torch.no_grad()
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(24,), (1, 24), (5, 24), (16, 24), (17, 24), (7, 9, 24)])
+def test_packed_it_is_the_same_product(shape: tuple[int, ...], bias: bool) -> None:
+    layer = WideLinear(24, 500, bias=bias)
+    pack(layer)
+    x = torch.randn(shape[::-1]).permute(*range(len(shape))[::-1])  # not contiguous
+    assert takes_packed(layer, x)
+    exact = F.linear(*(p.double() for p in (x, *layer.parameters())))
+    torch.testing.assert_close(layer(x), exact.float())
+
+
+@needs_onednn
+@torch.inference_mode()
+def test_packed_a_row_is_the_same_among_any_others(packed: WideLinear) -> None:
+    x = torch.randn(100, 24)
+    together = packed(x)
+    for rows in (1, 2, 3, 4, 15, 16, 17, 64, 99):
+        assert torch.equal(packed(x[:rows]), together[:rows])
+
+
+@needs_onednn
+def test_what_the_packed_copy_cannot_do_is_done_without_it(packed: WideLinear) -> None:
+    x = torch.randn(3, 24)
+    with torch.no_grad():
+        assert takes_packed(packed, x)
+        assert packed(x[:0]).shape == (0, 500)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert packed(x).dtype == torch.bfloat16
+    packed(x).sum().backward()
+    torch.testing.assert_close(packed.weight.grad, x.sum(0).expand(500, 24))
+
+
+@needs_onednn
+@torch.no_grad()
+def test_a_changed_weight_is_never_read_from_the_packed_copy(packed: WideLinear) -> None:
+    x, old = torch.randn(3, 24), copy.deepcopy(packed)
+    assert old._packed is None
+    torch.testing.assert_close(old(x), packed(x))
+    packed.weight.mul_(2)
+    torch.testing.assert_close(packed(x), F.linear(x, packed.weight, packed.bias))
+    packed.load_state_dict(old.state_dict())
+    torch.testing.assert_close(packed(x), old(x))
+    pack(packed)
+    assert takes_packed(packed, x)
+    assert packed.double()(x.double()).dtype == torch.float64
+
+
+def test_what_onednn_does_not_take_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = WideLinear(4, 6).double()
+    pack(wide)
+    assert wide._packed is None
+    with torch.inference_mode():
+        counting_no_changes = WideLinear(4, 6)
+    pack(counting_no_changes)
+    assert counting_no_changes._packed is None
+    monkeypatch.setattr(linear, "AVAILABLE", False)
+    pack(layer := WideLinear(4, 6))
+    assert layer._packed is None
+
+
+# a process of its own: limits are read once
+NEW_SIZES = """
+from pathlib import Path
+import torch
+from translate.linear import product
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
+
+x, weight = torch.ones(600, 16), torch.ones(32, 16)
+product(x, weight)
+before = resident()
+for rows in range(1, 600):
+    product(x[:rows], weight)
+print(resident() - before)
+"""
+
+
+@needs_onednn
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_few_kernels_are_kept_unless_more_are_asked_for() -> None:
+    more = dict.fromkeys(linear.LIMITS, "1024")
+    own = {name: value for name, value in os.environ.items() if name not in more}
+    few, many = (
+        int(
+            subprocess.run(
+                [sys.executable, "-c", NEW_SIZES],
+                env=environment, capture_output=True, text=True, check=True,
+            ).stdout
+        )
+        for environment in (own, own | more)
+    )  # fmt: skip
+    assert few < many / 3

@@ -6,7 +6,8 @@ where MKL reaches 84 to 92 on a core of an AMD EPYC (Zen 4), so that training go
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import Any, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,14 @@ from torch import Tensor, nn
 AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(  # type: ignore[no-untyped-call]
     torch.ops.mkldnn, "_linear_pointwise"
 )
+# oneDNN, and PyTorch above it, keep what they compile for every number of rows: 1,024 kernels of up
+# to half a megabyte, where batches come in ever new sizes. What follows one another in a model
+# needs a dozen. Both read these limits at the first product.
+LIMITS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+for _limit in LIMITS:
+    os.environ.setdefault(_limit, "32")
+TYPICAL_ROWS = 64  # of a step, for which a weight is packed
+STEP = 16  # rows that are multiplied at once are a multiple of it, beyond the first
 
 
 def product(
@@ -66,3 +75,77 @@ class Linear(nn.Linear):
         if self.training and multiplies(input, self.weight):
             return _Product.apply(input, self.weight, self.bias)  # type: ignore[no-any-return, no-untyped-call]
         return F.linear(input, self.weight, self.bias)
+
+
+class Packed(NamedTuple):
+    """A weight in the layout that oneDNN multiplies fastest."""
+
+    weight: Tensor
+    version: int  # of the weight it was made from, which counts its changes
+
+
+class WideLinear(nn.Linear):
+    """`torch.nn.Linear` onto thousands of outputs, whose weight a CPU may `pack` to translate.
+
+    As it is, MKL is slow with few rows, and oneDNN lays the weight out anew for every product.
+    Packed, the product of a row is also the same to the bit among any others.
+    """
+
+    _packed: Packed | None = None
+
+    def pack(self) -> None:
+        """Lay the weight out beforehand, where oneDNN takes it; the copy is as large again."""
+        weight = self.weight.detach()
+        if _packable(weight):
+            layout = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), TYPICAL_ROWS)
+            self._packed = Packed(layout, self.weight._version)
+
+    def forward(self, input: Float[Tensor, "*rows I"]) -> Float[Tensor, "*rows O"]:
+        if self._packed is None or not self._serves(input, self._packed):
+            return F.linear(input, self.weight, self.bias)
+        rows = input.reshape(-1, self.in_features)
+        count = len(rows)
+        if count > STEP:  # a kernel is compiled for every number of rows: let there be few
+            rows = F.pad(rows, (0, 0, 0, -count % STEP))
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(
+            rows, self._packed.weight, self.bias, "none", [], ""
+        )
+        return y[:count].view(*input.shape[:-1], self.out_features)
+
+    def _serves(self, input: Tensor, packed: Packed) -> bool:
+        """Whether the packed weight is still the weight, and no gradient is asked for."""
+        return (
+            self.weight._version == packed.version
+            and input.numel() > 0
+            and not (torch.is_grad_enabled() and self.weight.requires_grad)
+            and not torch.is_autocast_enabled("cpu")
+            and not torch.compiler.is_compiling()
+        )
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        self._packed = None  # the weight gets another type or device
+        return super()._apply(fn, recurse)  # type: ignore[no-any-return, no-untyped-call]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the packed copy, which can be neither copied nor stored."""
+        return {name: value for name, value in self.__dict__.items() if name != "_packed"}
+
+
+def pack(model: nn.Module) -> None:
+    """Make the widest products of a model that is not going to change faster on a CPU."""
+    for module in model.modules():
+        if isinstance(module, WideLinear):
+            module.pack()
+
+
+def _packable(weight: Tensor) -> bool:
+    types = {torch.float32}
+    if AVAILABLE and torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        types.add(torch.bfloat16)
+    # tensors of the inference mode count no changes
+    return (
+        AVAILABLE
+        and weight.device.type == "cpu"
+        and weight.dtype in types
+        and not weight.is_inference()
+    )

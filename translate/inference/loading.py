@@ -21,6 +21,7 @@ from translate.inference.limits import search_excesses
 from translate.inference.minimum_bayes_risk import Utility
 from translate.inference.translator import TOKENS_PER_BATCH, Translator
 from translate.inference.unknown_words import UnknownWords
+from translate.linear import pack
 from translate.schema import check
 from translate.search import Search
 
@@ -57,7 +58,7 @@ def load(
     if not isinstance(split_sentences, bool):
         raise UserError(f"split_sentences={split_sentences!r}: must be True or False")
     loaded = run if isinstance(run, Bundle) else bundle.load(bundle.find(run))
-    return Translator(
+    translator = Translator(
         in_precision(loaded.model, precision),
         loaded.tokenizers,
         _search({} if search is None else search, loaded.config.search),
@@ -72,6 +73,8 @@ def load(
         confidence=confidence,
         whole_windows=whole_windows,
     )
+    pack(translator.model)
+    return translator
 
 
 def _search(given: object, own: Mapping[str, Any]) -> Search:

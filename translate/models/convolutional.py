@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from translate.attention.positions import LearnedPositions
 from translate.attention.scaled_dot_product import softmax_where
+from translate.linear import WideLinear
 from translate.models.dropout import Dropout, Rate
 from translate.models.embeddings import Tied, tie, tying_problems
 from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
@@ -195,7 +196,7 @@ class Convolutional(Seq2Seq):
         self.encoder_out, self.decoder_out = (
             initialised(nn.Linear(hidden_size, embedding_size)) for _ in range(2)
         )
-        self.output = initialised(nn.Linear(embedding_size, target_vocab_size), gain=1 - dropout)
+        self.output = initialised(WideLinear(embedding_size, target_vocab_size), gain=1 - dropout)
         self.dropout = Dropout(dropout)
         self.hidden_size, self.past_words = hidden_size, decoder_width - 1
         for name, parameter in self.named_parameters():

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from translate.attention.alignment import SCORES, Alignment, GlobalAlignment
 from translate.attention.coverage import LinguisticCoverage
 from translate.attention.local import LOCAL
-from translate.linear import Linear
+from translate.linear import Linear, WideLinear
 from translate.models.dropout import Dropout, Rate
 from translate.models.embeddings import Tied, tie, tying_problems
 from translate.models.recurrence import BidirectionalEncoder, Recurrence, RecurrentState
@@ -139,7 +139,7 @@ class RNN(Seq2Seq):
         )  # fmt: skip
         # as wide as an embedding, so that the output can be tied to the embeddings
         self.W_c = Linear(2 * hidden_size, embedding_size, bias=False)
-        self.output = nn.Linear(embedding_size, target_vocab_size)
+        self.output = WideLinear(embedding_size, target_vocab_size)
         self.dropout = Dropout(dropout)
         self._initialise()
         tie(

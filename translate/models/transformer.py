@@ -34,6 +34,7 @@ from translate.attention.positions import (
 )
 from translate.attention.sliding_window import SlidingWindowAttention
 from translate.attention.variable_length import Packing, SameSentence
+from translate.linear import WideLinear
 from translate.models.dropout import Dropout, Rate
 from translate.models.embeddings import Tied, tie, tying_problems
 from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
@@ -125,7 +126,7 @@ class Transformer(Seq2Seq):
         self.d_model = d_model
         self.source_embedding = nn.Embedding(source_vocab_size, d_model)
         self.target_embedding = nn.Embedding(target_vocab_size, d_model)
-        self.output = nn.Linear(d_model, target_vocab_size, bias=False)
+        self.output = WideLinear(d_model, target_vocab_size, bias=False)
 
         added: dict[str, Callable[[], Positions]] = {
             "sinusoidal": partial(SinusoidalPositions, d_model=d_model),
