@@ -112,6 +112,16 @@ def test_packed_a_row_is_the_same_among_any_others(packed: WideLinear) -> None:
 
 
 @needs_onednn
+@torch.no_grad()
+def test_weights_of_bf16_are_packed_where_the_processor_takes_them() -> None:
+    layer, x = WideLinear(24, 500).bfloat16(), torch.randn(17, 24).bfloat16()
+    expected = layer(x)
+    pack(layer)
+    assert (layer._packed is not None) == torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    torch.testing.assert_close(layer(x), expected)
+
+
+@needs_onednn
 def test_what_the_packed_copy_cannot_do_is_done_without_it(packed: WideLinear) -> None:
     x = torch.randn(3, 24)
     with torch.no_grad():
@@ -121,6 +131,9 @@ def test_what_the_packed_copy_cannot_do_is_done_without_it(packed: WideLinear) -
             assert packed(x).dtype == torch.bfloat16
     packed(x).sum().backward()
     torch.testing.assert_close(packed.weight.grad, x.sum(0).expand(500, 24))
+    packed.requires_grad_(requires_grad=False)  # what it reads may still want a gradient
+    packed(x.requires_grad_()).sum().backward()
+    torch.testing.assert_close(x.grad, packed.weight.sum(0).expand(3, 24))
 
 
 @needs_onednn
