@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from translate import linear
-from translate.linear import Linear, WideLinear, pack
+from translate.linear import Linear, WideLinear, prepack
 
 needs_onednn = pytest.mark.skipif(not linear.AVAILABLE, reason="PyTorch was built without oneDNN")
 
@@ -70,22 +70,22 @@ def test_what_needs_no_gradient_gets_none() -> None:
 
 
 @pytest.fixture
-def packed() -> WideLinear:
+def prepacked() -> WideLinear:
     torch.manual_seed(0)
     layer = WideLinear(24, 500).eval()
-    pack(layer)
+    prepack(layer)
     return layer
 
 
-def takes_packed(layer: WideLinear, x: torch.Tensor) -> bool:
-    """Whether the product is by the packed copy: told by one that holds something else."""
-    packed = layer._packed
-    assert packed is not None
+def takes_prepacked(layer: WideLinear, x: torch.Tensor) -> bool:
+    """Whether the product is by the prepacked copy: told by one that holds something else."""
+    prepacked = layer._prepacked
+    assert prepacked is not None
     expected = layer(x)
     doubled = torch.ops.mkldnn._reorder_linear_weight(2 * layer.weight.detach(), 64)
-    layer._packed = packed._replace(weight=doubled)
+    layer._prepacked = prepacked._replace(weight=doubled)
     differs = not torch.equal(layer(x), expected)
-    layer._packed = packed
+    layer._prepacked = prepacked
     return differs
 
 
@@ -93,75 +93,90 @@ def takes_packed(layer: WideLinear, x: torch.Tensor) -> bool:
 @torch.no_grad()
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(24,), (1, 24), (5, 24), (16, 24), (17, 24), (7, 9, 24)])
-def test_packed_it_is_the_same_product(shape: tuple[int, ...], bias: bool) -> None:
+def test_prepacked_it_is_the_same_product(shape: tuple[int, ...], bias: bool) -> None:
     layer = WideLinear(24, 500, bias=bias)
-    pack(layer)
+    prepack(layer)
     x = torch.randn(shape[::-1]).permute(*range(len(shape))[::-1])  # not contiguous
-    assert takes_packed(layer, x)
+    assert takes_prepacked(layer, x)
     exact = F.linear(*(p.double() for p in (x, *layer.parameters())))
     torch.testing.assert_close(layer(x), exact.float())
 
 
 @needs_onednn
 @torch.inference_mode()
-def test_packed_a_row_is_the_same_among_any_others(packed: WideLinear) -> None:
+def test_prepacked_a_row_is_the_same_among_any_others(prepacked: WideLinear) -> None:
     x = torch.randn(100, 24)
-    together = packed(x)
+    together = prepacked(x)
     for rows in (1, 2, 3, 4, 15, 16, 17, 64, 99):
-        assert torch.equal(packed(x[:rows]), together[:rows])
+        assert torch.equal(prepacked(x[:rows]), together[:rows])
 
 
 @needs_onednn
 @torch.no_grad()
-def test_weights_of_bf16_are_packed_where_the_processor_takes_them() -> None:
+def test_weights_of_bf16_are_prepacked_where_the_processor_takes_them() -> None:
     layer, x = WideLinear(24, 500).bfloat16(), torch.randn(17, 24).bfloat16()
     expected = layer(x)
-    pack(layer)
-    assert (layer._packed is not None) == torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    prepack(layer)
+    assert (layer._prepacked is not None) == torch.ops.mkldnn._is_mkldnn_bf16_supported()
     torch.testing.assert_close(layer(x), expected)
 
 
 @needs_onednn
-def test_what_the_packed_copy_cannot_do_is_done_without_it(packed: WideLinear) -> None:
+def test_what_the_prepacked_copy_cannot_do_is_done_without_it(prepacked: WideLinear) -> None:
     x = torch.randn(3, 24)
     with torch.no_grad():
-        assert takes_packed(packed, x)
-        assert packed(x[:0]).shape == (0, 500)
+        assert takes_prepacked(prepacked, x)
+        assert prepacked(x[:0]).shape == (0, 500)
         with torch.autocast("cpu", torch.bfloat16):
-            assert packed(x).dtype == torch.bfloat16
-    packed(x).sum().backward()
-    torch.testing.assert_close(packed.weight.grad, x.sum(0).expand(500, 24))
-    packed.requires_grad_(requires_grad=False)  # what it reads may still want a gradient
-    packed(x.requires_grad_()).sum().backward()
-    torch.testing.assert_close(x.grad, packed.weight.sum(0).expand(3, 24))
+            assert prepacked(x).dtype == torch.bfloat16
+    prepacked(x).sum().backward()
+    torch.testing.assert_close(prepacked.weight.grad, x.sum(0).expand(500, 24))
+    prepacked.requires_grad_(requires_grad=False)  # what it reads may still want a gradient
+    prepacked(x.requires_grad_()).sum().backward()
+    torch.testing.assert_close(x.grad, prepacked.weight.sum(0).expand(3, 24))
 
 
 @needs_onednn
 @torch.no_grad()
-def test_a_changed_weight_is_never_read_from_the_packed_copy(packed: WideLinear) -> None:
-    x, old = torch.randn(3, 24), copy.deepcopy(packed)
-    assert old._packed is None
-    torch.testing.assert_close(old(x), packed(x))
-    packed.weight.mul_(2)
-    torch.testing.assert_close(packed(x), F.linear(x, packed.weight, packed.bias))
-    packed.load_state_dict(old.state_dict())
-    torch.testing.assert_close(packed(x), old(x))
-    pack(packed)
-    assert takes_packed(packed, x)
-    assert packed.double()(x.double()).dtype == torch.float64
+def test_a_changed_weight_is_never_read_from_the_prepacked_copy(prepacked: WideLinear) -> None:
+    x, old = torch.randn(3, 24), copy.deepcopy(prepacked)
+    assert old._prepacked is None
+    torch.testing.assert_close(old(x), prepacked(x))
+    prepacked.weight.mul_(2)
+    torch.testing.assert_close(prepacked(x), F.linear(x, prepacked.weight, prepacked.bias))
+    prepacked.load_state_dict(old.state_dict())
+    torch.testing.assert_close(prepacked(x), old(x))
+    prepack(prepacked)
+    assert takes_prepacked(prepacked, x)
+    assert prepacked.double()(x.double()).dtype == torch.float64
+
+
+@needs_onednn
+@torch.no_grad()
+def test_another_tensor_in_the_place_of_the_weight_is_noticed() -> None:
+    """Although neither has ever been changed."""
+    layer, x = WideLinear(24, 500), torch.randn(3, 24)
+    first, second = (
+        {"weight": torch.randn(500, 24), "bias": torch.zeros(500)} for _ in ("first", "second")
+    )
+    layer.load_state_dict(first, assign=True)
+    prepack(layer)
+    assert takes_prepacked(layer, x)
+    layer.load_state_dict(second, assign=True)
+    torch.testing.assert_close(layer(x), x @ second["weight"].T)
 
 
 def test_what_onednn_does_not_take_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = WideLinear(4, 6).double()
-    pack(wide)
-    assert wide._packed is None
+    prepack(wide)
+    assert wide._prepacked is None
     with torch.inference_mode():
         counting_no_changes = WideLinear(4, 6)
-    pack(counting_no_changes)
-    assert counting_no_changes._packed is None
+    prepack(counting_no_changes)
+    assert counting_no_changes._prepacked is None
     monkeypatch.setattr(linear, "AVAILABLE", False)
-    pack(layer := WideLinear(4, 6))
-    assert layer._packed is None
+    prepack(layer := WideLinear(4, 6))
+    assert layer._prepacked is None
 
 
 # a process of its own: limits are read once

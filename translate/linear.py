@@ -24,7 +24,7 @@ AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(  # type: ignore[no
 LIMITS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 for _limit in LIMITS:
     os.environ.setdefault(_limit, "32")
-TYPICAL_ROWS = 64  # of a step, for which a weight is packed
+TYPICAL_ROWS = 64  # of a step, for which a weight is prepacked
 STEP = 16  # rows that are multiplied at once are a multiple of it, beyond the first
 
 
@@ -41,7 +41,7 @@ def product(
 
 
 def multiplies(x: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN takes these, and no compiler, which cannot trace it, looks on."""
+    """Whether oneDNN computes this product; never under `torch.compile`, which cannot trace it."""
     return (
         AVAILABLE
         and x.device.type == "cpu"
@@ -78,45 +78,47 @@ class Linear(nn.Linear):
         return F.linear(input, self.weight, self.bias)
 
 
-class Packed(NamedTuple):
+class Prepacked(NamedTuple):
     """A weight in the layout that oneDNN multiplies fastest."""
 
     weight: Tensor
-    version: int  # of the weight it was made from, which counts its changes
+    origin: Tensor  # what it was made from, and which of its versions: it counts its changes
+    version: int
 
 
 class WideLinear(nn.Linear):
-    """`torch.nn.Linear` onto thousands of outputs, whose weight a CPU may `pack` to translate.
+    """`torch.nn.Linear` onto thousands of outputs, whose weight a CPU may `prepack` to translate.
 
     As it is, MKL is slow with few rows, and oneDNN lays the weight out anew for every product.
-    Packed, the product of a row is also the same to the bit among any others.
+    Prepacked, the product of a row is also the same to the bit among any others.
     """
 
-    _packed: Packed | None = None
+    _prepacked: Prepacked | None = None
 
-    def pack(self) -> None:
+    def prepack(self) -> None:
         """Lay the weight out beforehand, where oneDNN takes it; the copy is as large again."""
         weight = self.weight.detach()
-        if _packable(weight):
+        if _takes(weight):
             layout = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), TYPICAL_ROWS)
-            self._packed = Packed(layout, self.weight._version)
+            self._prepacked = Prepacked(layout, self.weight, self.weight._version)
 
     def forward(self, input: Float[Tensor, "*rows I"]) -> Float[Tensor, "*rows O"]:
-        if self._packed is None or not self._serves(input, self._packed):
+        if self._prepacked is None or not self._serves(input, self._prepacked):
             return F.linear(input, self.weight, self.bias)
         rows = input.reshape(-1, self.in_features)
         count = len(rows)
         if count > STEP and count % STEP:  # a kernel is compiled for every number: let them be few
             rows = F.pad(rows, (0, 0, 0, -count % STEP))
         y: Tensor = torch.ops.mkldnn._linear_pointwise(
-            rows, self._packed.weight, self.bias, "none", [], ""
+            rows, self._prepacked.weight, self.bias, "none", [], ""
         )
         return y[:count].view(*input.shape[:-1], self.out_features)
 
-    def _serves(self, input: Tensor, packed: Packed) -> bool:
-        """Whether the packed weight is still the weight, and no gradient can be asked for."""
+    def _serves(self, input: Tensor, prepacked: Prepacked) -> bool:
+        """Whether the copy is still of the weight, and no gradient can be asked for."""
         return (
-            self.weight._version == packed.version
+            self.weight is prepacked.origin
+            and self.weight._version == prepacked.version
             and input.numel() > 0
             and not torch.is_grad_enabled()
             and not torch.is_autocast_enabled("cpu")
@@ -124,22 +126,22 @@ class WideLinear(nn.Linear):
         )
 
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
-        self._packed = None  # the weight gets another type or device
+        self._prepacked = None  # the weight gets another type or device
         return super()._apply(fn, recurse)  # type: ignore[no-any-return, no-untyped-call]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the packed copy, which can be neither copied nor stored."""
-        return {name: value for name, value in self.__dict__.items() if name != "_packed"}
+        """Without the prepacked copy, which can be neither copied nor stored."""
+        return {name: value for name, value in self.__dict__.items() if name != "_prepacked"}
 
 
-def pack(model: nn.Module) -> None:
+def prepack(model: nn.Module) -> None:
     """Make the widest products of a model that is not going to change faster on a CPU."""
     for module in model.modules():
         if isinstance(module, WideLinear):
-            module.pack()
+            module.prepack()
 
 
-def _packable(weight: Tensor) -> bool:
+def _takes(weight: Tensor) -> bool:
     if not AVAILABLE or weight.device.type != "cpu" or weight.is_inference():
         return False  # tensors of the inference mode count no changes
     if weight.dtype == torch.bfloat16:

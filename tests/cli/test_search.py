@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from translate.inference import translator, workers
+from translate.inference.workers import Workers
 
 SAMPLE = ["search=sample", "search.max_length_ratio=0.0", "search.max_length_offset=6"]
 BEAM = ["search=beam", "search.max_length_ratio=0.0", "search.max_length_offset=9"]
@@ -34,6 +39,28 @@ def test_workers_and_fewer_bits_still_answer_every_line_in_order(program, run: s
     rounded = program(*asked, "precision=bf16", *lines)
     assert rounded.status == 0, rounded.err
     assert len(rounded.out.splitlines()) == len(alone.out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [([], 3), (["interactive=true"], 1), (["workers=1"], 1), (["workers=2"], 2)],
+    ids=str,
+)
+def test_files_are_shared_among_a_worker_per_core(
+    program, run: str, monkeypatch: pytest.MonkeyPatch, asked: list[str], expected: int
+) -> None:
+    counts = []
+
+    class Watched(Workers[Any, Any]):
+        def __init__(self, count: int, work: Callable[[Any], Any]) -> None:
+            counts.append(count)
+            super().__init__(count, work)
+
+    monkeypatch.setattr(translator, "Workers", Watched)
+    monkeypatch.setattr(workers, "one_a_core", lambda device: 3)
+    done = program("text", run, *asked, "ein Hund")
+    assert done.status == 0, done.err
+    assert counts == [expected]
 
 
 def test_prefixes_and_constraints_are_read_line_by_line(program, run: str, tmp_path: Path) -> None:

@@ -117,12 +117,12 @@ def test_a_run_translates_after_loading(saved, make_model) -> None:
 
 def test_every_translator_is_loaded_the_same_way(saved, monkeypatch) -> None:
     kept: list[bool] = []
-    packed: list[Transformer] = []
+    prepacked: list[Transformer] = []
     monkeypatch.setattr("translate.inference.loading.keep_memory", lambda: kept.append(True))
-    monkeypatch.setattr("translate.inference.loading.pack", packed.append)
+    monkeypatch.setattr("translate.inference.loading.prepack", prepacked.append)
     folder, there = translate.load(saved), load(bundle.load(saved), device="cpu")
     assert kept == [True, True]
-    assert packed == [folder.model, there.model]
+    assert prepacked == [folder.model, there.model]
     assert folder.translate(["el perro"]) == there.translate(["el perro"])
 
 

@@ -13,9 +13,10 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from translate.errors import UserError
-from translate.inference.workers import Workers
+from translate.inference.workers import Workers, one_a_core
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,6 +62,25 @@ def test_results_are_in_the_order_of_the_tasks() -> None:
 def test_one_worker_or_one_task_needs_no_process() -> None:
     with Workers(1, lambda task: os.getpid()) as one, Workers(3, lambda task: os.getpid()) as three:
         assert set(one.map([1, 2])) | set(three.map([1])) == {os.getpid()}
+
+
+def test_no_more_workers_are_started_than_there_are_tasks() -> None:
+    def work(task: int) -> int:
+        time.sleep(0.02)
+        return os.getpid()
+
+    with Workers(4, work) as workers:
+        assert len(set(workers.map([1, 2]))) == 2
+        assert len(set(workers.map(range(12)))) == 4
+
+
+def test_one_a_core_where_forking_is_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert one_a_core(torch.device("cpu")) == 6
+    assert one_a_core(torch.device("cuda", 0)) == 1
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert one_a_core(torch.device("cpu")) == 1
 
 
 def test_an_error_of_a_worker_is_raised_with_its_place() -> None:

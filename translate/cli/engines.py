@@ -84,7 +84,7 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
         return translator(
             search=within(searches.build(**config["search"]), shortlist),
             unknown_words=replacing, confidence=_confidence(config, verbatim, bundle),
-            workers=config["workers"] or 1, precision=config["precision"],
+            workers=_workers(config), precision=config["precision"],
         )  # fmt: skip
     from translate.inference.ctranslate2_engine import CTranslate2Search, check_origin, exporting
     from translate.inference.device import choose_device
@@ -103,6 +103,16 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
             f"{folder} cannot be loaded ({first_line(error)}): {exporting(folder, run)}"
         ) from error
     return translator(search=search, whole_windows=True)
+
+
+def _workers(config: Mapping[str, Any]) -> int:
+    """As many as asked for; else one a core, unless each line is answered before the next."""
+    from translate.inference.device import choose_device
+    from translate.inference.workers import one_a_core
+
+    if config["workers"] is not None:
+        return int(config["workers"])
+    return 1 if config.get("interactive") else one_a_core(choose_device(config["device"]))
 
 
 def _confidence(

@@ -58,8 +58,8 @@ Keys:
   cache          the folder of downloads and prepared corpora
   engine         native, or ctranslate2 for what translate export has written
   export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
-  workers        2 or more: so many single-threaded processes translate batches in parallel, for
-                 files, on a CPU; 1, the default: one process on all threads
+  workers        on a CPU, so many single-threaded processes translate batches in parallel; 1: one
+                 process on all threads; default: one worker per core, where the system can fork
                  (engine=ctranslate2: the number of threads; default: one per core)
   precision      float32 or bf16: the numbers to compute with; default: those of the weights
   device         auto, cpu, cuda, cuda:1 or mps

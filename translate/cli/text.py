@@ -78,8 +78,8 @@ Keys:
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to copy
   engine         native, or ctranslate2 for what translate export has written
   export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
-  workers        2 or more: so many single-threaded processes translate batches in parallel, for
-                 files, on a CPU; 1, the default: one process on all threads
+  workers        on a CPU, so many single-threaded processes translate batches in parallel; 1: one
+                 process on all threads; default: one worker per core, where the system can fork
                  (engine=ctranslate2: the number of threads; default: one per core)
   precision      float32 or bf16: the numbers to compute with; default: those of the weights
   device         auto, cpu, cuda, cuda:1 or mps
@@ -161,7 +161,7 @@ def run(
     lines = streams.lines_in(job.verbatim, job.sentences)
     if interactive is None:
         interactive = streams.interactive(job.verbatim, job.sentences)
-    model = engine_translator(job.config, job.verbatim)
+    model = engine_translator({**job.config, "interactive": interactive}, job.verbatim)
     lines, sources = itertools.tee(lines)
     translations = model.stream(
         lines,

@@ -31,7 +31,7 @@ from translate.evaluation.slices import Slice
 class Memory:
     """The most memory that was held at one time so far, in MiB."""
 
-    process: float
+    process: float  # the largest, where workers translated
     gpu: float | None  # of PyTorch's tensors; None without a GPU
 
 

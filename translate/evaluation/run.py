@@ -164,9 +164,14 @@ def evaluate_split(
 
 
 def peak_memory(device: torch.device) -> Memory:
-    """The most memory held so far: by this process, and by its tensors if `device` is a GPU."""
+    """The most memory held so far.
+
+    By this process or by a worker of it, whichever held more, and by its tensors if `device` is a
+    GPU.
+    """
     unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
-    process = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    process = max(resource.getrusage(whose).ru_maxrss for whose in processes) * unit
     gpu = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     return Memory(round(process / 2**20, 1), None if gpu is None else round(gpu / 2**20, 1))
 

@@ -21,7 +21,7 @@ from translate.inference.limits import search_excesses
 from translate.inference.minimum_bayes_risk import Utility
 from translate.inference.translator import TOKENS_PER_BATCH, Translator
 from translate.inference.unknown_words import UnknownWords
-from translate.linear import pack
+from translate.linear import prepack
 from translate.schema import check
 from translate.search import Search
 
@@ -73,7 +73,7 @@ def load(
         confidence=confidence,
         whole_windows=whole_windows,
     )
-    pack(translator.model)
+    prepack(translator.model)
     return translator
 
 

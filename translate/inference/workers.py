@@ -6,6 +6,7 @@ import copy
 import multiprocessing
 import pickle
 import signal
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -27,12 +28,20 @@ DIED = (
 )
 
 
+def one_a_core(device: torch.device) -> int:
+    """How many workers make the most of a machine: one a core, and none beside a GPU.
+
+    One where forking is not safe: macOS's libraries may crash in a forked process.
+    """
+    return torch.get_num_threads() if device.type == "cpu" and sys.platform == "linux" else 1
+
+
 class Workers(Generic[Task, Result]):
     """`count` processes that do `work`; with one, it is done here.
 
-    They are forked when there is first something to share, with all that this process has loaded:
-    a model is in memory once. They end with the `with` block, and by themselves when this process
-    is killed.
+    They are forked when there is something to share, no more of them than tasks, with all that this
+    process has loaded: a model is in memory once. They end with the `with` block, and by themselves
+    when this process is killed.
     """
 
     def __init__(self, count: int, work: Callable[[Task], Result]) -> None:
@@ -62,8 +71,7 @@ class Workers(Generic[Task, Result]):
         """
         if self._count == 1 or (len(tasks) == 1 and not self._processes):
             return [self._work(task) for task in tasks]
-        if not self._processes:
-            self._start()
+        self._start(min(self._count, len(tasks)))
         results: dict[int, Result] = {}
         waiting = iter(enumerate(tasks))
         doing: dict[Connection, int] = {}
@@ -77,11 +85,12 @@ class Workers(Generic[Task, Result]):
                 results[doing.pop(connection)] = _answer(connection)
         return [results[i] for i in range(len(tasks))]
 
-    def _start(self) -> None:
+    def _start(self, count: int) -> None:
+        """See to it that there are at least so many."""
         if "fork" not in multiprocessing.get_all_start_methods():
             raise UserError("this system cannot fork worker processes: set workers=1")
         try:
-            for _ in range(self._count):
+            while len(self._processes) < count:
                 self._fork()
         except OSError as error:
             raise UserError(
