@@ -122,8 +122,9 @@ def test_what_cannot_be_scored_is_refused_with_the_counts(
 
 def test_tokenizers() -> None:
     assert "tok:char" in evaluate(["ab"], [["ab"]], tokenize="char").bleu.signature
-    with pytest.raises(UserError, match="'14a' is unknown: choose one of 13a, char"):
-        evaluate(["a"], [["a"]], tokenize="14a")
+    for score in (evaluate, sentence_scores):
+        with pytest.raises(UserError, match="'14a' is unknown: choose one of 13a, char"):
+            score(["a"], [["a"]], tokenize="14a")
 
 
 def test_importing_the_metrics_does_not_load_sacrebleu() -> None:

@@ -191,6 +191,14 @@ def test_what_it_is_measured_as_is_told(make_bundle, tmp_path, monkeypatch) -> N
     assert (origin["quantization"], origin["measured_as"]) == ("bfloat16", "float32")
 
 
+def test_the_weights_of_the_bundle_stay_as_they_are(make_bundle, tmp_path) -> None:
+    """Later jobs of a sweep read the same object."""
+    bundle = make_bundle()
+    bundle.model.double()
+    list(export_ctranslate2(bundle, tmp_path / "x", quantization="float32", sentences=[[5, 6]]))
+    assert next(bundle.model.parameters()).dtype == torch.float64
+
+
 LINES = ["el perro come.", "la casa azul", "", "el gato duerme la casa corre azul rojo grande."]
 
 

@@ -119,6 +119,7 @@ def test_an_ensemble_has_the_weights_of_its_models_in_one_type(models: list[Seq2
     ensemble = Ensemble(mixed)
     assert {parameter.dtype for parameter in ensemble.parameters()} == {torch.float64}
     assert len(list(ensemble.parameters())) == sum(len(list(m.parameters())) for m in mixed)
+    assert next(mixed[1].parameters()).dtype == torch.float32  # its owner's still
 
 
 def test_probabilities_are_averaged_in_float32_at_least() -> None:

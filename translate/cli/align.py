@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import Field, PositiveInt
 
-from translate import schema
+from translate import durable, schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
@@ -311,7 +311,7 @@ def _score(task: Task, found: Sequence[frozenset[Link]], path: Path, options: No
         "possible": sum(len(gold.possible) for gold in task.gold),
     }
     figures = asdict(scores) | counts | options | {"sha256": _fingerprints(task)}
-    path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    durable.write(path, (json.dumps(figures, indent=2) + "\n").encode())
     log.info(
         "AER %.4f, precision %.4f, recall %.4f (%d pairs, %d links; gold: %d sure, %d more "
         "possible); %s",

@@ -109,7 +109,7 @@ def run(
     tokens_per_batch: PositiveInt,
     resamples: PositiveInt,
     trials: PositiveInt,
-    seed: PositiveInt,
+    seed: NonNegativeInt,
     tokenize: str | None,
     shown: NonNegativeInt,
 ) -> None:

@@ -112,7 +112,7 @@ def run(
     replace_unknown: bool,
     mbr: Utility | None,
     resamples: PositiveInt,
-    seed: PositiveInt,
+    seed: NonNegativeInt,
     tokenize: str | None,
     shown: NonNegativeInt,
     attention: list[PositiveInt],

@@ -81,7 +81,7 @@ def bleu(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = DEFAULT
 ) -> float:
     """Corpus BLEU in percent alone, as validation watches it. Raises as `evaluate`."""
-    return _score(_bleu(tokenize), hypotheses, reference_streams(hypotheses, references)).score
+    return _score(build_bleu(tokenize), hypotheses, reference_streams(hypotheses, references)).score
 
 
 def part_bleu(
@@ -92,7 +92,7 @@ def part_bleu(
     Such a part has no 4-grams, and BLEU is 0 of the best translations. Raises as `evaluate`.
     """
     streams = reference_streams(hypotheses, references)
-    found = _bleu(tokenize).corpus_score(hypotheses, streams)  # type: ignore[arg-type]  # as below
+    found = build_bleu(tokenize).corpus_score(hypotheses, streams)  # type: ignore[arg-type]  # as below
     return None if found.counts[0] and not found.totals[-1] else float(found.score)
 
 
@@ -112,7 +112,7 @@ def build_metrics(tokenize: str) -> dict[str, Metric]:
     """sacreBLEU's metrics by our names, in the order of METRICS. Raises as `evaluate`."""
     from sacrebleu.metrics.chrf import CHRF
 
-    return {"bleu": _bleu(tokenize), "chrf": CHRF(), "ter": build_ter(tokenize)}
+    return {"bleu": build_bleu(tokenize), "chrf": CHRF(), "ter": build_ter(tokenize)}
 
 
 def build_ter(tokenize: str) -> Metric:
@@ -162,7 +162,12 @@ def _score(
     return Score(float(result.score), str(metric.get_signature()))
 
 
-def _bleu(tokenize: str) -> BLEU:
+def build_bleu(tokenize: str, *, effective_order: bool = False) -> BLEU:
+    """BLEU; with `effective_order`, a sentence without any 4-gram is judged by what it has.
+
+    Raises:
+        UserError: the tokenizer is unknown or cannot be used here.
+    """
     from sacrebleu.metrics.bleu import BLEU
 
     if tokenize not in BLEU.TOKENIZERS:
@@ -171,7 +176,8 @@ def _bleu(tokenize: str) -> BLEU:
             f"{', '.join(sorted(BLEU.TOKENIZERS))}"
         )
     try:
-        return BLEU(tokenize=tokenize, force=True)  # no guess, in a log, at what was tokenised
+        # no guess, in a log, at what was tokenised
+        return BLEU(tokenize=tokenize, force=True, effective_order=effective_order)
     except (ImportError, RuntimeError, OSError) as error:  # some need a package, or a download
         reason = " ".join(str(error).split())
         raise UserError(f"BLEU tokenizer {tokenize!r} cannot be used here: {reason}") from error

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, NamedTuple
 
-from translate.evaluation.metrics import DEFAULT, build_ter, reference_streams
+from translate.evaluation.metrics import DEFAULT, build_bleu, build_ter, reference_streams
 from translate.evaluation.words import words
 
 if TYPE_CHECKING:
@@ -48,12 +48,10 @@ def sentence_scores(
 
     Raises as `metrics.evaluate`.
     """
-    from sacrebleu.metrics.bleu import BLEU
-
     chrf = sentence_chrf(hypotheses, references)  # refuses what cannot be scored
     bleu, ter = (
         _each(metric, hypotheses, references)
-        for metric in (BLEU(tokenize=tokenize, effective_order=True), build_ter(tokenize))
+        for metric in (build_bleu(tokenize, effective_order=True), build_ter(tokenize))
     )
     return list(map(SentenceScores, bleu, chrf, ter))
 

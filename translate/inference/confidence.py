@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from translate.durable import replacing
+from translate import durable
 from translate.errors import UserError
 from translate.inference import untrusted
 
@@ -61,11 +61,7 @@ def write(run: Path, confidence: Confidence) -> None:
     Raises:
         UserError: the folder cannot be written to.
     """
-    try:
-        with replacing(run / FILE) as file:
-            file.write(confidence.model_dump_json(indent=2).encode() + b"\n")
-    except OSError as error:
-        raise UserError(f"{run / FILE} cannot be written ({error.strerror})") from error
+    durable.write(run / FILE, confidence.model_dump_json(indent=2).encode() + b"\n")
 
 
 def read(run: Path, *, weights_sha256: str, search: Mapping[str, Any]) -> Confidence | None:

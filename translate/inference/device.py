@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import torch
 
 from translate.attention.kernels import leave_out_cudnn
@@ -31,10 +29,10 @@ def choose_device(device: str | torch.device) -> torch.device:
 
 
 def in_precision(model: Seq2Seq, precision: Precision | None) -> Seq2Seq:
-    """The model with its weights as these numbers (a copy), or as they are.
+    """The model with its weights as these numbers (a copy where they are others).
 
     Sums over the vocabulary and the scores stay in float32: searches see to it.
     """
     if precision is None:
         return model
-    return copy.deepcopy(model).to({"float32": torch.float32, "bf16": torch.bfloat16}[precision])
+    return model.in_dtype({"float32": torch.float32, "bf16": torch.bfloat16}[precision])

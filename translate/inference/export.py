@@ -45,14 +45,15 @@ def export_ctranslate2(
     if found:
         raise UserError("; ".join(found))
     native = Translator(
-        bundle.model.float(), bundle.tokenizers, build(**GREEDY), tokens_per_batch=TOKENS_PER_BATCH
-    )
+        bundle.model.in_dtype(torch.float32), bundle.tokenizers, build(**GREEDY),
+        tokens_per_batch=TOKENS_PER_BATCH,
+    )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="translate-") as place:
         for wanted in dict.fromkeys(("float32", quantization)):
             made = Path(place, wanted)
             made.mkdir()
             ctranslate2_export.convert(
-                cast(Transformer, bundle.model), config.options, bundle.tokenizers,
+                cast(Transformer, native.model), config.options, bundle.tokenizers,
                 quantization=wanted, folder=made,
             )  # fmt: skip
             engine = CTranslate2Search(

@@ -61,7 +61,7 @@ def export_graphs(
         UserError: the model has no graph, a library is missing, or the graphs compute something
             else.
     """
-    model = bundle.model.float()
+    model = bundle.model.in_dtype(torch.float32)
     kind.check(model)
     graphs = traced(model)
     files = {name + kind.suffix: kind.to_bytes(graph) for name, graph in graphs.items()}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from sentencex import segment
 
@@ -58,22 +58,23 @@ class Line:
 
     def _join(self, parts: Sequence[Translation]) -> Translation:
         first, *inner, last = self.gaps
+        alone = len(parts) == 1 and not any(map(has_text, self.gaps))
         sure = [part.confidence for part in parts if part.confidence is not None]
         text = first + parts[0].text
         for gap, part in zip(inner, parts[1:], strict=True):
             text += (gap or _space(text, part.text)) + part.text
         return Translation(
-            text + last,
-            math.fsum(part.score for part in parts),
-            math.fsum(part.log_prob for part in parts),
-            tuple(itertools.chain.from_iterable(part.tokens for part in parts)),
-            tuple(itertools.chain.from_iterable(part.token_log_probs for part in parts)),
-            parts[0].alignment if len(parts) == 1 and not any(map(has_text, self.gaps)) else None,
-            all(part.finished for part in parts),
-            _together(part.flags for part in parts),
-            _together(part.mended for part in parts),
-            min(sure) if len(sure) == len(parts) else None,
-            tuple(self._breaks(parts)),
+            text=text + last,
+            score=math.fsum(part.score for part in parts),
+            log_prob=math.fsum(part.log_prob for part in parts),
+            tokens=tuple(chain.from_iterable(part.tokens for part in parts)),
+            token_log_probs=tuple(chain.from_iterable(part.token_log_probs for part in parts)),
+            alignment=parts[0].alignment if alone else None,
+            finished=all(part.finished for part in parts),
+            flags=_together(part.flags for part in parts),
+            mended=_together(part.mended for part in parts),
+            confidence=min(sure) if len(sure) == len(parts) else None,
+            breaks=tuple(self._breaks(parts)),
         )
 
     def _breaks(self, parts: Sequence[Translation]) -> Iterator[int]:
@@ -231,7 +232,7 @@ def trimmed(texts: Sequence[str], ids: Sequence[list[int]]) -> Line:
 
 def _together(words: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     """Each once, in order."""
-    return tuple(dict.fromkeys(itertools.chain.from_iterable(words)))
+    return tuple(dict.fromkeys(chain.from_iterable(words)))
 
 
 def _in_word(character: str) -> bool:

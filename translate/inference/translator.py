@@ -243,13 +243,13 @@ class Translator:
                 prefix=len(segment.constraint.prefix), banned=self.search.rules.banned,
             )  # fmt: skip
         return Translation(
-            text,
-            hypothesis.score,
-            hypothesis.log_prob,
-            tuple(target.pieces(tokens)),
-            hypothesis.token_log_probs,
-            alignment if need_alignment else None,
-            hypothesis.finished,
+            text=text,
+            score=hypothesis.score,
+            log_prob=hypothesis.log_prob,
+            tokens=tuple(target.pieces(tokens)),
+            token_log_probs=hypothesis.token_log_probs,
+            alignment=alignment if need_alignment else None,
+            finished=hypothesis.finished,
             confidence=None
             if self.confidence is None
             else self.confidence(evidence(hypothesis.log_prob, len(tokens))),

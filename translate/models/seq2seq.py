@@ -7,6 +7,7 @@ V vocabulary, N hypotheses (B × beam, sentence-major: rows b·n … b·n+n-1 be
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -96,10 +97,10 @@ class Seq2Seq(nn.Module, ABC):
     # (source, target_in, sources, targets) → `hidden` (M, D) of every target token of sentences
     # laid end to end: `encode` and `decode` in one, without padding
     read_packed: Callable[[Tensor, Tensor, Packing, Packing], Tensor]
-    # options that have come since there were bundles, as they are where none is written
+    # options that came after the first bundles, with the values that a bundle without them means
     since: ClassVar[Mapping[str, Any]] = {}
     parallel: ClassVar[bool] = False  # all positions at once, by layers that go `through`
-    recompute = False  # what these layers remember, in the backward pass, rather than keep it
+    recompute = False  # in the backward pass, what these layers would else remember
 
     def __init__(self, *, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
@@ -155,6 +156,12 @@ class Seq2Seq(nn.Module, ABC):
         if self.recompute and torch.is_grad_enabled():
             return checkpoint(layer, *inputs, use_reentrant=False)  # type: ignore[no-any-return]
         return layer(*inputs)
+
+    def in_dtype(self, dtype: torch.dtype) -> Self:
+        """Itself where its weights are of this type, else a copy: others may use it as it is."""
+        if all(weight.dtype == dtype for weight in self.parameters()):
+            return self
+        return copy.deepcopy(self).to(dtype)
 
     def project(self, hidden: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows V"]:
         """Logits over the target vocabulary."""

@@ -208,7 +208,7 @@ class Transformer(Seq2Seq):
             "relative", "rotary", "alibi",
         ):  # fmt: skip
             found.append(
-                f"{options['positions']} positions are added to the scores, but "
+                f"{options['positions']} positions act on the scores of queries and keys, but "
                 f"model.self_attention={options['self_attention']} computes no scores: set "
                 "model.positions=sinusoidal, learned or none"
             )

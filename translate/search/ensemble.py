@@ -53,10 +53,10 @@ class Ensemble(Seq2Seq):
         super().__init__(
             source_vocab_size=first.source_vocab_size, target_vocab_size=first.target_vocab_size
         )
-        self.models: Stack[Seq2Seq] = Stack(models)
+        dtype = next(first.parameters()).dtype
+        self.models: Stack[Seq2Seq] = Stack([model.in_dtype(dtype) for model in models])
         limits = [model.max_length for model in models if model.max_length is not None]
         self.max_length = min(limits, default=None)
-        self.to(next(first.parameters()).dtype)
 
     def encode(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from translate.errors import UserError
+from translate.training.steps import ends_step
 
 WEIGHTS = "averaged_weights"  # of a checkpoint, beside the trained ones
 
@@ -49,9 +50,14 @@ class AveragedWeights(Callback):
         self.average = [average.to(pl_module.device) for average in self.average]
 
     def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
-        if (args[-1] + 1) % trainer.accumulate_grad_batches:
+        if not ends_step(trainer, batch_idx):
             return
         past = trainer.global_step - 1 - self.first
         # in a run that has become longer the first step may lie ahead again

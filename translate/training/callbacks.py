@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from translate.data.batching import Batch
 from translate.inference.allocator import give_back_memory
 from translate.training.module import TranslationTask
+from translate.training.steps import ends_step, is_due
 
 log = logging.getLogger(__name__)
 
@@ -58,16 +59,6 @@ class StepsBar(RichProgressBar):
             self.looked, self.losses = now, pl_module.means.here()  # none right after a report
         figures = self.reports.shown | self.losses
         return {shown: form % figures[key] for key, shown, form in SHOWN if key in figures}
-
-
-def is_due(trainer: L.Trainer) -> bool:
-    """Whether the step's validation is one of the regular ones, or one more where a call ends.
-
-    Patience and plateaus count the regular ones: the learning of a run is the same in how many
-    calls ever.
-    """
-    batches = trainer.global_step * trainer.accumulate_grad_batches
-    return batches % trainer.val_check_interval == 0
 
 
 class SpareMemory(Callback):
@@ -140,7 +131,7 @@ class EstimatedTime(Callback):
         batch_idx: int,
     ) -> None:
         done = trainer.global_step - self.first_step
-        if done not in (1, TIMED) or (batch_idx + 1) % trainer.accumulate_grad_batches:
+        if done not in (1, TIMED) or not ends_step(trainer, batch_idx):
             return
         if pl_module.device.type == "cuda":
             torch.cuda.synchronize()  # else a step has only been asked for
@@ -208,7 +199,7 @@ class Reports(Callback):
         self.batch_started = now
         self.tokens += batch.source_tokens + batch.target_tokens
         step = trainer.global_step
-        if step % self.every or (batch_idx + 1) % trainer.accumulate_grad_batches:
+        if step % self.every or not ends_step(trainer, batch_idx):
             return
         speed = self.tokens * trainer.world_size / self.seconds
         assert isinstance(pl_module, TranslationTask)

@@ -1,7 +1,8 @@
 """One model from several checkpoints of a run: the mean of their weights.
 
-Vaswani et al. 2017, section 6.1, average the last 5 to 20 checkpoints. With trainer.averaging each
-checkpoint holds an average already; the mean of such is a longer one.
+Vaswani et al. 2017, section 6.1, average the last 5 checkpoints of their base model and 20 of the
+big one. With trainer.averaging each checkpoint holds an average already; the mean of such is a
+longer one.
 """
 
 from __future__ import annotations

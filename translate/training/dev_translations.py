@@ -24,8 +24,8 @@ from translate.inference import bundle
 from translate.inference.translator import Translator
 from translate.plots.attention import heatmap
 from translate.search import Search
-from translate.training.callbacks import is_due
 from translate.training.module import TranslationTask
+from translate.training.steps import is_due
 
 log = logging.getLogger(__name__)
 

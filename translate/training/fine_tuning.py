@@ -18,6 +18,7 @@ from translate.errors import UserError
 from translate.inference import bundle as bundles
 from translate.inference.bundle import Bundle
 from translate.models import registry
+from translate.models.outline import shapes_only
 from translate.models.seq2seq import Seq2Seq
 from translate.models.transfer import NEW, fits, transfer
 from translate.training import provenance
@@ -99,7 +100,8 @@ def _refuse_other_shapes(folder: Path, bundle: Bundle, model: Mapping[str, Any])
     if not changed:
         return
     size = bundle.model.target_vocab_size  # of both sides: the vocabularies may differ, rows apart
-    outline = registry.build(**model, source_vocab_size=size, target_vocab_size=size)
+    with shapes_only():
+        outline = registry.build(**model, source_vocab_size=size, target_vocab_size=size)
     if not fits(bundle.model, outline):
         raise UserError(
             f"the weights of {folder} do not fit this model ({'; '.join(changed)}): leave the keys "

@@ -17,6 +17,8 @@ import torch
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.trainer.states import TrainerFn
 
+from translate.training.steps import ends_step
+
 log = logging.getLogger(__name__)
 
 # Ctrl-C, and what clusters send: SIGUSR1 where a job asks SLURM for it
@@ -73,9 +75,14 @@ class LastCheckpoint(Checkpoint):
         self.deadline = time.monotonic() + self.seconds
 
     def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
-        if (args[-1] + 1) % trainer.accumulate_grad_batches:
+        if not ends_step(trainer, batch_idx):
             return
         step = trainer.global_step
         ended = step >= self.total_steps or time.monotonic() >= self.deadline

@@ -105,6 +105,34 @@ class RDrop:
         return self.cross_entropy.gradient(log_probs, targets) / 2 + self.alpha / 4 * apart
 
 
+class _Gradients:
+    """Of a sum over rows, by their hidden vectors and by the weight and bias of the projection."""
+
+    def __init__(
+        self, hidden: Tensor, matrix: Tensor, bias: Tensor | None, wide: torch.dtype, passes: int
+    ) -> None:
+        self.of_hidden = torch.empty_like(hidden, dtype=matrix.dtype)
+        self.of_weight = torch.zeros_like(matrix, dtype=wide)
+        self.of_bias = torch.zeros(len(matrix), dtype=wide, device=matrix.device)
+        self._has_bias = bias is not None
+        self._transposed = matrix.T.contiguous()
+        self._by_pass = self.of_hidden.view(passes, -1, hidden.shape[1])
+
+    def add(
+        self, rows: slice, h: Float[Tensor, "P R D"], of_logits: Float[Tensor, "P R V"]
+    ) -> None:
+        """Take the gradient by the logits of some rows into account."""
+        if self._has_bias:
+            self.of_bias += of_logits.sum(dim=(0, 1))
+        of_logits = of_logits.to(h.dtype)
+        self._by_pass[:, rows] = product(of_logits, self._transposed)
+        all_rows, all_h = of_logits.flatten(0, 1), h.flatten(0, 1)
+        if h.dtype == self.of_weight.dtype:
+            self.of_weight.addmm_(all_rows.T, all_h)
+        else:
+            self.of_weight += all_rows.T @ all_h
+
+
 class _ProjectedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -123,14 +151,10 @@ class _ProjectedLoss(torch.autograd.Function):
         passes = objective.passes
         with torch.autocast(device, enabled=False):
             matrix = weight.to(dtype)
-            transposed = matrix.T.contiguous()
             total, nll = (torch.zeros((), dtype=wide, device=hidden.device) for _ in range(2))
             learns = wants_gradients and any(ctx.needs_input_grad)
-            d_hidden = torch.empty_like(hidden, dtype=dtype)
-            d_weight = torch.zeros_like(weight, dtype=wide)
-            d_bias = torch.zeros(len(weight), dtype=wide, device=hidden.device)
-            by_pass, d_by_pass = (x.view(passes, -1, x.shape[1]) for x in (hidden, d_hidden))
-            y_by_pass = targets.view(passes, -1)
+            gradients = _Gradients(hidden, matrix, bias, wide, passes) if learns else None
+            by_pass, y_by_pass = hidden.view(passes, -1, hidden.shape[1]), targets.view(passes, -1)
             for start in range(0, y_by_pass.shape[1], ROWS // passes):
                 rows = slice(start, start + ROWS // passes)
                 h, y = by_pass[:, rows].to(dtype), y_by_pass[:, rows]
@@ -140,23 +164,13 @@ class _ProjectedLoss(torch.autograd.Function):
                 log_probs = logits.log_softmax(dim=2)
                 of_rows = objective.value(log_probs, y)
                 total, nll = total + of_rows[0], nll + of_rows[1]
-                if not learns:
-                    continue
-                gradient = objective.gradient(log_probs, y)
-                if bias is not None:
-                    d_bias += gradient.sum(dim=(0, 1))
-                gradient = gradient.to(dtype)
-                d_by_pass[:, rows] = product(gradient, transposed)
-                all_rows, all_h = gradient.flatten(0, 1), h.flatten(0, 1)
-                if dtype == wide:
-                    d_weight.addmm_(all_rows.T, all_h)
-                else:
-                    d_weight += all_rows.T @ all_h
-        if learns:
+                if gradients is not None:
+                    gradients.add(rows, h, objective.gradient(log_probs, y))
+        if gradients is not None:
             ctx.save_for_backward(
-                d_hidden.to(hidden.dtype),
-                d_weight.to(weight.dtype),
-                None if bias is None else d_bias.to(bias.dtype),
+                gradients.of_hidden.to(hidden.dtype),
+                gradients.of_weight.to(weight.dtype),
+                None if bias is None else gradients.of_bias.to(bias.dtype),
             )
         ctx.mark_non_differentiable(nll)
         return total, nll

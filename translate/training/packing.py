@@ -35,29 +35,29 @@ def settle(
     Raises:
         UserError: `on`, and something of the run needs padded batches.
     """
-    why_not = model.why_padded
+    gpu, half = on_gpu(accelerator), precision in HALF
+    obstacle = _obstacle(model, guided=guided, compiled=compiled, flash=gpu and half)
+    if choice == "on" and obstacle:
+        raise UserError(f"trainer.packing = on, but {obstacle}: choose auto or off")
+    if choice != "auto":
+        return choice == "on"
+    if obstacle is None and not gpu:
+        obstacle = "on a CPU, attention would process packed sentences one by one"
+    elif obstacle is None and not half:
+        obstacle = f"trainer.precision={precision}, but flash attention computes in 16 bits"
+    log.info("sentences are %s", f"padded: {obstacle}" if obstacle else "packed, without padding")
+    return obstacle is None
+
+
+def _obstacle(model: Seq2Seq, *, guided: bool, compiled: bool, flash: bool) -> str | None:
+    """What makes packing impossible; None where nothing does, slow as it may be."""
+    if compiled:
+        return "trainer.compile compiles programs for padded batches"
     if guided:
-        why_not = (
+        return (
             "trainer.guided_alignment needs the attention weights, which flash attention never "
             "computes"
         )
-    if compiled:
-        why_not = "trainer.compile compiles programs for padded batches"
-    half = precision in HALF
-    if (
-        why_not is None
-        and half
-        and on_gpu(accelerator)
-        and torch.cuda.get_device_capability() < AMPERE
-    ):
-        why_not = "flash attention needs a GPU of NVIDIA's Ampere generation or later"
-    if choice == "on" and why_not:
-        raise UserError(f"trainer.packing = on, but {why_not}: choose auto or off")
-    if choice != "auto":
-        return choice == "on"
-    if why_not is None and not on_gpu(accelerator):
-        why_not = "on a CPU, attention would process packed sentences one by one"
-    if why_not is None and not half:
-        why_not = f"trainer.precision={precision}, but flash attention computes in 16 bits"
-    log.info("sentences are %s", f"padded: {why_not}" if why_not else "packed, without padding")
-    return why_not is None
+    if model.why_padded is None and flash and torch.cuda.get_device_capability() < AMPERE:
+        return "flash attention needs a GPU of NVIDIA's Ampere generation or later"
+    return model.why_padded

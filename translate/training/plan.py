@@ -45,26 +45,22 @@ def plan(
     if options.strategy == "fsdp":
         memory = memory // processes + bytes_of(model)
     disk = room(model, averaged=averaged, keep=options.keep)
-    return (
+    lines = [
         f"{'resuming' if resuming else 'training'} {run}: "
         f"{sum(p.numel() for p in model.parameters()):,} parameters, {used:,} training "
         f"pairs{_left_out(data, used)}, {steps} steps of at most {tokens} tokens per side, "
-        f"{precision}, {processes} process{'es' if processes > 1 else ''}\nan epoch is "
-        f"{source.sum():,.0f} source and {target.sum():,.0f} target tokens, about {epoch:,.0f} "
-        f"steps; the run passes over the corpus {steps / epoch:.1f} times\nmemory "
-        f"{readable(memory)} plus activations, in each process; disk "
-        f"{readable(disk)}{_only_rising(schedule, steps)}"
-    )
-
-
-def _only_rising(schedule: Mapping[str, Any], steps: int) -> str:
+        f"{precision}, {processes} process{'es' if processes > 1 else ''}",
+        f"an epoch is {source.sum():,.0f} source and {target.sum():,.0f} target tokens, about "
+        f"{epoch:,.0f} steps; the run passes over the corpus {steps / epoch:.1f} times",
+        f"memory {readable(memory)} plus activations, in each process; disk {readable(disk)}",
+    ]
     warmup = schedule.get("warmup_steps", 0)
-    if warmup < steps:
-        return ""
-    return (
-        f"\nthe learning rate never stops rising: schedule.warmup_steps = {warmup} of {steps} "
-        "steps; use fewer, or train longer"
-    )
+    if warmup >= steps:
+        lines.append(
+            f"the learning rate never stops rising: schedule.warmup_steps = {warmup} of {steps} "
+            "steps; use fewer, or train longer"
+        )
+    return "\n".join(lines)
 
 
 def _left_out(data: TranslationData, used: int) -> str:

@@ -152,11 +152,12 @@ def refuse_more_than_memory(model: Mapping[str, Any], options: Settings) -> None
         outline = registry.build(**model, source_vocab_size=FEW, target_vocab_size=FEW)
     trained_here = not on_gpu(options.accelerator) and options.strategy != "fsdp"
     needed = held(outline, averaged=options.averages) if trained_here else bytes_of(outline)
+    purpose = "to train" if trained_here else "to hold"
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > memory:
         raise UserError(
             f"with its {sum(p.numel() for p in outline.parameters()):,} parameters and its "
-            f"vocabulary, this model takes {readable(needed)} to train, but this machine has "
+            f"vocabulary, this model takes {readable(needed)} {purpose}, but this machine has "
             f"{readable(memory)} of memory: choose fewer or smaller layers (model=…), or a larger "
             "machine"
         )
