@@ -309,21 +309,15 @@ def direct(options: argparse.Namespace, search: Any, tokens: int, export: str | 
 def versions() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
+    from translate.training.provenance import device_name
+
     named = [f"Python {platform.python_version()}"]
     for package in ("torch", "ctranslate2"):
         try:
             named.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             named.append(f"no {package}")
-    return f"{processor()}: {', '.join(named)}"
-
-
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), "CPU")
+    return f"{device_name(gpu=False)}: {', '.join(named)}"
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from omegaconf import OmegaConf
 
 from translate.cli.config_dir import config_dir
 from translate.data.corpus import prepare
+from translate.data.doctor.vocabulary import padding
 from translate.data.module import TranslationData
 
 
@@ -40,7 +41,7 @@ def main() -> None:
                 corpus, max_length=data["max_length"], tokens_per_batch=tokens,
                 pool_batches=pool, workers=0, sampling=False, guided=False, seed=config["seed"],
             )  # fmt: skip
-            shares.append(f"{padding(feed):.2%}")
+            shares.append(f"{padding(feed.batches()):.2%}")
         print(f"| {tokens:,} | {' | '.join(shares)} |", flush=True)
 
 
@@ -52,18 +53,6 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--tokens", nargs="+", type=int, default=[1500, 2000, 4096])
     parser.add_argument("--pools", nargs="+", type=int, help="default: data.pool_batches")
     return parser.parse_known_args()
-
-
-def padding(feed: TranslationData) -> float:
-    """The share of an epoch's positions, source and target, that hold no token."""
-    batches = feed.batches()
-    tokens = batches.source_lengths + batches.target_lengths
-    real = padded = 0
-    for pairs in batches.epoch(0):
-        real += int(tokens[pairs].sum())
-        widest = batches.source_lengths[pairs].max() + batches.target_lengths[pairs].max()
-        padded += len(pairs) * int(widest)
-    return 1 - real / padded
 
 
 if __name__ == "__main__":

@@ -34,8 +34,8 @@ def load(
         device: `auto` takes a GPU if there is one; else `cpu`, `cuda`, `cuda:1`, `mps`.
         search: in place of the run's own; a mapping holds keys of conf/search, all of
             them unless it is of the same kind.
-        split_sentences: translate each sentence of a line by itself, as `translate text` does; its
-            guard and its confidence are of the command alone.
+        split_sentences: translate each sentence of a line by itself, as `translate text` does,
+            which also has a guard and tells its confidence.
 
     The process keeps the memory it has from then on, for speed (glibc alone).
 

@@ -159,7 +159,7 @@ def test_scores_of_pieces_add_up(program, run: str) -> None:
         (["workers=2", "interactive=true", "x"], "workers = 2: interactive=true translates one"),
         (["format=xml", "x"], "format = 'xml': must be 'text' or 'json'"),
         (["search=diverse", "search.groups=4", "x"], "must be a multiple of 4 groups"),
-        (["search=beam", "search.n_best=10", "x"], "n_best 10 is more than the beam size"),
+        (["search=beam", "search.n_best=10", "x"], "n_best = 10 is more than the beam size"),
         (["search=sample", "search.top_p=0", "x"], "search.top_p = 0: must be greater than 0"),
         (
             ["search=beam", "search.rules.min_lenth=3", "x"],

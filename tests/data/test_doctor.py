@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from translate.data.batching import TokenBatches
 from translate.data.doctor import QUICK, Check, all_checks, examine, quick_look
 from translate.data.doctor.characters import anomaly, quoted
 from translate.data.doctor.finding import Finding, Line
@@ -21,7 +22,7 @@ from translate.data.doctor.lexicon import Lexicon
 from translate.data.doctor.misaligned import misaligned
 from translate.data.doctor.overlap import NEAR, LiteralOverlap, duplicates, jaccard, near, shingles
 from translate.data.doctor.report import headline, told
-from translate.data.doctor.vocabulary import advise
+from translate.data.doctor.vocabulary import advise, padding
 from translate.data.pair import Lines, Pair
 from translate.data.tokenizer import TokenizerConfig
 from translate.data.toy import toy_pairs
@@ -341,6 +342,13 @@ BPE = TokenizerConfig(
     byte_fallback=True, normalization="nmt_nfkc", train_sentences=100000,
     sampling={"alpha": 0.0, "dropout": 0.0},
 )  # fmt: skip
+
+
+def test_padding_is_the_share_of_the_positions_of_both_sides() -> None:
+    source, target, once = np.array([2, 4]), np.array([3, 3]), np.ones(2, dtype=np.float32)
+    batches = TokenBatches(source, target, once, tokens_per_batch=8, pool_batches=1, seed=0)
+    assert [len(batch) for batch in batches.epoch(0)] == [2]
+    assert padding(batches) == 1 - 12 / 14
 
 
 def test_advice_follows_the_text(clean: Splits) -> None:

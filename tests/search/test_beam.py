@@ -355,7 +355,7 @@ def test_a_coverage_penalty_without_attention_is_refused(table_model: Models, mo
 
 
 def test_more_hypotheses_than_the_beam_holds_are_refused() -> None:
-    with pytest.raises(UserError, match=r"n_best 4 is more than the beam size \(3\)"):
+    with pytest.raises(UserError, match=r"n_best = 4 is more than the beam size \(3\)"):
         beam(3, n_best=4)
 
 

@@ -22,6 +22,7 @@ from translate.inference.ctranslate2_export import POSITIONS, imported, vocabula
 from translate.inference.segments import by_length
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Hypothesis
+from translate.search.beam import too_many
 from translate.search.constraints import Constraint, Constraints, length_limits
 from translate.search.rules import NO_RULES, Rules
 from translate.search.scoring import PENALTIES, LengthPenalty
@@ -50,10 +51,7 @@ def search_problems(search: Mapping[str, Any]) -> list[str]:
         if key not in CARRIED[kind] and value  # 0, false and null: it is off
     ]
     if kind == "beam" and options["n_best"] > options["beam_size"]:
-        found.append(
-            f"search.n_best = {options['n_best']} is more than the beam size "
-            f"({options['beam_size']}): raise search.beam_size or lower search.n_best"
-        )
+        found.append(too_many(options["n_best"], options["beam_size"]))
     return found
 
 

@@ -44,8 +44,8 @@ def load(
     """The translator of a run or of a bundle, in its folder or loaded already.
 
     Args:
-        search: in place of its own; a mapping of the same kind, or of none, changes those keys of
-            it alone.
+        search: in place of its own. A mapping of the same kind, or without a kind, changes only
+            the keys that it has.
         precision: the numbers to compute with; None: those of the weights.
 
     `Translator` describes the others. The process keeps the memory it has from then on.

@@ -84,13 +84,18 @@ def paired(
 class ConstraintEncoder:
     """Spells constraints, and what is banned, as a target tokenizer does.
 
-    A phrase is whole words: "eine" is not in "einem", and does not ban it; banned, it is not
-    written behind an opening bracket either. In a script without spaces between words (Chinese,
-    Thai) it is a run of characters, wherever it begins and ends; in Korean it may go on with
-    particles. A sign that begins a banned phrase is meant with a space before it and without, and a
-    full stop or a comma that is asked for stands without. In a vocabulary of whole words a banned
-    word is banned with the signs that stand around it. Spelled in other pieces than the best a
-    banned phrase is not noticed.
+    What a phrase matches depends on its script and on the vocabulary:
+
+    - It is whole words: "eine" is not in "einem", and does not ban it. A banned word is not written
+      behind an opening bracket either.
+    - In a script without spaces between words (Chinese, Thai) it is a run of characters, wherever
+      it begins and ends.
+    - In Korean it may go on with particles.
+    - A sign that begins a banned phrase is meant with a space before it and without; a full stop or
+      a comma that is asked for stands without.
+    - In a vocabulary of whole words a banned word is banned with the signs around it.
+
+    A banned phrase in other pieces than the tokenizer's best is not noticed.
 
     Args:
         banned: texts that no translation may hold; those it could not write anyway are told.

@@ -237,7 +237,7 @@ class Transformer(Seq2Seq):
         tokens: Int[Tensor, "*rows"],
         add_positions: Callable[[Tensor], Tensor],
     ) -> Float[Tensor, "*rows D"]:
-        """Embeddings times √D (section 3.4), with their positions, under dropout."""
+        """Embeddings times √D (Vaswani et al. 2017, section 3.4) and positions, under dropout."""
         embedded = embedding(tokens) * math.sqrt(self.d_model)
         return self.dropout(add_positions(embedded))  # type: ignore[no-any-return]
 

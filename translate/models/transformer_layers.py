@@ -1,4 +1,7 @@
-"""The layers of a Transformer: attention and feed-forward, each in a residual connection."""
+"""The layers of a Transformer: attention and feed-forward, each in a residual connection.
+
+Equations and sections without a name are of Vaswani et al. 2017.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + Dropout(Sublayer(x)) with its norm before (Xiong et al. 2020) or after (the paper)."""
+    """x + Dropout(Sublayer(x)) with its norm before (Xiong et al. 2020) or after (section 3.1)."""
 
     def __init__(self, *, norm: nn.Module, before: bool, dropout: float) -> None:
         super().__init__()

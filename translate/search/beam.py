@@ -113,10 +113,7 @@ class BeamSearch:
         rules: Rules = NO_RULES,
     ) -> None:
         if n_best > beam_size:
-            raise UserError(
-                f"n_best {n_best} is more than the beam size ({beam_size}): raise "
-                "search.beam_size or lower search.n_best"
-            )
+            raise UserError(too_many(n_best, beam_size))
         self.beam_size = beam_size
         self.n_best = n_best
         self.max_length_ratio = max_length_ratio
@@ -213,10 +210,7 @@ class BeamSearch:
         if not self._beta:
             return before
         if step.alignment is None:
-            raise UserError(
-                f"search.coverage_penalty = {self._beta} adds up the decoder's attention to each "
-                "source word, but this model has no attention: set search.coverage_penalty=0"
-            )
+            raise UserError(nothing_to_cover(self._beta))
         # float32 at least: bf16 sums drift
         wide = torch.promote_types(step.alignment.dtype, torch.float32)
         return before + step.alignment.mean((1, 2), dtype=wide)
@@ -321,10 +315,26 @@ class BeamSearch:
         )
         if open_ones is None or not worth_leaving(sum(map(bool, open_ones)), len(open_ones)):
             return pruned, rows.flatten(), None
-        going = [beam for beam, count in enumerate(open_ones) if count]
+        going = [place for place, count in enumerate(open_ones) if count]
         counts.keep(going)
         left = torch.tensor(going, device=rows.device)
         return pruned.keep(left), rows.flatten(), left
+
+
+def too_many(n_best: int, beam_size: int) -> str:
+    """What is wrong with more translations than hypotheses."""
+    return (
+        f"search.n_best = {n_best} is more than the beam size ({beam_size}): raise "
+        "search.beam_size or lower search.n_best"
+    )
+
+
+def nothing_to_cover(coverage_penalty: float) -> str:
+    """What is wrong with a coverage penalty where there is no attention."""
+    return (
+        f"search.coverage_penalty = {coverage_penalty} adds up the decoder's attention to each "
+        "source word, but this model has no attention: set search.coverage_penalty=0"
+    )
 
 
 def _nodes(beam: Beam, extensions: Extensions) -> Nodes:

@@ -90,11 +90,13 @@ class Phrases:
     def _begun(
         self, history: Int[Tensor, "N T"], sentences: Int[Tensor, "N"]
     ) -> tuple[Int[Tensor, "N P"], Int[Tensor, "N P"]]:
-        """How much of each phrase there is: all, if it occurs; else what the history ends with.
+        """How many tokens of each phrase are written, and what writing on with it would gain.
 
-        A phrase at the end is there as long as its last word does not go on. Where to go on with
-        another phrase makes it go on, so much is lost, and where that is more than there is of the
-        other, nothing of the other counts. What going on gains comes second; 0 of whole phrases.
+        All of a phrase that occurs; of another, the longest beginning that the history ends with. A
+        whole phrase at the very end may yet be undone: if the next token of another phrase made its
+        last word longer, its tokens would be lost. So the beginning of that other phrase counts
+        only where it is longer than what would be lost, and gains only the difference. A phrase
+        that is whole gains 0.
         """
         tokens, lengths = self.tokens[sentences], self.lengths[sentences]
         whole, at_end = self._occurring(history, sentences)

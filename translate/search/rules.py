@@ -145,13 +145,14 @@ class RepetitionPenalty:
 
 
 class Banned:
-    """Never the last token of a banned phrase after the tokens before it.
+    """Forbids the last token of a banned phrase once the tokens before it are written.
 
-    Where a longer word may begin with the phrase, never the end of that word right after the
-    phrase; the last token alone is forbidden where the length limit leaves no room to go on. (It
-    ends all the same where other rules leave nothing to go on with.) A hypothesis `alone` would
-    have to make some longer word of it, likely or not, and never begins one. What is `glued` is the
-    end of another word, and allowed, where a letter stands before it.
+    If a longer word may begin with the phrase ("ban" with "banned"), the phrase may be written, and
+    what is forbidden is to end the word there; unless the length limit leaves no room to go on with
+    it, or the hypothesis is `alone`: without others beside it, it would have to make some longer
+    word of the phrase, however unlikely. (Where other rules leave nothing to go on with, the word
+    may end all the same.) A phrase that is `glued` to a letter before it is the end of another
+    word, and allowed.
     """
 
     def __init__(

@@ -25,9 +25,8 @@ class SampleSearch:
 
     A token is drawn from softmax(log p / temperature), of which `top_k`, `top_p`, `min_p` and
     `typical_p` keep a part each, in this order. What is drawn depends on `seed` and the sentence
-    alone, not on the sentences beside it, except where rounding moves the border of a piece across
-    the number that was drawn. With a higher `n_best` others are added, and a higher limit of
-    lengths only lengthens those that met it.
+    alone, not on the sentences beside it, up to rounding. A higher `n_best` adds samples to the
+    same ones, and a higher limit of lengths changes only those that met it.
     """
 
     def __init__(

@@ -23,6 +23,7 @@ from translate.models import registry
 from translate.models.head import attends
 from translate.models.outline import shapes_only
 from translate.models.seq2seq import Seq2Seq
+from translate.search.beam import nothing_to_cover
 from translate.training import packing, provenance
 from translate.training.accelerator import on_gpu
 from translate.training.assembly import samples
@@ -182,10 +183,7 @@ def refuse_what_the_model_cannot(config: Mapping[str, Any], options: Settings) -
         model = registry.build(**config["model"], source_vocab_size=FEW, target_vocab_size=FEW)
     build_guidance(model, options.guided_alignment)
     if coverage and not attends(model):
-        raise UserError(
-            f"search.coverage_penalty = {coverage} adds up the decoder's attention to each source "
-            "word, but this model has no attention: set search.coverage_penalty=0"
-        )
+        raise UserError(nothing_to_cover(coverage))
     if options.packing == "on":  # what it asks of a GPU is known when its precision is
         packing.settle(
             "on", model, accelerator="cpu", precision="32-true",

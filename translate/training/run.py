@@ -17,12 +17,13 @@ import yaml
 from lightning.pytorch.callbacks import LambdaCallback
 
 from translate.attention.kernels import leave_out_cudnn
-from translate.data.corpus import prepare
+from translate.data.corpus import Corpus, prepare
 from translate.data.module import TranslationData
 from translate.durable import remove_temporaries, replacing
 from translate.errors import UserError
 from translate.inference import atomic_folder
 from translate.inference.allocator import keep_memory
+from translate.models.seq2seq import Seq2Seq
 from translate.plots.curves import learning_curves
 from translate.training import assembly, packing, precision, provenance, token_budget
 from translate.training.accelerator import (
@@ -95,6 +96,33 @@ def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> floa
             return _train(config, run, init)
 
 
+class _Call(NamedTuple):
+    """One call of `train`, as it begins."""
+
+    config: Mapping[str, Any]
+    run: Path
+    options: Settings
+    resuming: bool
+    main: bool  # the first process of all
+
+    @property
+    def last(self) -> Path:
+        """The checkpoint that it goes on from, if there is one, and leaves behind."""
+        return self.run / "checkpoints" / "last.ckpt"
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is noted what `auto` stands for.
+
+        By an earlier call or the first process, that is; an attempt that failed does not count.
+        """
+        return self.resuming or started_by_the_first()
+
+    def noted(self, fact: str) -> Any:
+        """What `auto` was found to stand for; None where that is yet to be found."""
+        return provenance.noted(self.run, fact) if self.settled else None
+
+
 class _Made(NamedTuple):
     """What trains a run, ready to begin."""
 
@@ -107,26 +135,25 @@ class _Made(NamedTuple):
 
 
 def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
-    options, last = Settings(**config["trainer"]), run / "checkpoints" / "last.ckpt"
-    resuming = last.exists()
-    origin = _begin(config, run, init, options, resuming=resuming)
-    made = _make(config, run, options, origin, last, resuming=resuming)
+    options, main = Settings(**config["trainer"]), is_first_process()
+    call = _Call(config, run, options, resuming=False, main=main)
+    call = call._replace(resuming=call.last.exists())
+    origin = _begin(call, init)
+    made = _make(call, origin)
     with ending_together(made.trainer):
-        _fit(made, run, last if resuming else None)
+        _fit(made, run, call.last if call.resuming else None)
         refuse_fewer_steps(run, options, made.trainer.global_step, total=made.stop.total_steps)
-        if resuming and is_first_process():  # Lightning begins nothing where no step is left
-            _record_beginning(config, run)
+        if call.resuming and main:  # Lightning begins nothing where no step is left
+            _record_beginning(call)
         return _finish(made, run)
 
 
-def _begin(
-    config: Mapping[str, Any], run: Path, init: str | None, options: Settings, *, resuming: bool
-) -> Origin | None:
+def _begin(call: _Call, init: str | None) -> Origin | None:
     """Refuse what can be refused before any work; what the run begins from.
 
     A new run is recorded at once, so that it goes on wherever it is stopped.
     """
-    main = is_first_process()
+    config, run, options, resuming, main = call
     check_accelerator(options.accelerator)
     precision.check_precision(options.precision, options.accelerator)
     if options.strategy == "fsdp":
@@ -152,27 +179,17 @@ def _begin(
         _remove_half_written(run)
         if not resuming:
             begun_from = {} if origin is None else {"init": origin.facts}
-            _record_beginning(config, run, **begun_from, **provenance.further_call(run, 0))
+            _record_beginning(call, **begun_from, **provenance.further_call(run, 0))
     return origin
 
 
-def _make(
-    config: Mapping[str, Any],
-    run: Path,
-    options: Settings,
-    origin: Origin | None,
-    last: Path,
-    *,
-    resuming: bool,
-) -> _Made:
+def _make(call: _Call, origin: Origin | None) -> _Made:
     """The corpus and the model, then what trains it; tells what is about to happen."""
-    main = is_first_process()
-    # what `auto` stands for: by an earlier call or the first process, not by an attempt that failed
-    noted = resuming or started_by_the_first()
+    config, run, options, resuming, main = call
     _set_up(options, seed=config["seed"])
     numbers = precision.settled(
         options.precision, options.accelerator, nodes=options.num_nodes,
-        noted=provenance.noted(run, "precision") if noted else None,
+        noted=call.noted("precision"),
     )  # fmt: skip
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
     if resuming:
@@ -184,24 +201,12 @@ def _make(
         check_room(run, model, averaged=options.averages, keep=options.keep)
         device = provenance.device_name(gpu=on_gpu(options.accelerator))
         provenance.write(run, corpus=corpus.identity, precision=numbers, device=device)
-    packed = packing.settle(
-        options.packing, model, accelerator=options.accelerator, precision=numbers,
-        guided=options.guides, compiled=options.compile,
-    )  # fmt: skip
-    task_of = partial(assembly.new_task, config, options, model, corpus, packed=packed)
-    data = assembly.new_data(config, corpus, options)
-    refuse_longer_than_readable(model, data)
-    data.tokens_per_batch = token_budget.settled(
-        config["data"]["tokens_per_batch"], run, options, data.longest,
-        task_of(total_steps=1, compiler=None), precision=numbers, noted=noted,
-    )  # fmt: skip
-    steps = assembly.total_steps_of(options, data, last)
-    compiler = Compiler("inductor") if options.compile else None
-    task = task_of(total_steps=steps, compiler=compiler)
-    stop = assembly.new_last_checkpoint(options, last, steps)
+    task, data, compiler = _task_and_data(call, corpus, model, numbers)
+    steps = task.total_steps
+    stop = assembly.new_last_checkpoint(options, call.last, steps)
     dev = assembly.new_dev_translations(
         config, corpus, run, data.tokens_per_batch,
-        tokenize=provenance.noted(run, "bleu_tokenizer") if noted else None,
+        tokenize=call.noted("bleu_tokenizer"),
         recorded=provenance.noted(run, "dev_bleu") if resuming else None,
     )  # fmt: skip
     if main:
@@ -212,7 +217,7 @@ def _make(
     ]  # fmt: skip
     if main and resuming:  # a run that may not go on, its checkpoint damaged, stays as recorded
         callbacks.append(LambdaCallback(on_train_start=lambda trainer, _: _record_beginning(
-            config, run, **provenance.further_call(run, trainer.global_step)
+            call, **provenance.further_call(run, trainer.global_step)
         )))  # fmt: skip
     trainer = build_trainer(options, run, steps, callbacks, stop, precision=numbers)
     told = plan(
@@ -223,6 +228,27 @@ def _make(
     for logger in trainer.loggers:
         logger.log_hyperparams(flat(config))
     return _Made(task, data, trainer, stop, dev, compiler)
+
+
+def _task_and_data(
+    call: _Call, corpus: Corpus, model: Seq2Seq, numbers: precision.Precision
+) -> tuple[TranslationTask, TranslationData, Compiler | None]:
+    """What is learned and from which batches, as many tokens of them as fit."""
+    config, run, options, *_ = call
+    packed = packing.settle(
+        options.packing, model, accelerator=options.accelerator, precision=numbers,
+        guided=options.guides, compiled=options.compile,
+    )  # fmt: skip
+    task_of = partial(assembly.new_task, config, options, model, corpus, packed=packed)
+    data = assembly.new_data(config, corpus, options)
+    refuse_longer_than_readable(model, data)
+    data.tokens_per_batch = token_budget.settled(
+        config["data"]["tokens_per_batch"], run, options, data.longest,
+        task_of(total_steps=1, compiler=None), precision=numbers, noted=call.settled,
+    )  # fmt: skip
+    steps = assembly.total_steps_of(options, data, call.last)
+    compiler = Compiler("inductor") if options.compile else None
+    return task_of(total_steps=steps, compiler=compiler), data, compiler
 
 
 def _fit(made: _Made, run: Path, checkpoint: Path | None) -> None:
@@ -284,12 +310,12 @@ def _remove_half_written(run: Path) -> None:
     atomic_folder.remove_half_written(run / "bundle")
 
 
-def _record_beginning(config: Mapping[str, Any], run: Path, **facts: Any) -> None:
+def _record_beginning(call: _Call, **facts: Any) -> None:
     """What a run begins with, or goes on with, goes into its folder."""
-    text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
-    with replacing(run / "config.yaml") as file:
+    text = yaml.safe_dump(dict(call.config), sort_keys=False, allow_unicode=True)
+    with replacing(call.run / "config.yaml") as file:
         file.write(text.encode())
-    provenance.write(run, status="unfinished", **facts)
+    provenance.write(call.run, status="unfinished", **facts)
 
 
 def _set_up(options: Settings, *, seed: int) -> None:

@@ -92,11 +92,12 @@ class Settings(NodeModel):
         return self
 
 
-# Keys of a configuration that may differ when a run goes on: how long it trains,
+# keys of a configuration that say how long a run trains
 LENGTHS = frozenset({f"trainer.{key}" for key in (
     "max_steps", "max_epochs", "max_minutes", "patience",
 )})  # fmt: skip
-# where, what it shows meanwhile, and where its text lies, which is compared itself.
+# what may differ when a run goes on: that, where it trains, what it shows meanwhile, and where its
+# text lies, which is compared itself
 MAY_CHANGE = LENGTHS | {"cache", "data.workers", "data.dir"} | {f"trainer.{key}" for key in (
     "accelerator", "devices", "num_nodes", "strategy", "threads", "packing",
     "activation_checkpointing", "compile", "samples", "save_every", "keep", "log_every",

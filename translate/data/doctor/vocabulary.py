@@ -94,7 +94,7 @@ def advise(
         often=often,
         pieces_per_word=float((lengths.sum() - len(lengths)) / max(1, words)),
         max_length=longest,
-        padding=_padding(batches),
+        padding=padding(batches),
     )  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def _unseen(train: Iterable[str], dev: Iterable[str]) -> float:
     return sum(word not in known for word in words) / max(1, len(words))
 
 
-def _padding(batches: TokenBatches) -> float:
+def padding(batches: TokenBatches) -> float:
     """The share of padding of one epoch, both sides together."""
     real = padded = 0
     for batch in batches.epoch(0):
