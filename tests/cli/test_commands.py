@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import yaml
 
+from translate.cli import attend
 from translate.cli.attend import select
 from translate.models.transformer import Transformer
 from translate.plots.attention_page import Attended, Tokens
@@ -323,6 +324,26 @@ def test_attention_is_drawn_in_files_and_characters(program, run: str, trained: 
     pictures = set((trained / "plots").glob("attention-der-hund-schlaft-*")) - before
     assert {path.suffix for path in pictures} == {".png", ".svg", ".html", ".json"}
     assert sorted(done.err.splitlines()) == sorted(f"written: {path}" for path in pictures)
+
+
+def test_a_long_sentence_is_left_out_of_the_terminal_and_a_longer_one_is_refused(
+    program, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attend, "LONGEST_SHOWN", 3)
+    done = program(
+        "attend", run, "output=a.json", "reference=a dog", "der Hund schläft und schläft"
+    )
+    assert (done.status, done.out) == (0, "")
+    assert done.err == "2 × 5 words are too many for the terminal\nwritten: a.json\n"
+    monkeypatch.setattr(attend, "LONGEST_DRAWN", 4)
+    for arguments, side in (
+        (["der Hund schläft"], "the sentence"),
+        (["reference=dogs", "x"], "ref"),
+    ):
+        refused = program("attend", run, "output=b.json", *arguments)
+        assert refused.status == 1
+        assert f"{side}" in refused.err
+        assert "but at most 4 are drawn: give a shorter one" in refused.err
 
 
 def test_another_look_at_a_sentence_does_not_take_the_place_of_the_first(

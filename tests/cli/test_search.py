@@ -160,6 +160,15 @@ def test_scores_of_pieces_add_up(program, run: str) -> None:
         (["format=xml", "x"], "format = 'xml': must be 'text' or 'json'"),
         (["search=diverse", "search.groups=4", "x"], "must be a multiple of 4 groups"),
         (["search=beam", "search.n_best=10", "x"], "n_best = 10 is more than the beam size"),
+        (["workers=100000", "x"], "workers = 100000: this machine has"),
+        (["constraints=-"], "input=- and constraints=-: only one can be standard input"),
+        (["prefixes=-", "constraints=-", "x"], "prefixes=- and constraints=-: only one can be"),
+        (
+            ["search=sample", "search.temperature=1e39", "x"],
+            "must be less than or equal to 1000000",
+        ),
+        (["search=beam", "search.coverage_penalty=1e39", "x"], "must be less than or equal to"),
+        (["search=diverse", "search.diversity_strength=1e39", "x"], "must be less than or equal"),
         (["search=sample", "search.top_p=0", "x"], "search.top_p = 0: must be greater than 0"),
         (
             ["search=beam", "search.rules.min_lenth=3", "x"],
@@ -180,6 +189,12 @@ def test_lists_of_another_length_are_told(program, run: str) -> None:
     done = program("text", run, "constraints=phrases", "der Hund")
     assert done.status == 1
     assert "2 constraints or more, but only 1 lines" in done.err
+
+
+def test_prefixes_may_come_through_a_pipe(program, run: str) -> None:
+    done = program("text", run, *BEAM, "prefixes=-", "ein Hund", "x", stdin=b"a dog\n\n")
+    assert done.status == 0, done.err
+    assert done.out.startswith("a dog")
 
 
 @pytest.mark.parametrize(("prefixes", "short"), [("a\nb\n", "p"), ("a\nb\nc\nd\n", "c")])

@@ -162,7 +162,8 @@ def test_nothing_to_see_is_nothing_to_translate(cutter) -> None:
         ("", "Yes", "!", "Yes!"),
         ("", "はい。", "「いいえ」", "はい。「いいえ」"),
         ("", "Yes.", "", "Yes."),
-        ("", "", "No.", " No."),
+        ("", "", "No.", "No."),
+        ("", "", "Today.", "Today."),
     ],
 )
 def test_sentences_without_a_space_between_get_one_where_the_script_has_spaces(

@@ -14,7 +14,7 @@ from slow_twins import batch, next_log_probs
 
 from translate.models.seq2seq import Seq2Seq
 from translate.search import GreedySearch, SampleSearch
-from translate.search.filters import min_p, top_k, top_p
+from translate.search.filters import min_p, top_k, top_p, typical
 from translate.search.sample import drawn_from
 from translate.vocabulary import EOS
 
@@ -72,6 +72,8 @@ filtering = st.fixed_dictionaries(
         (lambda p: top_p(p, 0.5), [0]),
         (lambda p: top_p(p, 0.75), [0, 1]),
         (lambda p: top_p(p, 0.8), [0, 1, 2]),  # of two alike the first
+        (lambda p: top_p(p, 1e-46), [0]),  # 0 as a float32
+        (lambda p: typical(p, 1e-46), [1]),
         (lambda p: min_p(p, 1.0), [0]),
         (lambda p: min_p(p, 0.5), [0, 1]),
         (lambda p: top_k(p, 3), [0, 1, 2, 3]),

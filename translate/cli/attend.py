@@ -48,6 +48,7 @@ translate attend: draw what the model attends to in a sentence
 Rows are the words of the translation and columns those of the source; the darker a cell, the more
 attention. A Transformer's self-attention has the same words on both sides. Writes a PNG and an SVG
 picture, a page to explore in a browser, the weights as JSON, and a text heatmap to standard output.
+A sentence may have up to 512 pieces; in the terminal, up to 100 words.
 
 Keys:
   run            the folder of the run (required)
@@ -71,6 +72,7 @@ Keys:
 
 FOR_SEVERAL = (".html", ".json")  # what can hold two runs
 FOR_ONE = (".png", ".svg", ".pdf")
+LONGEST_DRAWN, LONGEST_SHOWN = 512, 100  # pieces in a picture, words in a terminal
 PICTURE = ("layer", "head", "grid", "pieces", "attention")  # keys of what it shows
 
 
@@ -171,6 +173,9 @@ def run(
         if len(runs) > 1:
             console.print(f"\n{each.run}", markup=False, highlight=False, soft_wrap=True)
         shown = tokens(each, pieces=pieces)
+        if max(mean.shape) > LONGEST_SHOWN:
+            log.info("%d × %d words are too many for the terminal", *mean.shape)
+            continue
         console.print(TerminalHeatmap(shown.source, shown.target, mean))
     view = [f"layer{layer}"] * (layer is not None) + [f"head{head}"] * (head is not None)
     view += ["grid"] * grid + ["pieces"] * pieces
@@ -183,7 +188,17 @@ def _seen(
     model: Translator, run: str, sentence: str, reference: str | None, attention: Attention
 ) -> AttentionMap:
     """What a run's model attends to; an error names the run, for there may be two."""
+    sides = {"the sentence": (model.tokenizers.source, sentence)}
+    if reference is not None:
+        sides["reference"] = (model.tokenizers.target, reference)
     try:
+        for name, (tokenizer, text) in sides.items():
+            count = len(tokenizer.encode(text))
+            if count > LONGEST_DRAWN:
+                raise UserError(
+                    f"{name} has {count:,} pieces, but at most {LONGEST_DRAWN} are drawn: give a "
+                    "shorter one"
+                )
         if attention == "cross":
             return model.align(sentence, reference)
         return model.self_attention(sentence, reference, side=attention)

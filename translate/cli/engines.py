@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from translate.inference.confidence import Confidence
     from translate.inference.translator import Translator
 
+MOST_PER_CORE = 8  # workers
 # keys that change what the model finds likely
 OTHER_PROBABILITIES = ("ensemble", "prefix", "prefixes", "constraints", "shortlist")
 
@@ -28,6 +30,12 @@ def export_folder(run: str, name: str, given: str | None) -> Path:
 def engine_problems(job: Job) -> list[str]:
     """What the engine lacks of what a valid configuration asks of it, one line each."""
     config, verbatim = job.config, job.verbatim
+    cores = os.cpu_count() or 1
+    if (config["workers"] or 1) > MOST_PER_CORE * cores:
+        return [
+            f"workers = {config['workers']}: this machine has {cores} cores, and more workers than "
+            f"cores only take memory: choose at most {MOST_PER_CORE * cores}"
+        ]
     if config["engine"] == "native":
         folder = verbatim.get("export")
         return [f"export = {folder} needs engine=ctranslate2"] if folder else []

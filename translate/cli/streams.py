@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FOR_EACH = ("prefixes", "constraints")  # files with a line for each line of the input
+STREAMS = {"input", *FOR_EACH}
 
 Write = Callable[[str], None]
 
@@ -51,11 +52,13 @@ def lines_in(verbatim: Mapping[str, str], sentences: Sequence[str] = ()) -> Iter
     return read_lines(sys.stdin.buffer)
 
 
-def constraints_in(verbatim: Mapping[str, str]) -> TextConstraint | Iterator[TextConstraint]:
+def constraints_in(
+    verbatim: Mapping[str, str], sentences: Sequence[str] = ()
+) -> TextConstraint | Iterator[TextConstraint]:
     """What `prefix=`, or the lines of `prefixes=` and `constraints=`, ask of each translation.
 
     Raises:
-        UsageError: a prefix in two ways.
+        UsageError: a prefix in two ways, or two things to be read from standard input.
     """
     from translate.inference.text_constraints import TextConstraint
 
@@ -64,6 +67,12 @@ def constraints_in(verbatim: Mapping[str, str]) -> TextConstraint | Iterator[Tex
     prefix, given = verbatim.get("prefix", ""), [key for key in FOR_EACH if key in verbatim]
     if not given:
         return TextConstraint(prefix)
+    there = {"input": "-"} if not sentences else {}
+    piped = [key for key, path in {**there, **verbatim}.items() if key in STREAMS and path == "-"]
+    if len(piped) > 1:
+        raise UsageError(
+            f"{' and '.join(f'{key}=-' for key in piped)}: only one can be standard input"
+        )
     rows = _rows([verbatim[key] for key in given])
     return (
         TextConstraint(
@@ -79,7 +88,7 @@ def _rows(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:
     Raises:
         UserError: one ends before the others, told when it shows.
     """
-    for number, row in enumerate(itertools.zip_longest(*map(read_lines, paths)), start=1):
+    for number, row in enumerate(itertools.zip_longest(*map(_lines, paths)), start=1):
         if None in row:
             short = paths[row.index(None)]
             raise UserError(
@@ -87,6 +96,10 @@ def _rows(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:
                 "constraints= is for line n of the input, and may be empty"
             )
         yield row
+
+
+def _lines(path: str) -> Iterator[str]:
+    return lines_in({"input": path})
 
 
 def line_pairs(source: str, reference: str) -> tuple[list[str], list[str]]:
@@ -103,7 +116,7 @@ def parallel_lines(source: str, references: Sequence[str]) -> tuple[list[str], l
     """`line_pairs` with several references; each file is read once, as a pipe can be."""
     if source == "-" in references:
         raise UsageError("input=- and reference=-: only one of the two can be standard input")
-    sources, *others = (list(lines_in({"input": path})) for path in (source, *references))
+    sources, *others = (list(_lines(path)) for path in (source, *references))
     for reference, lines in zip(references, others, strict=True):
         if len(sources) != len(lines):
             raise UserError(

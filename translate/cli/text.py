@@ -157,7 +157,7 @@ def run(
     from translate.cli import streams
     from translate.cli.engines import engine_translator
 
-    constraints = streams.constraints_in(job.verbatim)
+    constraints = streams.constraints_in(job.verbatim, job.sentences)
     lines = streams.lines_in(job.verbatim, job.sentences)
     if interactive is None:
         interactive = streams.interactive(job.verbatim, job.sentences)

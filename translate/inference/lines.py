@@ -252,8 +252,11 @@ def _with_inverted(text: str, start: int, end: int) -> tuple[int, int]:
 def _space(left: str, right: str) -> str:
     """What comes between two texts that had no space between them.
 
-    A space before a word and what opens one, but in scripts without spaces.
+    A space before a word and what opens one, but not in scripts without spaces, nor at the
+    beginning of a line.
     """
+    if not left:
+        return ""
     edges = left[-1:] + right[:1]
     wide = all(unicodedata.east_asian_width(edge) in "FW" for edge in edges)
     return " " if right and (_in_word(right[0]) or _opens(right[0])) and not wide else ""

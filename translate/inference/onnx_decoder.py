@@ -89,7 +89,7 @@ def main() -> None:
     )
     lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace", newline="\n")
     for number, line in enumerate(lines, start=1):
-        pieces = source.encode(line.strip())
+        pieces = source.encode(" ".join(filter(None, line.splitlines())).strip())
         tokens: list[int] = []
         if pieces:
             pieces = [*about["source_prefix"], *pieces]

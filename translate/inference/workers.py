@@ -101,7 +101,8 @@ class Workers(Generic[Task, Result]):
     def _fork(self) -> None:
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, ours, self._work), daemon=True)
+        ends = [*self._connections, ours]
+        process = context.Process(target=_serve, args=(theirs, ends, self._work), daemon=True)
         with warnings.catch_warnings():
             # Python warns of threads that hold locks; PyTorch's wait idle, and workers have one
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -111,9 +112,10 @@ class Workers(Generic[Task, Result]):
         self._processes.append(process)
 
 
-def _serve(connection: Connection, other_end: Connection, work: Callable[[Any], Any]) -> None:
+def _serve(connection: Connection, ends: list[Connection], work: Callable[[Any], Any]) -> None:
     """A worker's life."""
-    other_end.close()  # or it would never come to an end
+    for end in ends:  # of its parent: held here, they would not end with it
+        end.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; one answers it
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)

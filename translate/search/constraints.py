@@ -91,7 +91,7 @@ def joined(
     V is 1 where no constraint has joints.
     """
     is_open, onward = word_edges(constraints, last.device)
-    there = torch.tensor([one.joints is not None for one in constraints], device=last.device)
+    there = torch.tensor([_goes_on(one) for one in constraints], device=last.device)
     inside = last.clamp(0, len(onward) - 1)
     return is_open[inside] & (last == inside) & there[:, None], onward
 
@@ -100,10 +100,17 @@ def word_edges(
     constraints: Sequence[Constraint], device: torch.device
 ) -> tuple[Bool[Tensor, "V"], Bool[Tensor, "V"]]:
     """The two sides of the constraints' joints; V is 1 where there are none."""
-    given = (constraint.joints for constraint in constraints)
-    joints = next(filter(None, given), Joints(np.zeros(1, bool), np.zeros(1, bool)))
+    given = sorted(constraints, key=_goes_on, reverse=True)  # alike, but where nothing goes on
+    joints = next(
+        filter(None, (constraint.joints for constraint in given)),
+        Joints(np.zeros(1, bool), np.zeros(1, bool)),
+    )
     is_open, onward = (torch.from_numpy(side).to(device) for side in joints)
     return is_open, onward
+
+
+def _goes_on(constraint: Constraint) -> bool:
+    return constraint.joints is not None and bool(constraint.joints.onward.any())
 
 
 def refuse_phrases(constraints: Constraints, kind: str) -> None:

@@ -15,7 +15,7 @@ from translate.search.beam import Beam, BeamSearch
 from translate.search.constraints import Constraints, Tokens, refuse_phrases
 from translate.search.hypothesis import Hypothesis
 from translate.search.rules import NO_RULES, Rules
-from translate.search.scoring import Alpha, LengthPenalty
+from translate.search.scoring import Alpha, LengthPenalty, Strength
 
 NONE = -1  # no token
 
@@ -44,10 +44,10 @@ class DiverseBeamSearch(BeamSearch):
         *,
         beam_size: PositiveInt,
         groups: PositiveInt,
-        diversity_strength: NonNegativeFloat,
+        diversity_strength: Strength,
         length_penalty: LengthPenalty,
         alpha: Alpha,
-        coverage_penalty: NonNegativeFloat,
+        coverage_penalty: Strength,
         n_best: PositiveInt,
         max_length_ratio: NonNegativeFloat,
         max_length_offset: PositiveInt,

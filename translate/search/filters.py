@@ -15,7 +15,8 @@ from torch import Tensor
 
 Mass = Annotated[float, Field(gt=0, le=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Temperature = Annotated[float, Field(ge=1e-3)]  # log p / 1e-42 is beyond float32
+# log p / 1e-42 is beyond float32, and 1e39 itself
+Temperature = Annotated[float, Field(ge=1e-3, le=1e6)]
 
 
 def top_k(log_probs: Float[Tensor, "N V"], count: int) -> Float[Tensor, "N V"]:
@@ -50,6 +51,7 @@ def _first_to_hold(
     """The fewest tokens, taken by rising `order`, whose probabilities add up to `mass`."""
     index = order.argsort(dim=1, stable=True)
     probs = log_probs.gather(1, index).exp()
-    before = probs.cumsum(1) - probs
-    kept = torch.zeros_like(probs, dtype=torch.bool).scatter(1, index, before < mass)
+    needed = probs.cumsum(1) - probs < mass
+    needed[:, 0] = True  # a mass may be so small that as a float32 it is 0
+    kept = torch.zeros_like(needed).scatter(1, index, needed)
     return log_probs.masked_fill(~kept, -math.inf)

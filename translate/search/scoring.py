@@ -18,6 +18,7 @@ BLOCK = 64  # columns whose maximum stands for them; the fastest of 32 … 128 f
 
 LengthPenalty = Literal["none", "average", "gnmt"]
 Alpha = Annotated[float, Field(ge=0, le=10)]  # 400 is beyond the largest float
+Strength = Annotated[float, Field(ge=0, le=1e6)]  # of a penalty that float32 can still count
 
 PENALTIES: Mapping[LengthPenalty, Callable[[float, float], float]] = {
     "none": lambda length, alpha: 1.0,

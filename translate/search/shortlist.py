@@ -181,8 +181,8 @@ def _renumbered(constraint: Constraint, numbers: dict[int, int]) -> Constraint:
 def _among(
     pieces: Sequence[int], own: Bool[np.ndarray, "C"], joints: Joints | None
 ) -> Joints | None:
-    """The joints of these pieces; none for a sentence whose own leave nothing to go on with."""
+    """The joints of these pieces; nothing goes on where the sentence's own leave nothing for it."""
     if joints is None:
         return None
     small = Joints(*(side[pieces] for side in joints))
-    return small if (small.onward & own).any() else None
+    return small if (small.onward & own).any() else small._replace(onward=np.zeros_like(own))
