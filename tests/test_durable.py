@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from translate.durable import check_file, check_folder, write
+from translate.durable import check_file, check_folder, naming, replacing, write
 from translate.errors import UserError
 
 
@@ -26,6 +26,15 @@ def test_a_file_that_cannot_be_written_is_what_it_was(
         write(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_full_disk_is_told_with_the_file_that_found_it_full(tmp_path: Path) -> None:
+    """Python's error of a write has no name."""
+    for block in (naming(tmp_path / "rows"), replacing(tmp_path / "rows")):
+        with pytest.raises(OSError, match=f"No space left on device: '{tmp_path / 'rows'}'"), block:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(FileNotFoundError, match="elsewhere"), naming(tmp_path / "rows"):
+        (tmp_path / "elsewhere").read_bytes()
 
 
 def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     # same folder: the rename stays atomic; a name of its own: another process may write `path` too
     temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
     try:
-        with temporary.open("w+b") as file:
+        with naming(path), temporary.open("w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -35,6 +35,17 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Say which file it was where a write fails: a full disk has no name for it."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def write(path: Path, content: bytes) -> None:

@@ -62,6 +62,10 @@ def problems(
         f"{place} = {_shown(text)}: must be UTF-8: rename the file or folder, or write the value so"
         for place, text in _undecoded(values, where)
     ]
+    found += [
+        f"{place}: {key!r} is a number or the like, not a name: write it in quotes"
+        for place, key in _unnamed(values, where)
+    ]
     content = json.dumps(dict(values), default=_plain, ensure_ascii=False).encode(
         "utf-8", "replace"
     )
@@ -156,6 +160,16 @@ def _undecoded(value: Any, place: str) -> Iterator[tuple[str, str]]:
         below = ".".join(filter(None, [place, str(key)]))
         yield from _undecoded(key, below)
         yield from _undecoded(each, below)
+
+
+def _unnamed(value: Any, place: str) -> Iterator[tuple[str, object]]:
+    """Keys that are no text: as JSON, which is looked at below, they would be."""
+    if not isinstance(value, Mapping):
+        return
+    for key, each in value.items():
+        if not isinstance(key, str):
+            yield place, key
+        yield from _unnamed(each, f"{place}.{key}")
 
 
 def _lines(

@@ -334,7 +334,7 @@ def test_a_long_sentence_is_left_out_of_the_terminal_and_a_longer_one_is_refused
         "attend", run, "output=a.json", "reference=a dog", "der Hund schläft und schläft"
     )
     assert (done.status, done.out) == (0, "")
-    assert done.err == "2 × 5 words are too many for the terminal\nwritten: a.json\n"
+    assert done.err == "3 × 6 words and ends are too many for the terminal\nwritten: a.json\n"
     monkeypatch.setattr(attend, "LONGEST_DRAWN", 4)
     for arguments, side in (
         (["der Hund schläft"], "the sentence"),

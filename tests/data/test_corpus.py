@@ -240,7 +240,9 @@ def test_contents_reach_the_disk_before_the_corpus_has_its_name(
     assert set(synced[:-2]) == {path.name for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("name", ["train.arrow", "dev.arrow", "test.arrow", "report.json"])
+@pytest.mark.parametrize(
+    "name", ["train.arrow", "dev.arrow", "test.arrow", "report.json", "source.spm"]
+)
 @pytest.mark.parametrize("length", [None, 0, 100])
 def test_a_damaged_corpus_is_named_with_the_remedy(data, tokenizer, tmp_path, name, length):
     folder = prepare(data, tokenizer, cache=tmp_path).folder

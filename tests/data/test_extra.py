@@ -192,7 +192,8 @@ def test_a_weight_prepares_nothing_anew_and_a_tag_does(prepared: Prepared, tmp_p
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"weight": 0.0}, "data.extra.back.weight = 0.0: must be greater than 0"),
+        ({"weight": 0.0}, "data.extra.back.weight = 0.0: must be greater than or equal to 0.0001"),
+        ({"weight": 1e12}, "data.extra.back.weight = 1000000000000.0: must be less than or equal"),
         ({"tag": "<bt>"}, r"data.extra.back.tag = '<bt>': '<bt>' cannot be a tag: use letters"),
         ({"tag": "unk"}, "data.extra.back.tag = 'unk': 'unk' cannot be a tag"),
         ({"wieght": 2.0}, "data.extra.back.wieght is not a key"),
@@ -212,6 +213,8 @@ def test_the_main_corpus_has_its_name_for_itself() -> None:
         data = node("data", "base", "toy", extra={name: files})
         assert any("cannot name a corpus" in line for line in check_data(data))
     assert check_data(node("data", "base", "toy", extra={"back": files})) == []
+    (line,) = check_data(node("data", "base", "toy", extra={1: files}))
+    assert line == "data.extra: 1 is a number or the like, not a name: write it in quotes"
 
 
 def test_files_out_of_step_name_both_counts(prepared: Prepared, tmp_path: Path) -> None:

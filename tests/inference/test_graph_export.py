@@ -101,6 +101,15 @@ def test_a_graph_computes_what_the_model_does(
     assert max(parity.gap, parity.margin) < 1e-4
 
 
+def test_a_recurrent_program_reads_any_source(make_bundle, tmp_path, unchecked) -> None:
+    """The shortest is </s> alone."""
+    bundle = make_bundle("rnn_general", attention="additive", coverage="linguistic")
+    sentences = [[], [5], *random_sentences(2, vocab_size=len(bundle.tokenizers.source))]
+    exporting = export_graphs(bundle, tmp_path / "x", kind=TORCH, sentences=sentences)
+    ((_, parity),) = exporting
+    assert max(parity.gap, parity.margin) < 1e-4
+
+
 def test_another_model_is_noticed_and_nothing_is_written(make_bundle, tmp_path, untraced) -> None:
     def wrong(file, graph):
         right = eagerly(file, graph)

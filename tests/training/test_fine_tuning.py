@@ -103,7 +103,7 @@ def test_other_shapes_are_refused_with_all_that_differs(config: Config, tmp_path
     folder = saved(config, tmp_path / "b", Tokenizers(both, both), "model.tied_embeddings=decoder")
 
     def refused(*changes: str, model: str = "transformer") -> str:
-        node = config(*changes, model=model)["model"]
+        node = config(*changes, model=model)
         with pytest.raises(UserError, match="do not fit this model") as error:
             find_origin(tmp_path / "run", str(folder), node, resuming=False)
         return str(error.value)
@@ -126,7 +126,7 @@ def test_options_without_weights_may_differ_and_are_told(
         ("model.dropout=0.5", "model.dropout: 0.1 → 0.5"),
         ("model.tied_embeddings=none", "model.tied_embeddings: 'all' → 'none'"),
     ):
-        node = config(change)["model"]
+        node = config(change)
         with caplog.at_level(logging.INFO):
             found = find_origin(tmp_path / "run", str(folder), node, resuming=False)
         assert isinstance(found, Origin)
@@ -206,6 +206,9 @@ def test_stopped_before_the_first_checkpoint_it_begins_from_the_same_again(
         with pytest.raises((KeyboardInterrupt, SystemExit, Interrupted)):
             train(settings, run, init=str(first))
     assert not (run / "checkpoints" / "last.ckpt").exists()
+    other = shutil.copytree(run, tmp_path / "other")
+    train(config(*SHORT, "seed=8"), other)  # no word of another run
+    assert provenance.read(other)["init"] is None
     train(settings, run)
     expected = bundle.load(first / "bundle").model.state_dict()
     assert seen

@@ -258,6 +258,28 @@ def test_epochs_are_counted_in_steps(
     assert sorted(seen) == sorted([*range(300)] * 2)
 
 
+def test_epochs_without_the_batches_of_a_step_are_refused(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    epochs = ("trainer.max_epochs=2", "trainer.max_steps=null", "trainer.accumulate=1000")
+    with pytest.raises(UserError, match=r"a step of 1,000 batches .*more than trainer.max_epochs"):
+        train(config(*epochs), tmp_path / "run")
+
+
+def test_an_attempt_without_a_checkpoint_leaves_nothing_to_the_next(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    broken = ("optimizer.learning_rate=1e30", "trainer.gradient_clip=0", "schedule.warmup_steps=1")
+    with pytest.raises(UserError, match=r"not finite|loss is nan") as told:
+        train(config("trainer.log_every=1", *broken), run)
+    assert "the last checkpoint is intact" not in str(told.value)
+    assert losses(run)
+    train(config("trainer.max_steps=3", "trainer.log_every=3"), run)
+    assert list(losses(run)) == [2]
+    assert not (run / "not_finite.json").exists()
+
+
 def test_handlers_are_given_back(config: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     train(config("trainer.max_steps=1"), tmp_path / "run")

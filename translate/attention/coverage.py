@@ -32,7 +32,9 @@ class LinguisticCoverage(nn.Module):
         fertility: Float[Tensor, "B S"],
     ) -> Float[Tensor, "N S A"]:
         """W_K h_i + V C_ti: each hypothesis's own keys, for a score that adds keys to its query."""
-        sentences, length = fertility.shape
-        coverage = attended.reshape(sentences, -1, length) / fertility[:, None]  # (B, n, S)
+        sentences = fertility.shape[0]
+        # not by a view of -1: a graph would keep what that says of S, which is false of 1
+        by_sentence = attended.view(sentences, attended.shape[0] // sentences, attended.shape[1])
+        coverage = by_sentence / fertility[:, None]  # (B, n, S)
         told: Tensor = self.V(coverage[..., None].to(keys.dtype))  # (B, n, S, A)
         return (keys[:, None] + told).flatten(0, 1)

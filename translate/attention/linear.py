@@ -31,12 +31,15 @@ def feature_map(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 
 
 def sum_normalised(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """φ(x) / Σ_i φ(x)_i (Schlag et al. 2021, section 4.2): they sum to one, or are zeros.
+    """φ(x) / Σ_i φ(x)_i (Schlag et al. 2021, section 4.2): they sum to one.
 
     Without the division by the sum over keys, sums of φ itself are some hundred values large, and
     a model learns nothing from them.
     """
-    return F.normalize(feature_map(x), p=1, dim=-1, eps=torch.finfo(x.dtype).tiny)
+    # the quotient is the same for exp(x - c) where all x are negative, and none underflows
+    highest = x.detach().amax(-1, keepdim=True).clamp(max=0)
+    features = torch.where(x > 0, x + 1, (x.clamp(max=0) - highest).exp())
+    return features / features.sum(-1, keepdim=True)
 
 
 def with_ones(values: Float[Tensor, "B G S Kv"]) -> Float[Tensor, "B G S V"]:

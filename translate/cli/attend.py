@@ -174,7 +174,7 @@ def run(
             console.print(f"\n{each.run}", markup=False, highlight=False, soft_wrap=True)
         shown = tokens(each, pieces=pieces)
         if max(mean.shape) > LONGEST_SHOWN:
-            log.info("%d × %d words are too many for the terminal", *mean.shape)
+            log.info("%d × %d words and ends are too many for the terminal", *mean.shape)
             continue
         console.print(TerminalHeatmap(shown.source, shown.target, mean))
     view = [f"layer{layer}"] * (layer is not None) + [f"head{head}"] * (head is not None)

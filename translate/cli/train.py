@@ -254,7 +254,7 @@ def _score_of_finished(job: Job, run: Path, config: Node) -> float:
     refuse_other_configuration(config, run)
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
     refuse_other_corpus(corpus, run)
-    find_origin(run, job.verbatim.get("init"), config["model"], resuming=True)
+    find_origin(run, job.verbatim.get("init"), config, resuming=True)
     log.info("%s is already finished: best dev BLEU %.2f", run, record["dev_bleu"])
     return float(record["dev_bleu"])
 

@@ -183,9 +183,10 @@ def _key(source: Source, tokenizer: TokenizerConfig, cache: Path) -> str:
 def _reading(folder: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
+        what = error if isinstance(error, UserError) else repr(error)
         raise UserError(
-            f"the prepared corpus {folder} is damaged ({error!r}): remove it, and it will be "
+            f"the prepared corpus {folder} is damaged ({what}): remove it, and it will be "
             "prepared again"
         ) from error
 

@@ -51,9 +51,9 @@ class TokenizerConfig(schema.NodeModel):
 
     kind: Kind
     joint: bool
-    vocab_size: Annotated[int, Field(gt=4)]
+    vocab_size: Annotated[int, Field(gt=4, lt=2**31)]
     hard_vocab_limit: bool
-    character_coverage: Annotated[float, Field(gt=0, le=1)]
+    character_coverage: Annotated[float, Field(ge=0.98, le=1)]  # SentencePiece's bounds
     byte_fallback: bool
     normalization: Normalization
     train_sentences: PositiveInt

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -43,8 +45,10 @@ class Recurrence(nn.Module):
     ) -> tuple[Float[Tensor, "B T D"], RecurrentState]:
         """Read a sequence from `state` on: the top layer's outputs, and the state after it."""
         after = []
-        # float32: autocast would take CUDA's recurrence to float16, and the CPU's off oneDNN
-        with torch.autocast(x.device.type, enabled=False):
+        # float32: autocast would take CUDA's recurrence to float16, and the CPU's off oneDNN. A
+        # graph, which is traced without autocast, cannot hold its context beside a `scan`
+        exporting = torch.compiler.is_exporting()
+        with nullcontext() if exporting else torch.autocast(x.device.type, enabled=False):
             x = x.to(state[0].dtype)
             read = _read_token if x.shape[1] == 1 else _read_sequence
             befores = zip(*(part.unbind() for part in state), strict=True)

@@ -10,6 +10,7 @@ from lightning.pytorch.callbacks import Callback
 
 from translate.data.corpus import Corpus
 from translate.data.module import TranslationData
+from translate.errors import UserError
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.search import build as build_search
@@ -52,7 +53,11 @@ def samples(tokenizer: Mapping[str, Any]) -> bool:
 
 
 def total_steps_of(options: Settings, data: TranslationData, last: Path) -> int:
-    """Optimizer steps of the whole run, of each process: those taken and those that are left."""
+    """Optimizer steps of the whole run, of each process: those taken and those that are left.
+
+    Raises:
+        UserError: its epochs have not the batches of a single step.
+    """
     if options.max_epochs is None:
         assert options.max_steps is not None  # Settings sees to it
         return options.max_steps
@@ -62,8 +67,14 @@ def total_steps_of(options: Settings, data: TranslationData, last: Path) -> int:
     if last.exists():  # by perhaps another number of processes
         state = AtomicCheckpointIO().load_checkpoint(last)
         taken, done = state["global_step"], state[type(data).__qualname__]["batches_done"]
-    left = (count - done) // (processes(options) * options.accumulate)
-    steps = max(1, taken + left)
+    of_step = processes(options) * options.accumulate
+    if count < of_step:
+        raise UserError(
+            f"a step of {of_step:,} batches (trainer.accumulate = {options.accumulate}, in each "
+            f"process) is more than trainer.max_epochs = {options.max_epochs} has, {count:,}: "
+            "lower trainer.accumulate, or train longer"
+        )
+    steps = max(1, taken + (count - done) // of_step)
     return min(steps, options.max_steps) if options.max_steps else steps
 
 

@@ -73,9 +73,12 @@ def choose(run: Path, *, count: int, best: bool) -> list[int]:
     """The steps of the last checkpoints that were kept, or of those with the best dev BLEU.
 
     Raises:
-        UserError: fewer were kept, or the best are wanted and one has no score.
+        UserError: there is no such run, fewer were kept, or the best are wanted and one has no
+            score.
     """
     steps = list(kept(run))
+    if not run.is_dir():
+        raise UserError(f"{run} does not exist: give the folder of a run")
     if len(steps) < count:
         raise UserError(
             f"{run} has kept {len(steps)} checkpoints, but averaging needs {count}: train with "

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from jaxtyping import Int
 from torch import Tensor
 
@@ -53,15 +54,15 @@ class Origin:
 
 
 def find_origin(
-    run: Path, init: str | None, model: Mapping[str, Any], *, resuming: bool
+    run: Path, init: str | None, config: Mapping[str, Any], *, resuming: bool
 ) -> Origin | None:
     """What a run is to begin from; None where it begins from nothing, or goes on.
 
-    A run that was stopped before its first checkpoint remembers what it was to begin from.
+    A run that was stopped before its first checkpoint remembers what it was to begin from, as long
+    as its configuration is the same.
 
     Args:
         init: the run or bundle that the command line names.
-        model: the node of this name.
 
     Raises:
         UserError: there is no bundle, its weights have other shapes, or a run that goes on was
@@ -72,13 +73,21 @@ def find_origin(
         if init is not None:
             _refuse_other_origin(run, init, recorded)
         return None
-    wanted = init or recorded
+    wanted = init or (recorded if _recorded(run) == config else None)
     if wanted is None:
         return None
     folder = bundles.find(wanted).absolute()
     bundle = bundles.load(folder)
-    _refuse_other_shapes(folder, bundle, model)
+    _refuse_other_shapes(folder, bundle, config["model"])
     return Origin(folder, bundle)
+
+
+def _recorded(run: Path) -> Any:
+    """The configuration that a run's folder holds; None where it cannot be read."""
+    try:
+        return yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError):
+        return None
 
 
 def _refuse_other_origin(run: Path, init: str, recorded: str | None) -> None:

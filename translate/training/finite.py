@@ -54,13 +54,13 @@ class StopWhenNotFinite(Callback):
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._look(trainer)
-        _look_at_weights(trainer, pl_module)
+        self._look_at_weights(trainer, pl_module)
 
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         self._look(trainer)
-        _look_at_weights(trainer, pl_module)
+        self._look_at_weights(trainer, pl_module)
 
     def _look(self, trainer: L.Trainer) -> None:
         unseen, self.unseen = self.unseen, []
@@ -80,8 +80,17 @@ class StopWhenNotFinite(Callback):
                 file.write(f"{json.dumps(record)}\n".encode())
         raise UserError(
             f"the loss is {value} at step {step} (its training pairs: {self.run / FILE}): "
-            f"{_remedy()}"
+            f"{_remedy(self.run)}"
         )
+
+    def _look_at_weights(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """An update may break them though its loss was finite: its gradients were not."""
+        broken = [name for name, p in pl_module.named_parameters() if not _is_finite(p)]
+        if broken:
+            raise UserError(
+                f"the weights {broken[0]} are not finite after step {trainer.global_step}: "
+                f"{_remedy(self.run)}"
+            )
 
 
 def _first(step: int, trainer: L.Trainer) -> int:
@@ -90,23 +99,13 @@ def _first(step: int, trainer: L.Trainer) -> int:
     return int(trainer.strategy.reduce(steps, reduce_op="min"))
 
 
-def _look_at_weights(trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-    """An update may break them though its loss was finite: its gradients were not."""
-    broken = [name for name, p in pl_module.named_parameters() if not _is_finite(p)]
-    if broken:
-        raise UserError(
-            f"the weights {broken[0]} are not finite after step {trainer.global_step}: {_remedy()}"
-        )
-
-
 def _is_finite(weights: Tensor) -> bool:
     """All of them, of which this process may have a shard: all processes find, and stop, alike."""
     finite = weights.isfinite().all()
     return bool(finite.full_tensor() if isinstance(finite, DTensor) else finite)
 
 
-def _remedy() -> str:
-    return (
-        "lower optimizer.learning_rate or raise schedule.warmup_steps in a new run; the last "
-        "checkpoint is intact"
-    )
+def _remedy(run: Path) -> str:
+    remedy = "lower optimizer.learning_rate or raise schedule.warmup_steps in a new run"
+    saved = (run / "checkpoints" / "last.ckpt").exists()
+    return f"{remedy}; the last checkpoint is intact" if saved else remedy

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from translate.durable import naming
 from translate.errors import UserError
 
 FILE = ".lock"
@@ -69,9 +70,10 @@ def _take_over(file: BinaryIO, path: Path) -> None:
                 f"stopped: if nothing is running there any more, remove {path}"
             )
         log.warning("taking %s over from %s, which has died", path.parent, _holder(file))
-    file.truncate(0)
-    file.write(json.dumps({"host": here, "pid": os.getpid()}).encode())
-    file.flush()
+    with naming(path):
+        file.truncate(0)
+        file.write(json.dumps({"host": here, "pid": os.getpid()}).encode())
+        file.flush()
 
 
 def _read(file: BinaryIO) -> dict[str, object]:

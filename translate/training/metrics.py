@@ -13,7 +13,7 @@ from typing import Any
 from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
-from translate.durable import replacing
+from translate.durable import naming, replacing
 from translate.errors import UserError
 
 
@@ -69,7 +69,7 @@ class MetricsFile(Logger):
         if reached_again or new_columns or len(self.rows) == 1:
             self._rewrite()
         else:
-            with self.path.open("a", newline="", encoding="utf-8") as file:
+            with naming(self.path), self.path.open("a", newline="", encoding="utf-8") as file:
                 csv.DictWriter(file, self.columns, restval="").writerow(row)
 
     def _without(self, row: Mapping[str, str]) -> list[dict[str, str]]:

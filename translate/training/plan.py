@@ -51,7 +51,8 @@ def plan(
         f"pairs{_left_out(data, used)}, {steps} steps of at most {tokens} tokens per side, "
         f"{precision}, {processes} process{'es' if processes > 1 else ''}",
         f"an epoch is {source.sum():,.0f} source and {target.sum():,.0f} target tokens, about "
-        f"{epoch:,.0f} steps; the run passes over the corpus {steps / epoch:.1f} times",
+        f"{epoch:,.{int(epoch < 10)}f} steps; the run passes over the corpus {steps / epoch:.1f} "
+        "times",
         f"memory {readable(memory)} plus activations, in each process; disk {readable(disk)}",
     ]
     warmup = schedule.get("warmup_steps", 0)

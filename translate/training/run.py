@@ -25,7 +25,7 @@ from translate.inference import atomic_folder
 from translate.inference.allocator import keep_memory
 from translate.models.seq2seq import Seq2Seq
 from translate.plots.curves import learning_curves
-from translate.training import assembly, packing, precision, provenance, token_budget
+from translate.training import assembly, finite, packing, precision, provenance, token_budget
 from translate.training.accelerator import (
     check_accelerator,
     is_first_process,
@@ -168,7 +168,7 @@ def _begin(call: _Call, init: str | None) -> Origin | None:
         refuse_other_configuration(config, run)
     else:
         refuse_to_begin_over(run)
-    origin = find_origin(run, init, config["model"], resuming=resuming)
+    origin = find_origin(run, init, config, resuming=resuming)
     if origin is None and not resuming:
         refuse_random_weights(options)
     if main and not resuming and config["data"]["tokens_per_batch"] == "auto":
@@ -177,9 +177,11 @@ def _begin(call: _Call, init: str | None) -> Origin | None:
         check_compiler(options.accelerator)
     if main:
         _remove_half_written(run)
+        (run / finite.FILE).unlink(missing_ok=True)  # of an earlier call
         if not resuming:
-            begun_from = {} if origin is None else {"init": origin.facts}
-            _record_beginning(call, **begun_from, **provenance.further_call(run, 0))
+            (run / "metrics.csv").unlink(missing_ok=True)  # of an attempt that left no checkpoint
+            begun_from = None if origin is None else origin.facts  # not what another attempt had
+            _record_beginning(call, init=begun_from, **provenance.further_call(run, 0))
     return origin
 
 

@@ -53,7 +53,7 @@ class Settings(NodeModel):
     strategy: Literal["auto", "ddp", "fsdp"]
     precision: Precision | Literal["auto"]
     threads: Annotated[int, Field(gt=0, le=1024)] | None
-    accumulate: PositiveInt
+    accumulate: Annotated[int, Field(gt=0, le=10**6)]
     packing: Literal["auto", "on", "off"]
     activation_checkpointing: bool
     compile: bool

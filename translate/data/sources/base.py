@@ -12,7 +12,6 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import (
     Field,
     NonNegativeInt,
-    PositiveFloat,
     PositiveInt,
     ValidationInfo,
     field_validator,
@@ -66,7 +65,7 @@ class Extra(NodeModel):
 
     source: NonEmpty
     target: NonEmpty
-    weight: PositiveFloat | None = None
+    weight: Annotated[float, Field(ge=1e-4, le=1e4)] | None = None
     tag: Tag | None = None
 
     def fingerprint(self) -> tuple[str, str, str | None]:
