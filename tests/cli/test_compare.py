@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 from translate.cli.compare import _experiment
+from translate.data import corpus
+from translate.training import provenance
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +78,44 @@ def test_runs_into_different_languages_are_told(program, runs: Path, tmp_path: P
     text = ["input=s", "reference=s", "output=judged", *FAST]
     done = program("compare", one, "other", *text)
     assert done.status == 0, done.err
-    told = f"other translates fr → es, but {one} translates de → en: scores are only comparable"
-    assert done.err.count(told) == 1
-    assert "only comparable" not in program("compare", str(runs), *text).err
+    told = f"other translates fr → es, but {one} de → en: scores are only comparable"
+    assert any(told in caveat for caveat in _caveats(tmp_path / "judged"))
+    assert "only comparable within one language" in " ".join(done.out.split())
+    assert "only comparable" not in program("compare", str(runs), *text).out
+
+
+def test_sentences_that_a_run_was_trained_on_are_told(
+    program, trained: Path, home: Path, tmp_path: Path
+) -> None:
+    one, other = (str(shutil.copytree(trained, tmp_path / name)) for name in "ab")
+    text = corpus.load(home / "data" / "corpora" / provenance.noted(trained, "corpus")["corpus"])
+    for name, column in (("s", "source"), ("r", "target")):
+        lines = [*text.train.column(column)[:3].to_pylist(), "something else"]
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    few = ["input=s", "reference=r", f"cache={home}/data", "resamples=10"]
+    done = program("compare", one, other, *few, "output=judged")
+    assert done.status == 0, done.err
+    caveats = _caveats(tmp_path / "judged")
+    for run in (one, other):
+        assert any(
+            f"3 of these 4 sentences are in the training text of {run}" in c for c in caveats
+        )
+    assert any("resamples = 10 is too few" in caveat for caveat in caveats)
+    told = f"3 of 4 sentences are in the training text of {one}"
+    evaluated = program("evaluate", f"run={one}", *few, "output=evaluated")
+    assert told in evaluated.err
+    assert "resamples = 10 is too few for an interval" in evaluated.err
+    assert "in the training text" not in program("evaluate", f"run={one}", f"cache={home}/data").err
+
+
+def _caveats(folder: Path) -> list[str]:
+    (path,) = folder.glob("s-against-*.json")
+    figures = json.loads(path.read_bytes())
+    assert figures["command"].startswith("translate compare ")
+    assert figures["seed"] == 12345
+    assert all(run["sha256"]["model"] for run in figures["runs"])
+    found: list[str] = figures["caveats"]
+    return found
 
 
 def test_files_of_ones_own_with_several_references(program, runs: Path, tmp_path: Path) -> None:
@@ -298,7 +335,7 @@ def test_what_cannot_be_compared_is_told_before_a_run_is_evaluated(
         (["{0}/toy-seed=1"], "toy-seed=1 is one run: name another"),
         (["{0}/toy-seed=1", "{0}/toy-seed=1/"], "toy-seed=1 is named twice"),
         (["nowhere", "{0}/toy-seed=1"], "nowhere"),
-        (["{0}", "seed=0"], "seed = 0: must be greater than 0"),
+        (["{0}", "seed=-1"], "seed = -1: must be greater than or equal to 0"),
         (["{0}", "trails=9"], "trails is not a key; did you mean trials?"),
         (["{0}", "reference=x"], "input=FILE is missing"),
         (["nowhere", "{0}/toy-seed=1", "reference=x"], "nowhere does not exist: check the path"),

@@ -394,5 +394,10 @@ def test_findings_are_told_with_some_of_their_lines() -> None:
     assert "line 3" not in shown
     assert "1 more" in shown
     assert "a\\x07" in shown
+    ordinary = "Où va-t-il\u00a0? 人们\u3000行走。 می\u200cخواهم"
+    odd = Line("train", 1, ordinary, "a\u200bb\ue000", "why")
+    shown = "\n".join(told([Finding("x", "odd", "mend", [odd])], lines=1))
+    assert ordinary in shown
+    assert "a\\u200bb\\ue000" in shown
     assert max(map(len, shown.split("\n"))) < 120
     assert list(told([], lines=2)) == ["nothing suspicious was found"]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from translate.evaluation.comparison import Comparison, System, compare
+from translate.evaluation.comparison import Comparison, System, _common_name, compare
 from translate.evaluation.comparison_page import comparison_page
 from translate.evaluation.comparison_tables import render
 from translate.evaluation.likelihood import Likelihood
@@ -199,6 +199,20 @@ def test_without_spaces_single_letters_differ() -> None:
     left, _ = word_diff("他在 Paris买了一本新书。", "他在Paris买了一本好书。")
     assert "".join(word.text for word in left) == "他在 Paris买了一本新书。"
     assert [word.text for word in left if not word.shared] == ["新"]
+
+
+def test_what_would_move_the_terminal_is_spelled_out() -> None:
+    worse = [*RIGHT[:-1], "\x1b[31mred"]
+    shown = terminal(judged(system("runs/a", RIGHT), system("runs/b", worse)))
+    assert "\x1b" not in shown
+    assert "\\x1b[31mred" in shown
+
+
+def test_a_common_name_is_the_folders_without_their_seed() -> None:
+    assert _common_name(["runs/toy-seed=1", "runs/toy-seed=2"]) == "runs/toy"
+    assert _common_name(["runs/seed=1", "runs/seed=2"]) == "runs/seed=1 and 1 more"
+    names = ["toy,data.seed=7-seed=1", "toy,data.seed=7-seed=2"]
+    assert _common_name(names) == "toy,data.seed=7"
 
 
 def test_scores_that_bleu_cannot_give_are_told() -> None:

@@ -301,6 +301,20 @@ def test_an_evaluation_is_read_back_whole_or_not_at_all(tmp_path: Path) -> None:
         read(tmp_path, "test")
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("decoding", [1]), ("decoding", None), ("log_prob", "x"), ("log_prob", None), ("tokens", 0),
+     ("characters", 0)],
+)  # fmt: skip
+def test_a_damaged_figure_is_told_with_its_file(tmp_path: Path, key: str, value: object) -> None:
+    run(tmp_path)
+    figures = json.loads((tmp_path / "test.json").read_text("utf-8"))
+    (figures if key == "decoding" else figures["likelihood"])[key] = value
+    (tmp_path / "test.json").write_text(json.dumps(figures))
+    with pytest.raises(UserError, match=rf"test.json cannot be read .*{key}.*evaluate it again"):
+        read(tmp_path, "test")
+
+
 def test_an_evaluation_from_before_unknown_words_were_counted_is_read(tmp_path: Path) -> None:
     result = run(tmp_path)
     figures = json.loads((tmp_path / "test.json").read_text("utf-8"))

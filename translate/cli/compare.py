@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -63,7 +64,6 @@ Put a run whose path looks like KEY=VALUE after --.
 """
 
 NOT_OF_EVALUATE = ("data.split=", "trials=", "shown=")
-ENOUGH = 20  # of n resamples the lowest probability is 1 / (n + 1), and below 5 % is real
 # a run may go on with others, but its result is another then
 SHAPING = {f"trainer.{key}" for key in (
     "max_steps", "max_epochs", "patience", "devices", "num_nodes",
@@ -90,12 +90,6 @@ def job(job: Job) -> None:
     found += [f"{name} is named twice" for name in dict.fromkeys(runs) if runs.count(name) > 1]
     if found:
         raise listed(found)
-    for key in ("resamples", "trials"):
-        if job.config[key] < ENOUGH:
-            log.warning(
-                "%s = %d is too few to show that a difference is real: give %d or more",
-                key, job.config[key], ENOUGH,
-            )  # fmt: skip
     run(job, **job.config)
 
 
@@ -116,7 +110,7 @@ def run(
     """Compare the runs and tell."""
     from rich.console import Console
 
-    from translate.cli.judging import read_test_set
+    from translate.cli.judging import read_test_set, seen_in_training
     from translate.cli.stored import load_bundle
     from translate.cli.stored_evaluations import check_stored, refuse_two_languages
     from translate.durable import check_folder
@@ -128,14 +122,8 @@ def run(
     runs = _runs(job.sentences)
     _tell_left_out(job.sentences, runs)
     # a missing run is told before another is evaluated
-    first, *others = [(name, load_bundle(name).config.languages) for name in runs]
-    for name, languages in others:
-        if languages != first[1]:
-            log.warning(
-                "%s translates %s, but %s translates %s: scores are only comparable within one "
-                "language",
-                name, " → ".join(languages), first[0], " → ".join(first[1]),
-            )  # fmt: skip
+    for name in runs:
+        load_bundle(name)
     test_set = read_test_set(job, Path(runs[0]), data, tokenizer, Path(cache))
     folder = Path(job.verbatim.get("output", Path(runs[0]) / "evaluation"))
     check_folder(folder)
@@ -150,7 +138,12 @@ def run(
     for name, its_own in zip(runs, placed, strict=True):
         check_stored(Path(name), its_own)  # before another is evaluated
     systems = [
-        _system(Path(name), its_own, partial(evaluate, command=_again(job, name)))
+        _system(
+            Path(name),
+            its_own,
+            partial(evaluate, command=_again(job, name)),
+            seen=0 if its_own.own else seen_in_training(Path(name), its_own, Path(cache)),
+        )
         for name, its_own in zip(runs, placed, strict=True)
     ]
     comparison = compare(
@@ -224,9 +217,11 @@ def _again(job: Job, run: str) -> list[str]:
     return ["evaluate", f"run={run}", *text, *kept]
 
 
-def _system(run: Path, test_set: TestSet, evaluate: Callable[[Path, TestSet], None]) -> System:
+def _system(
+    run: Path, test_set: TestSet, evaluate: Callable[[Path, TestSet], None], *, seen: int
+) -> System:
     """A run's translations of the test set: those it has, or made now."""
-    from translate.cli.stored import training_config
+    from translate.cli.stored import load_bundle, training_config
     from translate.cli.stored_evaluations import is_current
     from translate.evaluation.comparison import System
     from translate.evaluation.report import read
@@ -252,6 +247,9 @@ def _system(run: Path, test_set: TestSet, evaluate: Callable[[Path, TestSet], No
         experiment=_experiment(run),
         seed=training_config(run).get("seed"),
         unfinished=_unfinished(run),
+        languages=load_bundle(str(run)).config.languages,
+        seen=seen,
+        sha256=stored.figures["sha256"],
     )
 
 
@@ -325,6 +323,7 @@ def _write(comparison: Comparison, folder: Path, made: Sequence[object]) -> None
     digest = hashlib.sha256(json.dumps(made).encode()).hexdigest()[:6]
     name = f"{shortened(f'{comparison.split}-against-{others}')}-{digest}"
     write_page(folder / f"{name}.html", comparison_page(comparison))
-    described = json.dumps(comparison.as_dict(), ensure_ascii=False, indent=2)
+    command = {"command": shlex.join(["translate", *sys.argv[1:]])}
+    described = json.dumps(command | comparison.as_dict(), ensure_ascii=False, indent=2)
     write(folder / f"{name}.json", f"{described}\n".encode("utf-8", "replace"))
     log.info("page: %s", folder / f"{name}.html")

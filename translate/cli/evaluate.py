@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from translate.cli.errors import listed
 from translate.cli.fields import Device, Folder, Node
 from translate.inference.engines import Engine, Precision
 from translate.inference.minimum_bayes_risk import Utility
+
+log = logging.getLogger(__name__)
 
 HELP = """\
 translate evaluate: compute BLEU, chrF and TER on a split or on files
@@ -122,10 +125,11 @@ def run(
 
     from translate.cli.engines import engine_translator
     from translate.cli.errors import UsageError
-    from translate.cli.judging import FILES, OPTIONS, evaluate_run, read_test_set
+    from translate.cli.judging import FILES, OPTIONS, evaluate_run, read_test_set, seen_in_training
     from translate.cli.stored import load_bundle
     from translate.evaluation.bleu_tokenizer import settle
     from translate.evaluation.comet import CometModel
+    from translate.evaluation.comparison_caveats import ENOUGH
     from translate.evaluation.report_tables import render
     from translate.evaluation.run import Judging
     from translate.inference.device import choose_device
@@ -143,6 +147,15 @@ def run(
         comet = CometModel(Path(job.verbatim["comet"]), device=choose_device(device))
     translator = engine_translator(job.config, job.verbatim)
     test_set = read_test_set(job, folder, data, tokenizer, Path(cache))
+    seen = 0 if _its_own(job) else seen_in_training(folder, test_set, Path(cache))
+    if seen:
+        log.warning(
+            "%s of %s sentences are in the training text of %s: its scores are higher than they "
+            "would be on others",
+            f"{seen:,}", f"{len(test_set.sources):,}", folder,
+        )  # fmt: skip
+    if resamples < ENOUGH:
+        log.warning("resamples = %d is too few for an interval: give %d or more", resamples, ENOUGH)
     language = target or load_bundle(str(folder)).config.target_language
     report = evaluate_run(
         folder,
@@ -160,6 +173,13 @@ def run(
         attention=attention,
     )
     Console().print(render(report))
+
+
+def _its_own(job: Job) -> bool:
+    """Whether the sentences are of the run's own corpus, which has kept them out of training."""
+    from translate.cli.judging import names_a_corpus
+
+    return "input" not in job.verbatim and not names_a_corpus(job)
 
 
 def _output(job: Job, run: Path) -> Path:

@@ -110,6 +110,23 @@ def _split(run: Path, data: Node, tokenizer: Node, cache: Path, *, trained_on_it
     )
 
 
+def seen_in_training(run: Path, test_set: TestSet, cache: Path) -> int:
+    """How many of the sources are in a run's training text, as far as that is still prepared."""
+    import pyarrow
+    import pyarrow.compute
+
+    from translate.data.corpus import load
+    from translate.training import provenance
+
+    corpus = provenance.noted(run, "corpus") or {}
+    folder = cache.expanduser() / "corpora" / corpus.get("corpus", "")
+    if not corpus or not folder.is_dir():
+        return 0
+    trained = load(folder).train.column("source")
+    known = trained.filter(pyarrow.compute.is_in(trained, pyarrow.array(test_set.sources)))
+    return sum(map(set(known.to_pylist()).__contains__, test_set.sources))
+
+
 def evaluate_run(
     run: Path,
     translator: Translator,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from statistics import fmean, stdev
 
@@ -32,6 +32,9 @@ class System:
     experiment: str  # equal for runs that differ in their seed alone
     seed: object
     unfinished: str | None = None  # how far its training came, where that has not ended
+    languages: tuple[str, str] = ("", "")
+    seen: int = 0  # of the sources, how many are known to be in its training text
+    sha256: Mapping[str, str] = field(default_factory=dict)  # of model, texts and translations
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ class Comparison:
 
     split: str
     items: int
+    resampling: Mapping[str, int]  # resamples, trials and their seed
+    tokenize: str  # BLEU's tokeniser
     columns: Sequence[Column]
     challengers: Sequence[Challenger]
     experiments: Sequence[Experiment]
@@ -93,11 +98,14 @@ class Comparison:
         return {
             "split": self.split,
             "items": self.items,
+            **self.resampling,
+            "tokenize": self.tokenize,
             "caveats": list(self.caveats),
             "verdicts": list(self.verdicts),
             "runs": [
                 {
                     "run": column.system.name,
+                    "sha256": dict(column.system.sha256),
                     **asdict(column.scores),
                     "likelihood": column.system.likelihood.as_dict(),
                     "buckets": [asdict(bucket) for bucket in column.buckets],
@@ -168,10 +176,12 @@ def compare(
     return Comparison(
         split=split,
         items=len(sources),
+        resampling={"resamples": resamples, "trials": trials, "seed": seed},
+        tokenize=tokenize,
         columns=columns,
         challengers=challengers,
         experiments=experiments,
-        caveats=caveats(columns),
+        caveats=caveats(columns, resamples=resamples, trials=trials),
         verdicts=_verdicts(columns, challengers, experiments),
         shown=most_different(columns, sources, references, shown),
     )
@@ -246,8 +256,10 @@ def _experiment(seeds: Sequence[Column]) -> Experiment:
 
 def _common_name(runs: Sequence[str]) -> str:
     """The name of a sweep's folders without the seed."""
-    without = {re.sub(r"[-,_]?seed[=_-]?\d+", "", run) for run in runs}
-    return without.pop() if len(without) == 1 else f"{runs[0]} and {len(runs) - 1} more"
+    without = {re.sub(r"[-,_]?(?<!\.)seed[=_-]?\d+", "", run) for run in runs}
+    name = without.pop()
+    named = not without and not name.endswith(("/", ".")) and name
+    return name if named else f"{runs[0]} and {len(runs) - 1} more"
 
 
 def _verdicts(

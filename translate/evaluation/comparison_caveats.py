@@ -11,15 +11,48 @@ if TYPE_CHECKING:
     from translate.evaluation.comparison import Column, System
 
 
-def caveats(columns: Sequence[Column]) -> list[str]:
-    """Unfinished trainings, seeds that come twice, search, pairs left out, <unk>: a line each."""
+ENOUGH = 20  # of n resamples the lowest probability is 1 / (n + 1), and below 5 % is real
+
+
+def caveats(columns: Sequence[Column], *, resamples: int, trials: int) -> list[str]:
+    """All that makes the figures less than they seem, a line each."""
     systems = [column.system for column in columns]
     return [
+        *_languages(systems),
+        *_seen(systems, len(columns[0].sentences)),
+        *_few(resamples=resamples, trials=trials),
         *_unfinished(systems),
         *_seeds_twice(systems),
         *_search(systems),
         *_likelihood(systems),
         *_without_bleu(columns),
+    ]
+
+
+def _languages(systems: Sequence[System]) -> list[str]:
+    first, *others = systems
+    return [
+        f"{other.name} translates {' → '.join(other.languages)}, but {first.name} "
+        f"{' → '.join(first.languages)}: scores are only comparable within one language."
+        for other in others
+        if other.languages != first.languages
+    ]
+
+
+def _seen(systems: Sequence[System], items: int) -> list[str]:
+    return [
+        f"{system.seen:,} of these {items:,} sentences are in the training text of "
+        f"{system.name}: its scores are higher than they would be on others."
+        for system in systems
+        if system.seen
+    ]
+
+
+def _few(**counts: int) -> list[str]:
+    return [
+        f"{name} = {count} is too few to show that a difference is real: give {ENOUGH} or more."
+        for name, count in counts.items()
+        if count < ENOUGH
     ]
 
 

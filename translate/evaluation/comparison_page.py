@@ -24,12 +24,13 @@ from translate.plots.page import (
 )
 
 HOW = (
-    "Differences are called real where paired bootstrap resampling and approximate randomisation, "
-    "over sacreBLEU's statistics, find a probability below 5 % that two equally good systems "
-    "would differ by that much or more. A gain is positive where the run is better. Sentences are "
-    "won and lost by chrF. Perplexity is that of the references and is only comparable between "
-    "runs with the same target vocabulary; bits per character are comparable between all runs "
-    "that spell the references in full, without <unk> and in their original case."
+    "Differences are called real where paired bootstrap resampling ({resamples} resamples) and "
+    "approximate randomisation ({trials} trials, seed {seed}), over sacreBLEU's statistics, find a "
+    "probability below 5 % that two equally good systems would differ by that much or more. A gain "
+    "is positive where the run is better. Sentences are won and lost by chrF. Perplexity is that "
+    "of the references and is only comparable between runs with the same target vocabulary; bits "
+    "per character are comparable between all runs that spell the references in full, without "
+    "<unk> and in their original case."
 )
 
 
@@ -41,6 +42,8 @@ def comparison_page(comparison: Comparison) -> Html:
         if comparison.experiments
         else []
     )
+    counted = comparison.resampling
+    how = HOW.format(**{name: f"{count:,}" for name, count in counted.items()})
     signatures = " · ".join(
         score.signature for score in comparison.columns[0].scores.by_name().values()
     )
@@ -54,7 +57,7 @@ def comparison_page(comparison: Comparison) -> Html:
             paragraph(signatures, "note"),
         ),
         *seeds,
-        section(f"Against {names[0]}", table(*difference_rows(comparison)), paragraph(HOW, "note")),
+        section(f"Against {names[0]}", table(*difference_rows(comparison)), paragraph(how, "note")),
         section(
             "By source length",
             figures(_lengths(comparison, "BLEU"), _lengths(comparison, "chrF")),

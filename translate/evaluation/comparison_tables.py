@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from translate.data.text import escaped
 from translate.evaluation.buckets import Bucket
 from translate.evaluation.comparison import Comparison, Shown
 from translate.evaluation.metrics import METRICS, cell
@@ -100,7 +101,7 @@ def length_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 
     def gains(new: Bucket, old: Bucket) -> str:
         bleu = None if new.bleu is None or old.bleu is None else new.bleu - old.bleu
-        return f"{cell(bleu, '+.1f')} / {cell(new.chrf - old.chrf, '+.1f')}"
+        return f"{cell(bleu, '+z.1f')} / {cell(new.chrf - old.chrf, '+z.1f')}"
 
     rows = [
         [
@@ -120,8 +121,8 @@ def _sentence(comparison: Comparison, shown: Shown) -> Text:
 
     lines = [
         Text(f"line {shown.number}", style="bold"),
-        Text(f"  source      {shown.source}"),
-        *(Text(f"  reference   {reference}") for reference in shown.references),
+        Text(f"  source      {escaped(shown.source)}"),
+        *(Text(f"  reference   {escaped(reference)}") for reference in shown.references),
     ]
     for number, (column, hypothesis, chrf) in enumerate(
         zip(comparison.columns, shown.hypotheses, shown.chrf, strict=True)
@@ -129,7 +130,7 @@ def _sentence(comparison: Comparison, shown: Shown) -> Text:
         against = shown.hypotheses[0 if number else 1]
         line = Text(f"  chrF {chrf:5.1f}  ")
         for word in word_diff(hypothesis, against)[0]:
-            line.append(word.text, style="" if word.shared else "bold underline")
+            line.append(escaped(word.text), style="" if word.shared else "bold underline")
         line.append(f"  {column.system.name}", style="dim")
         lines.append(line)
     return Text("\n").join([*lines, Text("")])

@@ -103,7 +103,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> floa
     return _score(CHRF(), hypotheses, reference_streams(hypotheses, references)).score
 
 
-def cell(score: float | None, form: str = ".1f") -> str:
+def cell(score: float | None, form: str = "z.1f") -> str:
     """A score in a table."""
     return "–" if score is None else format(score, form)
 

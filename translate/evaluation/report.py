@@ -191,6 +191,7 @@ def read(folder: Path, split: str) -> Stored | None:
         lines = translated.read_bytes()
         vouched = figures["sha256"]["hypotheses"]
         known = figures["likelihood"]
+        _check(figures["decoding"], known)
         stored = Stored(
             hypotheses=lines.decode("utf-8", "replace").split("\n")[:-1],
             decoding=figures["decoding"],
@@ -207,6 +208,23 @@ def read(folder: Path, split: str) -> Stored | None:
     if digest(lines) != vouched:
         raise UserError(f"{translated} does not match the SHA-256 in {described.name}: {again}")
     return stored
+
+
+def _check(decoding: object, likelihood: Mapping[str, Any] | None) -> None:
+    """What later commands reckon with, as far as a missing key does not tell.
+
+    Raises:
+        TypeError: it is of another kind.
+    """
+    if not isinstance(decoding, dict):
+        raise TypeError(f"decoding is {decoding!r}")
+    if likelihood is None:
+        return
+    if not isinstance(likelihood["log_prob"], int | float):
+        raise TypeError(f"log_prob is {likelihood['log_prob']!r}")
+    for key in ("tokens", "characters"):
+        if not isinstance(likelihood[key], int) or likelihood[key] < 1:
+            raise TypeError(f"{key} is {likelihood[key]!r}")
 
 
 def as_lines(sentences: Sequence[str]) -> bytes:

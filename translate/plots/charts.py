@@ -88,11 +88,9 @@ def heatmap(
     title: str, source: Sequence[str], target: Sequence[str], weights: Float[np.ndarray, "T S"]
 ) -> Html:
     """Row by row the target's tokens, column by column the source's: the darker, the more."""
-    from rich.cells import cell_len  # Chinese, Japanese and Korean letters are two wide
-
     rows, columns = list(map(label, target)), list(map(label, source))
-    left, top = 8 + 6.2 * max(map(cell_len, rows)), 14 + 4.8 * max(map(cell_len, columns))
-    right = 5 * cell_len(columns[-1])  # the last label leans over the edge
+    left, top = 8 + 6.2 * max(map(_letters, rows)), 14 + 4.8 * max(map(_letters, columns))
+    right = 5 * _letters(columns[-1])  # the last label leans over the edge
     rows, columns = list(map(isolated, rows)), list(map(isolated, columns))
     width, height = left + CELL * len(columns) + right, top + CELL * len(rows) + 4
     strongest = float(weights.max()) or 1.0
@@ -121,6 +119,13 @@ def heatmap(
         for s, word in enumerate(columns)
     ]
     return _figure(title, [*drawn, *beside, *above], {}, width=width, height=height)
+
+
+def _letters(word: str) -> float:
+    """How many letters of usual width are as wide as a word."""
+    from rich.cells import cell_len  # Chinese, Japanese and Korean letters are two wide
+
+    return cell_len(word) + 0.5 * sum(c.isupper() or c in "mw" for c in word)
 
 
 class _Axis:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from translate.data.text import escaped
 from translate.durable import write
 from translate.errors import UserError
 
@@ -179,12 +180,7 @@ def text_style(texts: Iterable[str]) -> dict[str, Any]:
 
 def label(text: str) -> str:
     """A token as an axis shows it: controls escaped, cut where it would crowd out the picture."""
-    shown = "".join(
-        character.encode("unicode_escape").decode()
-        if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
-        else character
-        for character in text
-    )
+    shown = escaped(text)
     return shown if len(shown) <= LONGEST_LABEL else shown[: LONGEST_LABEL - 1] + "…"
 
 

@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from translate.data.doctor.finding import Finding
+from translate.data.text import UNSEEN, escaped
 
 WIDTH = 100  # characters of a sentence shown
+INVISIBLE = (*UNSEEN, "Cf", "Cn", "Co")  # Unicode's formats, unassigned and private characters
+JOINERS = "\u200c\u200d"  # of Persian letters and of emoji
 
 
 def told(findings: Sequence[Finding], *, lines: int) -> Iterator[str]:
@@ -32,5 +35,5 @@ def headline(finding: Finding) -> str:
 
 
 def _cut(text: str) -> str:
-    shown = text if text.isprintable() else text.encode("unicode_escape").decode()
+    shown = escaped(text, INVISIBLE, kept=JOINERS)
     return shown if len(shown) <= WIDTH else f"{shown[: WIDTH - 1]}…"
