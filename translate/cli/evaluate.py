@@ -147,7 +147,7 @@ def run(
         comet = CometModel(Path(job.verbatim["comet"]), device=choose_device(device))
     translator = engine_translator(job.config, job.verbatim)
     test_set = read_test_set(job, folder, data, tokenizer, Path(cache))
-    seen = 0 if _its_own(job) else seen_in_training(folder, test_set, Path(cache))
+    seen = 0 if _its_own(job) else seen_in_training(str(folder), test_set, cache)
     if seen:
         log.warning(
             "%s of %s sentences are in the training text of %s: its scores are higher than they "

@@ -110,7 +110,7 @@ def _split(run: Path, data: Node, tokenizer: Node, cache: Path, *, trained_on_it
     )
 
 
-def seen_in_training(run: Path, test_set: TestSet, cache: Path) -> int:
+def seen_in_training(run: str, test_set: TestSet, cache: str) -> int:
     """How many of the sources are in a run's training text, as far as that is still prepared."""
     import pyarrow
     import pyarrow.compute
@@ -118,8 +118,8 @@ def seen_in_training(run: Path, test_set: TestSet, cache: Path) -> int:
     from translate.data.corpus import load
     from translate.training import provenance
 
-    corpus = provenance.noted(run, "corpus") or {}
-    folder = cache.expanduser() / "corpora" / corpus.get("corpus", "")
+    corpus = provenance.noted(Path(run), "corpus") or {}
+    folder = Path(cache).expanduser() / "corpora" / corpus.get("corpus", "")
     if not corpus or not folder.is_dir():
         return 0
     trained = load(folder).train.column("source")
