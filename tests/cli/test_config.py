@@ -244,7 +244,7 @@ def test_a_search_that_cannot_be_is_refused_before_the_training(program) -> None
     for search in (["search=diverse", "search.beam_size=5"], ["search.n_best=10"]):
         done = program("train", "data=toy", "run=r", *search)
         assert done.status == 2
-        assert "multiple of 3 groups" in done.err or "n_best 10 is more than the beam" in done.err
+        assert "multiple of 3 groups" in done.err or "n_best = 10 is more than the beam" in done.err
 
 
 def test_a_language_is_not_translated_into_itself(program) -> None:

@@ -79,6 +79,15 @@ def test_a_different_search_is_told() -> None:
     assert judged(system("a", WRONG), system("b", RIGHT)).caveats == []
 
 
+def test_that_many_tests_find_something_is_told() -> None:
+    runs = [system(name, RIGHT) for name in "abcd"]
+    (caveat,) = judged(*runs).caveats
+    assert caveat.startswith("3 differences are tested, each at 5 %")
+    assert "up to 14%." in caveat
+    seeds = [system(f"runs/a-seed={seed}", RIGHT, experiment="a") for seed in (1, 2, 3)]
+    assert judged(*seeds).caveats == []
+
+
 def test_perplexities_of_different_pairs_are_told() -> None:
     nearsighted = replace(system("b", RIGHT), likelihood=Likelihood(-30.0, 50, 180, left_out=2))
     (caveat,) = judged(system("a", WRONG), nearsighted).caveats

@@ -20,6 +20,7 @@ def caveats(columns: Sequence[Column], *, resamples: int, trials: int) -> list[s
     return [
         *_languages(systems),
         *_seen(systems, len(columns[0].sentences)),
+        *_many(systems),
         *_few(resamples=resamples, trials=trials),
         *_unfinished(systems),
         *_seeds_twice(systems),
@@ -45,6 +46,17 @@ def _seen(systems: Sequence[System], items: int) -> list[str]:
         f"{system.name}: its scores are higher than they would be on others."
         for system in systems
         if system.seen
+    ]
+
+
+def _many(systems: Sequence[System]) -> list[str]:
+    """Of many tests at 5 % some come out by chance; seeds of one experiment are no rivals."""
+    rivals = len({system.experiment for system in systems} - {systems[0].experiment})
+    if rivals < 2:
+        return []
+    return [
+        f"{rivals} differences are tested, each at 5 %: were all runs equally good, one or more "
+        f"would be called real with a probability of up to {1 - 0.95**rivals:.0%}."
     ]
 
 

@@ -136,7 +136,7 @@ def cells(
 ) -> Html:
     """A table of markup; with `of_text` all columns wrap and begin where their language does."""
     kind, direction = (' class="text"', ' dir="auto"') if of_text else ("", "")
-    head = join((Html(f"<th>{text(heading)}</th>") for heading in headings), "")
+    head = join((Html(f'<th scope="col">{text(heading)}</th>') for heading in headings), "")
     body = join(
         Html(f"<tr>{join((Html(f'<td{direction}>{cell}</td>') for cell in row), '')}</tr>")
         for row in rows
