@@ -59,6 +59,7 @@ from translate.search import Constraint, Hypothesis, Search
 from translate.vocabulary import EOS
 
 TOKENS_PER_BATCH = 4096
+SMALLEST_SHARE = 1024  # tokens of a worker's batch
 WINDOW = 2048  # lines
 
 
@@ -80,14 +81,16 @@ class Translator:
     changes a translation, but for rounding: exact in float64, in float32 up to near-ties.
 
     Args:
-        tokens_per_batch: padded source pieces of a batch; a beam needs as much for each hypothesis.
+        tokens_per_batch: padded source pieces translated at once, by all workers together; a beam
+            needs as much for each hypothesis.
         device: `auto` takes a GPU if there is one.
         max_source_length: a line of more pieces, or of more than the model reads, is translated in
             segments that end with a sentence, else a clause, else a word, with a warning.
         split_sentences: translate each sentence of a line by itself, as the model has seen them.
         languages: ISO 639-1 codes of source and target, where they are known.
         unknown_words: what to write for each <unk>, by the attention; None leaves them.
-        workers: 2 or more: processes of one thread each that translate batches at the same time.
+        workers: 2 or more: processes of one thread each that translate batches at the same time,
+            each its share of `tokens_per_batch`, or 1,024 if that is more.
         mbr: translations of a text are ranked by minimum Bayes risk under this utility; their score
             is then the utility expected of them, of several segments the sum. None: by the score of
             the search.
@@ -202,11 +205,17 @@ class Translator:
         self, workers: BatchWorkers, segments: Sequence[Segment], *, again: bool = False
     ) -> list[list[Translation]]:
         """The n best of every segment, in batches of like length."""
-        most = sys.maxsize if self.whole_windows and not again else self.tokens_per_batch
+        most = sys.maxsize if self.whole_windows and not again else self._tokens_of_a_batch()
         batches = list(by_length([len(s.ids) + 1 for s in segments], most))
         answers = workers.map([Batch([segments[i] for i in batch], again) for batch in batches])
         found = dict(zip(itertools.chain(*batches), itertools.chain(*answers), strict=True))
         return [self._ranked(found[i]) for i in range(len(segments))]
+
+    def _tokens_of_a_batch(self) -> int:
+        """Each worker's share, but none so small that its products would be slow."""
+        return max(
+            min(SMALLEST_SHARE, self.tokens_per_batch), self.tokens_per_batch // self.workers
+        )
 
     def _batch(self, batch: Batch, *, need_alignment: bool) -> list[list[Translation]]:
         """The n best of segments that are searched together, as far as memory goes."""

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -22,6 +23,7 @@ from translate.errors import UserError
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
 DIED = (
     "a worker process has died (killed, or out of memory): choose fewer workers or a smaller "
     "tokens_per_batch"
@@ -29,11 +31,23 @@ DIED = (
 
 
 def one_a_core(device: torch.device) -> int:
-    """How many workers make the most of a machine: one a core, and none beside a GPU.
+    """How many workers make the most of a machine: one a core, or of a container's share of them.
 
-    One where forking is not safe: macOS's libraries may crash in a forked process.
+    One beside a GPU, and where forking is not safe: libraries of macOS may crash in a forked
+    process.
     """
-    return torch.get_num_threads() if device.type == "cpu" and sys.platform == "linux" else 1
+    if device.type != "cpu" or sys.platform != "linux":
+        return 1
+    return min(torch.get_num_threads(), _share_of_a_container())
+
+
+def _share_of_a_container() -> int:
+    """How many cores' time the system lets this process have (cgroup v2)."""
+    try:
+        time, period = QUOTA.read_text(encoding="ascii").split()
+        return max(1, int(time) // int(period))
+    except (OSError, ValueError):  # there is none, or it is `max`
+        return sys.maxsize
 
 
 class Workers(Generic[Task, Result]):
