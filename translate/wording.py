@@ -1,9 +1,12 @@
-"""How errors put what is wrong and what would be right."""
+"""How errors put what is wrong and what would be right, and how a stranger's text is shown."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Collection, Iterable
+
+UNSEEN = ("Cc", "Cs", "Zl", "Zp")  # categories that move a terminal, or cannot be written
 
 
 def nearest(name: str, choices: Iterable[str], *, prefix: str = "") -> str:
@@ -29,3 +32,13 @@ def listing(problems: Iterable[str]) -> str:
 def install(extra: str) -> str:
     """What installs an extra of this package, which no index has yet."""
     return f".venv/bin/pip install -e '.[{extra}]' in the clone"
+
+
+def escaped(text: str, categories: Collection[str] = UNSEEN, *, kept: str = "") -> str:
+    """`text` with characters of these Unicode categories spelled as Python does, but for `kept`."""
+    return "".join(
+        character.encode("unicode_escape").decode()
+        if unicodedata.category(character) in categories and character not in kept
+        else character
+        for character in text
+    )

@@ -262,7 +262,6 @@ def test_an_evaluation_elsewhere_is_verified(program, run: str) -> None:
         ({"shortlist": 3}, "decoding.shortlist = 3: must be a valid string"),
         ({"workers": -1}, "decoding.workers = -1: must be greater than 0"),
         ({"kind": [1]}, "search.kind = [1]: no such kind"),
-        ([1], "search.kind = [1]: no such kind"),
     ],
 )
 def test_a_stored_evaluation_that_asks_too_much_is_refused(
@@ -274,7 +273,7 @@ def test_a_stored_evaluation_that_asks_too_much_is_refused(
     assert program("evaluate", run, *files).status == 0
     stored = json.loads(Path("here/s.json").read_text("utf-8"))
     old = stored["decoding"]
-    stored["decoding"] = {**old, **decoding} if isinstance(decoding, dict) else decoding
+    stored["decoding"] = {**old, **decoding}
     Path("here/s.json").write_text(json.dumps(stored), encoding="utf-8")
     done = program("verify", run, *files)
     assert done.status == 1
@@ -338,7 +337,7 @@ def test_a_long_sentence_is_left_out_of_the_terminal_and_a_longer_one_is_refused
     monkeypatch.setattr(attend, "LONGEST_DRAWN", 4)
     for arguments, side in (
         (["der Hund schläft"], "the sentence"),
-        (["reference=dogs", "x"], "ref"),
+        (["reference=the dog sleeps", "x"], "ref"),
     ):
         refused = program("attend", run, "output=b.json", *arguments)
         assert refused.status == 1

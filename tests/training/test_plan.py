@@ -55,7 +55,7 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
         "tokens per side, 32-true, 3 processes\n"
     )
     numbers = re.search(
-        r"an epoch is ([\d,]+) source and ([\d,]+) target tokens, about (\d+) steps; "
+        r"an epoch is ([\d,]+) source and ([\d,]+) target tokens, about ([\d.]+) steps; "
         r"the run passes over the corpus ([\d.]+) times\n"
         r"memory (\d+) MB plus activations, in each process; disk (\d+) MB",
         text,

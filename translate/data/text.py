@@ -12,7 +12,7 @@ import logging
 import re
 import unicodedata
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
@@ -34,7 +34,6 @@ UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 WARNINGS = 5  # lines named one by one; after that only their number is told
 # whatever any reader takes for a line's end
 LINE_BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]+")
-UNSEEN = ("Cc", "Cs", "Zl", "Zp")  # categories that move a terminal, or cannot be written
 # Scripts that put no spaces between words, and their punctuation: Thai, Lao, Tibetan, Burmese;
 # Khmer; Chinese, Japanese, Yi. Full-width Latin letters are words between other signs.
 UNSPACED = (
@@ -73,16 +72,6 @@ def json_line(record: Mapping[str, object]) -> str:
 def one_line(text: str) -> str:
     """`text` without the end of its line, and every run of line breaks within as one space."""
     return LINE_BREAKS.sub(" ", text.removesuffix("\n").removesuffix("\r"))
-
-
-def escaped(text: str, categories: Collection[str] = UNSEEN, *, kept: str = "") -> str:
-    """`text` with characters of these Unicode categories spelled as Python does, but for `kept`."""
-    return "".join(
-        character.encode("unicode_escape").decode()
-        if unicodedata.category(character) in categories and character not in kept
-        else character
-        for character in text
-    )
 
 
 def without_surrogates(text: str) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from translate.data.text import escaped
 from translate.evaluation.buckets import Bucket
 from translate.evaluation.comparison import Comparison, Shown
 from translate.evaluation.metrics import METRICS, cell
 from translate.evaluation.sentences import word_diff
 from translate.plots.terminal import table
+from translate.wording import escaped
 
 if TYPE_CHECKING:
     from rich.console import Group

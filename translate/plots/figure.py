@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from translate.data.text import escaped
 from translate.durable import write
 from translate.errors import UserError
+from translate.wording import escaped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

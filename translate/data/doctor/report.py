@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from translate.data.doctor.finding import Finding
-from translate.data.text import UNSEEN, escaped
+from translate.wording import UNSEEN, escaped
 
 WIDTH = 100  # characters of a sentence shown
 INVISIBLE = (*UNSEEN, "Cf", "Cn", "Co")  # Unicode's formats, unassigned and private characters
