@@ -87,7 +87,8 @@ def test_runs_into_different_languages_are_told(program, runs: Path, tmp_path: P
 def test_sentences_that_a_run_was_trained_on_are_told(
     program, trained: Path, home: Path, tmp_path: Path
 ) -> None:
-    one, other = (str(shutil.copytree(trained, tmp_path / name)) for name in "ab")
+    without = shutil.ignore_patterns("evaluation")  # of other tests
+    one, other = (str(shutil.copytree(trained, tmp_path / name, ignore=without)) for name in "ab")
     text = corpus.load(home / "data" / "corpora" / provenance.noted(trained, "corpus")["corpus"])
     for name, column in (("s", "source"), ("r", "target")):
         lines = [*text.train.column(column)[:3].to_pylist(), "something else"]
