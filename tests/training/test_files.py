@@ -20,7 +20,7 @@ from translate.training import provenance
 from translate.training.callbacks import EstimatedTime, Reports
 from translate.training.metrics import MetricsFile
 from translate.training.module import TranslationTask
-from translate.training.run import _LogFile
+from translate.training.run_log import _LogFile
 from translate.training.running_means import RunningMeans
 
 

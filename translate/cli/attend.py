@@ -188,22 +188,23 @@ def _seen(
     model: Translator, run: str, sentence: str, reference: str | None, attention: Attention
 ) -> AttentionMap:
     """What a run's model attends to; an error names the run, for there may be two."""
-    sides = {"the sentence": (model.tokenizers.source, sentence)}
-    if reference is not None:
-        sides["reference"] = (model.tokenizers.target, reference)
     try:
-        for name, (tokenizer, text) in sides.items():
-            count = len(tokenizer.encode(text))
-            if count > LONGEST_DRAWN:
-                raise UserError(
-                    f"{name} has {count:,} pieces, but at most {LONGEST_DRAWN} are drawn: give a "
-                    "shorter one"
-                )
+        _refuse_long("the sentence", model.tokenizers.source.encode(sentence))
+        if reference is not None:
+            _refuse_long("reference", model.tokenizers.target.encode(reference))
         if attention == "cross":
             return model.align(sentence, reference)
         return model.self_attention(sentence, reference, side=attention)
     except UserError as error:
         raise UserError(f"{run}: {error}") from error
+
+
+def _refuse_long(name: str, pieces: Sequence[int]) -> None:
+    if len(pieces) > LONGEST_DRAWN:
+        raise UserError(
+            f"{name} has {len(pieces):,} pieces, but at most {LONGEST_DRAWN} are drawn: give a "
+            "shorter one"
+        )
 
 
 def attended(

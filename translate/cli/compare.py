@@ -137,13 +137,12 @@ def run(
     refuse_two_languages(runs, placed)
     for name, its_own in zip(runs, placed, strict=True):
         check_stored(Path(name), its_own)  # before another is evaluated
-    kept_apart = "input" not in job.verbatim  # a corpus's own split, from its training text
     systems = [
         _system(
             Path(name),
             its_own,
             partial(evaluate, command=_again(job, name)),
-            seen=0 if kept_apart and its_own.own else seen_in_training(name, its_own, cache),
+            seen=seen_in_training(name, test_set.sources, cache),
         )
         for name, its_own in zip(runs, placed, strict=True)
     ]

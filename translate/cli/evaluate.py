@@ -147,8 +147,7 @@ def run(
         comet = CometModel(Path(job.verbatim["comet"]), device=choose_device(device))
     translator = engine_translator(job.config, job.verbatim)
     test_set = read_test_set(job, folder, data, tokenizer, Path(cache))
-    seen = 0 if _its_own(job) else seen_in_training(str(folder), test_set, cache)
-    if seen:
+    if seen := seen_in_training(str(folder), test_set.sources, cache):
         log.warning(
             "%s of %s sentences are in the training text of %s: its scores are higher than they "
             "would be on others",
@@ -173,13 +172,6 @@ def run(
         attention=attention,
     )
     Console().print(render(report))
-
-
-def _its_own(job: Job) -> bool:
-    """Whether the sentences are of the run's own corpus, which has kept them out of training."""
-    from translate.cli.judging import names_a_corpus
-
-    return "input" not in job.verbatim and not names_a_corpus(job)
 
 
 def _output(job: Job, run: Path) -> Path:

@@ -110,8 +110,11 @@ def _split(run: Path, data: Node, tokenizer: Node, cache: Path, *, trained_on_it
     )
 
 
-def seen_in_training(run: str, test_set: TestSet, cache: str) -> int:
-    """How many of the sources are in a run's training text, as far as that is still prepared."""
+def seen_in_training(run: str, sources: Sequence[str], cache: str) -> int:
+    """How many of the sources are in a run's training text, as far as that is still prepared.
+
+    Of a split of the run's own corpus none is, unless data.allow_overlap=true asked for it.
+    """
     import pyarrow
     import pyarrow.compute
 
@@ -123,8 +126,8 @@ def seen_in_training(run: str, test_set: TestSet, cache: str) -> int:
     if not corpus or not folder.is_dir():
         return 0
     trained = load(folder).train.column("source")
-    known = trained.filter(pyarrow.compute.is_in(trained, pyarrow.array(test_set.sources)))
-    return sum(map(set(known.to_pylist()).__contains__, test_set.sources))
+    known = trained.filter(pyarrow.compute.is_in(trained, pyarrow.array(sources)))
+    return sum(map(set(known.to_pylist()).__contains__, sources))
 
 
 def evaluate_run(

@@ -258,8 +258,9 @@ def _common_name(runs: Sequence[str]) -> str:
     """The name of a sweep's folders without the seed."""
     without = {re.sub(r"[-,_]?(?<!\.)seed[=_-]?\d+", "", run) for run in runs}
     name = without.pop()
-    named = not without and not name.endswith(("/", ".")) and name
-    return name if named else f"{runs[0]} and {len(runs) - 1} more"
+    if without or not name or name.endswith(("/", ".")):  # nothing is left but the seed
+        return f"{runs[0]} and {len(runs) - 1} more"
+    return name
 
 
 def _verdicts(

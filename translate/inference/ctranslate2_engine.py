@@ -22,8 +22,8 @@ from translate.inference.ctranslate2_export import POSITIONS, imported, vocabula
 from translate.inference.segments import by_length
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Hypothesis
-from translate.search.beam import too_many
 from translate.search.constraints import Constraint, Constraints, length_limits
+from translate.search.refusals import too_many
 from translate.search.rules import NO_RULES, Rules
 from translate.search.scoring import PENALTIES, LengthPenalty
 

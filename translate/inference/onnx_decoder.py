@@ -89,6 +89,7 @@ def main() -> None:
     )
     lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace", newline="\n")
     for number, line in enumerate(lines, start=1):
+        # a line break within is a space, as the program reads it
         pieces = source.encode(" ".join(filter(None, line.splitlines())).strip())
         tokens: list[int] = []
         if pieces:

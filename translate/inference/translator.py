@@ -27,8 +27,9 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from translate.data.tokenizer import END, START, Tokenizers
+from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
+from translate.inference.attention_maps import AttentionMaps
 from translate.inference.confidence import Confidence, evidence
 from translate.inference.device import choose_device
 from translate.inference.forcing import TeacherForcing, as_numpy, encoded_pairs
@@ -43,7 +44,6 @@ from translate.inference.segments import (
     by_length,
     has_text,
     most_pieces,
-    text_of,
 )
 from translate.inference.text_constraints import (
     NO_CONSTRAINT,
@@ -142,6 +142,7 @@ class Translator:
             tokenizers.target, search.rules.banned,
             max_length=model.max_length, unknown_replaced=unknown_words is not None,
         )  # fmt: skip
+        self._maps = AttentionMaps(tokenizers, self.forcing, self._own)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
         """The best translation of each sentence."""
@@ -305,15 +306,7 @@ class Translator:
         Raises:
             UserError: the model has no attention over the source, or there is nothing to align.
         """
-        source_ids, source_pieces = self._source(source)
-        target_ids, target_pieces, target = self._target(source_ids, target)
-        return AttentionMap(
-            source,
-            target,
-            (*source_pieces, END),
-            (*target_pieces, END),
-            self.forcing.attention(source_ids, target_ids),
-        )
+        return self._maps.cross(source, target)
 
     def self_attention(
         self, source: str, target: str | None = None, *, side: Literal["encoder", "decoder"]
@@ -326,34 +319,11 @@ class Translator:
         Raises:
             UserError: the model has no self-attention or no such side, or the source is empty.
         """
-        if side not in ("encoder", "decoder"):
-            raise UserError(f"side={side!r}: must be 'encoder' or 'decoder'")
-        source_ids, pieces = self._source(source)
-        if side == "encoder":
-            pieces, weights = (*pieces, END), self.forcing.self_attention(source_ids)
-            return AttentionMap(source, source, pieces, pieces, weights)
-        target_ids, pieces, target = self._target(source_ids, target)
-        pieces = (START, *pieces)
-        weights = self.forcing.self_attention(source_ids, target_ids)
-        return AttentionMap(target, target, pieces, pieces, weights)
+        return self._maps.within(source, target, side=side)
 
-    def _source(self, source: str) -> tuple[list[int], tuple[str, ...]]:
-        """The ids and pieces of a sentence to look into."""
-        ids = self.tokenizers.source.encode(text_of(source, "the sentence"))
-        if not ids or not has_text(source):
-            raise UserError("the sentence to align is empty: give one with words")
-        return ids, tuple(self.tokenizers.source.spelled(source))
-
-    def _target(
-        self, source_ids: list[int], target: str | None
-    ) -> tuple[list[int], tuple[str, ...], str]:
-        """The ids, pieces and text of a given translation, or of the model's own."""
-        tokenizer = self.tokenizers.target
-        if target is not None:
-            text_of(target, "the target")
-            return tokenizer.encode(target), tuple(tokenizer.spelled(target)), target
+    def _own(self, source_ids: list[int]) -> list[int]:
+        """The model's own translation of a source, by the search alone."""
         source_and_mask = self.forcing.padded([[*source_ids, EOS]])
         asked = list(self._constraint_encoder(NO_CONSTRAINT, 1, 1))
         ((best, *_),) = self.search(self.model, *source_and_mask, constraints=asked)
-        ids = list(best.tokens)
-        return ids, tuple(tokenizer.pieces(ids)), tokenizer.decode(ids)
+        return list(best.tokens)

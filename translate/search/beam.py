@@ -23,6 +23,7 @@ from translate.search.constraints import Constraints, length_limits
 from translate.search.counts import Counts, worth_leaving
 from translate.search.hypothesis import Hypothesis
 from translate.search.phrases import Phrases, in_turns
+from translate.search.refusals import nothing_to_cover, too_many
 from translate.search.rules import NO_RULES, Position, Rule, Rules, apply
 from translate.search.scoring import (
     PENALTIES,
@@ -320,22 +321,6 @@ class BeamSearch:
         counts.keep(going)
         left = torch.tensor(going, device=rows.device)
         return pruned.keep(left), rows.flatten(), left
-
-
-def too_many(n_best: int, beam_size: int) -> str:
-    """What is wrong with more translations than hypotheses."""
-    return (
-        f"search.n_best = {n_best} is more than the beam size ({beam_size}): raise "
-        "search.beam_size or lower search.n_best"
-    )
-
-
-def nothing_to_cover(coverage_penalty: float) -> str:
-    """What is wrong with a coverage penalty where there is no attention."""
-    return (
-        f"search.coverage_penalty = {coverage_penalty} adds up the decoder's attention to each "
-        "source word, but this model has no attention: set search.coverage_penalty=0"
-    )
 
 
 def _nodes(beam: Beam, extensions: Extensions) -> Nodes:

@@ -68,13 +68,13 @@ def total_steps_of(options: Settings, data: TranslationData, last: Path) -> int:
         state = AtomicCheckpointIO().load_checkpoint(last)
         taken, done = state["global_step"], state[type(data).__qualname__]["batches_done"]
     of_step = processes(options) * options.accumulate
-    if count < of_step:
+    steps = taken + (count - done) // of_step
+    if steps < 1:
         raise UserError(
             f"a step of {of_step:,} batches (trainer.accumulate = {options.accumulate}, in each "
             f"process) is more than trainer.max_epochs = {options.max_epochs} has, {count:,}: "
             "lower trainer.accumulate, or train longer"
         )
-    steps = max(1, taken + (count - done) // of_step)
     return min(steps, options.max_steps) if options.max_steps else steps
 
 

@@ -73,7 +73,7 @@ def find_origin(
         if init is not None:
             _refuse_other_origin(run, init, recorded)
         return None
-    wanted = init or (recorded if _recorded(run) == config else None)
+    wanted = init or (recorded if _configuration(run) == config else None)
     if wanted is None:
         return None
     folder = bundles.find(wanted).absolute()
@@ -82,7 +82,7 @@ def find_origin(
     return Origin(folder, bundle)
 
 
-def _recorded(run: Path) -> Any:
+def _configuration(run: Path) -> Any:
     """The configuration that a run's folder holds; None where it cannot be read."""
     try:
         return yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))

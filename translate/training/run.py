@@ -55,6 +55,7 @@ from translate.training.refusals import (
     refuse_what_cannot_be_sharded,
     refuse_what_the_model_cannot,
 )
+from translate.training.run_log import logged_to
 from translate.training.settings import Settings, flat
 from translate.training.trainer import build_trainer, ending_together, quieten_lightning
 
@@ -92,7 +93,7 @@ def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> floa
     with _restoring_threads():
         if not is_first_process():
             return _train(config, run, init)
-        with locked(run), _logged_to(run / "train.log"):
+        with locked(run), logged_to(run / "train.log", spoken=(UserError, Interrupted)):
             return _train(config, run, init)
 
 
@@ -340,30 +341,3 @@ def _restoring_threads() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-class _LogFile(logging.FileHandler):
-    """Each line is on the console too: where the disk is full, one that is lost needs no word."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        """Say nothing; logging itself prints a traceback for each line."""
-
-
-@contextmanager
-def _logged_to(path: Path) -> Iterator[None]:
-    """Everything that is logged meanwhile also goes to the run's train.log."""
-    root = logging.getLogger()
-    logging.getLogger("translate").setLevel(logging.INFO)
-    handler = _LogFile(path, encoding="utf-8", delay=True)  # a run that is refused has no log
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-    root.addHandler(handler)
-    try:
-        yield
-    except Exception as error:
-        if handler.stream is not None:  # there is a log: of how the run ended, too
-            name = "" if isinstance(error, UserError | Interrupted) else f"{type(error).__name__}: "
-            handler.handle(logging.makeLogRecord({"msg": f"ended: {name}{error}"}))
-        raise
-    finally:
-        root.removeHandler(handler)
-        handler.close()
