@@ -169,6 +169,17 @@ def test_experiments_are_judged_by_their_means() -> None:
     assert "the difference is real" in said
 
 
+def test_a_page_says_how_its_probabilities_were_made() -> None:
+    found = compare(
+        [system("a", RIGHT), system("b", NEARLY)], SOURCES, REFERENCES,
+        split="test", resamples=1000, trials=2000, seed=12345, shown=0,
+    )  # fmt: skip
+    assert "(1,000 resamples)" in comparison_page(found)
+    assert "(2,000 trials, seed 12345)" in comparison_page(found)
+    told = found.as_dict()
+    assert (told["resamples"], told["trials"], told["seed"]) == (1000, 2000, 12345)
+
+
 def test_terminal_page_and_json_say_the_same() -> None:
     comparison = judged(system("runs/a", WRONG), system("runs/b", RIGHT))
     shown, page = terminal(comparison), comparison_page(comparison)

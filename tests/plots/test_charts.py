@@ -75,6 +75,12 @@ def test_lines_stay_inside_their_frame(points) -> None:
         assert charts.TOP - 0.1 <= y <= charts.HEIGHT - charts.BOTTOM + 0.1
 
 
+def test_counts_have_whole_ticks() -> None:
+    drawn = parsed(charts.histogram("t", [0, 5], edges=range(0, 101, 5), x="chrF"))
+    ticks = [node.text for node in drawn.iter("text") if node.get("text-anchor") == "end"]
+    assert ticks == ["0", "1"]
+
+
 def test_a_histogram_counts_every_value_once() -> None:
     drawn = charts.histogram("t", [0, 5, 5, 99, 100], edges=range(0, 101, 50), x="chrF")
     assert "sentences, 0: 3<" in drawn

@@ -24,12 +24,12 @@ from translate.plots.page import (
 )
 
 HOW = (
-    "Differences are called real where paired bootstrap resampling ({resamples} resamples) and "
-    "approximate randomisation ({trials} trials, seed {seed}), over sacreBLEU's statistics, find a "
-    "probability below 5 % that two equally good systems would differ by that much or more. A gain "
-    "is positive where the run is better. Sentences are won and lost by chrF. Perplexity is that "
-    "of the references and is only comparable between runs with the same target vocabulary; bits "
-    "per character are comparable between all runs that spell the references in full, without "
+    "Differences are called real where paired bootstrap resampling ({resamples:,} resamples) and "
+    "approximate randomisation ({trials:,} trials, seed {seed}), over sacreBLEU's statistics, find "
+    "a probability below 5 % that two equally good systems would differ by that much or more. A "
+    "gain is positive where the run is better. Sentences are won and lost by chrF. Perplexity is "
+    "that of the references and is only comparable between runs with the same target vocabulary; "
+    "bits per character are comparable between all runs that spell the references in full, without "
     "<unk> and in their original case."
 )
 
@@ -42,8 +42,7 @@ def comparison_page(comparison: Comparison) -> Html:
         if comparison.experiments
         else []
     )
-    counted = comparison.resampling
-    how = HOW.format(**{name: f"{count:,}" for name, count in counted.items()})
+    how = HOW.format_map(comparison.resampling)
     signatures = " · ".join(
         score.signature for score in comparison.columns[0].scores.by_name().values()
     )

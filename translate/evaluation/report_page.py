@@ -55,7 +55,7 @@ def report_page(
     best = order[shown:][::-1][:shown]
     return page(
         f"{run} on {report.split}",
-        paragraph(f"{report.items:,} sentences: {summary(report)}"),
+        paragraph(f"{report.items:,} sentence{'s' * (report.items != 1)}: {summary(report)}"),
         section("Scores", table(*score_rows(report))),
         _training(curves),
         _distribution(report),

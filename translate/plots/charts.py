@@ -50,7 +50,8 @@ def bar_chart(
 ) -> Html:
     """Bars from zero: for each label one a name, beside each other; of None the title alone."""
     values = [value for heights in bars.values() for value in heights if value is not None]
-    up = _Axis(min([0.0, *values]), max(values, default=0.0), HEIGHT - BOTTOM, TOP)
+    least = 1.0 if all(isinstance(value, int) for value in values) else 0.0  # counts are whole
+    up = _Axis(min([0, *values]), max(values, default=0.0), HEIGHT - BOTTOM, TOP, least=least)
     slot = (WIDTH - LEFT - RIGHT) / len(labels)
     width = slot * (0.94 if len(labels) > 12 else 0.76) / len(bars)
     drawn = []
@@ -89,7 +90,7 @@ def heatmap(
 ) -> Html:
     """Row by row the target's tokens, column by column the source's: the darker, the more."""
     rows, columns = list(map(label, target)), list(map(label, source))
-    left, top = 8 + 6.2 * max(map(_letters, rows)), 14 + 4.8 * max(map(_letters, columns))
+    left, top = 8 + 7.0 * max(map(_letters, rows)), 14 + 5.4 * max(map(_letters, columns))
     right = 5 * _letters(columns[-1])  # the last label leans over the edge
     rows, columns = list(map(isolated, rows)), list(map(isolated, columns))
     width, height = left + CELL * len(columns) + right, top + CELL * len(rows) + 4
@@ -129,12 +130,22 @@ def _letters(word: str) -> float:
 
 
 class _Axis:
-    """Values to places; `widened` to round ticks at both ends, or just as far as the values go."""
+    """Values to places; `widened` to round ticks at both ends, or just as far as the values go.
+
+    Ticks are `least` apart or more.
+    """
 
     def __init__(
-        self, low: float, high: float, start: float, end: float, *, widened: bool = True
+        self,
+        low: float,
+        high: float,
+        start: float,
+        end: float,
+        *,
+        widened: bool = True,
+        least: float = 0.0,
     ) -> None:
-        self.step = _round_step((high - low or abs(high) or 1.0) / 5)
+        self.step = max(least, _round_step((high - low or abs(high) or 1.0) / 5))
         self.low, self.high = low, high
         if widened or low == high:
             self.low = math.floor(low / self.step) * self.step
