@@ -175,7 +175,7 @@ def tokens_of(run: Path) -> tuple[Side, Side]:
     """What a run was trained on, source and target."""
     from translate.cli.stored import training_config
     from translate.data.corpus import prepare
-    from translate.data.module import lengths
+    from translate.data.lengths import lengths
 
     config = training_config(run)
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -17,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from translate.data import batching, mixing
-from translate.data.batching import Draw, TokenBatches, by_shape, collate, cut
-from translate.data.mixing import pairs_of
+from translate.data import mixing
+from translate.data.batching import BATCH_COST, Draw, TokenBatches, by_shape, collate, cut
+from translate.data.mixing import Draws, Mixture
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD
 
@@ -28,19 +27,29 @@ DEFAULTS = Path(__file__).parents[2] / "conf" / "data" / "base.yaml"
 lengths = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=60)
 
 
-def stream(pairs: list[tuple[int, int]], **changes: int | None) -> TokenBatches:
-    source, target = np.array(pairs, dtype=np.int64).T
+def mixed(pairs: list[tuple[int, int]], weights: list[float] | None = None) -> Mixture:
+    source, target = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    parts = [(len(pairs), 1.0)] if weights is None else [(1, weight) for weight in weights]
+    return Mixture(parts, lambda places: (source[places], target[places]))
+
+
+def stream(
+    pairs: list[tuple[int, int]], weights: list[float] | None = None, **changes: int
+) -> TokenBatches:
     options = {"tokens_per_batch": 40, "pool_batches": 3, "seed": 5} | changes
-    weights = np.ones(len(pairs), dtype=np.float32)
-    return TokenBatches(source, target, weights, **options)  # type: ignore[arg-type]
+    return TokenBatches(mixed(pairs, weights), **options)
+
+
+def ids(batches: Iterator[Draws]) -> list[list[int]]:
+    return [batch.pairs.tolist() for batch in batches]
 
 
 @given(pairs=lengths, epoch=st.integers(0, 5))
 def test_an_epoch_is_a_permutation_within_the_budget(
     pairs: list[tuple[int, int]], epoch: int
 ) -> None:
-    batches = stream(pairs).epoch(epoch)
-    assert sorted(np.concatenate(batches).tolist()) == list(range(len(pairs)))
+    batches = ids(stream(pairs).epoch(epoch))
+    assert sorted(itertools.chain(*batches)) == list(range(len(pairs)))
     for batch in batches:
         widest = [max(pairs[i][side] for i in batch) for side in (0, 1)]
         assert len(batch) * max(widest) <= 40
@@ -72,8 +81,7 @@ def test_another_number_of_processes_goes_on_with_the_next_batches(
 
 def test_the_stream_is_one_epoch_after_the_other() -> None:
     sampler = stream([(i % 9 + 1, i % 7 + 1) for i in range(30)])
-    epochs = [[(epoch, batch.tolist()) for batch in sampler.epoch(epoch)] for epoch in range(3)]
-    batches = [batch for epoch in epochs for batch in epoch]
+    batches = [(epoch, batch) for epoch in range(3) for batch in ids(sampler.epoch(epoch))]
     drawn = list(islice(sampler, len(batches)))
     assert [[tuple(draw) for draw in draws] for draws in drawn] == [
         [(epoch, pair, 0) for pair in batch] for epoch, batch in batches
@@ -82,44 +90,50 @@ def test_the_stream_is_one_epoch_after_the_other() -> None:
 
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_a_pair_that_occurs_again_is_another_draw(world_size: int) -> None:
-    weights = np.array([1.0, 3.0, 2.5, 0.5])
-    lengths = np.array([3, 4, 5, 6])
-
     def draws(rank: int, skip: int) -> Iterator[list[Draw]]:
-        sampler = TokenBatches(
-            lengths, lengths, weights, tokens_per_batch=12, pool_batches=2, seed=3, skip=skip,
-            rank=rank, world_size=world_size,
+        sampler = stream(
+            [(3, 3), (4, 4), (5, 5), (6, 6)], [1.0, 3.0, 2.5, 0.5], tokens_per_batch=12,
+            pool_batches=2, skip=skip, rank=rank, world_size=world_size,
         )  # fmt: skip
         return iter(sampler)
 
     whole = [list(islice(draws(rank, 0), 20 // world_size)) for rank in range(world_size)]
     in_turn = [batch for step in zip(*whole, strict=True) for batch in step]
-    occurred = Counter((draw.epoch, draw.pair) for batch in in_turn for draw in batch)
-    seen: Counter[tuple[int, int]] = Counter()
+    occurred: dict[tuple[int, int], list[int]] = {}
     for draw in itertools.chain(*in_turn):
-        assert draw.occurrence == seen[draw.epoch, draw.pair]
-        seen[draw.epoch, draw.pair] += 1
-    assert max(occurred.values()) == 3
+        occurred.setdefault((draw.epoch, draw.pair), []).append(draw.occurrence)
+    last = max(epoch for epoch, _ in occurred)  # not all of its batches are among these
+    for (epoch, _), drawn in occurred.items():
+        assert sorted(drawn) == list(range(len(drawn))) or epoch == last
+    assert max(map(len, occurred.values())) == 3
     for rank in range(world_size):  # gone on with in the middle of an epoch
         rest = list(islice(draws(rank, 4), 20 // world_size - 4 // world_size))
         assert rest == whole[rank][4 // world_size :]
 
 
 @pytest.mark.parametrize(("width", "batches"), [(1, 3), (5, 3), (30, 1), (1, 9)])
-def test_pools_are_of_one_size_and_so_many_batches_at_least(
-    width: int, batches: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pools: list[int] = []
-
-    def counted(source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
-        pools.append(len(source))
-        return by_shape(source, target)
-
-    monkeypatch.setattr(batching, "by_shape", counted)
-    stream([(width, 1)] * 300, pool_batches=batches).epoch(0)
+def test_pools_are_of_one_size_and_so_many_batches_at_least(width: int, batches: int) -> None:
+    sampler = stream([(width, 1)] * 300, pool_batches=batches)
+    pools = [sum(map(len, ids(sampler.pool(number, 0)))) for number in range(sampler.pools)]
     assert sum(pools) == 300
     assert max(pools) - min(pools) <= 1
     assert len(pools) == max(1, 300 * width // (batches * 40))
+
+
+def test_only_one_pool_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def counted(places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        asked.append(len(places))
+        return np.full(len(places), 4), np.full(len(places), 4)
+
+    monkeypatch.setattr(mixing, "BLOCK", 50)
+    sampler = TokenBatches(Mixture([(1000, 1.0)], counted), tokens_per_batch=40, pool_batches=5,
+                           seed=1)  # fmt: skip
+    assert max(asked) == 50
+    for first in islice(sampler, 3):
+        assert first
+    assert asked[20:] == [50]
 
 
 @given(pairs=lengths)
@@ -133,26 +147,49 @@ def test_neighbours_are_alike_up_and_down_in_turn(pairs: list[tuple[int, int]]) 
     assert [pairs[place] for place in order] == sorted(pairs, key=snake)
 
 
-def slowly_cut(order: list[int], longest: list[int], budget: int) -> list[list[int]]:
-    """Pair by pair."""
-    batches: list[list[int]] = [[]]
-    for pair in order:
-        longer = [*batches[-1], pair]
-        if batches[-1] and len(longer) * max(longest[i] for i in longer) > budget:
-            batches.append([])
-        batches[-1].append(pair)
-    return batches
+def cheapest(pairs: list[tuple[int, int]], budget: int) -> float:
+    """The padded positions and the price of the best cut of all."""
+    costs = [0.0]  # of the first 0, 1, … pairs
+    for end in range(1, len(pairs) + 1):
+        costs.append(math.inf)
+        for start in range(end):
+            source, target = (max(side) for side in zip(*pairs[start:end], strict=True))
+            if end - start == 1 or max(source, target) * (end - start) <= budget:
+                padded = (source + target) * (end - start)
+                costs[end] = min(costs[end], costs[start] + padded + BATCH_COST * budget)
+    return costs[-1]
 
 
-@given(pairs=lengths, budget=st.integers(1, 60), sort=st.booleans())
-def test_batches_are_cut_as_pair_by_pair(
-    pairs: list[tuple[int, int]], budget: int, sort: bool
-) -> None:
+@given(pairs=lengths, budget=st.integers(1, 60))
+def test_the_cut_is_the_cheapest_of_all(pairs: list[tuple[int, int]], budget: int) -> None:
+    """Pieces are single pairs in batches as small as these, or pairs of one length."""
     source, target = np.array(pairs, dtype=np.int32).T
-    order = by_shape(source, target) if sort else np.arange(len(pairs))
-    batches = cut(order, source, target, budget)
-    expected = slowly_cut(order.tolist(), [max(pair) for pair in pairs], budget)
-    assert [batch.tolist() for batch in batches] == expected
+    order = by_shape(source, target)
+    batches = cut(source[order], target[order], budget)
+    ends = [batch.stop for batch in batches]
+    assert [batch.start for batch in batches] == [0, *ends[:-1]]
+    assert ends[-1] == len(pairs)
+    cost = 0.0
+    for batch in batches:
+        widths = source[order][batch].max(), target[order][batch].max()
+        rows = batch.stop - batch.start
+        assert rows == 1 or max(widths) * rows <= budget
+        cost += sum(widths) * rows + BATCH_COST * budget
+    assert cost == pytest.approx(cheapest([pairs[place] for place in order], budget))
+
+
+@given(
+    widths=st.lists(st.integers(1, 300), min_size=1, max_size=400), budget=st.integers(300, 9000)
+)
+def test_a_piece_of_the_cut_is_never_beyond_the_budget(widths: list[int], budget: int) -> None:
+    sides = np.sort(np.array(widths))
+    for batch in cut(sides, sides, budget):
+        assert sides[batch].max() * (batch.stop - batch.start) <= budget
+
+
+def test_nothing_is_cut_into_no_batches() -> None:
+    nothing = np.zeros(0, dtype=np.int64)
+    assert cut(nothing, nothing, 40) == []
 
 
 @given(data=st.data(), epochs=st.integers(1, 7), skip=st.integers(0, 5))
@@ -162,12 +199,9 @@ def test_every_pair_occurs_as_often_as_its_weight_says(
     weights = np.array(data.draw(st.lists(st.sampled_from([0, 0.1, 0.5, 1, 2.25]), min_size=1)))
     if not weights.any():
         weights[0] = 1
-    ones = np.ones(len(weights), dtype=np.int32)
-    batches = TokenBatches(ones, ones, weights, tokens_per_batch=7, pool_batches=2, seed=3)
-    drawn = [
-        np.concatenate([np.zeros(0, dtype=np.int32), *batches.epoch(epoch)])
-        for epoch in range(skip + epochs)
-    ]
+    pairs = [(1, 1)] * len(weights)
+    batches = stream(pairs, weights.tolist(), tokens_per_batch=7, pool_batches=2)
+    drawn = [list(itertools.chain(*ids(batches.epoch(epoch)))) for epoch in range(skip + epochs)]
     counts = np.array([np.bincount(pairs, minlength=len(weights)) for pairs in drawn])
     for first in (0, skip):  # any run of epochs: to go on is no other mixture
         total = counts[first : first + epochs].sum(axis=0)
@@ -195,26 +229,31 @@ def test_occurrences_are_those_of_the_formula(weights: list[float], first: int, 
 
 def test_each_epoch_has_its_share_of_every_corpus() -> None:
     sizes, shares = (1000, 300, 77), (1.0, 0.1, 2.5)
-    weights = np.repeat(np.array(shares, dtype=np.float32), sizes)
-    corpus = np.repeat(np.arange(3), sizes)
+    mixture = Mixture(
+        list(zip(sizes, shares, strict=True)), lambda places: (places % 7 + 1, places % 5 + 1)
+    )
     for epoch in range(12):
-        counts = np.bincount(corpus[pairs_of(weights, epoch)])
+        drawn = mixture.draws(np.arange(mixture.slots), epoch)
+        counts = np.bincount(np.searchsorted(np.cumsum(sizes), drawn.pairs, side="right"))
         assert abs(counts - np.multiply(sizes, shares)).max() < 3
+        assert drawn.source_lengths.tolist() == (drawn.pairs % 7 + 1).tolist()
 
 
-def test_a_corpus_of_several_blocks_is_mixed_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    weights = np.array([1, 0, 0.3, 1.7, 1] * 5, dtype=np.float32)
-    whole = pairs_of(weights, 2)
-    monkeypatch.setattr(mixing, "BLOCK", 4)
-    assert pairs_of(weights, 2).tolist() == whole.tolist()
+@pytest.mark.parametrize("block", [3, 1000])
+def test_the_extent_is_of_the_pairs_that_are_not_left_out(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mixing, "BLOCK", block)
+    pairs = [(3, 4), (0, 0), (7, 2), (5, 5), (1, 9)]
+    extent = mixed(pairs, [1.0, 1.0, 0.5, 3.0, 0.0]).extent
+    assert extent == (3, 7, 3 + 3.5 + 15, 4 + 1 + 15, 4 + 3.5 + 15)
 
 
 def test_epochs_differ_and_repeat_with_the_seed() -> None:
     pairs = [(i % 9 + 1, i % 7 + 1) for i in range(100)]
-    first, again, second = (
-        [batch.tolist() for batch in stream(pairs).epoch(epoch)] for epoch in (0, 0, 1)
-    )
+    first, again, second = (ids(stream(pairs).epoch(epoch)) for epoch in (0, 0, 1))
     assert first == again != second
+    assert ids(stream(pairs, seed=6).epoch(0)) != first
 
 
 def test_padding_is_small_on_lengths_of_real_sentences() -> None:
@@ -223,11 +262,12 @@ def test_padding_is_small_on_lengths_of_real_sentences() -> None:
     generator = np.random.default_rng(0)
     source = generator.gamma(9, 1.5, 29_000).astype(np.int64) + 3
     target = np.maximum(3, source + generator.normal(0, 3, 29_000)).astype(np.int64)
-    for pool, share in {default: 0.03, 200: 0.025, 400: 0.02}.items():
-        batches = TokenBatches(
-            source, target, np.ones(29_000), tokens_per_batch=2000, pool_batches=pool, seed=0
-        ).epoch(0)
-        padded = sum(len(b) * (source[b].max() + target[b].max()) for b in batches)
+    pairs = list(zip(source.tolist(), target.tolist(), strict=True))
+    for tokens, pool, share in ((2000, default, 0.025), (2000, 400, 0.02), (4096, default, 0.03)):
+        batches = stream(pairs, tokens_per_batch=tokens, pool_batches=pool).epoch(0)
+        padded = sum(
+            len(b.pairs) * (b.source_lengths.max() + b.target_lengths.max()) for b in batches
+        )
         assert 1 - (source.sum() + target.sum()) / padded < share
 
 
@@ -237,17 +277,15 @@ def test_a_pair_larger_than_a_batch_is_refused() -> None:
 
 
 def test_a_pair_as_large_as_a_batch_or_left_out_is_not_refused() -> None:
-    assert [batch.tolist() for batch in stream([(40, 3)]).epoch(0)] == [[0]]
-    lengths, weights = np.array([41, 5]), np.array([0.0, 1.0])
-    batches = TokenBatches(lengths, lengths, weights, tokens_per_batch=40, pool_batches=1, seed=0)
-    assert [batch.tolist() for batch in batches.epoch(0)] == [[1]]
+    assert ids(stream([(40, 3)]).epoch(0)) == [[0]]
+    assert ids(stream([(41, 41), (5, 5)], [0.0, 1.0]).epoch(0)) == [[1]]
+    assert ids(stream([(0, 0), (5, 5)]).epoch(0)) == [[1]]
 
 
 def test_no_pairs_are_refused() -> None:
-    with pytest.raises(UserError, match="no training pairs"):
-        TokenBatches(
-            np.zeros(0), np.zeros(0), np.zeros(0), tokens_per_batch=9, pool_batches=1, seed=0
-        )
+    for pairs in ([], [(0, 0)]):
+        with pytest.raises(UserError, match="no training pairs"):
+            stream(pairs)
 
 
 def test_collate_adds_the_special_tokens() -> None:

@@ -23,6 +23,7 @@ from translate.data.doctor.misaligned import misaligned
 from translate.data.doctor.overlap import NEAR, LiteralOverlap, duplicates, jaccard, near, shingles
 from translate.data.doctor.report import headline, told
 from translate.data.doctor.vocabulary import advise, padding
+from translate.data.mixing import Mixture
 from translate.data.pair import Lines, Pair
 from translate.data.tokenizer import TokenizerConfig
 from translate.data.toy import toy_pairs
@@ -345,9 +346,10 @@ BPE = TokenizerConfig(
 
 
 def test_padding_is_the_share_of_the_positions_of_both_sides() -> None:
-    source, target, once = np.array([2, 4]), np.array([3, 3]), np.ones(2, dtype=np.float32)
-    batches = TokenBatches(source, target, once, tokens_per_batch=8, pool_batches=1, seed=0)
-    assert [len(batch) for batch in batches.epoch(0)] == [2]
+    source, target = np.array([2, 4]), np.array([3, 3])
+    mixture = Mixture([(2, 1.0)], lambda places: (source[places], target[places]))
+    batches = TokenBatches(mixture, tokens_per_batch=8, pool_batches=1, seed=0)
+    assert [len(batch.pairs) for batch in batches.epoch(0)] == [2]
     assert padding(batches) == 1 - 12 / 14
 
 

@@ -69,7 +69,7 @@ def occurrences(corpus: Corpus, epochs: int, **options: Any) -> Counter[int]:
     settings = {"max_length": 99, "tokens_per_batch": 99, "pool_batches": 3, "workers": 0,
                 "sampling": False, "guided": False, "seed": 1} | options  # fmt: skip
     batches = TranslationData(corpus, **settings).batches()
-    return Counter(int(i) for e in range(epochs) for batch in batches.epoch(e) for i in batch)
+    return Counter(int(i) for e in range(epochs) for batch in batches.epoch(e) for i in batch.pairs)
 
 
 def test_what_is_held_out_is_dropped_and_told(

@@ -12,7 +12,10 @@ import yaml
 
 from translate.data.batching import Batch, Draw
 from translate.data.corpus import Corpus, prepare
-from translate.data.module import Pairs, TranslationData, lengths
+from translate.data.lengths import lengths
+from translate.data.mixing import Lengths
+from translate.data.module import Pairs, TranslationData
+from translate.data.pair_table import Places
 
 CONF = Path(__file__).parents[2] / "conf"
 BUDGET = 120
@@ -73,7 +76,10 @@ def test_each_draw_of_a_pair_is_cut_anew_and_again_the_same(
 ) -> None:
     wild = corpus(dropout=0.5)
     source, target = lengths(wild.train)
-    pair, drawn = int(source.argmax()), (10 * source, 10 * target)
+    pair = int(source.argmax())
+
+    def drawn(places: Places) -> tuple[Lengths, Lengths]:
+        return 10 * source[places], 10 * target[places]
 
     def cut(epoch: int, occurrence: int, seed: int = 1) -> str:
         tokenizers = [(len(wild.train), wild.tokenizers)]

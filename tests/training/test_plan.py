@@ -20,16 +20,15 @@ from translate.training.settings import Settings
 Config = Callable[..., dict[str, Any]]
 
 
-@pytest.mark.parametrize(("sample", "tolerance"), [(300, 0.05), (100, 3.0)])
+@pytest.mark.parametrize(("pool_batches", "tolerance"), [(100, 0.05), (5, 3.0)])
 def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
-    config: Config, monkeypatch: pytest.MonkeyPatch, sample: int, tolerance: float
+    config: Config, monkeypatch: pytest.MonkeyPatch, pool_batches: int, tolerance: float
 ) -> None:
-    monkeypatch.setattr(module, "SAMPLE", sample)
     settings = config("trainer.accumulate=2", "trainer.keep=4")
     corpus = prepare(settings["data"], settings["tokenizer"], cache=Path(settings["cache"]))
     data = TranslationData(
-        corpus, max_length=settings["data"]["max_length"], tokens_per_batch=300, pool_batches=5,
-        workers=0, sampling=False, guided=False, seed=1,
+        corpus, max_length=settings["data"]["max_length"], tokens_per_batch=300,
+        pool_batches=pool_batches, workers=0, sampling=False, guided=False, seed=1,
     )  # fmt: skip
     pieces = len(corpus.tokenizers.source)
     model = registry.build(
@@ -66,7 +65,7 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
     )
     assert source == sum(map(len, corpus.train["source_ids"].to_pylist())) + len(corpus.train)
     assert target == sum(map(len, corpus.train["target_ids"].to_pylist())) + len(corpus.train)
-    batches = len(data.batches().epoch(0))
+    batches = sum(1 for _ in data.batches().epoch(0))
     assert steps == pytest.approx(batches / (2 * 3), abs=1)
     assert times == pytest.approx(30 / (batches / 6), abs=tolerance)
     weights = 4 * count
@@ -77,7 +76,7 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
     shared = weights * (1 + 1 + 2 + 1) // 3 + weights  # of three processes; whole, to validate with
     assert f"memory {shared} plus activations" in told(data)
     data.max_length = 10
-    del data.weights  # which were found for the other length
+    del data.mixture  # which was found for the other length
     longest = (max(map(len, pair)) for pair in zip(*(corpus.train[f"{side}_ids"]
                for side in ("source", "target")), strict=True))  # fmt: skip
     left_out = sum(length > 10 for length in longest)

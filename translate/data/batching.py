@@ -1,8 +1,7 @@
 """Batches of at most so many padded tokens, from pools sorted by length.
 
-The order of training is a pure function of (seed, batch index): to resume is to skip. What is kept
-of a pair is its two lengths and its weight, 12 bytes, and during an epoch its place and its
-occurrences so far, 6 more.
+The order of training is a pure function of (seed, batch index): to resume is to skip. One pool is
+held at a time, so that memory does not grow with the corpus.
 """
 
 from __future__ import annotations
@@ -17,13 +16,15 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from translate.data.mixing import Weights, pairs_of
+from translate.data.mixing import Draws, Lengths, Mixture
 from translate.data.pair_table import Places
+from translate.data.shuffle import shuffled
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD
 
 TOKENS_ON_CPU = 4_096  # what `data.tokens_per_batch=auto` is where no GPU's memory sets it
-Lengths = Int[np.ndarray, "pairs"]  # tokens of each pair's source or target
+BATCH_COST = 0.5  # what one more batch costs, in positions of padding, as a share of its tokens
+PARTS = 32  # of a batch: in pieces of this size the sorted pairs are dealt out
 
 
 class Batch(NamedTuple):
@@ -92,24 +93,38 @@ def by_shape(source_lengths: Lengths, target_lengths: Lengths) -> Places:
     return np.lexsort((np.where(longest % 2 == 0, difference, -difference), longest))
 
 
-def cut(
-    order: Places,
-    source_lengths: Lengths,
-    target_lengths: Lengths,
-    tokens_per_batch: int,
-) -> list[Places]:
-    """Cut an order of pairs into batches whose padded source and target each fit the budget.
+def cut(source_lengths: Lengths, target_lengths: Lengths, tokens_per_batch: int) -> list[slice]:
+    """Cut pairs in the order of `by_shape` into batches whose padded source and target each fit.
 
-    Each batch takes as many of the next pairs as fit; a pair beyond the budget stands alone.
+    Of all ways that leave small pieces of neighbours whole this one has the least padding, where
+    each batch counts as `BATCH_COST` more: the best way from each piece to the end is found from
+    those of the pieces after it (dynamic programming). A pair beyond the budget stands alone.
     """
-    longest = np.maximum(source_lengths[order], target_lengths[order])
-    batches, start = [], 0
-    while start < len(order):
-        most = max(1, tokens_per_batch // int(longest[start]))  # none is narrower than its first
-        widths = np.maximum.accumulate(longest[start : start + most], dtype=np.int64)
-        fitting = np.count_nonzero(widths * np.arange(1, len(widths) + 1) <= tokens_per_batch)
-        batches.append(order[start : start + max(1, int(fitting))])
-        start += len(batches[-1])
+    if not len(source_lengths):
+        return []
+    longest = np.maximum(source_lengths, target_lengths)
+    filled = np.cumsum(longest, dtype=np.int64)
+    part = filled * PARTS // tokens_per_batch
+    starts = np.flatnonzero(np.diff(part, prepend=-1) | np.diff(longest, prepend=0))
+    ends = np.append(starts[1:], len(longest))
+    widths = [np.maximum.reduceat(side, starts) for side in (source_lengths, target_lengths)]
+    # after how many pieces even pairs without padding are too many
+    most = np.searchsorted(filled[ends - 1], filled[starts] + tokens_per_batch, side="right")
+    cost = np.zeros(len(starts) + 1)  # from each piece to the end
+    following = np.zeros(len(starts), dtype=np.int64)
+    for first in reversed(range(len(starts))):
+        some = slice(first, max(first + 1, most[first]))
+        rows = ends[some] - starts[first]
+        source, target = (np.maximum.accumulate(side[some]) for side in widths)
+        total = rows * (source + target) + cost[first + 1 : some.stop + 1]
+        total[1:][(np.maximum(source, target) * rows)[1:] > tokens_per_batch] = np.inf
+        best = int(total.argmin())
+        cost[first] = total[best] + BATCH_COST * tokens_per_batch
+        following[first] = first + best + 1
+    batches, first = [], 0
+    while first < len(starts):
+        batches.append(slice(starts[first], ends[following[first] - 1]))
+        first = following[first]
     return batches
 
 
@@ -118,11 +133,11 @@ class TokenBatches:
 
     Every epoch is a permutation of its pairs: shuffled, dealt to pools of one size, `pool_batches`
     batches or more (a small one would pad more), each pool sorted by length and cut into batches,
-    and the batches shuffled. Batch k of the whole run belongs to process k mod `world_size`.
+    and the batches of a pool shuffled. Batch k of the whole run belongs to process k mod
+    `world_size`.
 
     Args:
-        source_lengths, target_lengths: the most tokens each pair may have, special tokens included.
-        weights: how often each pair occurs in an epoch (`mixing.occurrences`); 0 leaves it out.
+        mixture: the pairs, with the most tokens each may have, special tokens included.
         tokens_per_batch: bound on rows × width of the padded source, and of the padded target.
         skip: how many batches all processes together, however many they were, have done already
             (resuming).
@@ -130,9 +145,7 @@ class TokenBatches:
 
     def __init__(
         self,
-        source_lengths: Lengths,
-        target_lengths: Lengths,
-        weights: Weights,
+        mixture: Mixture,
         *,
         tokens_per_batch: int,
         pool_batches: int,
@@ -141,53 +154,44 @@ class TokenBatches:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        widths = np.maximum(source_lengths, target_lengths)
-        longest = int(widths.max(initial=0, where=weights > 0))
-        if longest == 0:
+        if not mixture.extent.pairs:
             raise UserError(
                 "no training pairs are left: see the report of `translate prepare`, or raise "
                 "data.max_length"
             )
-        if longest > tokens_per_batch:
+        if mixture.extent.longest > tokens_per_batch:
             raise UserError(
-                f"a training pair of {longest} tokens does not fit a batch of {tokens_per_batch} "
-                "(data.tokens_per_batch): raise it or lower data.max_length"
+                f"a training pair of {mixture.extent.longest} tokens does not fit a batch of "
+                f"{tokens_per_batch} (data.tokens_per_batch): raise it or lower data.max_length"
             )
-        self.source_lengths, self.target_lengths, self.weights = (
-            source_lengths, target_lengths, weights
-        )  # fmt: skip
-        self.tokens_per_batch, self.pool_batches = tokens_per_batch, pool_batches
-        self.seed, self.skip = seed, skip
-        self.rank, self.world_size = rank, world_size
+        self.mixture, self.tokens_per_batch, self.seed = mixture, tokens_per_batch, seed
+        pool = pool_batches * tokens_per_batch
+        self.pools = max(1, int(mixture.extent.longer_sides) // pool)  # of an epoch
+        self.skip, self.rank, self.world_size = skip, rank, world_size
 
-    def epoch(self, epoch: int) -> list[Places]:
+    def epoch(self, epoch: int) -> Iterator[Draws]:
         """All batches of one epoch, in the order of training."""
-        generator = np.random.default_rng((self.seed, epoch))
-        order = generator.permutation(pairs_of(self.weights, epoch))
-        widths = np.maximum(self.source_lengths[order], self.target_lengths[order])
-        pools = max(1, int(widths.sum()) // (self.pool_batches * self.tokens_per_batch))
-        batches: list[Places] = []
-        for pool in np.array_split(order, pools):
-            # in place: an epoch is held once
-            pool[:] = pool[by_shape(self.source_lengths[pool], self.target_lengths[pool])]
-            batches += cut(pool, self.source_lengths, self.target_lengths, self.tokens_per_batch)
-        return [batches[index] for index in generator.permutation(len(batches))]
+        return itertools.chain.from_iterable(
+            self.pool(number, epoch) for number in range(self.pools)
+        )
+
+    def pool(self, number: int, epoch: int) -> Iterator[Draws]:
+        """The batches of one of the pools of an epoch."""
+        slots = self.mixture.slots
+        start, end = (slots * border // self.pools for border in (number, number + 1))
+        drawn = self.mixture.draws(
+            shuffled(np.arange(start, end), slots, (self.seed, epoch)), epoch
+        )
+        drawn = drawn.at(by_shape(drawn.source_lengths, drawn.target_lengths))
+        batches = cut(drawn.source_lengths, drawn.target_lengths, self.tokens_per_batch)
+        order = np.random.default_rng((self.seed, epoch, number)).permutation(len(batches))
+        return (drawn.at(batches[index]) for index in order)
 
     def __iter__(self) -> Iterator[list[Draw]]:
         position = 0  # batches of all processes
         for epoch in itertools.count():
-            occurred = np.zeros(len(self.weights), dtype=np.uint16)
             for batch in self.epoch(epoch):
                 if position >= self.skip and position % self.world_size == self.rank:
-                    yield _draws(epoch, batch, occurred)
-                else:
-                    np.add.at(occurred, batch, 1)
+                    columns = batch.pairs.tolist(), batch.occurrences.tolist()
+                    yield [Draw(epoch, *pair) for pair in zip(*columns, strict=True)]
                 position += 1
-
-
-def _draws(epoch: int, batch: Places, occurred: NDArray[np.uint16]) -> list[Draw]:
-    draws = []
-    for pair in batch.tolist():
-        draws.append(Draw(epoch, pair, int(occurred[pair])))
-        occurred[pair] += 1
-    return draws

@@ -1,33 +1,105 @@
-"""How often each training pair occurs in an epoch: corpora mixed by weight.
+"""Which pairs an epoch has, and how often: corpora mixed by weight.
 
 A function of (weight, place, epoch) alone: nothing is drawn, and nothing need be remembered to go
-on in the middle of a run.
+on in the middle of a run. Nothing is kept of a pair either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-Weights = Float[np.ndarray, "pairs"]
-BLOCK = 1 << 20  # pairs looked at together: what is held beside the result does not grow
+from translate.data.pair_table import Places
+
+Lengths = Int[np.ndarray, "pairs"]  # tokens of each pair's source or target
+# of the pairs at some places, the tokens of source and target; 0 of both where one is left out
+LengthsOf = Callable[[Places], tuple[Lengths, Lengths]]
+BLOCK = 1 << 18  # pairs looked at together
 GOLDEN = np.uint32(2_654_435_769)  # 2³² / golden ratio
 
 
-def pairs_of(weights: Weights, epoch: int) -> Int[np.ndarray, "occurrences"]:
-    """The places of all pairs of an epoch in order, of each as many as `occurrences` says."""
-    blocks = []
-    for start in range(0, len(weights), BLOCK):
-        places = np.arange(start, min(start + BLOCK, len(weights)), dtype=np.uint32)
-        often = occurrences(weights[start : start + BLOCK], places, epoch)
-        blocks.append(np.repeat(places.astype(np.int32), often))
-    return np.concatenate(blocks)
+class Draws(NamedTuple):
+    """Pairs as an epoch has them."""
+
+    pairs: Places
+    occurrences: Int[np.ndarray, "pairs"]  # of the pair in the epoch, from 0
+    source_lengths: Lengths
+    target_lengths: Lengths
+
+    def at(self, indices: Int[np.ndarray, "some"] | slice) -> Draws:
+        """Some of them."""
+        return Draws(*(column[indices] for column in self))
+
+
+class Extent(NamedTuple):
+    """All pairs that are not left out; the sums are of an epoch, on average."""
+
+    pairs: int
+    longest: int  # tokens of the longest sentence
+    source_tokens: float
+    target_tokens: float
+    longer_sides: float  # tokens of each pair's longer side
+
+
+class Mixture:
+    """Corpora one after the other, whose pairs each have a length and a weight.
+
+    An epoch has `slots`, as many for each pair as the pair may occur in it.
+
+    Args:
+        parts: pairs and weight of each corpus, the weight being how often its pairs occur in an
+            epoch (`occurrences`).
+    """
+
+    def __init__(self, parts: Sequence[tuple[int, float]], lengths: LengthsOf) -> None:
+        sizes = np.array([pairs for pairs, _ in parts], dtype=np.int64)
+        self.lengths = lengths
+        self.weights = np.array([weight for _, weight in parts], dtype=np.float32)
+        self.most = np.ceil(self.weights).astype(np.int64)  # occurrences in one epoch
+        self.first = np.cumsum([0, *sizes])  # pair of each corpus
+        self.first_slot = np.cumsum([0, *(sizes * self.most)])
+
+    @property
+    def pairs(self) -> int:
+        """Those that are left out, too."""
+        return int(self.first[-1])
+
+    @property
+    def slots(self) -> int:
+        """How many an epoch has."""
+        return int(self.first_slot[-1])
+
+    @cached_property
+    def extent(self) -> Extent:
+        """Found by a look at all pairs, a block after the other."""
+        used = longest = 0
+        sums = np.zeros(3)
+        for start in range(0, self.pairs, BLOCK):
+            places = np.arange(start, min(start + BLOCK, self.pairs))
+            weights = self.weights[np.searchsorted(self.first, places, side="right") - 1]
+            source, target = self.lengths(places)
+            longer = np.maximum(source, target)
+            used += int(np.count_nonzero(longer * weights))
+            longest = max(longest, int(longer.max(initial=0, where=weights > 0)))
+            sums += [(side * weights.astype(np.float64)).sum() for side in (source, target, longer)]
+        return Extent(used, longest, *sums.tolist())
+
+    def draws(self, slots: Int[np.ndarray, "slots"], epoch: int) -> Draws:
+        """The pairs that stand in some slots of an epoch; some slots are empty."""
+        part = np.searchsorted(self.first_slot, slots, side="right") - 1
+        place, occurrence = np.divmod(slots - self.first_slot[part], self.most[part])
+        pairs = self.first[part] + place
+        drawn = Draws(pairs, occurrence, *self.lengths(pairs))
+        often = occurrences(self.weights[part], pairs, epoch)
+        return drawn.at((occurrence < often) & (drawn.source_lengths > 0))
 
 
 def occurrences(
-    weights: Weights, places: Int[np.ndarray, "pairs"], epoch: int
+    weights: Float[np.ndarray, "pairs"], places: Places, epoch: int
 ) -> Int[np.ndarray, "pairs"]:
     """How often pairs of these weights occur in an epoch.
 

@@ -20,7 +20,6 @@ from torch.utils.data import DataLoader, Dataset
 from translate.data.batching import (
     Batch,
     Draw,
-    Lengths,
     TokenBatches,
     by_shape,
     collate,
@@ -28,9 +27,10 @@ from translate.data.batching import (
 )
 from translate.data.columns import at
 from translate.data.corpus import Corpus
-from translate.data.drawn_lengths import MEASURED, most_drawn
+from translate.data.drawn_lengths import MEASURED, spread
 from translate.data.guidance import gold_rows, pad_rows
-from translate.data.mixing import Weights
+from translate.data.lengths import PairLengths, lengths
+from translate.data.mixing import LengthsOf, Mixture
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 
@@ -60,7 +60,7 @@ class Pairs(Dataset[Batch]):
 
     Args:
         tokenizers: how many of the pairs, one after the other, are cut by which.
-        drawn: with subword sampling, the most tokens of each source and target (`most_drawn`).
+        drawn: with subword sampling, the most tokens that sources and targets may have.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Pairs(Dataset[Batch]):
         table: Table,
         tokenizers: Sequence[tuple[int, Tokenizers]],
         *,
-        drawn: tuple[Lengths, Lengths] | None,
+        drawn: LengthsOf | None,
         guided: bool,
         seed: int,
     ) -> None:
@@ -85,13 +85,13 @@ class Pairs(Dataset[Batch]):
             batch = collate(pairs, sources, [self.target[pair] for pair in pairs])
             return batch._replace(gold=self._gold(batch)) if self.guided else batch
         texts = (at(self.table, name, pairs) for name in ("source", "target"))
+        most = ((side - 1).tolist() for side in self.drawn(np.array(pairs)))  # </s> comes yet
         sources, targets = [], []
-        for draw, source, target in zip(draws, *texts, strict=True):
+        for draw, source, target, *room in zip(draws, *texts, *most, strict=True):
             first, second = np.random.default_rng((self.seed, *draw)).integers(2**31, size=2)
             tokenizers = self._tokenizers_of(draw.pair)
-            most = [int(side[draw.pair]) - 1 for side in self.drawn]  # </s> comes yet
-            source_ids = tokenizers.source.sample(source, int(first), most[0])
-            target_ids = tokenizers.target.sample(target, int(second), most[1])
+            source_ids = tokenizers.source.sample(source, int(first), room[0])
+            target_ids = tokenizers.target.sample(target, int(second), room[1])
             sources.append(np.array(source_ids, dtype=np.int32))
             targets.append(np.array(target_ids, dtype=np.int32))
         return collate(pairs, sources, targets)
@@ -151,47 +151,34 @@ class TranslationData(L.LightningDataModule):
         self.steps_before = 0  # … and how many times each process had taken one
 
     @cached_property
-    def planned(self) -> tuple[Lengths, Lengths]:
-        """The most tokens that each training source and target may have, </s> included."""
-        best = lengths(self.corpus.train)
-        if not self.sampling:
-            return best
-        planned: list[tuple[Lengths, Lengths]] = []
-        start = 0
-        for part in self.corpus.parts:  # each in its own language and script
-            those = range(start, start + part.pairs)
-            some = those[:: max(1, part.pairs // MEASURED)]
-            sources, targets = (at(self.corpus.train, name, some) for name in ("source", "target"))
-            source, target = (side[start : those.stop] for side in best)
-            planned.append(
-                (
-                    most_drawn(self.corpus.tokenizers.source, sources, source),
-                    most_drawn(self.corpus.tokenizers.target, targets, target),
-                )
-            )
-            start = those.stop
-        source, target = map(np.concatenate, zip(*planned, strict=True))
-        return source, target
+    def mixture(self) -> Mixture:
+        """The training pairs, with the tokens of their best segmentations."""
+        return self._mixture(PairLengths(self.corpus.train, max_length=self.max_length))
 
     @cached_property
-    def weights(self) -> Weights:
-        """How often each training pair occurs in an epoch: 0 where it is too long."""
-        parts = self.corpus.parts
-        weights = np.array([part.weight for part in parts], dtype=np.float32)
-        often = weights.repeat([part.pairs for part in parts])
-        often[np.maximum(*lengths(self.corpus.train)) > self.max_length + 1] = 0  # + 1: </s>
-        return often
+    def planned(self) -> Mixture:
+        """The training pairs, with the most tokens each may have."""
+        if not self.sampling:
+            return self.mixture
+        train, tokenizers = self.corpus.train, self.corpus.tokenizers
+        spreads = []
+        start = 0
+        for part in self.corpus.parts:  # each in its own language and script
+            some = range(start, start + part.pairs, max(1, part.pairs // MEASURED))
+            source = spread(tokenizers.source, at(train, "source", some))
+            target = spread(tokenizers.target, at(train, "target", some))
+            spreads.append((part.pairs, source, target))
+            start += part.pairs
+        return self._mixture(PairLengths(train, max_length=self.max_length, spreads=spreads))
 
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest training sentence, </s> included."""
-        return int(np.maximum(*self.planned).max(initial=0, where=self.weights > 0))
+    def _mixture(self, lengths: PairLengths) -> Mixture:
+        return Mixture([(part.pairs, part.weight) for part in self.corpus.parts], lengths)
 
     def batches(self) -> TokenBatches:
         """The order of training, of this process."""
         trainer = self.trainer
         return TokenBatches(
-            *self.planned, self.weights,
+            self.planned,
             tokens_per_batch=self.tokens_per_batch, pool_batches=self.pool_batches,
             seed=self.seed, skip=self.skip,
             rank=trainer.global_rank if trainer else 0,
@@ -204,7 +191,8 @@ class TranslationData(L.LightningDataModule):
         ]
         pairs = Pairs(
             self.corpus.train, tokenizers,
-            drawn=self.planned if self.sampling else None, guided=self.guided, seed=self.seed,
+            drawn=self.planned.lengths if self.sampling else None,
+            guided=self.guided, seed=self.seed,
         )  # fmt: skip
         return DataLoader(
             pairs, batch_sampler=self.batches(), collate_fn=_as_is,
@@ -214,11 +202,11 @@ class TranslationData(L.LightningDataModule):
 
     def val_dataloader(self) -> DataLoader[Batch]:
         table = self.corpus.dev
-        source_lengths, target_lengths = lengths(table)
-        order = by_shape(source_lengths, target_lengths)
+        source, target = lengths(table)
+        order = by_shape(source, target)
         batches = [
-            [Draw(0, pair, 0) for pair in batch.tolist()]
-            for batch in cut(order, source_lengths, target_lengths, self.tokens_per_batch)
+            [Draw(0, pair, 0) for pair in order[batch].tolist()]
+            for batch in cut(source[order], target[order], self.tokens_per_batch)
         ]
         tokenizers = [(len(table), self.corpus.tokenizers)]
         pairs = Pairs(table, tokenizers, drawn=None, guided=False, seed=self.seed)
@@ -241,13 +229,6 @@ def _check_guidance(corpus: Corpus) -> None:
             f"{key} needs gold alignments, but the training pairs of this corpus have none: "
             "choose data=toy, or data=files with data.alignments, or set it to 0"
         )
-
-
-def lengths(table: Table) -> tuple[Lengths, Lengths]:
-    """Tokens of each source and target, </s> (or <s>) included."""
-    columns = (table.column(f"{side}_length") for side in ("source", "target"))
-    source, target = (column.to_numpy() + np.int32(1) for column in columns)
-    return source, target
 
 
 def _leave_signals_to_the_trainer(worker: int) -> None:

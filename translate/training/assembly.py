@@ -62,7 +62,7 @@ def total_steps_of(options: Settings, data: TranslationData, last: Path) -> int:
         assert options.max_steps is not None  # Settings sees to it
         return options.max_steps
     batches = data.batches()
-    count = sum(len(batches.epoch(epoch)) for epoch in range(options.max_epochs))
+    count = sum(1 for epoch in range(options.max_epochs) for _ in batches.epoch(epoch))
     taken = done = 0
     if last.exists():  # by perhaps another number of processes
         state = AtomicCheckpointIO().load_checkpoint(last)

@@ -6,15 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import nn
 
-from translate.data.batching import TokenBatches
-from translate.data.module import TranslationData, lengths
+from translate.data.module import TranslationData
 from translate.training.disk import bytes_of, held, readable, room
 from translate.training.settings import Settings
-
-SAMPLE = 100_000  # pairs, whose batches are counted; of more, every second or third
 
 
 def plan(
@@ -36,10 +32,9 @@ def plan(
     Memory is that of weights, gradients and optimizer, or a process's share of them and the whole
     weights that it validates with; activations, which grow with the batch, come on top.
     """
-    source, target = (side * data.weights for side in lengths(data.corpus.train))
-    used = int(np.count_nonzero(data.weights))
+    extent = data.mixture.extent
     batches = options.accumulate * processes  # of a step
-    tokens, epoch = data.tokens_per_batch * batches, max(1.0, _batches(data)) / batches
+    tokens, epoch = data.tokens_per_batch * batches, max(1, _batches(data)) / batches
     averaged = options.averages
     memory = held(model, averaged=averaged)
     if options.strategy == "fsdp":
@@ -47,12 +42,12 @@ def plan(
     disk = room(model, averaged=averaged, keep=options.keep)
     lines = [
         f"{'resuming' if resuming else 'training'} {run}: "
-        f"{sum(p.numel() for p in model.parameters()):,} parameters, {used:,} training "
-        f"pairs{_left_out(data, used)}, {steps} steps of at most {tokens} tokens per side, "
+        f"{sum(p.numel() for p in model.parameters()):,} parameters, {extent.pairs:,} training "
+        f"pairs{_left_out(data)}, {steps} steps of at most {tokens} tokens per side, "
         f"{precision}, {processes} process{'es' if processes > 1 else ''}",
-        f"an epoch is {source.sum():,.0f} source and {target.sum():,.0f} target tokens, about "
-        f"{epoch:,.{int(epoch < 10)}f} steps; the run passes over the corpus {steps / epoch:.1f} "
-        "times",
+        f"an epoch is {extent.source_tokens:,.0f} source and {extent.target_tokens:,.0f} target "
+        f"tokens, about {epoch:,.{int(epoch < 10)}f} steps; the run passes over the corpus "
+        f"{steps / epoch:.1f} times",
         f"memory {readable(memory)} plus activations, in each process; disk {readable(disk)}",
     ]
     warmup = schedule.get("warmup_steps", 0)
@@ -64,19 +59,14 @@ def plan(
     return "\n".join(lines)
 
 
-def _left_out(data: TranslationData, used: int) -> str:
-    longer = len(data.weights) - used
+def _left_out(data: TranslationData) -> str:
+    longer = data.mixture.pairs - data.mixture.extent.pairs
     if not longer:
         return ""
     return f" ({longer:,} longer than data.max_length = {data.max_length} pieces are left out)"
 
 
-def _batches(data: TranslationData) -> float:
-    """Batches of an epoch, estimated from a sample of the pairs."""
-    source, target = data.planned
-    every = slice(None, None, -(-len(source) // SAMPLE))
-    sample = TokenBatches(
-        source[every], target[every], data.weights[every],
-        tokens_per_batch=data.tokens_per_batch, pool_batches=data.pool_batches, seed=data.seed,
-    )  # fmt: skip
-    return len(sample.epoch(0)) * len(source) / len(sample.source_lengths)
+def _batches(data: TranslationData) -> int:
+    """Batches of an epoch, all of whose pools are as large as the first."""
+    batches = data.batches()
+    return batches.pools * sum(1 for _ in batches.pool(0, epoch=0))

@@ -15,7 +15,8 @@ import torch
 import yaml
 
 from translate.data.corpus import Corpus
-from translate.data.module import TranslationData, lengths
+from translate.data.lengths import lengths
+from translate.data.module import TranslationData
 from translate.errors import UserError
 from translate.inference import bundle as bundles
 from translate.inference.untrusted import parse, read
@@ -235,7 +236,7 @@ def refuse_longer_than_readable(model: Seq2Seq, data: TranslationData) -> None:
     if model.max_length is None:
         return
     dev = max(int(side.max()) for side in lengths(data.corpus.dev))
-    for split, longest in (("train", data.longest), ("dev", dev)):
+    for split, longest in (("train", data.planned.extent.longest), ("dev", dev)):
         if longest > model.max_length:
             raise UserError(
                 f"the longest sentence of {split} has {longest} pieces, including </s>, but this "

@@ -246,7 +246,7 @@ def _task_and_data(
     data = assembly.new_data(config, corpus, options)
     refuse_longer_than_readable(model, data)
     data.tokens_per_batch = token_budget.settled(
-        config["data"]["tokens_per_batch"], run, options, data.longest,
+        config["data"]["tokens_per_batch"], run, options, data.planned.extent.longest,
         task_of(total_steps=1, compiler=None), precision=numbers, noted=call.settled,
     )  # fmt: skip
     steps = assembly.total_steps_of(options, data, call.last)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from translate.data.batching import TokenBatches
+from translate.data.mixing import Mixture
 from translate.data.pair import Pair
 from translate.data.text import spaced
 from translate.data.tokenizer import WORD_START, Tokenizer, TokenizerConfig
@@ -78,8 +79,9 @@ def advise(
     longest = int(np.quantile(lengths, 0.999, method="higher"))
     source, target = lengths[: len(train)], lengths[len(train) :]
     short = np.maximum(source, target) <= max(longest, 1)
+    source, target = source[short], target[short]
     batches = TokenBatches(
-        source[short], target[short], np.ones(int(short.sum()), dtype=np.float32),
+        Mixture([(len(source), 1.0)], lambda places: (source[places], target[places])),
         tokens_per_batch=max(tokens_per_batch, longest), pool_batches=pool_batches, seed=seed,
     )  # fmt: skip
     return Advice(
@@ -150,7 +152,7 @@ def padding(batches: TokenBatches) -> float:
     """The share of padding of one epoch, both sides together."""
     real = padded = 0
     for batch in batches.epoch(0):
-        for lengths in (batches.source_lengths[batch], batches.target_lengths[batch]):
+        for lengths in (batch.source_lengths, batch.target_lengths):
             real += int(lengths.sum())
             padded += int(lengths.max()) * len(lengths)
     return 1 - real / max(1, padded)
