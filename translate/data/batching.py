@@ -97,35 +97,53 @@ def cut(source_lengths: Lengths, target_lengths: Lengths, tokens_per_batch: int)
     """Cut pairs in the order of `by_shape` into batches whose padded source and target each fit.
 
     Of all ways that leave small pieces of neighbours whole this one has the least padding, where
-    each batch counts as `BATCH_COST` more: the best way from each piece to the end is found from
-    those of the pieces after it (dynamic programming). A pair beyond the budget stands alone.
+    each batch counts as `BATCH_COST` more. A pair beyond the budget stands alone.
     """
     if not len(source_lengths):
         return []
     longest = np.maximum(source_lengths, target_lengths)
-    filled = np.cumsum(longest, dtype=np.int64)
-    part = filled * PARTS // tokens_per_batch
-    starts = np.flatnonzero(np.diff(part, prepend=-1) | np.diff(longest, prepend=0))
-    ends = np.append(starts[1:], len(longest))
-    widths = [np.maximum.reduceat(side, starts) for side in (source_lengths, target_lengths)]
-    # after how many pieces even pairs without padding are too many
-    most = np.searchsorted(filled[ends - 1], filled[starts] + tokens_per_batch, side="right")
-    cost = np.zeros(len(starts) + 1)  # from each piece to the end
-    following = np.zeros(len(starts), dtype=np.int64)
-    for first in reversed(range(len(starts))):
-        some = slice(first, max(first + 1, most[first]))
-        rows = ends[some] - starts[first]
-        source, target = (np.maximum.accumulate(side[some]) for side in widths)
-        total = rows * (source + target) + cost[first + 1 : some.stop + 1]
-        total[1:][(np.maximum(source, target) * rows)[1:] > tokens_per_batch] = np.inf
+    part = np.cumsum(longest, dtype=np.int64) * PARTS // tokens_per_batch
+    pieces = np.flatnonzero(np.diff(part, prepend=-1) | np.diff(longest, prepend=0))
+    borders = np.append(pieces, len(longest))
+    source, target = (
+        np.maximum.reduceat(side, pieces) for side in (source_lengths, target_lengths)
+    )
+    following = _cheapest(borders, source, target, tokens_per_batch)
+    batches, piece = [], 0
+    while piece < len(pieces):
+        batches.append(slice(borders[piece], borders[following[piece]]))
+        piece = following[piece]
+    return batches
+
+
+def _cheapest(
+    borders: Places, source: Lengths, target: Lengths, tokens_per_batch: int
+) -> Int[np.ndarray, "pieces"]:
+    """For each piece the one that a batch beginning with it had best end before.
+
+    The best way from a piece to the end is found from those of the pieces after it (dynamic
+    programming).
+
+    Args:
+        borders: of the pieces, counted in pairs.
+        source, target: widths of the pieces.
+    """
+    positions = np.diff(borders) * np.maximum(source, target)
+    filled = np.cumsum(positions)  # up to the end of each piece
+    # without any padding a batch that begins with a piece would be full before this one
+    limits = np.searchsorted(filled, filled - positions + tokens_per_batch, side="right")
+    cost = np.zeros(len(borders))  # from each piece to the end
+    following = np.zeros(len(positions), dtype=np.int64)
+    for first in reversed(range(len(positions))):
+        limit = max(first + 1, limits[first])
+        rows = borders[first + 1 : limit + 1] - borders[first]
+        widest = [np.maximum.accumulate(side[first:limit]) for side in (source, target)]
+        total = rows * (widest[0] + widest[1]) + cost[first + 1 : limit + 1]
+        total[1:][(rows * np.maximum(*widest))[1:] > tokens_per_batch] = np.inf
         best = int(total.argmin())
         cost[first] = total[best] + BATCH_COST * tokens_per_batch
-        following[first] = first + best + 1
-    batches, first = [], 0
-    while first < len(starts):
-        batches.append(slice(starts[first], ends[following[first] - 1]))
-        first = following[first]
-    return batches
+        following[first] = first + 1 + best
+    return following
 
 
 class TokenBatches:
