@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,10 +35,10 @@ def mixed(pairs: list[tuple[int, int]], weights: list[float] | None = None) -> M
 
 
 def stream(
-    pairs: list[tuple[int, int]], weights: list[float] | None = None, **changes: int
+    pairs: list[tuple[int, int]], weights: list[float] | None = None, **changes: Any
 ) -> TokenBatches:
-    options = {"tokens_per_batch": 40, "pool_batches": 3, "seed": 5} | changes
-    return TokenBatches(mixed(pairs, weights), **options)
+    options: dict[str, Any] = {"tokens_per_batch": 40, "pool_batches": 3, "seed": 5}
+    return TokenBatches(mixed(pairs, weights), **options | changes)
 
 
 def ids(batches: Iterator[Draws]) -> list[list[int]]:
@@ -77,6 +78,26 @@ def test_another_number_of_processes_goes_on_with_the_next_batches(
     ]
     following = list(islice(stream(pairs), skip + 4 * world))[skip:]
     assert sorted(itertools.chain(*shards)) == sorted(following)
+
+
+@given(pairs=lengths, done=st.integers(0, 12))
+def test_resuming_in_an_epoch_that_is_known_lays_out_no_earlier_one(
+    pairs: list[tuple[int, int]], done: int
+) -> None:
+    whole = stream(pairs)
+    batches = list(islice(whole, 13))
+    begun = whole.begun_by(done)
+    assert batches[done][0].epoch == begun[0]
+    resumed = stream(pairs, skip=done, begun=begun)
+    laid_out = []
+    with pytest.MonkeyPatch.context() as patch:
+        original = resumed.pool
+        patch.setattr(
+            resumed, "pool", lambda *which: (laid_out.append(which[1]), original(*which))[1]
+        )
+        assert list(islice(resumed, 13 - done)) == batches[done:]
+    assert min(laid_out) == begun[0]
+    assert resumed.begun_by(done) == begun
 
 
 def test_the_stream_is_one_epoch_after_the_other() -> None:

@@ -128,22 +128,35 @@ def _cheapest(
         borders: of the pieces, counted in pairs.
         source, target: widths of the pieces.
     """
-    positions = np.diff(borders) * np.maximum(source, target)
-    filled = np.cumsum(positions)  # up to the end of each piece
-    # without any padding a batch that begins with a piece would be full before this one
-    limits = np.searchsorted(filled, filled - positions + tokens_per_batch, side="right")
+    limits = _limits(borders.tolist(), np.maximum(source, target).tolist(), tokens_per_batch)
     cost = np.zeros(len(borders))  # from each piece to the end
-    following = np.zeros(len(positions), dtype=np.int64)
-    for first in reversed(range(len(positions))):
-        limit = max(first + 1, limits[first])
+    following = np.zeros(len(source), dtype=np.int64)
+    for first in reversed(range(len(source))):
+        limit = limits[first]
         rows = borders[first + 1 : limit + 1] - borders[first]
-        widest = [np.maximum.accumulate(side[first:limit]) for side in (source, target)]
-        total = rows * (widest[0] + widest[1]) + cost[first + 1 : limit + 1]
-        total[1:][(rows * np.maximum(*widest))[1:] > tokens_per_batch] = np.inf
+        width = np.maximum.accumulate(source[first:limit])
+        width += np.maximum.accumulate(target[first:limit])
+        total = rows * width + cost[first + 1 : limit + 1]
         best = int(total.argmin())
         cost[first] = total[best] + BATCH_COST * tokens_per_batch
         following[first] = first + 1 + best
     return following
+
+
+def _limits(borders: list[int], longest: list[int], tokens_per_batch: int) -> list[int]:
+    """For each piece the first one after it that fits no batch beginning with it.
+
+    Pieces come in the order of their length, so that the last of a batch is its longest.
+    """
+    limits, limit = [], 0
+    for first, start in enumerate(borders[:-1]):
+        while limit < len(longest) and (borders[limit + 1] - start) * longest[limit] <= (
+            tokens_per_batch
+        ):
+            limit += 1
+        limit = max(limit, first + 1)
+        limits.append(limit)
+    return limits
 
 
 class TokenBatches:
@@ -159,6 +172,7 @@ class TokenBatches:
         tokens_per_batch: bound on rows × width of the padded source, and of the padded target.
         skip: how many batches all processes together, however many they were, have done already
             (resuming).
+        begun: the last epoch that is known to have begun by then, and the batches before it.
     """
 
     def __init__(
@@ -169,6 +183,7 @@ class TokenBatches:
         pool_batches: int,
         seed: int,
         skip: int = 0,
+        begun: tuple[int, int] = (0, 0),
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
@@ -186,6 +201,11 @@ class TokenBatches:
         pool = pool_batches * tokens_per_batch
         self.pools = max(1, int(mixture.extent.longer_sides) // pool)  # of an epoch
         self.skip, self.rank, self.world_size = skip, rank, world_size
+        self.epochs = [begun]  # those begun, each with the batches before it
+
+    def begun_by(self, batches: int) -> tuple[int, int]:
+        """The epoch of a batch whose number is known, and the batches before that epoch."""
+        return max(epoch for epoch in self.epochs if epoch[1] <= batches)
 
     def epoch(self, epoch: int) -> Iterator[Draws]:
         """All batches of one epoch, in the order of training."""
@@ -206,8 +226,9 @@ class TokenBatches:
         return (drawn.at(batches[index]) for index in order)
 
     def __iter__(self) -> Iterator[list[Draw]]:
-        position = 0  # batches of all processes
-        for epoch in itertools.count():
+        first, position = self.epochs[0]  # position: batches of all processes
+        for epoch in itertools.count(first):
+            self.epochs.append((epoch, position))
             for batch in self.epoch(epoch):
                 if position >= self.skip and position % self.world_size == self.rank:
                     columns = batch.pairs.tolist(), batch.occurrences.tolist()

@@ -148,7 +148,9 @@ class TranslationData(L.LightningDataModule):
         self.tokens_per_batch, self.pool_batches = tokens_per_batch, pool_batches
         self.workers = workers
         self.skip = 0  # batches of all processes that were done when this one began …
-        self.steps_before = 0  # … and how many times each process had taken one
+        self.steps_before = 0  # … how many times each process had taken one …
+        self.begun = (0, 0)  # … and the epoch, with the batches before it
+        self.order: TokenBatches | None = None  # of the batches that training takes
 
     @cached_property
     def mixture(self) -> Mixture:
@@ -180,7 +182,7 @@ class TranslationData(L.LightningDataModule):
         return TokenBatches(
             self.planned,
             tokens_per_batch=self.tokens_per_batch, pool_batches=self.pool_batches,
-            seed=self.seed, skip=self.skip,
+            seed=self.seed, skip=self.skip, begun=self.begun,
             rank=trainer.global_rank if trainer else 0,
             world_size=trainer.world_size if trainer else 1,
         )  # fmt: skip
@@ -194,8 +196,9 @@ class TranslationData(L.LightningDataModule):
             drawn=self.planned.lengths if self.sampling else None,
             guided=self.guided, seed=self.seed,
         )  # fmt: skip
+        self.order = self.batches()
         return DataLoader(
-            pairs, batch_sampler=self.batches(), collate_fn=_as_is,
+            pairs, batch_sampler=self.order, collate_fn=_as_is,
             num_workers=self.workers, persistent_workers=self.workers > 0,
             worker_init_fn=_leave_signals_to_the_trainer,
         )  # fmt: skip
@@ -214,12 +217,14 @@ class TranslationData(L.LightningDataModule):
 
     def state_dict(self) -> dict[str, Any]:
         assert self.trainer is not None
+        assert self.order is not None
         steps = self.trainer.fit_loop.epoch_loop.batch_progress.current.ready
         done = self.skip + (steps - self.steps_before) * self.trainer.world_size
-        return {"batches_done": done, "steps": steps}
+        return {"batches_done": done, "steps": steps, "epoch_begun": self.order.begun_by(done)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.skip, self.steps_before = state_dict["batches_done"], state_dict["steps"]
+        self.begun = state_dict.get("epoch_begun", (0, 0))  # older checkpoints have none
 
 
 def _check_guidance(corpus: Corpus) -> None:
