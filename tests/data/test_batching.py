@@ -240,11 +240,10 @@ def test_occurrences_are_those_of_the_formula(weights: list[float], first: int, 
     """Bit by bit: another spread would be another order for a run that goes on."""
     places = np.arange(first, first + len(weights), dtype=np.uint32)
     expected = []
-    for weight, place in zip(np.array(weights, dtype=np.float32).tolist(), places.tolist(),
-                             strict=True):  # fmt: skip
+    for weight, place in zip(weights, places.tolist(), strict=True):
         u = place * 2_654_435_769 % 2**32 / 2**32
         expected.append(math.floor((epoch + 1) * weight + u) - math.floor(epoch * weight + u))
-    found = mixing.occurrences(np.array(weights, dtype=np.float32), places, epoch)
+    found = mixing.occurrences(np.array(weights, dtype=np.float64), places, epoch)
     assert found.tolist() == expected
 
 

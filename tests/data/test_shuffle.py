@@ -28,6 +28,17 @@ def test_a_place_has_its_number_whatever_else_is_asked(data: st.DataObject, size
     assert all(0 <= number < size for number in whole)
 
 
+def test_the_order_of_a_seed_never_changes() -> None:
+    """Another one would be another order for a run that goes on."""
+    assert shuffled(np.arange(8), 8, (1, 0)).tolist() == [0, 5, 4, 2, 7, 1, 3, 6]
+    assert shuffled(np.arange(4), 10**12, (7, 3)).tolist() == [
+        492_690_532_964,
+        378_470_839_193,
+        856_122_767_910,
+        808_591_827_654,
+    ]
+
+
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
 def test_all_permutations_of_a_few_are_as_likely(size: int) -> None:
     """Chi-squared of 50 draws of each permutation; 1.5 per degree is passed once in a thousand."""

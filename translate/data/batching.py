@@ -103,7 +103,7 @@ def cut(source_lengths: Lengths, target_lengths: Lengths, tokens_per_batch: int)
         return []
     longest = np.maximum(source_lengths, target_lengths)
     part = np.cumsum(longest, dtype=np.int64) * PARTS // tokens_per_batch
-    pieces = np.flatnonzero(np.diff(part, prepend=-1) | np.diff(longest, prepend=0))
+    pieces = np.flatnonzero(np.diff(part, prepend=-1) | np.diff(longest, prepend=-1))
     borders = np.append(pieces, len(longest))
     source, target = (
         np.maximum.reduceat(side, pieces) for side in (source_lengths, target_lengths)

@@ -58,7 +58,7 @@ class Mixture:
     def __init__(self, parts: Sequence[tuple[int, float]], lengths: LengthsOf) -> None:
         sizes = np.array([pairs for pairs, _ in parts], dtype=np.int64)
         self.lengths = lengths
-        self.weights = np.array([weight for _, weight in parts], dtype=np.float32)
+        self.weights = np.array([weight for _, weight in parts], dtype=np.float64)
         self.most = np.ceil(self.weights).astype(np.int64)  # occurrences in one epoch
         self.first = np.cumsum([0, *sizes])  # pair of each corpus
         self.first_slot = np.cumsum([0, *(sizes * self.most)])
@@ -85,7 +85,7 @@ class Mixture:
             longer = np.maximum(source, target)
             used += int(np.count_nonzero(longer * weights))
             longest = max(longest, int(longer.max(initial=0, where=weights > 0)))
-            sums += [(side * weights.astype(np.float64)).sum() for side in (source, target, longer)]
+            sums += [(side * weights).sum() for side in (source, target, longer)]
         return Extent(used, longest, *sums.tolist())
 
     def draws(self, slots: Int[np.ndarray, "slots"], epoch: int) -> Draws:
@@ -109,8 +109,7 @@ def occurrences(
     section 6.4), so that every epoch has its share of each corpus.
     """
     offsets = (places.astype(np.uint32) * GOLDEN) / 2.0**32  # modulo 2³², as unsigned integers are
-    wide = weights.astype(np.float64)
-    before, after = (np.floor(wide * e + offsets) for e in (epoch, epoch + 1))
+    before, after = (np.floor(weights * e + offsets) for e in (epoch, epoch + 1))
     return (after - before).astype(np.int64)
 
 
