@@ -139,6 +139,11 @@ def test_every_value_of_another_type_is_found(default) -> None:
             "model=rnn_bahdanau or rnn_luong or rnn_none",
         ),
         ("model.d_model.x=3", "model.d_model.x is not a key: model.d_model is a value"),
+        (
+            "data.extra.back.weight=2",
+            "data.extra.back.weight is not a key: data.extra is null; give it whole, "
+            "'data.extra={back: {weight: VALUE}}'",
+        ),
         ("seed=[", "seed=[: cannot be read"),
         ("search.rules.banned=[für]", """: 'search.rules.banned=["…", "…"]'"""),
         ("data.dir=für", """quote both the value and the whole argument: 'data.dir="…"'"""),

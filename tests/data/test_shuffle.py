@@ -41,7 +41,7 @@ def test_the_order_of_a_seed_never_changes() -> None:
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
 def test_all_permutations_of_a_few_are_as_likely(size: int) -> None:
-    """Chi-squared of 50 draws of each permutation; 1.5 per degree is passed once in a thousand."""
+    """Chi-squared of 50 draws of each permutation; chance passes a limit once in a thousand."""
     count = math.factorial(size)
     found = Counter(
         tuple(shuffled(np.arange(size), size, (seed, 0)).tolist()) for seed in range(50 * count)

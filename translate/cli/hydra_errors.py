@@ -186,6 +186,11 @@ def _nearest_key(key: str, config: DictConfig, known: Sequence[str]) -> str:
     while rest and isinstance(node, dict) and rest[0] in node:
         path.append(rest.pop(0))
         node = node[path[-1]]
+    if rest and node is None:
+        *names, last = rest
+        whole = "".join(f"{name}: {{" for name in names) + f"{last}: VALUE" + "}" * len(names)
+        parent = ".".join(path)
+        return f": {parent} is null; give it whole, '{parent}={{{whole}}}'"
     if not rest or not isinstance(node, dict):
         return f": {'.'.join(path)} is a value and holds no keys"
     if found := _elsewhere(path, rest[0]):
