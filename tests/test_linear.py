@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from translate import linear
-from translate.linear import Linear, WideLinear, prepack
+from translate.linear import Linear, prepack
 
 needs_onednn = pytest.mark.skipif(not linear.AVAILABLE, reason="PyTorch was built without oneDNN")
 
@@ -70,14 +70,14 @@ def test_what_needs_no_gradient_gets_none() -> None:
 
 
 @pytest.fixture
-def prepacked() -> WideLinear:
+def prepacked() -> Linear:
     torch.manual_seed(0)
-    layer = WideLinear(24, 500).eval()
+    layer = Linear(24, 500).eval()
     prepack(layer)
     return layer
 
 
-def takes_prepacked(layer: WideLinear, x: torch.Tensor) -> bool:
+def takes_prepacked(layer: Linear, x: torch.Tensor) -> bool:
     """Whether the product is by the prepacked copy: told by one that holds something else."""
     prepacked = layer._prepacked
     assert prepacked is not None
@@ -94,7 +94,7 @@ def takes_prepacked(layer: WideLinear, x: torch.Tensor) -> bool:
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(24,), (1, 24), (5, 24), (16, 24), (17, 24), (7, 9, 24)])
 def test_prepacked_it_is_the_same_product(shape: tuple[int, ...], bias: bool) -> None:
-    layer = WideLinear(24, 500, bias=bias)
+    layer = Linear(24, 500, bias=bias)
     prepack(layer)
     x = torch.randn(shape[::-1]).permute(*range(len(shape))[::-1])  # not contiguous
     assert takes_prepacked(layer, x)
@@ -104,7 +104,7 @@ def test_prepacked_it_is_the_same_product(shape: tuple[int, ...], bias: bool) ->
 
 @needs_onednn
 @torch.inference_mode()
-def test_prepacked_a_row_is_the_same_among_any_others(prepacked: WideLinear) -> None:
+def test_prepacked_a_row_is_the_same_among_any_others(prepacked: Linear) -> None:
     x = torch.randn(100, 24)
     together = prepacked(x)
     for rows in (1, 2, 3, 4, 15, 16, 17, 64, 99):
@@ -114,7 +114,7 @@ def test_prepacked_a_row_is_the_same_among_any_others(prepacked: WideLinear) -> 
 @needs_onednn
 @torch.no_grad()
 def test_weights_of_bf16_are_prepacked_where_the_processor_takes_them() -> None:
-    layer, x = WideLinear(24, 500).bfloat16(), torch.randn(17, 24).bfloat16()
+    layer, x = Linear(24, 500).bfloat16(), torch.randn(17, 24).bfloat16()
     expected = layer(x)
     prepack(layer)
     assert (layer._prepacked is not None) == torch.ops.mkldnn._is_mkldnn_bf16_supported()
@@ -122,7 +122,7 @@ def test_weights_of_bf16_are_prepacked_where_the_processor_takes_them() -> None:
 
 
 @needs_onednn
-def test_what_the_prepacked_copy_cannot_do_is_done_without_it(prepacked: WideLinear) -> None:
+def test_what_the_prepacked_copy_cannot_do_is_done_without_it(prepacked: Linear) -> None:
     x = torch.randn(3, 24)
     with torch.no_grad():
         assert takes_prepacked(prepacked, x)
@@ -138,7 +138,7 @@ def test_what_the_prepacked_copy_cannot_do_is_done_without_it(prepacked: WideLin
 
 @needs_onednn
 @torch.no_grad()
-def test_a_changed_weight_is_never_read_from_the_prepacked_copy(prepacked: WideLinear) -> None:
+def test_a_changed_weight_is_never_read_from_the_prepacked_copy(prepacked: Linear) -> None:
     x, old = torch.randn(3, 24), copy.deepcopy(prepacked)
     assert old._prepacked is None
     torch.testing.assert_close(old(x), prepacked(x))
@@ -155,7 +155,7 @@ def test_a_changed_weight_is_never_read_from_the_prepacked_copy(prepacked: WideL
 @torch.no_grad()
 def test_another_tensor_in_the_place_of_the_weight_is_noticed() -> None:
     """Although neither has ever been changed."""
-    layer, x = WideLinear(24, 500), torch.randn(3, 24)
+    layer, x = Linear(24, 500), torch.randn(3, 24)
     first, second = (
         {"weight": torch.randn(500, 24), "bias": torch.zeros(500)} for _ in ("first", "second")
     )
@@ -167,15 +167,15 @@ def test_another_tensor_in_the_place_of_the_weight_is_noticed() -> None:
 
 
 def test_what_onednn_does_not_take_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = WideLinear(4, 6).double()
+    wide = Linear(4, 6).double()
     prepack(wide)
     assert wide._prepacked is None
     with torch.inference_mode():
-        counting_no_changes = WideLinear(4, 6)
+        counting_no_changes = Linear(4, 6)
     prepack(counting_no_changes)
     assert counting_no_changes._prepacked is None
     monkeypatch.setattr(linear, "AVAILABLE", False)
-    prepack(layer := WideLinear(4, 6))
+    prepack(layer := Linear(4, 6))
     assert layer._prepacked is None
 
 

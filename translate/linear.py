@@ -1,8 +1,8 @@
 """y = x Wᵀ + b, multiplied by the faster of the libraries that PyTorch was built with.
 
 PyTorch gives float32 products of a CPU to MKL. oneDNN, which it gives bf16 to, reaches 105 GFLOP/s
-where MKL reaches 84 to 92 on a core of an AMD EPYC (Zen 4). So training goes through it, and where
-sentences are translated, the vocabulary.
+where MKL reaches 84 to 92 on a core of an AMD EPYC (Zen 4). So it is taken for training, and for
+translating with weights laid out beforehand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ LIMITS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 for _limit in LIMITS:
     os.environ.setdefault(_limit, "32")
 TYPICAL_ROWS = 64  # of a step, for which a weight is prepacked
-STEP = 16  # rows that are multiplied at once are a multiple of it, beyond the first
 
 
 def product(
@@ -69,15 +68,6 @@ class _Product(torch.autograd.Function):
         )
 
 
-class Linear(nn.Linear):
-    """`torch.nn.Linear`, faster where a CPU trains in float32; the same up to rounding."""
-
-    def forward(self, input: Float[Tensor, "*rows I"]) -> Float[Tensor, "*rows O"]:
-        if self.training and multiplies(input, self.weight):
-            return _Product.apply(input, self.weight, self.bias)  # type: ignore[no-any-return, no-untyped-call]
-        return F.linear(input, self.weight, self.bias)
-
-
 class Prepacked(NamedTuple):
     """A weight in the layout that oneDNN multiplies fastest."""
 
@@ -86,11 +76,12 @@ class Prepacked(NamedTuple):
     version: int
 
 
-class WideLinear(nn.Linear):
-    """`torch.nn.Linear` onto thousands of outputs, whose weight a CPU may `prepack` to translate.
+class Linear(nn.Linear):
+    """`torch.nn.Linear`, faster where a CPU trains in float32 or translates; equal up to rounding.
 
-    As it is, MKL is slow with few rows, and oneDNN lays the weight out anew for every product.
-    Prepacked, the product of a row is also the same to the bit among any others.
+    A weight that is not going to change may be laid out beforehand (`prepack`): for a product of
+    its own oneDNN does that each time, and MKL is slow with few rows. The product of a row is then
+    also the same to the bit among any others, but for wide weights (2,048) and a row by itself.
     """
 
     _prepacked: Prepacked | None = None
@@ -103,16 +94,14 @@ class WideLinear(nn.Linear):
             self._prepacked = Prepacked(layout, self.weight, self.weight._version)
 
     def forward(self, input: Float[Tensor, "*rows I"]) -> Float[Tensor, "*rows O"]:
-        if self._prepacked is None or not self._serves(input, self._prepacked):
-            return F.linear(input, self.weight, self.bias)
-        rows = input.reshape(-1, self.in_features)
-        count = len(rows)
-        if count > STEP and count % STEP:  # a kernel is compiled for every number: let them be few
-            rows = F.pad(rows, (0, 0, 0, -count % STEP))
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(
-            rows, self._prepacked.weight, self.bias, "none", [], ""
-        )
-        return y[:count].view(*input.shape[:-1], self.out_features)
+        if self._prepacked is not None and self._serves(input, self._prepacked):
+            y: Tensor = torch.ops.mkldnn._linear_pointwise(
+                input.contiguous(), self._prepacked.weight, self.bias, "none", [], ""
+            )
+            return y
+        if self.training and multiplies(input, self.weight):
+            return _Product.apply(input, self.weight, self.bias)  # type: ignore[no-any-return, no-untyped-call]
+        return F.linear(input, self.weight, self.bias)
 
     def _serves(self, input: Tensor, prepacked: Prepacked) -> bool:
         """Whether the copy is still of the weight, and no gradient can be asked for."""
@@ -135,9 +124,9 @@ class WideLinear(nn.Linear):
 
 
 def prepack(model: nn.Module) -> None:
-    """Make the widest products of a model that is not going to change faster on a CPU."""
+    """Make the products of a model that is not going to change faster on a CPU."""
     for module in model.modules():
-        if isinstance(module, WideLinear):
+        if isinstance(module, Linear):
             module.prepack()
 
 

@@ -12,6 +12,7 @@ from translate.attention.caches import Ancestry, KeyValueCache
 from translate.attention.masks import added_to_scores, causal_mask, over_keys, padding_mask
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import FullAttention
+from translate.attention.places import Places
 
 Randn = Callable[..., Tensor]
 EXACT = {"rtol": 0.0, "atol": 1e-12}
@@ -182,7 +183,7 @@ def test_grouped_equals_multi_head_with_repeated_groups(groups: int, randn: Rand
         cache = attention.empty_cache(2, like=x)
         assert isinstance(cache, KeyValueCache)
         for t in range(6):
-            step = attention.step(x[:, t : t + 1], cache, Ancestry(t + 1))
-            torch.testing.assert_close(step, multi(x)[:, t : t + 1], **EXACT)
+            step = attention.step(x[:, t], cache, Ancestry(t + 1), Places.of(2, beam=1))
+            torch.testing.assert_close(step, multi(x)[:, t], **EXACT)
         sizes.append(cache.keys.numel() + cache.values.numel())
     assert sizes[0] * 4 // groups == sizes[1]

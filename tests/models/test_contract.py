@@ -133,13 +133,12 @@ def test_a_memory_may_be_taken_at_some_sentences_and_more_than_once(model: Seq2S
 
 
 def test_projecting_to_some_pieces_is_projecting_to_all(model: Seq2Seq) -> None:
-    """Two sentences of three hypotheses; a piece is barred to all those of a sentence."""
+    """Some are barred to some rows."""
     width = model.output.in_features
-    hidden = torch.randn(6, width, dtype=torch.float64)
+    hidden = torch.randn(2, width, dtype=torch.float64)
     pieces = torch.tensor([0, 3, 9, 10])
     barred = torch.tensor([[False, True, False, False], [False, False, False, True]])
-    expected = model.project(hidden)[:, pieces]
-    expected = expected.masked_fill(barred.repeat_interleave(3, 0), -torch.inf)
+    expected = model.project(hidden)[:, pieces].masked_fill(barred, -torch.inf)
     torch.testing.assert_close(model.projection(pieces)(hidden, barred), expected, **EXACT)
 
 
@@ -228,6 +227,36 @@ def test_select_continues_the_hypotheses_it_names(name: str, data: st.DataObject
         if any(stay):
             kept = torch.tensor(stay).nonzero().squeeze(1)
             state, prefixes, alive = state.keep(kept), prefixes[kept], alive[kept]
+
+
+@given(data=st.data())
+@settings(max_examples=5, deadline=None)
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_read_does_not_depend_on_what_is_not(name: str, data: st.DataObject) -> None:
+    """Rows may be left out, come back without meaning, and be taken by others that have one."""
+    model = make(name)
+    source, source_mask = sentences(5, 3)
+    memory = model.encode(source, source_mask).at(torch.tensor([0, 0, 0, 1, 1, 1]))
+    state = model.start(model.encode(source, source_mask)).select(torch.tensor([0] * 3 + [1] * 3))
+    prefixes, sound = torch.full((6, 0), 0), torch.ones(6, dtype=torch.bool)
+    some = st.lists(st.integers(0, 5), min_size=1, max_size=6, unique=True).map(sorted)
+    for _ in range(7):  # a ring of five wraps, and a cache of 16 columns grows
+        live = torch.tensor(data.draw(some, label="live"))
+        tokens = torch.randint(4, WORDS, (6,))
+        step = model.decode_step(tokens[live], state, live=live, need_alignment=True)
+        prefixes = torch.cat((prefixes, tokens[:, None]), dim=1)
+        whole = model.decode(prefixes, memory, need_alignment=True)
+        read = torch.zeros_like(sound).index_fill(0, live, value=True)
+        meant = sound[live]
+        expected = whole.hidden[live, -1]
+        torch.testing.assert_close(step.hidden[meant], expected[meant], **EXACT)
+        sound &= read
+        if whole.alignment is not None:
+            aligned = whole.alignment[:, :, :, -1]
+            torch.testing.assert_close(step.alignment[sound], aligned[sound], **EXACT)
+        places = st.lists(st.integers(0, 2), min_size=6, max_size=6)
+        rows = torch.tensor(data.draw(places, label="rows")) + torch.tensor([0] * 3 + [3] * 3)
+        state, prefixes, sound = step.state.select(rows), prefixes[rows], sound[rows]
 
 
 def test_a_sentence_kept_twice_goes_on_twice(model: Seq2Seq) -> None:

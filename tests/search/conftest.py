@@ -66,17 +66,24 @@ class TableModel(Seq2Seq):
         return PrefixState(memory, memory.states.sum((1, 2)).long() * 31 % ROWS)
 
     def decode_step(
-        self, tokens: Tensor, state: PrefixState, *, need_alignment: bool = False
+        self,
+        tokens: Tensor,
+        state: PrefixState,
+        *,
+        live: Tensor | None = None,
+        need_alignment: bool = False,
     ) -> Step:
-        prefixes = (state.prefixes * 37 + tokens * 101 + 1) % ROWS
+        read = slice(None) if live is None else live
+        prefixes = torch.full_like(state.prefixes, ROWS - 1)  # of those that are not read
+        prefixes[read] = (state.prefixes[read] * 37 + tokens * 101 + 1) % ROWS
         alignment = None
         if need_alignment:
-            mask = state.memory.mask.repeat_interleave(len(tokens) // len(state.memory.mask), 0)
+            mask = state.memory.mask.repeat_interleave(len(prefixes) // len(state.memory.mask), 0)
             # three layers of two heads, (N, 3, 2, S), each with its own waves
             waves = torch.arange(1.0, 7.0)[:, None] + torch.arange(mask.shape[1])
             scores = 3 * torch.sin(prefixes[:, None, None] * waves.double()).unflatten(1, (3, 2))
             alignment = scores.masked_fill(~mask[:, None, None], -torch.inf).softmax(3)
-        return Step(self.table[prefixes], PrefixState(state.memory, prefixes), alignment)
+        return Step(self.table[prefixes[read]], PrefixState(state.memory, prefixes), alignment)
 
 
 @pytest.fixture(scope="session")

@@ -262,19 +262,27 @@ def test_only_open_sentences_and_hypotheses_are_stepped(
     assert rows[-1] < 12
 
 
-def test_only_open_hypotheses_meet_the_vocabulary(table_model: Models) -> None:
+@pytest.mark.parametrize("search", [GREEDY, beam(4)], ids=["greedy", "beam"])
+def test_only_open_hypotheses_are_read_and_meet_the_vocabulary(
+    table_model: Models, search: GreedySearch | BeamSearch
+) -> None:
     """A hypothesis in the place of one that has ended would cost as much as an open one."""
-    model, projected, stepped = table_model(10, 3, sharpness=2.0, end=1.5), [], []
+    model, projected, read, places = table_model(10, 3, sharpness=2.0, end=1.5), [], [], []
     project, decode_step = model.project, model.decode_step
+
+    def step(tokens, state, **more):
+        read.append(len(tokens))
+        places.append(len(state.prefixes))
+        return decode_step(tokens, state, **more)
+
+    ids = [[4 + i % 6, 4 + i // 6 % 6, 4 + i // 36] for i in range(216)]
     model.project = lambda hidden: projected.append(len(hidden)) or project(hidden)
-    model.decode_step = lambda tokens, *given, **more: (
-        stepped.append(len(tokens)) or decode_step(tokens, *given, **more)
-    )
-    ids = [[4 + i % 6, 4 + i // 6, 9] for i in range(36)]
-    beam(4)(model, *batch(*ids))
-    assert projected[0] == len(ids)
-    assert all(p <= s for p, s in zip(projected, stepped, strict=True))
-    assert sum(projected) < 0.9 * sum(stepped)
+    model.decode_step = step
+    search(model, *batch(*ids))
+    assert projected == read
+    assert read[0] == len(ids)
+    assert all(r <= p for r, p in zip(read, places, strict=True))
+    assert sum(read) < sum(places)
 
 
 def test_the_finished_leave_as_soon_as_they_are_a_quarter() -> None:
@@ -336,9 +344,9 @@ def test_the_alignment_is_computed_only_where_it_counts(
     asked: list[bool] = []
     step = type(model).decode_step
 
-    def decode_step(self, tokens, state, *, need_alignment):
+    def decode_step(self, tokens, state, *, need_alignment, **more):
         asked.append(need_alignment)
-        return step(self, tokens, state, need_alignment=need_alignment)
+        return step(self, tokens, state, need_alignment=need_alignment, **more)
 
     monkeypatch.setattr(type(model), "decode_step", decode_step)
     (found,) = beam(2, beta=beta)(model, *batch([4, 5]))

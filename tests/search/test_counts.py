@@ -79,8 +79,20 @@ def test_a_number_is_that_of_the_step_before(late) -> None:
     assert Counts(torch.device("cpu")).read(torch.tensor([3, 2])) == [3, 2]
 
 
-def test_places_are_counted_only_where_nothing_waits(late) -> None:
-    wanted = torch.tensor([True, False, True])
-    assert Counts(wanted.device).places(wanted).tolist() == [0, 2]
-    with late():
-        assert Counts(wanted.device).places(wanted).tolist() == [0, 1, 2]
+@pytest.mark.parametrize(("wanted", "read"), [(1, 4), (16, 16), (17, 32), (24, 32), (33, 48)])
+def test_rows_are_read_in_few_different_numbers(wanted: int, read: int, late) -> None:
+    """Those that are wanted, in order, and as few others as make the number a round one."""
+    rows = torch.zeros(60, dtype=torch.bool)
+    rows[torch.randperm(60)[:wanted]] = True
+    found = Counts(rows.device).worth_reading(rows)
+    assert len(found) == len(set(found.tolist())) == read
+    assert set(rows.nonzero()[:, 0].tolist()) <= set(found.tolist())
+    assert found.tolist() == sorted(found)
+    with late():  # a GPU would have to be waited for
+        assert Counts(rows.device).worth_reading(rows) is None
+
+
+def test_all_rows_are_read_where_no_round_number_is_fewer() -> None:
+    found = Counts(torch.device("cpu"))
+    assert found.worth_reading(torch.tensor([True, False, True, True])) is None
+    assert found.worth_reading(torch.arange(18) < 17) is None

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from translate.attention.caches import Ancestry, Cache, KeysValues
 from translate.attention.patterns import Pattern
+from translate.attention.places import Places
 from translate.attention.positions import Waves, rotate
 from translate.attention.scaled_dot_product import fused_attention, readable_attention
 from translate.attention.variable_length import SameSentence
@@ -57,14 +58,25 @@ class SelfAttention(nn.Module):
         length: int,
         places: Int[Tensor, "T"] | slice = slice(None),
     ) -> tuple[Float[Tensor, "B H T K"], KeysValues]:
-        """[Q, K, V] = X [W_Q, W_K, W_V], cut into heads, and turned by rotary positions.
+        """[Q, K, V] = X [W_Q, W_K, W_V], in heads (`_in_heads`)."""
+        return self._in_heads(self.qkv(x), start=start, length=length, places=places)
+
+    def _in_heads(
+        self,
+        qkv: Float[Tensor, "B T P"],
+        *,
+        start: int,
+        length: int,
+        places: Int[Tensor, "T"] | slice = slice(None),
+    ) -> tuple[Float[Tensor, "B H T K"], KeysValues]:
+        """Cut into heads, and turned by rotary positions.
 
         These are start … start+length-1, one a token, or a single one for all T tokens. `places`
         says which of them each token has, if they are not in order. `start` and `length` are
         integers because a compiler cannot trace the size of a `range`.
         """
         num_scored = self.num_heads + self.num_kv_heads  # what a score is made of: no values
-        heads = split_heads(self.qkv(x), num_scored + self.num_kv_heads)
+        heads = split_heads(qkv, num_scored + self.num_kv_heads)
         scored, values = heads[:, :num_scored], heads[:, num_scored:]
         if self.rotary is not None:
             scored = rotate(scored, self.rotary(start, length, scored)[places])
@@ -92,12 +104,13 @@ class SelfAttention(nn.Module):
         return self.pattern.empty_cache(sentences, self.num_kv_heads, self.d_k, like)
 
     def step(
-        self, x: Float[Tensor, "B n D"], cache: Cache, ancestry: Ancestry
-    ) -> Float[Tensor, "B n D"]:
-        """Read one more token of every hypothesis, the last in `ancestry`."""
-        query, new = self.project(x, start=ancestry.length - 1, length=1)
+        self, x: Float[Tensor, "L D"], cache: Cache, ancestry: Ancestry, places: Places
+    ) -> Float[Tensor, "L D"]:
+        """Read one more token of the hypotheses in these places, the last in `ancestry`."""
+        qkv = places.spread(self.qkv(x))
+        query, new = self._in_heads(qkv, start=ancestry.length - 1, length=1)
         heads = self.pattern.step(query, new, cache, ancestry)
-        return self.output(join_heads(heads))  # type: ignore[no-any-return]
+        return self.output(places.rows(join_heads(heads)))  # type: ignore[no-any-return]
 
 
 class CrossAttention(nn.Module):
@@ -145,7 +158,31 @@ class CrossAttention(nn.Module):
         `padding` is added to the scores (`added_to_scores`); None where there is none. Packed
         sentences have no weights to give.
         """
-        query = split_heads(self.query(x), self.num_heads)
+        heads, weights = self._attend(self.query(x), memory, padding, need_weights)
+        return self.output(heads), weights
+
+    def step(
+        self,
+        x: Float[Tensor, "L D"],
+        memory: KeysValues,
+        places: Places,
+        *,
+        padding: Float[Tensor, "B 1 1 S"] | None,
+        need_weights: bool,
+    ) -> tuple[Float[Tensor, "L D"], Float[Tensor, "B H n S"] | None]:
+        """`forward` of the hypotheses in these places: a sentence's are queries to one memory."""
+        query = places.spread(self.query(x))
+        heads, weights = self._attend(query, memory, padding, need_weights)
+        return self.output(places.rows(heads)), weights
+
+    def _attend(
+        self,
+        query: Float[Tensor, "B T HK"],
+        memory: KeysValues,
+        padding: Float[Tensor, "B 1 1 S"] | SameSentence | None,
+        need_weights: bool,
+    ) -> tuple[Float[Tensor, "B T HKv"], Float[Tensor, "B H T S"] | None]:
+        query = split_heads(query, self.num_heads)
         dropout = self.dropout if self.training else 0.0
         keys, values = memory.keys, memory.values
         weights = None
@@ -155,4 +192,4 @@ class CrossAttention(nn.Module):
             heads, weights = readable_attention(query, keys, values, bias=padding, dropout=dropout)
         else:
             heads = fused_attention(query, keys, values, bias=padding, dropout=dropout)
-        return self.output(join_heads(heads)), weights
+        return join_heads(heads), weights

@@ -19,9 +19,10 @@ from jaxtyping import Bool, Float, Int
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
+from translate.attention.places import Places
 from translate.attention.positions import LearnedPositions
 from translate.attention.scaled_dot_product import softmax_where
-from translate.linear import WideLinear
+from translate.linear import Linear
 from translate.models.dropout import Dropout, Rate
 from translate.models.embeddings import Tied, tie, tying_problems
 from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
@@ -91,15 +92,17 @@ class ConvolutionalMemory(Memory):
         )
 
     def attend(
-        self, d: Float[Tensor, "N T E"]
-    ) -> tuple[Float[Tensor, "N T E"], Float[Tensor, "N T S"]]:
+        self, d: Float[Tensor, "L T E"], places: Places
+    ) -> tuple[Float[Tensor, "L T E"], Float[Tensor, "L T S"]]:
         """a_ij = softmax_j(d_i · z_j),  c_i = Σ_j a_ij (z_j + e_j)  (eq. 2)."""
-        queries = d.reshape(self.mask.shape[0], -1, d.shape[-1])  # (B, n·T, E)
+        queries = places.spread(d).flatten(1, 2)  # (B, n·T, E)
         a = softmax_where(queries @ self.states.transpose(1, 2), self.mask[:, None])
         c = a @ self.values
         # m √(1/m): a mean of m vectors varies m times less than they do (section 3.4)
         c = c * self.mask.sum(1).to(c.dtype).sqrt()[:, None, None]
-        return c.reshape(d.shape), a.reshape(*d.shape[:2], -1)
+        c = c.reshape(-1, places.beam, *d.shape[1:])
+        a = a.reshape(-1, places.beam, d.shape[1], a.shape[2])
+        return places.rows(c), places.rows(a)
 
 
 class DecoderLayer(nn.Module):
@@ -113,18 +116,19 @@ class DecoderLayer(nn.Module):
 
     def forward(
         self,
-        h: Float[Tensor, "N T D"],
-        past: Float[Tensor, "N R D"],
-        g: Float[Tensor, "N T E"],
+        h: Float[Tensor, "L T D"],
+        past: Float[Tensor, "L R D"],
+        g: Float[Tensor, "L T E"],
         memory: ConvolutionalMemory,
-    ) -> tuple[Float[Tensor, "N T D"], Float[Tensor, "N R D"], Float[Tensor, "N T S"]]:
+        places: Places,
+    ) -> tuple[Float[Tensor, "L T D"], Float[Tensor, "L R D"], Float[Tensor, "L T S"]]:
         """Outputs, the past of the next token, and the weights of the attention.
 
         `past` are the k - 1 inputs before `h`, `g` the embeddings of the tokens that are read.
         """
         inputs = torch.cat((past, h), dim=1)
         h = residual(h, self.convolution(inputs))
-        c, a = memory.attend(self.query(h) + g)  # d = W h + b + g (eq. 1)
+        c, a = memory.attend(self.query(h) + g, places)  # d = W h + b + g (eq. 1)
         return residual(h, self.context(c)), inputs[:, h.shape[1] :], a
 
 
@@ -139,9 +143,12 @@ class ConvolutionalState:
     def select(self, hypotheses: Int[Tensor, "M"]) -> ConvolutionalState:
         return replace(self, pasts=[past.index_select(0, hypotheses) for past in self.pasts])
 
+    @property
+    def beam(self) -> int:
+        return self.pasts[0].shape[0] // self.memory.mask.shape[0]
+
     def keep(self, sentences: Int[Tensor, "C"]) -> ConvolutionalState:
-        beam = len(self.pasts[0]) // len(self.memory.mask)
-        rows = rows_of(sentences, beam)
+        rows = rows_of(sentences, self.beam)
         return replace(self.select(rows), memory=self.memory.at(sentences))
 
     def traceable(self, length: int) -> ConvolutionalState:
@@ -196,7 +203,7 @@ class Convolutional(Seq2Seq):
         self.encoder_out, self.decoder_out = (
             initialised(nn.Linear(hidden_size, embedding_size)) for _ in range(2)
         )
-        self.output = initialised(WideLinear(embedding_size, target_vocab_size), gain=1 - dropout)
+        self.output = initialised(Linear(embedding_size, target_vocab_size), gain=1 - dropout)
         self.dropout = Dropout(dropout)
         self.hidden_size, self.past_words = hidden_size, decoder_width - 1
         for name, parameter in self.named_parameters():
@@ -242,30 +249,38 @@ class Convolutional(Seq2Seq):
         *,
         need_alignment: bool = False,
     ) -> Decoded:
-        hidden, _, weights = self._advance(target_in, self.start(memory))
+        places = Places.of(target_in.shape[0], 1)
+        hidden, _, weights = self._advance(target_in, self.start(memory), places)
         alignment = torch.stack(weights, dim=1)[:, :, None] if need_alignment else None
         return Decoded(hidden, alignment)  # (B, L, 1, T, S)
 
     def decode_step(
         self,
-        tokens: Int[Tensor, "N"],
+        tokens: Int[Tensor, "L"],
         state: ConvolutionalState,  # type: ignore[override]  # each family steps its own state
         *,
+        live: Int[Tensor, "L"] | None = None,
         need_alignment: bool = False,
     ) -> Step:
-        hidden, after, weights = self._advance(tokens[:, None], state)
-        alignment = torch.stack(weights, dim=1) if need_alignment else None  # (N, L, 1, S)
+        places = Places.of(state.memory.mask.shape[0], state.beam, live)
+        read = state if live is None else state.select(live)
+        hidden, after, weights = self._advance(tokens[:, None], read, places)
+        if places.rows_at is not None:
+            after = after.select(places.rows_at)
+        alignment = None
+        if need_alignment:
+            alignment = places.spread(torch.stack(weights, dim=1)).flatten(0, 1)  # (N, L, 1, S)
         return Step(hidden[:, 0], after, alignment)
 
     def _advance(
-        self, tokens: Int[Tensor, "N T"], state: ConvolutionalState
-    ) -> tuple[Float[Tensor, "N T E"], ConvolutionalState, list[Float[Tensor, "N T S"]]]:
-        """Read T more tokens; the weights are those of each layer."""
+        self, tokens: Int[Tensor, "L T"], state: ConvolutionalState, places: Places
+    ) -> tuple[Float[Tensor, "L T E"], ConvolutionalState, list[Float[Tensor, "L T S"]]]:
+        """Read T more tokens in each row of the state; the weights are those of each layer."""
         g = self.dropout(self.target_positions(self.target_embedding(tokens), start=state.length))
         h = self.decoder_in(g)
         pasts, weights = [], []
         for layer, past in zip(self.decoder_layers, state.pasts, strict=True):
-            h, past, a = self.through(layer, h, past, g, state.memory)
+            h, past, a = self.through(layer, h, past, g, state.memory, places)
             pasts.append(past)
             weights.append(a)
         hidden = self.dropout(self.decoder_out(h))

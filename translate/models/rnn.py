@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from translate.attention.alignment import SCORES, Alignment, GlobalAlignment
 from translate.attention.coverage import LinguisticCoverage
 from translate.attention.local import LOCAL
-from translate.linear import Linear, WideLinear
+from translate.attention.places import Places
+from translate.linear import Linear
 from translate.models.dropout import Dropout, Rate
 from translate.models.embeddings import Tied, tie, tying_problems
 from translate.models.recurrence import BidirectionalEncoder, Recurrence, RecurrentState
@@ -60,9 +61,12 @@ class RNNState:
             attended=_rows(self.attended, hypotheses),
         )
 
+    @property
+    def beam(self) -> int:
+        return self.recurrent[0].shape[1] // self.memory.mask.shape[0]
+
     def keep(self, sentences: Int[Tensor, "C"]) -> RNNState:
-        beam = self.recurrent[0].shape[1] // len(self.memory.mask)
-        rows = rows_of(sentences, beam)
+        rows = rows_of(sentences, self.beam)
         return replace(self.select(rows), memory=self.memory.at(sentences))
 
     def traceable(self, length: int) -> RNNState:
@@ -139,7 +143,7 @@ class RNN(Seq2Seq):
         )  # fmt: skip
         # as wide as an embedding, so that the output can be tied to the embeddings
         self.W_c = Linear(2 * hidden_size, embedding_size, bias=False)
-        self.output = WideLinear(embedding_size, target_vocab_size)
+        self.output = Linear(embedding_size, target_vocab_size)
         self.dropout = Dropout(dropout)
         self._initialise()
         tie(
@@ -238,10 +242,11 @@ class RNN(Seq2Seq):
     ) -> Decoded:
         embedded = self._embed(self.target_embedding, target_in)
         state = self.start(memory)
+        places = Places.of(embedded.shape[0], 1)
         at_once = embedded.shape[1] if self._whole_target_at_once else 1
         found, rows = [], []
         for tokens in torch.split(embedded, at_once, dim=1):
-            step, state, weights = self._advance(tokens, state)
+            step, state, weights = self._advance(tokens, state, places)
             found.append(step)
             rows += [] if weights is None else [weights]
         alignment = torch.cat(rows, dim=1)[:, None, None] if need_alignment and rows else None
@@ -249,14 +254,21 @@ class RNN(Seq2Seq):
 
     def decode_step(
         self,
-        tokens: Int[Tensor, "N"],
+        tokens: Int[Tensor, "L"],
         state: RNNState,  # type: ignore[override]  # each family steps its own state
         *,
+        live: Int[Tensor, "L"] | None = None,
         need_alignment: bool = False,
     ) -> Step:
+        places = Places.of(state.memory.mask.shape[0], state.beam, live)
         embedded = self._embed(self.target_embedding, tokens)[:, None]
-        found, after, weights = self._advance(embedded, state)
-        alignment = weights[:, None] if need_alignment and weights is not None else None
+        read = state if live is None else state.select(live)
+        found, after, weights = self._advance(embedded, read, places)
+        if places.rows_at is not None:
+            after = after.select(places.rows_at)
+        alignment = None
+        if need_alignment and weights is not None:
+            alignment = places.spread(weights).flatten(0, 1)[:, None]
         return Step(self._readout(found)[:, 0], after, alignment)
 
     @property
@@ -266,25 +278,26 @@ class RNN(Seq2Seq):
         return self.score is None or not fed_back
 
     def _advance(
-        self, embedded: Float[Tensor, "N T E"], state: RNNState
-    ) -> tuple[Float[Tensor, "N T F"], RNNState, Float[Tensor, "N T S"] | None]:
+        self, embedded: Float[Tensor, "L T E"], state: RNNState, places: Places
+    ) -> tuple[Float[Tensor, "L T F"], RNNState, Float[Tensor, "L T S"] | None]:
         """Read T tokens: one, where what the attention finds enters the recurrence.
 
-        Returns what `_readout` takes: [c_t ; s_t], or with input feeding h̃_t.
+        The rows of the state are those of the tokens. Returns what `_readout` takes: [c_t ; s_t],
+        or with input feeding h̃_t.
         """
         inputs = [embedded]
         context = weights = None
         if self.score is None:
-            context = self._fixed_context(embedded, state.memory)
+            context = self._fixed_context(embedded, state.memory, places)
             inputs.append(context)
         elif self.query == "previous":
-            context, weights = self._attend(state.recurrent[0][-1][:, None], state)
+            context, weights = self._attend(state.recurrent[0][-1][:, None], state, places)
             inputs.append(context)
         if state.attentional is not None:
             inputs.append(state.attentional[:, None])
         s, recurrent = self.decoder(torch.cat(inputs, dim=-1), state.recurrent)
         if context is None:
-            context, weights = self._attend(s, state)
+            context, weights = self._attend(s, state, places)
         found = torch.cat((context, s), dim=-1)
         if self.input_feeding:
             found = self._attentional(context, s)
@@ -301,43 +314,45 @@ class RNN(Seq2Seq):
         return found, after, weights
 
     def _attentional(
-        self, context: Float[Tensor, "N T D"], s: Float[Tensor, "N T D"]
-    ) -> Float[Tensor, "N T E"]:
+        self, context: Float[Tensor, "L T D"], s: Float[Tensor, "L T D"]
+    ) -> Float[Tensor, "L T E"]:
         """Luong et al. 2015, eq. 5:  h̃_t = tanh(W_c [c_t ; s_t])"""
         both = torch.cat((context, self.dropout(s)), dim=-1)
         return self.dropout(torch.tanh(self.W_c(both)))  # type: ignore[no-any-return]
 
-    def _readout(self, found: Float[Tensor, "N T F"]) -> Float[Tensor, "N T E"]:
+    def _readout(self, found: Float[Tensor, "L T F"]) -> Float[Tensor, "L T E"]:
         """h̃_t: with input feeding each step has made its own, else all are made at once here."""
         return found if self.input_feeding else self._attentional(*found.chunk(2, dim=-1))
 
     def _attend(
-        self, query: Float[Tensor, "N T Q"], state: RNNState
-    ) -> tuple[Float[Tensor, "N T D"], Float[Tensor, "N T S"]]:
+        self, query: Float[Tensor, "L T Q"], state: RNNState, places: Places
+    ) -> tuple[Float[Tensor, "L T D"], Float[Tensor, "L T S"]]:
         """c_t for each query; the hypotheses of a sentence ask one memory."""
         memory, keys = state.memory, state.memory.keys
+        queries = places.spread(query)  # (B, n, T, Q)
         assert self.score is not None
         assert keys is not None
         if self.coverage is not None:
             assert state.attended is not None
             assert memory.fertility is not None
-            keys = self.coverage(keys, state.attended, memory.fertility)  # (N, S, A)
-        rows, length, size = query.shape
-        queries = query.reshape(memory.mask.shape[0], -1, size)  # (B, n·T, Q)
-        scores = self.score(query.reshape(keys.shape[0], -1, size), keys)
+            attended = places.spread(state.attended).flatten(0, 1)  # (N, S)
+            keys = self.coverage(keys, attended, memory.fertility)  # (N, S, A)
+        _, beam, length, size = queries.shape
+        scores = self.score(queries.reshape(keys.shape[0], -1, size), keys)
+        queries = queries.flatten(1, 2)  # (B, n·T, Q)
         now = torch.arange(state.position, state.position + length, device=query.device)
         weights = self.align(
-            scores.reshape(*queries.shape[:2], -1), memory.mask, queries,
-            now.repeat(rows // queries.shape[0]),
-        )  # fmt: skip
+            scores.reshape(*queries.shape[:2], -1), memory.mask, queries, now.repeat(beam)
+        )
         context = weights @ memory.states
-        return context.reshape(rows, length, -1), weights.reshape(rows, length, -1)
+        each = beam, length
+        return places.rows(context.unflatten(1, each)), places.rows(weights.unflatten(1, each))
 
     @staticmethod
     def _fixed_context(
-        embedded: Float[Tensor, "N T E"], memory: RNNMemory
-    ) -> Float[Tensor, "N T D"]:
+        embedded: Float[Tensor, "L T E"], memory: RNNMemory, places: Places
+    ) -> Float[Tensor, "L T D"]:
         """c = [→h_S ; ←h_1] at every step (Cho et al. 2014, section 2.2, with one direction)."""
         c = memory.summary[-1].to(embedded.dtype)
-        rows, length, _ = embedded.shape
-        return c.repeat_interleave(rows // c.shape[0], dim=0)[:, None].expand(-1, length, -1)
+        of_rows = places.rows(c[:, None].expand(-1, places.beam, -1))
+        return of_rows[:, None].expand(-1, embedded.shape[1], -1)

@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from translate.attention.variable_length import Packing
 
 Output = TypeVar("Output")
-# (hidden (N, D), barred (B, C)) → logits (N, C), -inf where the row's sentence has them barred
+# (hidden (N, D), barred (N, C)) → logits (N, C), -inf where they are barred
 Projection = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -76,9 +76,9 @@ def rows_of(sentences: Int[Tensor, "C"], beam: int) -> Int[Tensor, "M"]:
 class Step(NamedTuple):
     """The decoder's answer for one token of every hypothesis."""
 
-    hidden: Float[Tensor, "N D"]
+    hidden: Float[Tensor, "L D"]  # of each hypothesis that was read
     state: DecoderState
-    alignment: Float[Tensor, "N L H S"] | None
+    alignment: Float[Tensor, "N L H S"] | None  # of every row; it means nothing where none was read
 
 
 class Seq2Seq(nn.Module, ABC):
@@ -144,9 +144,17 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def decode_step(
-        self, tokens: Int[Tensor, "N"], state: DecoderState, *, need_alignment: bool = False
+        self,
+        tokens: Int[Tensor, "L"],
+        state: DecoderState,
+        *,
+        live: Int[Tensor, "L"] | None = None,
+        need_alignment: bool = False,
     ) -> Step:
-        """Read one token of every hypothesis."""
+        """Read one token of every hypothesis, or of those in the `live` rows of the state alone.
+
+        What a row that was not read holds from then on means nothing.
+        """
 
     def through(self, layer: Callable[..., Output], *inputs: Any) -> Output:
         """What a layer makes of its inputs (Chen et al. 2016: with `recompute` only these stay).
@@ -173,11 +181,8 @@ class Seq2Seq(nn.Module, ABC):
         small = {name: tensor[pieces] for name, tensor in self.output.named_parameters()}
 
         def logits(
-            hidden: Float[Tensor, "N D"], barred: Bool[Tensor, "B C"]
+            hidden: Float[Tensor, "N D"], barred: Bool[Tensor, "N C"]
         ) -> Float[Tensor, "N C"]:
-            found = F.linear(hidden, **small)
-            of_sentences = found.view(len(barred), -1, len(pieces))  # (B, n, C)
-            of_sentences.masked_fill_(barred[:, None], -math.inf)
-            return found
+            return F.linear(hidden, **small).masked_fill_(barred, -math.inf)
 
         return logits

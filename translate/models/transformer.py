@@ -22,6 +22,7 @@ from translate.attention.patterns import (
     StridedAttention,
     with_flex,
 )
+from translate.attention.places import Places
 from translate.attention.positions import (
     LearnedPositions,
     LinearBiases,
@@ -34,7 +35,7 @@ from translate.attention.positions import (
 )
 from translate.attention.sliding_window import SlidingWindowAttention
 from translate.attention.variable_length import Packing, SameSentence
-from translate.linear import WideLinear
+from translate.linear import Linear
 from translate.models.dropout import Dropout, Rate
 from translate.models.embeddings import Tied, tie, tying_problems
 from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
@@ -126,7 +127,7 @@ class Transformer(Seq2Seq):
         self.d_model = d_model
         self.source_embedding = nn.Embedding(source_vocab_size, d_model)
         self.target_embedding = nn.Embedding(target_vocab_size, d_model)
-        self.output = WideLinear(d_model, target_vocab_size, bias=False)
+        self.output = Linear(d_model, target_vocab_size, bias=False)
 
         added: dict[str, Callable[[], Positions]] = {
             "sinusoidal": partial(SinusoidalPositions, d_model=d_model),
@@ -301,23 +302,24 @@ class Transformer(Seq2Seq):
 
     def decode_step(
         self,
-        tokens: Int[Tensor, "N"],
+        tokens: Int[Tensor, "L"],
         state: TransformerState,  # type: ignore[override]  # each family steps its own state
         *,
+        live: Int[Tensor, "L"] | None = None,
         need_alignment: bool = False,
     ) -> Step:
+        places = Places.of(state.sentences, state.beam, live)
         positions = partial(self.target_positions, start=state.ancestry.length)
-        x = self._embed(self.target_embedding, tokens[:, None], positions)
-        x = x.view(state.sentences, state.beam, self.d_model)  # (N, 1, D) → (B, n, D)
+        x = self._embed(self.target_embedding, tokens[:, None], positions)[:, 0]
         ancestry = state.ancestry.grown(state.sentences, state.beam, like=x)
         alignment = []
         per_layer = zip(self.decoder_layers, state.caches, state.memory, strict=True)
         for layer, cache, memory in per_layer:
             x, weights = layer.step(
-                x, cache, ancestry, memory, state.padding, need_weights=need_alignment
+                x, cache, ancestry, memory, state.padding, places, need_weights=need_alignment
             )
             alignment += [weights] if weights is not None else []
-        hidden, after = self.decoder_norm(x).flatten(0, 1), replace(state, ancestry=ancestry)
+        hidden, after = self.decoder_norm(x), replace(state, ancestry=ancestry)
         if not alignment:
             return Step(hidden, after, None)
         stacked = torch.stack(alignment, dim=1)  # (B, L, H, n, S)

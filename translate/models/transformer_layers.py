@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from translate.attention.caches import Ancestry, Cache, KeysValues
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import Pattern
+from translate.attention.places import Places
 from translate.attention.positions import Relation, Waves
 from translate.attention.variable_length import SameSentence
 from translate.linear import Linear
@@ -158,34 +160,36 @@ class DecoderLayer(nn.Module):
         """
         first, *_ = self.residuals
         attended = first.leave(x, self.self_attention(first.enter(x), mask=packing))
-        left, weights = self._after_self_attention(attended, memory, padding, need_weights)
+        attend = partial(
+            self.cross_attention, memory=memory, padding=padding, need_weights=need_weights
+        )
+        left, weights = self._after_self_attention(attended, attend)
         return self.layer_drop(x, left), weights
 
     def step(
         self,
-        x: Float[Tensor, "B n D"],
+        x: Float[Tensor, "L D"],
         cache: Cache,
         ancestry: Ancestry,
         memory: KeysValues,
         padding: Float[Tensor, "B 1 1 S"] | None,
+        places: Places,
         *,
         need_weights: bool,
-    ) -> tuple[Float[Tensor, "B n D"], Float[Tensor, "B H n S"] | None]:
-        """Read a token of every hypothesis: a sentence's are queries against one memory."""
+    ) -> tuple[Float[Tensor, "L D"], Float[Tensor, "B H n S"] | None]:
+        """Read a token of the hypotheses in these places."""
         first, *_ = self.residuals
-        x = first.leave(x, self.self_attention.step(first.enter(x), cache, ancestry))
-        return self._after_self_attention(x, memory, padding, need_weights)
+        x = first.leave(x, self.self_attention.step(first.enter(x), cache, ancestry, places))
+        attend = partial(
+            self.cross_attention.step,
+            memory=memory, places=places, padding=padding, need_weights=need_weights,
+        )  # fmt: skip
+        return self._after_self_attention(x, attend)
 
     def _after_self_attention(
-        self,
-        x: Float[Tensor, "B T D"],
-        memory: KeysValues,
-        padding: Float[Tensor, "B 1 1 S"] | SameSentence | None,
-        need_weights: bool,
-    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
+        self, x: Float[Tensor, "*rows D"], attend: Callable[[Tensor], tuple[Tensor, Tensor | None]]
+    ) -> tuple[Float[Tensor, "*rows D"], Float[Tensor, "B H T S"] | None]:
         _, second, third = self.residuals
-        context, weights = self.cross_attention(
-            second.enter(x), memory, padding=padding, need_weights=need_weights
-        )
+        context, weights = attend(second.enter(x))
         x = second.leave(x, context)
         return third.leave(x, self.feed_forward(third.enter(x))), weights

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import NonNegativeFloat, PositiveInt
 from torch import Tensor
 
+from translate.attention.places import Places
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq, Step
 from translate.search.constraints import Constraints, length_limits
@@ -34,7 +35,6 @@ from translate.search.scoring import (
     best_next,
     coverage_penalty,
     next_log_probs,
-    spread,
 )
 from translate.search.tree import ROOT, Nodes, Tree
 from translate.vocabulary import BOS, EOS
@@ -152,12 +152,15 @@ class BeamSearch:
             state = state.keep(beam.sentences)
         tree, counts = Tree(), Counts(source.device)
         for length in range(max(limits) + 1):  # at its limit every hypothesis ends
-            step = model.decode_step(beam.tokens.flatten(), state, need_alignment=need_attention)
+            live = counts.worth_reading(beam.totals.flatten() > DEAD)
+            read = Places.of(beam.tokens.shape[0], beam.tokens.shape[1], live)
+            step = model.decode_step(
+                read.rows(beam.tokens), state, live=live, need_alignment=need_attention
+            )
             coverage = self._covered(beam, step)
-            live = counts.places(beam.totals.flatten() > DEAD)
-            log_probs = next_log_probs(model.project(step.hidden[live]))
+            log_probs = next_log_probs(model.project(step.hidden))
             ending = beam.limits <= length if length >= shortest else None
-            extensions = self._extend(beam, coverage, live, log_probs, length, ending, asked)
+            extensions = self._extend(beam, coverage, read, log_probs, length, ending, asked)
             alignment = step.alignment if need_alignment else None
             nodes = tree.grow(_nodes(beam, extensions), alignment)
             going = self._prune(beam, coverage, nodes, extensions, counts, bool(asked.rules))
@@ -221,30 +224,31 @@ class BeamSearch:
         self,
         beam: Beam,
         coverage: Float[Tensor, "N S"],
-        live: Int[Tensor, "L"],
+        read: Places,
         log_probs: Float[Tensor, "L V"],
         length: int,
         ending: Bool[Tensor, "B"] | None,
         asked: Asked,
     ) -> Extensions:
-        """The best continuations of hypotheses that have `length` tokens; `live` are their rows."""
+        """The best continuations of hypotheses that have `length` tokens."""
         sentences, width = beam.tokens.shape
-        at = Position(beam.sentences[live // width], beam.history.flatten(0, 1)[live], log_probs)
+        of_rows = read.rows(beam.sentences[:, None].expand(-1, width))
+        at = Position(of_rows, read.rows(beam.history), log_probs)
         if ending is not None:
-            ending = ending[live // width]
+            ending = read.rows(ending[:, None].expand(-1, width))
         found = best_next(log_probs, apply(asked.rules, at), self._per_row, ending=ending)
         banks = None
         if asked.phrases is not None:
             found, banks = asked.phrases.candidates(found, at)
-            banks = spread(banks, live, sentences * width).view(sentences, -1)
-        found = Candidates(*(spread(each, live, sentences * width) for each in found))
-        totals = (beam.totals.flatten()[:, None] + found.ranks).view(sentences, -1)  # (B, n·K)
-        tokens = found.tokens.view(sentences, -1)
+            banks = read.spread(banks).flatten(1)
+        found = Candidates(*map(read.spread, found))  # (B, n, K): what is in DEAD places stays dead
+        totals = (beam.totals[:, :, None] + found.ranks).flatten(1)  # (B, n·K)
+        tokens = found.tokens.flatten(1)
         index = self._choose(beam, totals, tokens, banks)  # (B, m)
         places = torch.arange(index.shape[1], device=index.device)
         chosen = totals.gather(1, index).masked_fill(places >= beam.places[:, None], DEAD)
         first = torch.arange(sentences, device=index.device) * width
-        rows = first[:, None] + index // found.tokens.shape[1]
+        rows = first[:, None] + index // found.tokens.shape[2]
         penalties = torch.zeros_like(chosen)
         if self._beta:
             words = beam.words.repeat_interleave(width, dim=0)
@@ -254,8 +258,8 @@ class BeamSearch:
         return Extensions(
             rows=rows,
             tokens=tokens,
-            log_probs=found.log_probs.view(sentences, -1).gather(1, index),
-            ranks=found.ranks.view(sentences, -1).gather(1, index),
+            log_probs=found.log_probs.flatten(1).gather(1, index),
+            ranks=found.ranks.flatten(1).gather(1, index),
             totals=chosen,
             scores=torch.where(tokens == EOS, scores, DEAD),
             penalties=penalties,

@@ -40,15 +40,29 @@ class Counts:
         late: list[int] = before.tolist()
         return late if stayed is None else [late[place] for place in stayed]
 
-    def places(self, wanted: Bool[Tensor, "N"]) -> Int[Tensor, "L"]:
-        """Where `wanted` holds; everywhere on a GPU, which would have to be waited for."""
+    def worth_reading(self, wanted: Bool[Tensor, "N"]) -> Int[Tensor, "L"] | None:
+        """Where `wanted` holds, and a few others besides; None: everywhere.
+
+        Products are compiled for every number of rows, so it is rounded up (`few_numbers`). A GPU
+        would have to be waited for.
+        """
         if self.late:
-            return torch.arange(len(wanted), device=wanted.device)
-        return wanted.nonzero()[:, 0]
+            return None
+        count = few_numbers(int(wanted.sum()))
+        if count >= len(wanted):
+            return None
+        first = wanted.to(torch.uint8).argsort(descending=True, stable=True)[:count]
+        return first.sort().values
 
     def keep(self, places: Sequence[int]) -> None:
         """Only these stay in the batch."""
         self._stayed = places
+
+
+def few_numbers(rows: int) -> int:
+    """`rows`, rounded up to a multiple of 16, or of 4 where they are fewer."""
+    step = 16 if rows > 16 else 4
+    return -(-rows // step) * step
 
 
 def worth_leaving(left: int, batch: int) -> bool:

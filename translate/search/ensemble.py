@@ -84,13 +84,14 @@ class Ensemble(Seq2Seq):
 
     def decode_step(
         self,
-        tokens: Int[Tensor, "N"],
+        tokens: Int[Tensor, "L"],
         state: EnsembleState,  # type: ignore[override]
         *,
+        live: Int[Tensor, "L"] | None = None,
         need_alignment: bool = False,
     ) -> Step:
         steps = [
-            model.decode_step(tokens, own, need_alignment=need_alignment)
+            model.decode_step(tokens, own, live=live, need_alignment=need_alignment)
             for model, own in zip(self.models, state.states, strict=True)
         ]
         hidden = torch.cat([step.hidden for step in steps], dim=-1)
@@ -106,7 +107,7 @@ class Ensemble(Seq2Seq):
         each = [model.projection(pieces) for model in self.models]
 
         def logits(
-            hidden: Float[Tensor, "N D"], barred: Bool[Tensor, "B C"]
+            hidden: Float[Tensor, "N D"], barred: Bool[Tensor, "N C"]
         ) -> Float[Tensor, "N C"]:
             parts = zip(each, self._parts(hidden), strict=True)
             return _averaged([project(part, barred) for project, part in parts])

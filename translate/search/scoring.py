@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Literal, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
@@ -62,11 +62,6 @@ class Candidates(NamedTuple):
     tokens: Int[Tensor, "N K"]
     log_probs: Float[Tensor, "N K"]  # the model's own
     ranks: Float[Tensor, "N K"]  # what they are chosen by; -inf for those that may not be
-
-
-def spread(values: Shaped[Tensor, "L K"], rows: Int[Tensor, "L"], count: int) -> Tensor:
-    """These as `rows` of (count, K), where the others are 0."""
-    return values.new_zeros(count, values.shape[1]).index_copy(0, rows, values)
 
 
 def best_next(

@@ -109,12 +109,17 @@ class ShortlistedState:
 
     inner: DecoderState
     barred: Bool[Tensor, "B C"]
+    sentences: Int[Tensor, "N"]  # of the rows
 
     def select(self, hypotheses: Int[Tensor, "M"]) -> ShortlistedState:
-        return replace(self, inner=self.inner.select(hypotheses))
+        inner, sentences = self.inner.select(hypotheses), self.sentences[hypotheses]
+        return ShortlistedState(inner, self.barred, sentences)
 
     def keep(self, sentences: Int[Tensor, "C"]) -> ShortlistedState:
-        return ShortlistedState(self.inner.keep(sentences), self.barred[sentences])
+        beam = len(self.sentences) // len(self.barred)
+        barred = self.barred[sentences]
+        rows = torch.arange(len(barred), device=barred.device).repeat_interleave(beam)
+        return ShortlistedState(self.inner.keep(sentences), barred, rows)
 
     def traceable(self, length: int) -> ShortlistedState:
         return replace(self, inner=self.inner.traceable(length))
@@ -145,25 +150,28 @@ class Shortlisted(Seq2Seq):
         need_alignment: bool = False,
     ) -> Decoded:
         decoded = self.model.decode(self.pieces[target_in], memory, need_alignment=need_alignment)
-        rows = self.logits(decoded.hidden.flatten(0, 1), self.barred)
+        barred = self.barred.repeat_interleave(target_in.shape[1], dim=0)
+        rows = self.logits(decoded.hidden.flatten(0, 1), barred)
         return decoded._replace(hidden=rows.view(*target_in.shape, -1))
 
     def start(self, memory: Memory) -> ShortlistedState:
-        return ShortlistedState(self.model.start(memory), self.barred)
+        rows = torch.arange(len(self.barred), device=self.barred.device)
+        return ShortlistedState(self.model.start(memory), self.barred, rows)
 
     def decode_step(
         self,
-        tokens: Int[Tensor, "N"],
+        tokens: Int[Tensor, "L"],
         state: ShortlistedState,  # type: ignore[override]  # its own state
         *,
+        live: Int[Tensor, "L"] | None = None,
         need_alignment: bool = False,
     ) -> Step:
         step = self.model.decode_step(
-            self.pieces[tokens], state.inner, need_alignment=need_alignment
+            self.pieces[tokens], state.inner, live=live, need_alignment=need_alignment
         )
-        return Step(
-            self.logits(step.hidden, state.barred), replace(state, inner=step.state), step.alignment
-        )
+        barred = state.barred[state.sentences if live is None else state.sentences[live]]
+        after = replace(state, inner=step.state)
+        return Step(self.logits(step.hidden, barred), after, step.alignment)
 
     def project(self, hidden: Float[Tensor, "*rows C"]) -> Float[Tensor, "*rows C"]:
         return hidden

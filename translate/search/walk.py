@@ -61,8 +61,10 @@ def walk(
     if copies > 1:
         state = state.keep(sentences)
     tree, counts = Tree(), Counts(source.device)
+    rows, places = torch.arange(len(walkers), device=source.device), len(walkers)  # of the state
     for length in range(max(limits) + 1):  # at its limit every walk ends
-        step = model.decode_step(tokens, state, need_alignment=need_alignment)
+        live = rows if len(rows) < places else None
+        step = model.decode_step(tokens, state, live=live, need_alignment=need_alignment)
         state = step.state
         log_probs = next_log_probs(model.project(step.hidden))
         ranks = apply(active, Position(sentences, history, log_probs))
@@ -76,7 +78,7 @@ def walk(
             history = torch.cat([history, tokens[:, None]], dim=1)
         ended = tokens == EOS
         scores = torch.where(ended & going, rank, -math.inf)
-        rows, none = torch.arange(len(tokens), device=tokens.device), torch.zeros_like(own)
+        none = torch.zeros_like(own)
         nodes = tree.grow(
             Nodes(sentences, nodes, rows, tokens, own, rank, scores, none), step.alignment
         )
@@ -84,12 +86,16 @@ def walk(
         left = counts.read(going.sum()[None])
         if left == [0]:
             break
-        if left and worth_leaving(left[0], len(tokens)):
-            stay = going.nonzero()[:, 0]
-            state = state.keep(stay)
-            walkers, sentences, going, tokens, nodes, history = (
-                x[stay] for x in (walkers, sentences, going, tokens, nodes, history)
-            )
+        leave = left is not None and worth_leaving(left[0], places)
+        stay = going.nonzero()[:, 0] if leave else counts.worth_reading(going)
+        if stay is None:
+            continue
+        walkers, sentences, going, tokens, nodes, history, rows = (
+            x[stay] for x in (walkers, sentences, going, tokens, nodes, history, rows)
+        )
+        if leave:
+            state, places = state.keep(rows), len(rows)
+            rows = torch.arange(places, device=rows.device)
     return tree.best(
         copies,
         penalty=lambda length: 1.0,
