@@ -158,7 +158,7 @@ def test_values_of_another_size_than_keys(randn: Randn) -> None:
 def test_fused_projection_equals_three(randn: Randn) -> None:
     attention = self_attention(heads=2, groups=1)
     x = randn(1, 3, 8)
-    query, memory = attention.project(x, start=0, length=x.shape[1])
+    query, memory = attention.in_heads(attention.qkv(x), start=0, length=x.shape[1])
     W, b = attention.qkv.weight, attention.qkv.bias
     torch.testing.assert_close(query[0, 1], x[0] @ W[4:8].T + b[4:8], **EXACT)
     torch.testing.assert_close(memory.keys[0, 0], x[0] @ W[8:12].T + b[8:12], **EXACT)

@@ -50,18 +50,7 @@ class SelfAttention(nn.Module):
         self.qkv = Linear(d_model, (num_heads + 2 * num_kv_heads) * self.d_k)
         self.output = Linear(d_model, d_model)
 
-    def project(
-        self,
-        x: Float[Tensor, "B T D"],
-        *,
-        start: int,
-        length: int,
-        places: Int[Tensor, "T"] | slice = slice(None),
-    ) -> tuple[Float[Tensor, "B H T K"], KeysValues]:
-        """[Q, K, V] = X [W_Q, W_K, W_V], in heads (`_in_heads`)."""
-        return self._in_heads(self.qkv(x), start=start, length=length, places=places)
-
-    def _in_heads(
+    def in_heads(
         self,
         qkv: Float[Tensor, "B T P"],
         *,
@@ -69,7 +58,7 @@ class SelfAttention(nn.Module):
         length: int,
         places: Int[Tensor, "T"] | slice = slice(None),
     ) -> tuple[Float[Tensor, "B H T K"], KeysValues]:
-        """Cut into heads, and turned by rotary positions.
+        """[Q, K, V] = X [W_Q, W_K, W_V] cut into heads, and turned by rotary positions.
 
         These are start … start+length-1, one a token, or a single one for all T tokens. `places`
         says which of them each token has, if they are not in order. `start` and `length` are
@@ -90,11 +79,11 @@ class SelfAttention(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         if isinstance(mask, SameSentence):
             packing = mask.queries
-            query, memory = self.project(
-                x, start=0, length=packing.longest, places=packing.positions
+            query, memory = self.in_heads(
+                self.qkv(x), start=0, length=packing.longest, places=packing.positions
             )
         else:
-            query, memory = self.project(x, start=0, length=x.shape[1])
+            query, memory = self.in_heads(self.qkv(x), start=0, length=x.shape[1])
         dropout = self.dropout if self.training else 0.0
         heads = self.pattern(query, memory, mask=mask, dropout=dropout)
         return self.output(join_heads(heads))  # type: ignore[no-any-return]
@@ -104,11 +93,11 @@ class SelfAttention(nn.Module):
         return self.pattern.empty_cache(sentences, self.num_kv_heads, self.d_k, like)
 
     def step(
-        self, x: Float[Tensor, "L D"], cache: Cache, ancestry: Ancestry, places: Places
-    ) -> Float[Tensor, "L D"]:
+        self, x: Float[Tensor, "R D"], cache: Cache, ancestry: Ancestry, places: Places
+    ) -> Float[Tensor, "R D"]:
         """Read one more token of the hypotheses in these places, the last in `ancestry`."""
         qkv = places.spread(self.qkv(x))
-        query, new = self._in_heads(qkv, start=ancestry.length - 1, length=1)
+        query, new = self.in_heads(qkv, start=ancestry.length - 1, length=1)
         heads = self.pattern.step(query, new, cache, ancestry)
         return self.output(places.rows(join_heads(heads)))  # type: ignore[no-any-return]
 
@@ -163,13 +152,13 @@ class CrossAttention(nn.Module):
 
     def step(
         self,
-        x: Float[Tensor, "L D"],
+        x: Float[Tensor, "R D"],
         memory: KeysValues,
         places: Places,
         *,
         padding: Float[Tensor, "B 1 1 S"] | None,
         need_weights: bool,
-    ) -> tuple[Float[Tensor, "L D"], Float[Tensor, "B H n S"] | None]:
+    ) -> tuple[Float[Tensor, "R D"], Float[Tensor, "B H n S"] | None]:
         """`forward` of the hypotheses in these places: a sentence's are queries to one memory."""
         query = places.spread(self.query(x))
         heads, weights = self._attend(query, memory, padding, need_weights)

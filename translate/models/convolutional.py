@@ -92,8 +92,8 @@ class ConvolutionalMemory(Memory):
         )
 
     def attend(
-        self, d: Float[Tensor, "L T E"], places: Places
-    ) -> tuple[Float[Tensor, "L T E"], Float[Tensor, "L T S"]]:
+        self, d: Float[Tensor, "R T E"], places: Places
+    ) -> tuple[Float[Tensor, "R T E"], Float[Tensor, "R T S"]]:
         """a_ij = softmax_j(d_i · z_j),  c_i = Σ_j a_ij (z_j + e_j)  (eq. 2)."""
         queries = places.spread(d).flatten(1, 2)  # (B, n·T, E)
         a = softmax_where(queries @ self.states.transpose(1, 2), self.mask[:, None])
@@ -116,12 +116,12 @@ class DecoderLayer(nn.Module):
 
     def forward(
         self,
-        h: Float[Tensor, "L T D"],
-        past: Float[Tensor, "L R D"],
-        g: Float[Tensor, "L T E"],
+        h: Float[Tensor, "R T D"],
+        past: Float[Tensor, "R P D"],
+        g: Float[Tensor, "R T E"],
         memory: ConvolutionalMemory,
         places: Places,
-    ) -> tuple[Float[Tensor, "L T D"], Float[Tensor, "L R D"], Float[Tensor, "L T S"]]:
+    ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R P D"], Float[Tensor, "R T S"]]:
         """Outputs, the past of the next token, and the weights of the attention.
 
         `past` are the k - 1 inputs before `h`, `g` the embeddings of the tokens that are read.
@@ -137,7 +137,7 @@ class ConvolutionalState:
     """The last k - 1 inputs of every decoder layer, and how many tokens were read."""
 
     memory: ConvolutionalMemory
-    pasts: list[Float[Tensor, "N R D"]]
+    pasts: list[Float[Tensor, "N P D"]]
     length: int
 
     def select(self, hypotheses: Int[Tensor, "M"]) -> ConvolutionalState:
@@ -256,10 +256,10 @@ class Convolutional(Seq2Seq):
 
     def decode_step(
         self,
-        tokens: Int[Tensor, "L"],
+        tokens: Int[Tensor, "R"],
         state: ConvolutionalState,  # type: ignore[override]  # each family steps its own state
         *,
-        live: Int[Tensor, "L"] | None = None,
+        live: Int[Tensor, "R"] | None = None,
         need_alignment: bool = False,
     ) -> Step:
         places = Places.of(state.memory.mask.shape[0], state.beam, live)
@@ -273,8 +273,8 @@ class Convolutional(Seq2Seq):
         return Step(hidden[:, 0], after, alignment)
 
     def _advance(
-        self, tokens: Int[Tensor, "L T"], state: ConvolutionalState, places: Places
-    ) -> tuple[Float[Tensor, "L T E"], ConvolutionalState, list[Float[Tensor, "L T S"]]]:
+        self, tokens: Int[Tensor, "R T"], state: ConvolutionalState, places: Places
+    ) -> tuple[Float[Tensor, "R T E"], ConvolutionalState, list[Float[Tensor, "R T S"]]]:
         """Read T more tokens in each row of the state; the weights are those of each layer."""
         g = self.dropout(self.target_positions(self.target_embedding(tokens), start=state.length))
         h = self.decoder_in(g)

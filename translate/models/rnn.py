@@ -254,10 +254,10 @@ class RNN(Seq2Seq):
 
     def decode_step(
         self,
-        tokens: Int[Tensor, "L"],
+        tokens: Int[Tensor, "R"],
         state: RNNState,  # type: ignore[override]  # each family steps its own state
         *,
-        live: Int[Tensor, "L"] | None = None,
+        live: Int[Tensor, "R"] | None = None,
         need_alignment: bool = False,
     ) -> Step:
         places = Places.of(state.memory.mask.shape[0], state.beam, live)
@@ -278,8 +278,8 @@ class RNN(Seq2Seq):
         return self.score is None or not fed_back
 
     def _advance(
-        self, embedded: Float[Tensor, "L T E"], state: RNNState, places: Places
-    ) -> tuple[Float[Tensor, "L T F"], RNNState, Float[Tensor, "L T S"] | None]:
+        self, embedded: Float[Tensor, "R T E"], state: RNNState, places: Places
+    ) -> tuple[Float[Tensor, "R T F"], RNNState, Float[Tensor, "R T S"] | None]:
         """Read T tokens: one, where what the attention finds enters the recurrence.
 
         The rows of the state are those of the tokens. Returns what `_readout` takes: [c_t ; s_t],
@@ -314,19 +314,19 @@ class RNN(Seq2Seq):
         return found, after, weights
 
     def _attentional(
-        self, context: Float[Tensor, "L T D"], s: Float[Tensor, "L T D"]
-    ) -> Float[Tensor, "L T E"]:
+        self, context: Float[Tensor, "R T D"], s: Float[Tensor, "R T D"]
+    ) -> Float[Tensor, "R T E"]:
         """Luong et al. 2015, eq. 5:  h̃_t = tanh(W_c [c_t ; s_t])"""
         both = torch.cat((context, self.dropout(s)), dim=-1)
         return self.dropout(torch.tanh(self.W_c(both)))  # type: ignore[no-any-return]
 
-    def _readout(self, found: Float[Tensor, "L T F"]) -> Float[Tensor, "L T E"]:
+    def _readout(self, found: Float[Tensor, "R T F"]) -> Float[Tensor, "R T E"]:
         """h̃_t: with input feeding each step has made its own, else all are made at once here."""
         return found if self.input_feeding else self._attentional(*found.chunk(2, dim=-1))
 
     def _attend(
-        self, query: Float[Tensor, "L T Q"], state: RNNState, places: Places
-    ) -> tuple[Float[Tensor, "L T D"], Float[Tensor, "L T S"]]:
+        self, query: Float[Tensor, "R T Q"], state: RNNState, places: Places
+    ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R T S"]]:
         """c_t for each query; the hypotheses of a sentence ask one memory."""
         memory, keys = state.memory, state.memory.keys
         queries = places.spread(query)  # (B, n, T, Q)
@@ -350,8 +350,8 @@ class RNN(Seq2Seq):
 
     @staticmethod
     def _fixed_context(
-        embedded: Float[Tensor, "L T E"], memory: RNNMemory, places: Places
-    ) -> Float[Tensor, "L T D"]:
+        embedded: Float[Tensor, "R T E"], memory: RNNMemory, places: Places
+    ) -> Float[Tensor, "R T D"]:
         """c = [→h_S ; ←h_1] at every step (Cho et al. 2014, section 2.2, with one direction)."""
         c = memory.summary[-1].to(embedded.dtype)
         of_rows = places.rows(c[:, None].expand(-1, places.beam, -1))

@@ -2,7 +2,8 @@
 
 Shape letters, used throughout the package:
 B batch (sentences), S source length, T target length, D model size, H heads, L layers, K key size,
-V vocabulary, N hypotheses (B × beam, sentence-major: rows b·n … b·n+n-1 belong to sentence b).
+V vocabulary, N hypotheses (B × beam, sentence-major: rows b·n … b·n+n-1 belong to sentence b), and
+R those of them that a step reads.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def rows_of(sentences: Int[Tensor, "C"], beam: int) -> Int[Tensor, "M"]:
 class Step(NamedTuple):
     """The decoder's answer for one token of every hypothesis."""
 
-    hidden: Float[Tensor, "L D"]  # of each hypothesis that was read
+    hidden: Float[Tensor, "R D"]  # of each hypothesis that was read
     state: DecoderState
     alignment: Float[Tensor, "N L H S"] | None  # of every row; it means nothing where none was read
 
@@ -145,10 +146,10 @@ class Seq2Seq(nn.Module, ABC):
     @abstractmethod
     def decode_step(
         self,
-        tokens: Int[Tensor, "L"],
+        tokens: Int[Tensor, "R"],
         state: DecoderState,
         *,
-        live: Int[Tensor, "L"] | None = None,
+        live: Int[Tensor, "R"] | None = None,
         need_alignment: bool = False,
     ) -> Step:
         """Read one token of every hypothesis, or of those in the `live` rows of the state alone.

@@ -302,10 +302,10 @@ class Transformer(Seq2Seq):
 
     def decode_step(
         self,
-        tokens: Int[Tensor, "L"],
+        tokens: Int[Tensor, "R"],
         state: TransformerState,  # type: ignore[override]  # each family steps its own state
         *,
-        live: Int[Tensor, "L"] | None = None,
+        live: Int[Tensor, "R"] | None = None,
         need_alignment: bool = False,
     ) -> Step:
         places = Places.of(state.sentences, state.beam, live)

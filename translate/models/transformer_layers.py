@@ -168,7 +168,7 @@ class DecoderLayer(nn.Module):
 
     def step(
         self,
-        x: Float[Tensor, "L D"],
+        x: Float[Tensor, "R D"],
         cache: Cache,
         ancestry: Ancestry,
         memory: KeysValues,
@@ -176,7 +176,7 @@ class DecoderLayer(nn.Module):
         places: Places,
         *,
         need_weights: bool,
-    ) -> tuple[Float[Tensor, "L D"], Float[Tensor, "B H n S"] | None]:
+    ) -> tuple[Float[Tensor, "R D"], Float[Tensor, "B H n S"] | None]:
         """Read a token of the hypotheses in these places."""
         first, *_ = self.residuals
         x = first.leave(x, self.self_attention.step(first.enter(x), cache, ancestry, places))

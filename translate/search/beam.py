@@ -225,7 +225,7 @@ class BeamSearch:
         beam: Beam,
         coverage: Float[Tensor, "N S"],
         read: Places,
-        log_probs: Float[Tensor, "L V"],
+        log_probs: Float[Tensor, "R V"],
         length: int,
         ending: Bool[Tensor, "B"] | None,
         asked: Asked,

@@ -84,10 +84,10 @@ class Ensemble(Seq2Seq):
 
     def decode_step(
         self,
-        tokens: Int[Tensor, "L"],
+        tokens: Int[Tensor, "R"],
         state: EnsembleState,  # type: ignore[override]
         *,
-        live: Int[Tensor, "L"] | None = None,
+        live: Int[Tensor, "R"] | None = None,
         need_alignment: bool = False,
     ) -> Step:
         steps = [

@@ -160,10 +160,10 @@ class Shortlisted(Seq2Seq):
 
     def decode_step(
         self,
-        tokens: Int[Tensor, "L"],
+        tokens: Int[Tensor, "R"],
         state: ShortlistedState,  # type: ignore[override]  # its own state
         *,
-        live: Int[Tensor, "L"] | None = None,
+        live: Int[Tensor, "R"] | None = None,
         need_alignment: bool = False,
     ) -> Step:
         step = self.model.decode_step(
