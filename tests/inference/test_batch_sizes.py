@@ -21,6 +21,7 @@ from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
 from translate.inference.loading import load
 from translate.inference.translator import Translator
+from translate.linear import prepack
 from translate.models import registry
 from translate.search import build
 
@@ -137,5 +138,5 @@ def test_a_thousand_captions(captions, pieces, options, name: str, dtype, kind: 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 def test_a_thousand_captions_by_a_trained_run(captions, dtype, kind: str) -> None:
     trained = load(RUN, search=build(**SEARCHES[kind]), device="cpu", tokens_per_batch=10**9)
-    trained.model.to(dtype)
+    prepack(trained.model.to(dtype))  # `to` drops what `load` has prepacked
     assert_near_ties(f"{RUN} {kind}", trained, captions)
