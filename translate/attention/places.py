@@ -3,41 +3,60 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar
 
 import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
 
+class Rows(Protocol):
+    """Something with a row for each hypothesis, such as what a decoder remembers of it."""
+
+    def select(self, hypotheses: Int[Tensor, "M"]) -> Self:
+        """These rows, in this order."""
+
+
+Remembered = TypeVar("Remembered", bound=Rows)
+
+
 @dataclass(frozen=True)
 class Places:
-    """The places of a batch, n a sentence, and the R of them that a step reads.
+    """The places of a batch, n a sentence, and the R `live` ones, which a step reads.
 
     Beams are as wide as the widest, so those where hypotheses have ended have empty places. What
-    concerns a hypothesis alone, all products with weights above all, is computed in `rows` of those
-    that are read; attention, where the hypotheses of a sentence meet the same keys, in places.
+    concerns a hypothesis alone, all products with weights above all, is computed in rows of the
+    live ones; attention, where the hypotheses of a sentence meet the same keys, in places.
     """
 
     sentences: int
     beam: int
-    read: Int[Tensor, "R"] | None  # the place of each row; None: row i is place i
-    rows_at: Int[Tensor, "N"] | None  # the row of each place, any for those that are not read
+    live: Int[Tensor, "R"] | None  # the place of each row; None: row i is place i
+    rows_at: Int[Tensor, "N"] | None  # the row of each place, any for those that are not live
 
     @classmethod
-    def of(cls, sentences: int, beam: int, read: Int[Tensor, "R"] | None = None) -> Places:
-        """All places, or those that are `read`."""
-        if read is None:
+    def of(cls, sentences: int, beam: int, live: Int[Tensor, "R"] | None = None) -> Places:
+        """All places, or those that are `live`."""
+        if live is None:
             return cls(sentences, beam, None, None)
-        rows_at = read.new_zeros(sentences * beam)
-        rows_at[read] = torch.arange(len(read), device=read.device)
-        return cls(sentences, beam, read, rows_at)
+        rows_at = live.new_zeros(sentences * beam)
+        rows_at[live] = torch.arange(len(live), device=live.device)
+        return cls(sentences, beam, live, rows_at)
 
     def rows(self, x: Shaped[Tensor, "B n *rest"]) -> Shaped[Tensor, "R *rest"]:
-        """What stands in the places that are read."""
+        """What stands in the live places."""
         every = x.flatten(0, 1)
-        return every if self.read is None else every.index_select(0, self.read)
+        return every if self.live is None else every.index_select(0, self.live)
 
     def spread(self, x: Shaped[Tensor, "R *rest"]) -> Shaped[Tensor, "B n *rest"]:
         """Each row in its place; what stands in the others means nothing."""
         every = x if self.rows_at is None else x.index_select(0, self.rows_at)
         return every.view(self.sentences, self.beam, *x.shape[1:])
+
+    def remembered(self, state: Remembered) -> Remembered:
+        """`rows` of what is remembered in places."""
+        return state if self.live is None else state.select(self.live)
+
+    def remember(self, state: Remembered) -> Remembered:
+        """`spread` of what is to be remembered."""
+        return state if self.rows_at is None else state.select(self.rows_at)

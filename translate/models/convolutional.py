@@ -263,14 +263,12 @@ class Convolutional(Seq2Seq):
         need_alignment: bool = False,
     ) -> Step:
         places = Places.of(state.memory.mask.shape[0], state.beam, live)
-        read = state if live is None else state.select(live)
-        hidden, after, weights = self._advance(tokens[:, None], read, places)
-        if places.rows_at is not None:
-            after = after.select(places.rows_at)
+        before = places.remembered(state)
+        hidden, after, weights = self._advance(tokens[:, None], before, places)
         alignment = None
         if need_alignment:
             alignment = places.spread(torch.stack(weights, dim=1)).flatten(0, 1)  # (N, L, 1, S)
-        return Step(hidden[:, 0], after, alignment)
+        return Step(hidden[:, 0], places.remember(after), alignment)
 
     def _advance(
         self, tokens: Int[Tensor, "R T"], state: ConvolutionalState, places: Places

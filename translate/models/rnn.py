@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -18,65 +17,12 @@ from translate.attention.places import Places
 from translate.linear import Linear
 from translate.models.dropout import Dropout, Rate
 from translate.models.embeddings import Tied, tie, tying_problems
-from translate.models.recurrence import BidirectionalEncoder, Recurrence, RecurrentState
-from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
+from translate.models.recurrence import BidirectionalEncoder, Recurrence
+from translate.models.rnn_state import RNNMemory, RNNState
+from translate.models.seq2seq import Decoded, Seq2Seq, Step
 from translate.models.stack import Stack
 
 Score = Literal["additive", "dot", "scaled_dot", "general", "concat", "projected"]
-
-
-@dataclass(frozen=True)
-class RNNMemory(Memory):
-    """The encoder's states, what score and coverage need of them, and a summary per layer."""
-
-    keys: Float[Tensor, "B S A"] | None
-    fertility: Float[Tensor, "B S"] | None
-    summary: Float[Tensor, "L B D"]
-
-    def at(self, sentences: Int[Tensor, "C"]) -> RNNMemory:
-        return RNNMemory(
-            self.states.index_select(0, sentences),
-            self.mask.index_select(0, sentences),
-            _rows(self.keys, sentences),
-            _rows(self.fertility, sentences),
-            self.summary.index_select(1, sentences),
-        )
-
-
-@dataclass(frozen=True)
-class RNNState:
-    """What every hypothesis remembers before it reads target word t."""
-
-    memory: RNNMemory
-    position: int  # t, from 0
-    recurrent: RecurrentState  # s_{t-1}: each (L, N, D)
-    attentional: Float[Tensor, "N E"] | None  # h̃_{t-1}, for input feeding
-    attended: Float[Tensor, "N S"] | None  # Σ_{k<t} α_k, for coverage
-
-    def select(self, hypotheses: Int[Tensor, "M"]) -> RNNState:
-        return replace(
-            self,
-            recurrent=tuple(part.index_select(1, hypotheses) for part in self.recurrent),
-            attentional=_rows(self.attentional, hypotheses),
-            attended=_rows(self.attended, hypotheses),
-        )
-
-    @property
-    def beam(self) -> int:
-        return self.recurrent[0].shape[1] // self.memory.mask.shape[0]
-
-    def keep(self, sentences: Int[Tensor, "C"]) -> RNNState:
-        rows = rows_of(sentences, self.beam)
-        return replace(self.select(rows), memory=self.memory.at(sentences))
-
-    def traceable(self, length: int) -> RNNState:
-        return replace(self, position=length)
-
-
-def _rows(
-    part: Float[Tensor, "N *rest"] | None, hypotheses: Int[Tensor, "M"]
-) -> Float[Tensor, "M *rest"] | None:
-    return None if part is None else part.index_select(0, hypotheses)
 
 
 class RNN(Seq2Seq):
@@ -262,14 +208,11 @@ class RNN(Seq2Seq):
     ) -> Step:
         places = Places.of(state.memory.mask.shape[0], state.beam, live)
         embedded = self._embed(self.target_embedding, tokens)[:, None]
-        read = state if live is None else state.select(live)
-        found, after, weights = self._advance(embedded, read, places)
-        if places.rows_at is not None:
-            after = after.select(places.rows_at)
+        found, after, weights = self._advance(embedded, places.remembered(state), places)
         alignment = None
         if need_alignment and weights is not None:
             alignment = places.spread(weights).flatten(0, 1)[:, None]
-        return Step(self._readout(found)[:, 0], after, alignment)
+        return Step(self._readout(found)[:, 0], places.remember(after), alignment)
 
     @property
     def _whole_target_at_once(self) -> bool:

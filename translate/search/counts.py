@@ -43,12 +43,12 @@ class Counts:
     def worth_reading(self, wanted: Bool[Tensor, "N"]) -> Int[Tensor, "R"] | None:
         """Where `wanted` holds, and a few others besides; None: everywhere.
 
-        Products are compiled for every number of rows, so it is rounded up (`few_numbers`). A GPU
+        Products are compiled for every number of rows, so it is rounded up (`round_number`). A GPU
         would have to be waited for.
         """
         if self.late:
             return None
-        count = few_numbers(int(wanted.sum()))
+        count = round_number(int(wanted.sum()))
         if count >= len(wanted):
             return None
         first = wanted.to(torch.uint8).argsort(descending=True, stable=True)[:count]
@@ -59,7 +59,7 @@ class Counts:
         self._stayed = places
 
 
-def few_numbers(rows: int) -> int:
+def round_number(rows: int) -> int:
     """`rows`, rounded up to a multiple of 16, or of 4 where they are fewer."""
     step = 16 if rows > 16 else 4
     return -(-rows // step) * step
