@@ -79,13 +79,12 @@ def prepacked() -> Linear:
 
 def takes_prepacked(layer: Linear, x: torch.Tensor) -> bool:
     """Whether the product is by the prepacked copy: told by one that holds something else."""
-    prepacked = layer._prepacked
-    assert prepacked is not None
+    ((key, prepacked),) = layer._prepacked.items()
     expected = layer(x)
     doubled = torch.ops.mkldnn._reorder_linear_weight(2 * layer.weight.detach(), 64)
-    layer._prepacked = prepacked._replace(weight=doubled)
+    layer._prepacked = {key: prepacked._replace(layout=doubled)}
     differs = not torch.equal(layer(x), expected)
-    layer._prepacked = prepacked
+    layer._prepacked = {key: prepacked}
     return differs
 
 
@@ -117,7 +116,7 @@ def test_weights_of_bf16_are_prepacked_where_the_processor_takes_them() -> None:
     layer, x = Linear(24, 500).bfloat16(), torch.randn(17, 24).bfloat16()
     expected = layer(x)
     prepack(layer)
-    assert (layer._prepacked is not None) == torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    assert bool(layer._prepacked) == torch.ops.mkldnn._is_mkldnn_bf16_supported()
     torch.testing.assert_close(layer(x), expected)
 
 
@@ -140,7 +139,7 @@ def test_what_the_prepacked_copy_cannot_do_is_done_without_it(prepacked: Linear)
 @torch.no_grad()
 def test_a_changed_weight_is_never_read_from_the_prepacked_copy(prepacked: Linear) -> None:
     x, old = torch.randn(3, 24), copy.deepcopy(prepacked)
-    assert old._prepacked is None
+    assert not old._prepacked
     torch.testing.assert_close(old(x), prepacked(x))
     prepacked.weight.mul_(2)
     torch.testing.assert_close(prepacked(x), F.linear(x, prepacked.weight, prepacked.bias))
@@ -169,14 +168,14 @@ def test_another_tensor_in_the_place_of_the_weight_is_noticed() -> None:
 def test_what_onednn_does_not_take_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = Linear(4, 6).double()
     prepack(wide)
-    assert wide._prepacked is None
+    assert not wide._prepacked
     with torch.inference_mode():
         counting_no_changes = Linear(4, 6)
     prepack(counting_no_changes)
-    assert counting_no_changes._prepacked is None
+    assert not counting_no_changes._prepacked
     monkeypatch.setattr(linear, "AVAILABLE", False)
     prepack(layer := Linear(4, 6))
-    assert layer._prepacked is None
+    assert not layer._prepacked
 
 
 # a process of its own: limits are read once

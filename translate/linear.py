@@ -8,6 +8,9 @@ translating with weights laid out beforehand.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -69,64 +72,94 @@ class _Product(torch.autograd.Function):
 
 
 class Prepacked(NamedTuple):
-    """A weight in the layout that oneDNN multiplies fastest."""
+    """A weight that is not going to change, laid out for oneDNN, which else does it each time.
 
-    weight: Tensor
+    MKL is slow with few rows. By the copy, the product of a row is also the same to the bit among
+    any others, but for wide weights (2,048) and a row by itself.
+    """
+
+    layout: Tensor  # as large again
     origin: Tensor  # what it was made from, and which of its versions: it counts its changes
     version: int
 
+    @classmethod
+    def of(cls, weight: Float[Tensor, "O I"]) -> Prepacked | None:
+        """None where oneDNN does not take it."""
+        if not _takes(weight):
+            return None
+        matrix = weight.detach().contiguous()
+        layout = torch.ops.mkldnn._reorder_linear_weight(matrix, TYPICAL_ROWS)
+        return cls(layout, weight, weight._version)
 
-class Linear(nn.Linear):
-    """`torch.nn.Linear`, faster where a CPU trains in float32 or translates; equal up to rounding.
-
-    A weight that is not going to change may be laid out beforehand (`prepack`): for a product of
-    its own oneDNN does that each time, and MKL is slow with few rows. The product of a row is then
-    also the same to the bit among any others, but for wide weights (2,048) and a row by itself.
-    """
-
-    _prepacked: Prepacked | None = None
-
-    def prepack(self) -> None:
-        """Lay the weight out beforehand, where oneDNN takes it; the copy is as large again."""
-        weight = self.weight.detach()
-        if _takes(weight):
-            layout = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), TYPICAL_ROWS)
-            self._prepacked = Prepacked(layout, self.weight, self.weight._version)
-
-    def forward(self, input: Float[Tensor, "*rows I"]) -> Float[Tensor, "*rows O"]:
-        if self._prepacked is not None and self._serves(input, self._prepacked):
-            y: Tensor = torch.ops.mkldnn._linear_pointwise(
-                input.contiguous(), self._prepacked.weight, self.bias, "none", [], ""
-            )
-            return y
-        if self.training and multiplies(input, self.weight):
-            return _Product.apply(input, self.weight, self.bias)  # type: ignore[no-any-return, no-untyped-call]
-        return F.linear(input, self.weight, self.bias)
-
-    def _serves(self, input: Tensor, prepacked: Prepacked) -> bool:
+    def serves(self, x: Float[Tensor, "*rows I"], weight: Float[Tensor, "O I"]) -> bool:
         """Whether the copy is still of the weight, and no gradient can be asked for."""
         return (
-            self.weight is prepacked.origin
-            and self.weight._version == prepacked.version
-            and input.numel() > 0
+            weight is self.origin
+            and weight._version == self.version
+            and x.numel() > 0
             and not torch.is_grad_enabled()
             and not torch.is_autocast_enabled("cpu")
             and not torch.compiler.is_compiling()
         )
 
+    def product(
+        self, x: Float[Tensor, "*rows I"], bias: Float[Tensor, "O"] | None
+    ) -> Float[Tensor, "*rows O"]:
+        """x Wᵀ + b."""
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(
+            x.contiguous(), self.layout, bias, "none", [], ""
+        )
+        return y
+
+
+class Prepackable(nn.Module, ABC):
+    """A module whose weights may be laid out beforehand, where a CPU translates."""
+
+    _prepacked: Mapping[int, Prepacked] = MappingProxyType({})  # by the weight's `id`
+
+    @abstractmethod
+    def matrices(self) -> list[Float[Tensor, "O I"]]:
+        """The weights that it multiplies by."""
+
+    def prepack(self) -> None:
+        """Lay out all that oneDNN takes."""
+        copies = {id(weight): Prepacked.of(weight) for weight in self.matrices()}
+        self._prepacked = {key: copy for key, copy in copies.items() if copy is not None}
+
+    def prepacked(
+        self, x: Float[Tensor, "*rows I"], weight: Float[Tensor, "O I"]
+    ) -> Prepacked | None:
+        """The copy of one of its weights, where it can be multiplied by."""
+        found = self._prepacked.get(id(weight))
+        return found if found is not None and found.serves(x, weight) else None
+
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
-        self._prepacked = None  # the weight gets another type or device
+        self._prepacked = {}  # weights get another type or device
         return super()._apply(fn, recurse)  # type: ignore[no-any-return, no-untyped-call]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the prepacked copy, which can be neither copied nor stored."""
+        """Without the copies, which can be neither copied nor stored."""
         return {name: value for name, value in self.__dict__.items() if name != "_prepacked"}
+
+
+class Linear(Prepackable, nn.Linear):
+    """`torch.nn.Linear`, faster where a CPU trains in float32 or translates; but for rounding."""
+
+    def matrices(self) -> list[Float[Tensor, "O I"]]:
+        return [self.weight]
+
+    def forward(self, input: Float[Tensor, "*rows I"]) -> Float[Tensor, "*rows O"]:
+        if copy := self.prepacked(input, self.weight):
+            return copy.product(input, self.bias)
+        if self.training and multiplies(input, self.weight):
+            return _Product.apply(input, self.weight, self.bias)  # type: ignore[no-any-return, no-untyped-call]
+        return F.linear(input, self.weight, self.bias)
 
 
 def prepack(model: nn.Module) -> None:
     """Make the products of a model that is not going to change faster on a CPU."""
     for module in model.modules():
-        if isinstance(module, Linear):
+        if isinstance(module, Prepackable):
             module.prepack()
 
 

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from translate.linear import Prepackable
 from translate.models.dropout import Dropout
 from translate.models.stack import Stack
 
@@ -50,12 +51,58 @@ class Recurrence(nn.Module):
         exporting = torch.compiler.is_exporting()
         with nullcontext() if exporting else torch.autocast(x.device.type, enabled=False):
             x = x.to(state[0].dtype)
-            read = _read_token if x.shape[1] == 1 else _read_sequence
+            read = self.read_token if x.shape[1] == 1 else _read_sequence
             befores = zip(*(part.unbind() for part in state), strict=True)
             for index, (layer, before) in enumerate(zip(self.layers, befores, strict=True)):
                 x, last = read(layer, self.dropout(x) if index else x, before)
                 after.append(last)
         return x, tuple(torch.stack(parts) for parts in zip(*after, strict=True))
+
+    def read_token(
+        self, layer: nn.LSTM | nn.GRU, x: Float[Tensor, "B 1 I"], state: tuple[Tensor, ...]
+    ) -> tuple[Float[Tensor, "B 1 D"], tuple[Tensor, ...]]:
+        """The output of one of the layers for one token, and its state after it."""
+        return _read_token(layer, x, state)
+
+
+class StepwiseRecurrence(Prepackable, Recurrence):
+    """A recurrence that translates token by token, with weights that may be laid out for it."""
+
+    def matrices(self) -> list[Float[Tensor, "O I"]]:
+        return [weight for weight in self.parameters() if weight.dim() == 2]
+
+    def read_token(
+        self, layer: nn.LSTM | nn.GRU, x: Float[Tensor, "B 1 I"], state: tuple[Tensor, ...]
+    ) -> tuple[Float[Tensor, "B 1 D"], tuple[Tensor, ...]]:
+        ((W_x, W_h, b_x, b_h),) = layer.all_weights
+        word, before = x[:, 0], state[0]
+        of_word, of_state = self.prepacked(word, W_x), self.prepacked(before, W_h)
+        if of_word is None or of_state is None:
+            return super().read_token(layer, x, state)
+        gates = of_word.product(word, b_x), of_state.product(before, b_h)
+        after = _lstm(*gates, state) if isinstance(layer, nn.LSTM) else _gru(*gates, state)
+        return after[0][:, None], after
+
+
+def _gru(
+    of_word: Float[Tensor, "B gates"], of_state: Float[Tensor, "B gates"], state: tuple[Tensor, ...]
+) -> tuple[Tensor]:
+    """h' = (1 - z) n + z h,  n = tanh(W x + r (U h)); r and z are sigmoids of the same sums."""
+    (h,) = state
+    size = h.shape[1]
+    r, z = (of_word[:, : 2 * size] + of_state[:, : 2 * size]).sigmoid_().chunk(2, dim=1)
+    n = torch.addcmul(of_word[:, 2 * size :], r, of_state[:, 2 * size :]).tanh_()
+    return (torch.lerp(n, h, z),)
+
+
+def _lstm(
+    of_word: Float[Tensor, "B gates"], of_state: Float[Tensor, "B gates"], state: tuple[Tensor, ...]
+) -> tuple[Tensor, Tensor]:
+    """c' = σ(f) c + σ(i) tanh(g),  h' = σ(o) tanh(c')."""
+    _, c = state
+    i, f, g, o = (of_word + of_state).chunk(4, dim=1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
 
 
 def _read_sequence(

@@ -17,7 +17,7 @@ from translate.attention.places import Places
 from translate.linear import Linear
 from translate.models.dropout import Dropout, Rate
 from translate.models.embeddings import Tied, tie, tying_problems
-from translate.models.recurrence import BidirectionalEncoder, Recurrence
+from translate.models.recurrence import BidirectionalEncoder, StepwiseRecurrence
 from translate.models.rnn_state import RNNMemory, RNNState
 from translate.models.seq2seq import Decoded, Seq2Seq, Step
 from translate.models.stack import Stack
@@ -82,7 +82,7 @@ class RNN(Seq2Seq):
         )  # fmt: skip
         self.query, self.input_feeding = query, input_feeding
         reads_context = attention == "none" or query == "previous"
-        self.decoder = Recurrence(
+        self.decoder = StepwiseRecurrence(
             cell=cell,
             input_size=embedding_size * (1 + input_feeding) + hidden_size * reads_context,
             hidden_size=hidden_size, num_layers=decoder_layers, dropout=dropout,
