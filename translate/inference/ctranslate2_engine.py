@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -144,20 +145,21 @@ class CTranslate2Search:
             lengths, settings.max_length_ratio, settings.max_length_offset,
             max_length=min(model.max_length or POSITIONS, POSITIONS),
         )  # fmt: skip
-        found = self._translated(rows, limits, range(len(rows)))
-        # the longest limit of a batch holds: what meets its own is translated beside its like
-        met = [i for i, one in found.items() if max(map(len, one.hypotheses)) >= limits[i]]
-        for _, alike in groupby(sorted(met, key=limits.__getitem__), limits.__getitem__):
-            found |= self._translated(rows, limits, list(alike))
+        found = self._translated(rows, limits, [range(len(rows))])
+        # the longest limit of a batch holds: what meets its own is translated beside its like,
+        # but for greedy search, which begins in the same way under any limit
+        if settings.beam_size > 1:
+            met = [i for i, one in found.items() if max(map(len, one.hypotheses)) >= limits[i]]
+            by_limit = groupby(sorted(met, key=limits.__getitem__), limits.__getitem__)
+            found |= self._translated(rows, limits, [list(alike) for _, alike in by_limit])
         return self._ranked(rows, [found[i] for i in range(len(rows))], limits)
 
     def _translated(
-        self, rows: list[list[int]], limits: list[int], chosen: Sequence[int]
+        self, rows: list[list[int]], limits: list[int], groups: Sequence[Sequence[int]]
     ) -> dict[int, Any]:
-        """What the engine finds for the chosen rows, up to the longest limit of each batch."""
+        """What the engine finds for these groups of rows, up to the longest limit of each batch."""
         settings, pending = self._settings, dict[int, Any]()
-        for batch in by_length([len(rows[i]) + 1 for i in chosen], self._tokens_per_batch):
-            some = [chosen[place] for place in batch]
+        for some in [batch for group in groups for batch in self._batches(rows, group)]:
             found = self._translator.translate_batch(
                 [[self._source[token] for token in rows[i]] for i in some],
                 beam_size=settings.beam_size,
@@ -171,6 +173,10 @@ class CTranslate2Search:
             )
             pending.update(zip(some, found, strict=True))
         return {i: one.result() for i, one in pending.items()}
+
+    def _batches(self, rows: list[list[int]], chosen: Sequence[int]) -> Iterator[list[int]]:
+        for batch in by_length([len(rows[i]) + 1 for i in chosen], self._tokens_per_batch):
+            yield [chosen[place] for place in batch]
 
     def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
         """Of every token of given translations, </s> included; both sides come without it."""
@@ -202,20 +208,19 @@ class CTranslate2Search:
     def _ranked(
         self, rows: list[list[int]], found: list[Any], limits: list[int]
     ) -> list[list[Hypothesis]]:
-        """The n best of each row; </s>, which the engine leaves out at its limit, counts there."""
+        """The n best of each row. What meets its limit is scored anew: </s> counts there too."""
         cut = [
-            (row, pieces)
+            (row, pieces[:limit])
             for row, result, limit in zip(rows, found, limits, strict=True)
             for pieces in result.hypotheses
             if len(pieces) >= limit
         ]
-        ends = iter(
-            log_probs[-1]
-            for log_probs in self._scored([row for row, _ in cut], [pieces for _, pieces in cut])
-        )
+        sums = map(math.fsum, self._scored([row for row, _ in cut], [pieces for _, pieces in cut]))
         hypotheses = [
             [
-                self._hypothesis(pieces, score, next(ends) if len(pieces) >= limit else None)
+                self._hypothesis(pieces, self._log_prob(pieces, score), finished=True)
+                if len(pieces) < limit
+                else self._hypothesis(pieces[:limit], next(sums), finished=False)
                 for pieces, score in zip(result.hypotheses, result.scores, strict=True)
             ]
             for result, limit in zip(found, limits, strict=True)
@@ -225,13 +230,14 @@ class CTranslate2Search:
             for some in hypotheses
         ]
 
-    def _hypothesis(self, pieces: Sequence[str], score: float, end: float | None) -> Hypothesis:
-        """`end` is the log-probability of </s>, where `score` is without."""
-        finished, length = end is None, len(pieces) + 1  # </s>
-        log_prob = score * (len(pieces) + finished) ** self._exponent() + (end or 0.0)
+    def _log_prob(self, pieces: Sequence[str], score: float) -> float:
+        """What the engine has divided by a power of the length, </s> included."""
+        return float(score * (len(pieces) + 1) ** self._exponent())
+
+    def _hypothesis(self, pieces: Sequence[str], log_prob: float, *, finished: bool) -> Hypothesis:
         return Hypothesis(
             tokens=tuple(self._target[piece] for piece in pieces),
-            score=log_prob / self._penalty(length, self._settings.alpha),
+            score=log_prob / self._penalty(len(pieces) + 1, self._settings.alpha),
             log_prob=log_prob,
             token_log_probs=(),
             alignment=None,
