@@ -52,6 +52,8 @@ class Line:
         """
         if not self.texts:
             return [replace(NOTHING, text=self.gaps[0])]
+        if self.gaps == ("", ""):
+            return found[0]
         most = max(map(len, found))
         alike = ([*some, *some[-1:] * (most - len(some))] for some in found)
         return [self._join(parts) for parts in zip(*alike, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -70,3 +71,21 @@ def by_length(lengths: Sequence[int], tokens_per_batch: int) -> Iterator[list[in
         batch.append(index)
     if batch:
         yield batch
+
+
+def shared_out(lengths: Sequence[int], tokens_per_batch: int, workers: int) -> list[list[int]]:
+    """`by_length`, in equal shares: no worker waits long for the others at the end.
+
+    Each gets as many batches as the others, all of about one size; or where there are fewer batches
+    than workers, one or none.
+    """
+    batches = list(by_length(lengths, tokens_per_batch))
+    if workers == 1 or len(batches) < 2:
+        return batches
+    most = len(batches) if len(batches) < workers else -(-len(batches) // workers) * workers
+
+    def few_enough(budget: int) -> bool:
+        return len(list(by_length(lengths, budget))) <= most
+
+    smallest = bisect_left(range(tokens_per_batch), True, key=few_enough)
+    return list(by_length(lengths, smallest))

@@ -41,9 +41,9 @@ from translate.inference.segments import (
     MAX_SCORED_LENGTH,
     MAX_SOURCE_LENGTH,
     Segment,
-    by_length,
     has_text,
     most_pieces,
+    shared_out,
 )
 from translate.inference.text_constraints import (
     NO_CONSTRAINT,
@@ -207,7 +207,7 @@ class Translator:
     ) -> list[list[Translation]]:
         """The n best of every segment, in batches of like length."""
         most = sys.maxsize if self.whole_windows and not again else self._tokens_of_a_batch()
-        batches = list(by_length([len(s.ids) + 1 for s in segments], most))
+        batches = shared_out([len(s.ids) + 1 for s in segments], most, self.workers)
         answers = workers.map([Batch([segments[i] for i in batch], again) for batch in batches])
         found = dict(zip(itertools.chain(*batches), itertools.chain(*answers), strict=True))
         return [self._ranked(found[i]) for i in range(len(segments))]

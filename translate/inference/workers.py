@@ -72,8 +72,9 @@ class Workers(Generic[Task, Result]):
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
-        for process, connection in zip(self._processes, self._connections, strict=True):
+        for process in self._processes:
             process.terminate()
+        for process, connection in zip(self._processes, self._connections, strict=True):
             process.join()
             connection.close()
 
