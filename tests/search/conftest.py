@@ -73,6 +73,7 @@ class TableModel(Seq2Seq):
         live: Tensor | None = None,
         need_alignment: bool = False,
     ) -> Step:
+        assert len(tokens), "a step without any hypothesis"
         read = slice(None) if live is None else live
         prefixes = torch.full_like(state.prefixes, ROWS - 1)  # of those that are not read
         prefixes[read] = (state.prefixes[read] * 37 + tokens * 101 + 1) % ROWS

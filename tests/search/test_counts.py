@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from slow_twins import batch
 
@@ -53,6 +53,8 @@ def steps(model: Seq2Seq) -> mock._patch:
     st.integers(0, 10**6),
     st.sampled_from([-1.0, 1.0, 3.0]),
 )
+@example([[4], [5], [6], [7]], 0, 1.0)  # a greedy batch whose last end together after another
+@example([[4], [5], [6], [7]], 3, 1.0)  # the same of samples
 @pytest.mark.parametrize("kind", search.KINDS)
 def test_reading_late_changes_no_hypothesis_and_adds_one_step_at_most(
     table_model, late, kind, ids, seed, end

@@ -90,6 +90,8 @@ def walk(
         stay = going.nonzero()[:, 0] if leave else counts.worth_reading(going)
         if stay is None:
             continue
+        if not len(stay):  # the count was late: the last have ended since
+            break
         walkers, sentences, going, tokens, nodes, history, rows = (
             x[stay] for x in (walkers, sentences, going, tokens, nodes, history, rows)
         )
