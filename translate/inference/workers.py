@@ -73,7 +73,7 @@ class Workers(Generic[Task, Result]):
         where: TracebackType | None,
     ) -> None:
         for process in self._processes:
-            process.terminate()
+            process.kill()  # until it serves, our own handlers are its, and may only take note
         for process, connection in zip(self._processes, self._connections, strict=True):
             process.join()
             connection.close()
