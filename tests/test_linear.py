@@ -151,6 +151,19 @@ def test_a_changed_weight_is_never_read_from_the_prepacked_copy(prepacked: Linea
 
 
 @needs_onednn
+@pytest.mark.parametrize("fused", [False, True])
+def test_training_ends_the_prepacked_copy(prepacked: Linear, fused: bool) -> None:
+    """A fused optimizer changes weights and counts no change."""
+    x = torch.randn(3, 24)
+    optimizer = torch.optim.AdamW(prepacked.parameters(), lr=0.1, fused=fused)
+    prepacked.train()(x).sum().backward()
+    optimizer.step()
+    with torch.no_grad():
+        expected = F.linear(x, prepacked.weight, prepacked.bias)
+        torch.testing.assert_close(prepacked.eval()(x), expected)
+
+
+@needs_onednn
 @torch.no_grad()
 def test_another_tensor_in_the_place_of_the_weight_is_noticed() -> None:
     """Although neither has ever been changed."""

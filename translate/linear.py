@@ -74,12 +74,13 @@ class _Product(torch.autograd.Function):
 class Prepacked(NamedTuple):
     """A weight that is not going to change, laid out for oneDNN, which else does it each time.
 
+    A change is noticed where PyTorch counts it: not one of `weight.data` or through NumPy.
     MKL is slow with few rows. By the copy, the product of a row is also the same to the bit among
     any others, but for wide weights (2,048) and a row by itself.
     """
 
     layout: Tensor  # as large again
-    origin: Tensor  # what it was made from, and which of its versions: it counts its changes
+    origin: Tensor  # what it was made from, and which of its versions
     version: int
 
     @classmethod
@@ -132,6 +133,11 @@ class Prepackable(nn.Module, ABC):
         """The copy of one of its weights, where it can be multiplied by."""
         found = self._prepacked.get(id(weight))
         return found if found is not None and found.serves(x, weight) else None
+
+    def train(self, mode: bool = True) -> Self:
+        if mode:
+            self._prepacked = {}  # a fused optimizer changes weights and counts no change
+        return super().train(mode)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
         self._prepacked = {}  # weights get another type or device
