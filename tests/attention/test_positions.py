@@ -14,6 +14,7 @@ from translate.attention.positions import (
     LinearBiases,
     RelativeKeys,
     SinusoidalPositions,
+    Waves,
     alibi_slopes,
     rotate,
     sinusoidal,
@@ -48,6 +49,16 @@ def test_a_word_has_its_position_however_it_is_read(randn: Randn) -> None:
         torch.testing.assert_close(positions(words[:, t : t + 1], start=t)[:, 0], whole[:, t])
     late = positions(words[:, TABULATED - 2 :], start=TABULATED - 2)
     torch.testing.assert_close(late, whole[:, TABULATED - 2 :])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Waves(d_model=6), lambda: LinearBiases(num_heads=6)],
+    ids=["waves", "ALiBi"],
+)
+def test_in_a_wider_type_they_are_not_what_a_narrower_one_had(make) -> None:
+    for kept, expected in zip(make().bfloat16().float().buffers(), make().buffers(), strict=True):
+        assert torch.equal(kept, expected)
 
 
 @pytest.mark.parametrize("compiling", [False, True], ids=["eager", "compiled"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float, Int
@@ -35,10 +36,18 @@ class Waves(nn.Module):
 
     def __init__(self, *, d_model: int) -> None:
         super().__init__()
-        table = torch.empty(TABULATED, d_model)
-        if not table.is_meta:  # on meta PyTorch would load its compiler, a second, for no values
-            table = sinusoidal(0, TABULATED, table)
-        self.register_buffer("table", table, persistent=False)
+        self.register_buffer("table", torch.empty(TABULATED, d_model), persistent=False)
+        self._compute()
+
+    def _compute(self) -> None:
+        # on meta PyTorch would load its compiler, which takes a second, for no values
+        if not self.table.is_meta:
+            self.table = sinusoidal(0, TABULATED, self.table)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._compute()  # what was rounded to fewer bits would stay so in a type of more
+        return self
 
     def forward(self, start: int, length: int, like: Float[Tensor, "*B D"]) -> Float[Tensor, "T D"]:
         # a graph has no branches, so an exported one has the formula, which knows no end
@@ -186,6 +195,11 @@ class LinearBiases(Relation):
     def __init__(self, *, num_heads: int) -> None:
         super().__init__()
         self.register_buffer("slopes", torch.tensor(alibi_slopes(num_heads)), persistent=False)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.slopes = self.slopes.new_tensor(alibi_slopes(len(self.slopes)))  # as `Waves` does
+        return self
 
     def forward(
         self, query: Float[Tensor, "B H T K"], distance: Int[Tensor, "T S"]
