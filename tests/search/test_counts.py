@@ -86,15 +86,15 @@ def test_rows_are_read_in_few_different_numbers(wanted: int, read: int, late) ->
     """Those that are wanted, in order, and as few others as make the number a round one."""
     rows = torch.zeros(60, dtype=torch.bool)
     rows[torch.randperm(60)[:wanted]] = True
-    found = Counts(rows.device).worth_reading(rows)
+    found = Counts(rows.device).rows_to_compute(rows)
     assert len(found) == len(set(found.tolist())) == read
     assert set(rows.nonzero()[:, 0].tolist()) <= set(found.tolist())
     assert found.tolist() == sorted(found)
     with late():  # a GPU would have to be waited for
-        assert Counts(rows.device).worth_reading(rows) is None
+        assert Counts(rows.device).rows_to_compute(rows) is None
 
 
 def test_all_rows_are_read_where_no_round_number_is_fewer() -> None:
     found = Counts(torch.device("cpu"))
-    assert found.worth_reading(torch.tensor([True, False, True, True])) is None
-    assert found.worth_reading(torch.arange(18) < 17) is None
+    assert found.rows_to_compute(torch.tensor([True, False, True, True])) is None
+    assert found.rows_to_compute(torch.arange(18) < 17) is None

@@ -13,17 +13,17 @@ from translate.search.scoring import (
     PENALTIES,
     best_next,
     coverage_penalty,
+    largest,
     next_log_probs,
-    top_k,
 )
 from translate.vocabulary import BOS, EOS, PAD
 
 
 @given(st.sampled_from([1, 5]), st.integers(1, 700), st.integers(1, 6), st.integers(0, 10**6))
-def test_top_k_is_topk(rows: int, width: int, count: int, seed: int) -> None:
+def test_largest_is_topk(rows: int, width: int, count: int, seed: int) -> None:
     values = torch.randn(rows, width, generator=torch.Generator().manual_seed(seed))
     count = min(count, width)
-    best, columns = top_k(values, count)
+    best, columns = largest(values, count)
     expected = values.topk(count)
     assert torch.equal(best, expected.values)
     assert torch.equal(columns, expected.indices)

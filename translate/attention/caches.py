@@ -36,7 +36,7 @@ class Ancestry:
 
     length: int  # tokens of every hypothesis
     columns: tuple[int, ...] | None = None  # where each one's token stands; None: token t in t
-    hidden: Float[Tensor, "B 1 n C"] | None = None  # 0: its own, -inf: not; None: all are its own
+    bias: Float[Tensor, "B 1 n C"] | None = None  # 0: its own, -inf: not; None: all are its own
 
     def positions(self, keys: Float[Tensor, "B G C K"]) -> Int[Tensor, "C"]:
         """Where in its hypothesis the token of each column of these keys stands."""
@@ -47,14 +47,14 @@ class Ancestry:
     def grown(self, sentences: int, beam: int, like: Float[Tensor, "..."]) -> Ancestry:
         """The ancestry with a further token of every hypothesis, which that one alone sees.
 
-        `hidden` is of `like`'s type and device.
+        `bias` is of `like`'s type and device.
         """
-        if beam == 1 and self.hidden is None:
+        if beam == 1 and self.bias is None:
             return Ancestry(self.length + 1)
         own = torch.eye(beam, dtype=torch.bool, device=like.device)
         new = added_to_scores(own, like.dtype).expand(sentences, 1, -1, -1)
         columns = tuple(range(self.length)) if self.columns is None else self.columns
-        before = self.hidden
+        before = self.bias
         if before is None:
             before = like.new_zeros(sentences, 1, beam, len(columns))
         columns += (self.length,) * beam
@@ -62,16 +62,16 @@ class Ancestry:
 
     def select(self, hypotheses: Int[Tensor, "M"]) -> Ancestry:
         """The past of these rows, as many of each sentence."""
-        if self.hidden is None:
+        if self.bias is None:
             return self
-        rows = self.hidden.flatten(0, 2).index_select(0, hypotheses)
-        return replace(self, hidden=rows.view(len(self.hidden), 1, -1, rows.shape[1]))
+        rows = self.bias.flatten(0, 2).index_select(0, hypotheses)
+        return replace(self, bias=rows.view(len(self.bias), 1, -1, rows.shape[1]))
 
     def keep(self, sentences: Int[Tensor, "C"]) -> Ancestry:
         """The past of these sentences' hypotheses."""
-        if self.hidden is None:
+        if self.bias is None:
             return self
-        return replace(self, hidden=self.hidden.index_select(0, sentences))
+        return replace(self, bias=self.bias.index_select(0, sentences))
 
 
 class Cache(ABC):

@@ -126,12 +126,12 @@ class FullAttention(Pattern):
         cache: KeyValueCache | GrowingCache,  # type: ignore[override]  # each pattern steps its own cache
         ancestry: Ancestry,
     ) -> Float[Tensor, "B H n Kv"]:
-        memory, mask, bias = cache.append(new), None, ancestry.hidden
+        memory, mask, bias = cache.append(new), None, ancestry.bias
         if self.relation is not None or not self.sees_all:
             keys = ancestry.positions(memory.keys)
             here = keys[-query.shape[2] :]
             mask = self.visible(here[:, None], keys)
-            bias = summed(self.bias(query, here, keys), ancestry.hidden)
+            bias = summed(self.bias(query, here, keys), ancestry.bias)
         return fused_attention(query, memory.keys, memory.values, mask=mask, bias=bias)
 
 

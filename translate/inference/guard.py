@@ -178,11 +178,9 @@ class Guard:
     def _copies(self, source: Segment, translation: str) -> bool:
         """Whether most words are the source's: not of protected items, nor of what is asked for."""
         share, least = self._copy
-        free, asked = " ".join(self.protection.parts(source.text)[::2]), source.asked.split()
-        known, words = (
-            set(free.split()),
-            [word for word in translation.split() if word not in asked],
-        )
+        known = set(" ".join(self.protection.parts(source.text)[::2]).split())
+        asked = source.asked.split()
+        words = [word for word in translation.split() if word not in asked]
         copied = sum(map(len, filter(known.__contains__, words)))
         return copied >= max(share * sum(map(len, words)), least)
 

@@ -54,7 +54,7 @@ class Beam:
     sentences: Int[Tensor, "B"]  # of each
     limits: Int[Tensor, "B"]  # the most tokens each translation may have
     longest_penalty: Float[Tensor, "B"]  # the length penalty at that length
-    places: Int[Tensor, "B"]  # of the beam, not yet taken by finished hypotheses
+    vacant: Int[Tensor, "B"]  # places of the beam, not yet taken by finished hypotheses
     kept: Float[Tensor, "B n_best"]  # the best finished scores so far, -inf for none
     nodes: Int[Tensor, "B n"]
     tokens: Int[Tensor, "B n"]  # the last of each hypothesis
@@ -152,15 +152,15 @@ class BeamSearch:
             state = state.keep(beam.sentences)
         tree, counts = Tree(), Counts(source.device)
         for length in range(max(limits) + 1):  # at its limit every hypothesis ends
-            live = counts.worth_reading(beam.totals.flatten() > DEAD)
-            read = Places.of(beam.tokens.shape[0], beam.tokens.shape[1], live)
+            live = counts.rows_to_compute(beam.totals.flatten() > DEAD)
+            places = Places.of(beam.tokens.shape[0], beam.tokens.shape[1], live)
             step = model.decode_step(
-                read.rows(beam.tokens), state, live=live, need_alignment=need_attention
+                places.rows(beam.tokens), state, live=live, need_alignment=need_attention
             )
             coverage = self._covered(beam, step)
             log_probs = next_log_probs(model.project(step.hidden))
             ending = beam.limits <= length if length >= shortest else None
-            extensions = self._extend(beam, coverage, read, log_probs, length, ending, asked)
+            extensions = self._extend(beam, coverage, places, log_probs, length, ending, asked)
             alignment = step.alignment if need_alignment else None
             nodes = tree.grow(_nodes(beam, extensions), alignment)
             going = self._prune(beam, coverage, nodes, extensions, counts, bool(asked.rules))
@@ -171,12 +171,12 @@ class BeamSearch:
             state = state if left is None else state.keep(left)
         return tree.best(
             self.n_best * self._groups,
-            penalty=self._penalty,
+            penalty=self._length_penalty,
             limits=limits,
             source_lengths=lengths,
         )
 
-    def _penalty(self, length: int) -> float:
+    def _length_penalty(self, length: int) -> float:
         """What divides the log-probability of `length` tokens, </s> included."""
         return self._divisor(length, self._alpha)
 
@@ -193,13 +193,13 @@ class BeamSearch:
         sentences = sentences.repeat_interleave(self._groups)
         limits, words = limits[sentences], words[sentences]
         empty = torch.zeros_like(limits)[:, None]
-        longest = [self._penalty(limit + 1) * ROUNDED_UP for limit in limits.tolist()]
+        longest = [self._length_penalty(limit + 1) * ROUNDED_UP for limit in limits.tolist()]
         return Beam(
             beams=torch.arange(len(limits), device=limits.device),
             sentences=sentences,
             limits=limits,
             longest_penalty=torch.tensor(longest, device=limits.device),
-            places=torch.full_like(limits, self.beam_size),
+            vacant=torch.full_like(limits, self.beam_size),
             kept=torch.full((len(limits), self.n_best), DEAD, device=limits.device),
             nodes=empty + ROOT,
             tokens=empty + BOS,
@@ -224,7 +224,7 @@ class BeamSearch:
         self,
         beam: Beam,
         coverage: Float[Tensor, "N S"],
-        read: Places,
+        places: Places,
         log_probs: Float[Tensor, "R V"],
         length: int,
         ending: Bool[Tensor, "B"] | None,
@@ -232,28 +232,29 @@ class BeamSearch:
     ) -> Extensions:
         """The best continuations of hypotheses that have `length` tokens."""
         sentences, width = beam.tokens.shape
-        of_rows = read.rows(beam.sentences[:, None].expand(-1, width))
-        at = Position(of_rows, read.rows(beam.history), log_probs)
+        of_rows = places.rows(beam.sentences[:, None].expand(-1, width))
+        at = Position(of_rows, places.rows(beam.history), log_probs)
         if ending is not None:
-            ending = read.rows(ending[:, None].expand(-1, width))
+            ending = places.rows(ending[:, None].expand(-1, width))
         found = best_next(log_probs, apply(asked.rules, at), self._per_row, ending=ending)
         banks = None
         if asked.phrases is not None:
             found, banks = asked.phrases.candidates(found, at)
-            banks = read.spread(banks).flatten(1)
-        found = Candidates(*map(read.spread, found))  # (B, n, K): what is in DEAD places stays dead
+            banks = places.spread(banks).flatten(1)
+        # (B, n, K); what is in DEAD places stays dead
+        found = Candidates(*map(places.spread, found))
         totals = (beam.totals[:, :, None] + found.ranks).flatten(1)  # (B, n·K)
         tokens = found.tokens.flatten(1)
         index = self._choose(beam, totals, tokens, banks)  # (B, m)
-        places = torch.arange(index.shape[1], device=index.device)
-        chosen = totals.gather(1, index).masked_fill(places >= beam.places[:, None], DEAD)
+        order = torch.arange(index.shape[1], device=index.device)
+        chosen = totals.gather(1, index).masked_fill(order >= beam.vacant[:, None], DEAD)
         first = torch.arange(sentences, device=index.device) * width
         rows = first[:, None] + index // found.tokens.shape[2]
         penalties = torch.zeros_like(chosen)
         if self._beta:
             words = beam.words.repeat_interleave(width, dim=0)
             penalties = coverage_penalty(coverage, words, self._beta).to(chosen.dtype)[rows]
-        scores = chosen / self._penalty(length + 1) + penalties
+        scores = chosen / self._length_penalty(length + 1) + penalties
         tokens = tokens.gather(1, index)
         return Extensions(
             rows=rows,
@@ -311,7 +312,7 @@ class BeamSearch:
             history = torch.cat([history, tokens[:, :, None]], dim=2)
         pruned = replace(
             beam,
-            places=beam.places - ended.sum(1),
+            vacant=beam.vacant - ended.sum(1),
             kept=kept,
             nodes=nodes.gather(1, order),
             tokens=tokens,

@@ -45,9 +45,8 @@ class Constraint:
     joints: Joints | None = field(default=None, compare=False, repr=False)
 
 
-Constraints = (
-    Sequence[Constraint] | None
-)  # one a sentence of the batch; None: nothing is constrained
+# One a sentence of the batch; None: nothing is constrained
+Constraints = Sequence[Constraint] | None
 
 
 def length_limits(
@@ -72,8 +71,8 @@ def length_limits(
     most = math.inf if max_length is None else max_length - 1
     limits = [min(ratio * (length - 1) + offset, most) for length in source_lengths]
     needed = [
-        sum(map(len, (d.prefix, *set(d.phrases))))
-        for d in constraints or [Constraint()] * len(limits)
+        sum(map(len, (constraint.prefix, *set(constraint.phrases))))
+        for constraint in constraints or [Constraint()] * len(limits)
     ]
     if max(needed, default=0) > most:
         raise UserError(

@@ -40,7 +40,7 @@ class Counts:
         late: list[int] = before.tolist()
         return late if stayed is None else [late[place] for place in stayed]
 
-    def worth_reading(self, wanted: Bool[Tensor, "N"]) -> Int[Tensor, "R"] | None:
+    def rows_to_compute(self, wanted: Bool[Tensor, "N"]) -> Int[Tensor, "R"] | None:
         """Where `wanted` holds, and a few others besides; None: everywhere.
 
         Products are compiled for every number of rows, so it is rounded up (`round_number`). A GPU

@@ -102,7 +102,7 @@ class DiverseBeamSearch(BeamSearch):
         index = torch.zeros_like(tokens[:, :count])
         taken = torch.full((int(beam.sentences.max()) + 1, self.groups, count), NONE)
         taken = taken.to(tokens.device)
-        places = torch.arange(count, device=tokens.device)
+        order = torch.arange(count, device=tokens.device)
         for group in range(self.groups):
             rows = (beam.beams % self.groups == group).nonzero()[:, 0]
             rivals = taken[beam.sentences[rows]].flatten(1)  # (b, groups · m)
@@ -110,7 +110,7 @@ class DiverseBeamSearch(BeamSearch):
             ranks = totals[rows] - self.diversity_strength * alike
             best = ranks.topk(count)
             index[rows] = best.indices
-            dead = best.values.isneginf() | (places >= beam.places[rows, None])
+            dead = best.values.isneginf() | (order >= beam.vacant[rows, None])
             chosen = tokens[rows].gather(1, best.indices).masked_fill(dead, NONE)
             taken[beam.sentences[rows], group] = chosen
         return index

@@ -33,7 +33,8 @@ class Phrases:
         self.lengths = (self.tokens != FILL).sum(2)  # (B, P)
         last = padded([[phrase[-1:] for phrase in some] for some in wanted], limits.device)
         self.beginnings, self.onward = joined(constraints, last[:, :, 0])  # (B, P), (V,)
-        self.given = torch.tensor([len(d.prefix) for d in constraints], device=limits.device)
+        given = [len(constraint.prefix) for constraint in constraints]
+        self.given = torch.tensor(given, device=limits.device)
         self.limits = limits
 
     def candidates(self, found: Candidates, at: Position) -> tuple[Candidates, Int[Tensor, "N K"]]:

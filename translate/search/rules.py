@@ -158,10 +158,13 @@ class Banned:
     def __init__(
         self, constraints: Sequence[Constraint], limits: Int[Tensor, "B"], *, alone: bool
     ) -> None:
-        backwards = [[phrase[::-1] for phrase in (*d.banned, *d.glued)] for d in constraints]
+        backwards = [
+            [phrase[::-1] for phrase in (*constraint.banned, *constraint.glued)]
+            for constraint in constraints
+        ]
         self.phrases = padded(backwards, limits.device)  # (B, P, L), the last token first
         self.lengths = (self.phrases != FILL).sum(2)
-        banned = torch.tensor([len(d.banned) for d in constraints], device=limits.device)
+        banned = torch.tensor([len(each.banned) for each in constraints], device=limits.device)
         places = torch.arange(self.phrases.shape[1], device=limits.device)
         self.glued = places >= banned[:, None]  # (B, P)
         self.ends_open, _ = word_edges(constraints, limits.device)

@@ -76,7 +76,7 @@ def best_next(
     Rows that are `ending` (None: no row is), or to which the rules have left nothing, have no
     choice but </s>.
     """
-    best, tokens = top_k(ranks, min(count, ranks.shape[1]))
+    best, tokens = largest(ranks, min(count, ranks.shape[1]))
     if ending is None and ranks is log_probs:
         return Candidates(tokens, best, best)
     at_end = best[:, 0] == -math.inf
@@ -99,7 +99,7 @@ def only_end(
     return Candidates(tokens, log_probs.gather(1, tokens), ranks)
 
 
-def top_k(
+def largest(
     values: Float[Tensor, "N V"], count: int
 ) -> tuple[Float[Tensor, "N K"], Int[Tensor, "N K"]]:
     """`values.topk(count)`, several times faster on many long rows.

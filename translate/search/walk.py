@@ -61,9 +61,9 @@ def walk(
     if copies > 1:
         state = state.keep(sentences)
     tree, counts = Tree(), Counts(source.device)
-    rows, places = torch.arange(len(walkers), device=source.device), len(walkers)  # of the state
+    rows, in_state = torch.arange(len(walkers), device=source.device), len(walkers)
     for length in range(max(limits) + 1):  # at its limit every walk ends
-        live = rows if len(rows) < places else None
+        live = rows if len(rows) < in_state else None
         step = model.decode_step(tokens, state, live=live, need_alignment=need_alignment)
         state = step.state
         log_probs = next_log_probs(model.project(step.hidden))
@@ -77,6 +77,7 @@ def walk(
             rank = torch.where(rank == -math.inf, own, rank)
             history = torch.cat([history, tokens[:, None]], dim=1)
         ended = tokens == EOS
+        # only marks an end: a sentence has no more than are asked for, which the tree ranks
         scores = torch.where(ended & going, rank, -math.inf)
         none = torch.zeros_like(own)
         nodes = tree.grow(
@@ -86,8 +87,8 @@ def walk(
         left = counts.read(going.sum()[None])
         if left == [0]:
             break
-        leave = left is not None and worth_leaving(left[0], places)
-        stay = going.nonzero()[:, 0] if leave else counts.worth_reading(going)
+        leave = left is not None and worth_leaving(left[0], in_state)
+        stay = going.nonzero()[:, 0] if leave else counts.rows_to_compute(going)
         if stay is None:
             continue
         if not len(stay):  # the count was late: the last have ended since
@@ -96,8 +97,8 @@ def walk(
             x[stay] for x in (walkers, sentences, going, tokens, nodes, history, rows)
         )
         if leave:
-            state, places = state.keep(rows), len(rows)
-            rows = torch.arange(places, device=rows.device)
+            state, in_state = state.keep(rows), len(rows)
+            rows = torch.arange(in_state, device=rows.device)
     return tree.best(
         copies,
         penalty=lambda length: 1.0,
