@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from slow_twins import batch, contains, joints, limit, rescored
 
@@ -70,6 +70,34 @@ def test_every_translation_has_its_phrases(
             assert len(hypothesis.tokens) <= max(limit(sentence, offset), needed)
             own = rescored(model, sentence, hypothesis.tokens)
             assert hypothesis.token_log_probs == pytest.approx(own, abs=1e-10)
+
+
+def words(first: int, last: int) -> st.SearchStrategy[Tokens]:
+    return st.lists(st.integers(first, last), min_size=1, max_size=2).map(tuple)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([None, joints(10)]),
+    st.lists(words(4, 6), min_size=1, max_size=2),
+    st.lists(words(6, 8), min_size=1, max_size=2),
+    st.integers(0, 10**6),
+    st.integers(1, 5),
+)
+@example(joints(10), [(5,)], [(6,)], 0, 4)  # a word that may go on, and the phrase would end it
+@example(None, [(5, 6)], [(6,)], 0, 4)  # the phrase itself would be the end of what is banned
+def test_no_phrase_makes_what_is_banned(
+    table_model: Models, where, banned, phrases, seed, size
+) -> None:
+    """But just below the length limit, where one of the two must give way."""
+    assume(not any(contains(phrase, never) for phrase in phrases for never in banned))
+    model, source = table_model(10, seed, end=1.0), [4, 5, 6]
+    constraint = Constraint(phrases=tuple(phrases), banned=tuple(banned), joints=where)
+    (found,) = beam(size, n_best=size, offset=14)(model, *batch(source), constraints=[constraint])
+    for hypothesis in found:
+        assert all(contains(hypothesis.tokens, phrase, where) for phrase in phrases)
+        if len(hypothesis.tokens) < limit(source, 14):
+            assert not any(contains(hypothesis.tokens, never, where) for never in banned)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from translate.search.counts import Counts, worth_leaving
 from translate.search.hypothesis import Hypothesis
 from translate.search.phrases import Phrases, in_turns
 from translate.search.refusals import nothing_to_cover, too_many
-from translate.search.rules import NO_RULES, Position, Rule, Rules, apply
+from translate.search.rules import NO_RULES, Banned, Position, Rule, Rules, apply
 from translate.search.scoring import (
     PENALTIES,
     Alpha,
@@ -184,7 +184,8 @@ class BeamSearch:
         rules = self.rules.active(constraints, limits, alone=self.beam_size == 1)
         if not constraints or not any(constraint.phrases for constraint in constraints):
             return Asked(rules, None)
-        phrases = Phrases(constraints, limits)
+        bans = [rule for rule in rules if isinstance(rule, Banned)]
+        phrases = Phrases(constraints, limits, bans)
         return Asked((phrases.unfinished, *rules), phrases)
 
     def _begin(self, limits: Int[Tensor, "B"], words: Bool[Tensor, "B S"]) -> Beam:

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from translate.search.constraints import FILL, Constraint, joined, padded
-from translate.search.rules import Position, forbid
+from translate.search.rules import Position, Rule, apply, forbid
 from translate.search.scoring import Candidates, only_end
 from translate.vocabulary import EOS, PAD
 
@@ -23,9 +23,15 @@ NO_TOKEN = -2  # beside the history
 
 
 class Phrases:
-    """What each sentence's translation must contain, and how far a hypothesis has come."""
+    """What each sentence's translation must contain, and how far a hypothesis has come.
 
-    def __init__(self, constraints: Sequence[Constraint], limits: Int[Tensor, "B"]) -> None:
+    Args:
+        bans: the rules that phrases keep to as well; no other does when a phrase is to be written.
+    """
+
+    def __init__(
+        self, constraints: Sequence[Constraint], limits: Int[Tensor, "B"], bans: Sequence[Rule] = ()
+    ) -> None:
         wanted = [
             list(dict.fromkeys(filter(None, constraint.phrases))) for constraint in constraints
         ]
@@ -36,12 +42,14 @@ class Phrases:
         given = [len(constraint.prefix) for constraint in constraints]
         self.given = torch.tensor(given, device=limits.device)
         self.limits = limits
+        self.bans = bans
 
     def candidates(self, found: Candidates, at: Position) -> tuple[Candidates, Int[Tensor, "N K"]]:
         """`found`, with the next token of every missing phrase, without what can never be whole.
 
         No hypothesis ends with a phrase missing, and none goes on so that the tokens which are
         missing would no longer fit under its length limit. How many are, comes second: the bank.
+        What is banned is no candidate either, unless nothing else is left.
         """
         begun, _ = self._begun(at.history, at.sentences)  # (N, P)
         missing = begun < self.lengths[at.sentences]
@@ -60,6 +68,9 @@ class Phrases:
         # </s> may be among them: the rules forbid it, but leave it where they forbid all else too
         lost = torch.where(tokens == EOS, missing_then > 0, missing_then > room[:, None])
         ranks = ranks.masked_fill(lost, -math.inf)
+        banned = F.pad(apply(self.bans, at).gather(1, following), (found.tokens.shape[1], 0))
+        allowed = ranks.masked_fill(banned.isneginf(), -math.inf)
+        ranks = torch.where(allowed.isneginf().all(1, keepdim=True), ranks, allowed)
         # nothing is missing, but there would be no room to write a last word anew that went on
         ends = ranks.isneginf().all(1)
         together = only_end(tokens, ranks, at.log_probs, ends)
