@@ -53,6 +53,9 @@ def test_home_is_where_the_shell_would_have_put_it(monkeypatch: pytest.MonkeyPat
     asked = ["run=~/x", "input=~nobody-here/x", "prefix=~/x"]
     found = {"run": "/home/me/x", "input": "~nobody-here/x", "prefix": "~/x"}
     assert split(TEXT, asked).verbatim == found
+    for empty in (",", "a,,b", "a,"):
+        with pytest.raises(UsageError, match="a path is missing between its commas"):
+            split(TEXT, [f"ensemble={empty}"])
     several = split(TEXT, ["ensemble=~/a, ~/b,c"]).verbatim
     assert several == {"ensemble": "/home/me/a,/home/me/b,c"}
 

@@ -93,6 +93,7 @@ def test_the_second_search_can_be_any(program, run: str, kind: str) -> None:
         (["guard.loop_times=1"], "guard.loop_times = 1: must be greater than or equal to 2"),
         (["guard.protect=[urls]"], "guard.protect.0 = 'urls': must be 'url'"),
         (["guard.again.beam_size=0"], "guard.again.beam_size = 0: must be greater than 0"),
+        (["guard.again.n_best=9"], "guard.again.n_best = 9 is more than the beam size"),
         (["guard.again.kind=bean"], "guard.again.kind = 'bean': no such kind; did you mean"),
         (["search@guard.again=greedy", "guard.again.alpha=2"], "guard.again.alpha"),
         (["split=sentence"], "split = 'sentence': must be 'sentences' or 'none'"),

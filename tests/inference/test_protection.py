@@ -58,6 +58,7 @@ def test_a_reference_inside_a_word_does_not_part_it() -> None:
         "&nbsp;",
         "home, R&amp;D",
     ]
+    assert ALL.parts("&lt;b&gt;A&lt;/b&gt;")[1::2] == ["&lt;", "&gt;", "&lt;", "&gt;"]
     assert ALL.parts("El ni&ntilde;o come {x}.") == ["El ni&ntilde;o come ", "{x}", "."]
     assert ALL.damage("It&#x27;s {x}", "C'est {x}") == ["lost &#x27;"]
 

@@ -107,7 +107,10 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
                     f"{name}= is given twice, as {verbatim[name]!r} and {value!r}: keep only one"
                 )
             if name in LISTS:
-                value = ",".join(_at_home(path.strip()) for path in value.split(","))
+                paths = [_at_home(path.strip()) for path in value.split(",")]
+                if "" in paths:
+                    raise UsageError(f"{argument}: a path is missing between its commas")
+                value = ",".join(paths)
             elif name not in command.texts:
                 value = _at_home(value)
             verbatim[name] = value

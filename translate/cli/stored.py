@@ -50,9 +50,9 @@ def load_runs(verbatim: Mapping[str, str], target: str | None) -> Bundle:
     """
     from translate.inference.ensemble import together
 
-    runs = [verbatim["run"], *filter(None, verbatim.get("ensemble", "").split(","))]
-    if len(runs) == 1:
-        return into(load_bundle(runs[0]), target)
+    if "ensemble" not in verbatim:
+        return into(load_bundle(verbatim["run"]), target)
+    runs = [verbatim["run"], *verbatim["ensemble"].split(",")]
     return into(together([(run, load_bundle(run)) for run in runs]), target)
 
 

@@ -113,17 +113,17 @@ def search_problems(node: Node) -> list[str]:
     from translate.search import KINDS
 
     found = chosen("search", node, KINDS) or search_excesses(node, "search")
-    return found or _problems_of_building(node)
+    return found or _problems_of_building(node, "search")
 
 
-def _problems_of_building(search: Node) -> list[str]:
-    """What a search of valid options says of their combination."""
+def _problems_of_building(search: Node, place: str) -> list[str]:
+    """What a search of valid options says of their combination; it takes itself for `search`."""
     from translate.search import build
 
     try:
         build(**search)
     except UserError as error:
-        return [str(error)]
+        return [str(error).replace("search.", f"{place}.")]
     return []
 
 
@@ -142,7 +142,7 @@ def guard_problems(node: Node) -> list[str]:
         shown = f"guard.again = {again!r}: must be a search, such as search@guard.again=beam"
         return [*found, shown]
     found += chosen("guard.again", again, KINDS) or search_excesses(again, "guard.again")
-    found = found or _problems_of_building(again)
+    found = found or _problems_of_building(again, "guard.again")
     if not found and (banned := again.get("rules", {}).get("banned")):
         found = [f"guard.again.rules.banned = {banned}: set search.rules.banned, which both use"]
     return found
