@@ -76,7 +76,7 @@ def words(first: int, last: int) -> st.SearchStrategy[Tokens]:
     return st.lists(st.integers(first, last), min_size=1, max_size=2).map(tuple)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from([None, joints(10)]),
     st.lists(words(4, 6), min_size=1, max_size=2),
