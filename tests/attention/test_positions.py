@@ -53,7 +53,7 @@ def test_a_word_has_its_position_however_it_is_read(randn: Randn) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: Waves(d_model=6), lambda: LinearBiases(num_heads=6)],
+    [lambda: Waves(d_model=6), lambda: LinearBiases(num_heads=12)],
     ids=["waves", "ALiBi"],
 )
 def test_in_a_wider_type_they_are_not_what_a_narrower_one_had(make) -> None:
