@@ -37,9 +37,14 @@ def product(
 ) -> Float[Tensor, "*rows O"]:
     """x Wᵀ + b, by oneDNN (and then without a gradient) where it can take them."""
     if multiplies(x, weight):
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, bias, "none", [], "")
-        return y
+        return _by_onednn(x, weight, bias)
     return F.linear(x, weight, bias)
+
+
+def _by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x Wᵀ + b; the weight may be laid out beforehand."""
+    y: Tensor = torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, bias, "none", [], "")
+    return y
 
 
 def multiplies(x: Tensor, weight: Tensor) -> bool:
@@ -74,9 +79,9 @@ class _Product(torch.autograd.Function):
 class Prepacked(NamedTuple):
     """A weight that is not going to change, laid out for oneDNN, which else does it each time.
 
-    A change is noticed where PyTorch counts it: not one of `weight.data` or through NumPy.
     MKL is slow with few rows. By the copy, the product of a row is also the same to the bit among
-    any others, but for wide weights (2,048) and a row by itself.
+    any others, but for wide weights (2,048) and a row by itself. A change of the weight is noticed
+    where PyTorch counts it, so not through `weight.data` or NumPy.
     """
 
     layout: Tensor  # as large again
@@ -107,10 +112,7 @@ class Prepacked(NamedTuple):
         self, x: Float[Tensor, "*rows I"], bias: Float[Tensor, "O"] | None
     ) -> Float[Tensor, "*rows O"]:
         """x Wᵀ + b."""
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(
-            x.contiguous(), self.layout, bias, "none", [], ""
-        )
-        return y
+        return _by_onednn(x, self.layout, bias)
 
 
 class Prepackable(nn.Module, ABC):

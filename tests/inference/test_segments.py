@@ -19,22 +19,14 @@ def test_what_can_be_seen_is_text(line: str) -> None:
     assert has_text(line)
 
 
-@given(st.lists(st.integers(1, 30)), st.integers(1, 60))
-def test_batches_hold_every_item_once_within_the_budget(lengths, budget) -> None:
-    batches = list(by_length(lengths, budget))
-    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
-    for batch in batches:
-        assert len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= budget
-
-
 @given(st.lists(st.integers(1, 30)), st.integers(1, 60), st.integers(1, 5))
-def test_shares_hold_every_item_once_within_the_budget(lengths, budget, workers) -> None:
-    batches = shared_out(lengths, budget, workers)
-    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
-    for batch in batches:
-        assert len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= budget
-    rounds = -(-len(list(by_length(lengths, budget))) // workers)
-    assert len(batches) <= rounds * workers
+def test_batches_hold_every_item_once_within_the_budget(lengths, budget, workers) -> None:
+    alike, shares = list(by_length(lengths, budget)), shared_out(lengths, budget, workers)
+    for batches in (alike, shares):
+        assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+        for batch in batches:
+            assert len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= budget
+    assert len(shares) <= -(-len(alike) // workers) * workers
 
 
 @pytest.mark.parametrize(("workers", "count"), [(1, 9), (2, 10), (4, 12), (16, 9)])

@@ -26,10 +26,26 @@ def sinusoidal(start: int, length: int, like: Float[Tensor, "*B D"]) -> Float[Te
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)[:, :d_model].to(like.dtype)
 
 
+class Computed(nn.Module, ABC):
+    """A module with numbers that follow from its options, computed anew in each type and device.
+
+    Those that had been rounded to fewer bits would stay so in a type of more.
+    """
+
+    @abstractmethod
+    def compute(self) -> None:
+        """Fill the buffers, which have their type and device."""
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.compute()
+        return self
+
+
 TABULATED = 512  # positions whose waves are computed once
 
 
-class Waves(nn.Module):
+class Waves(Computed):
     """`sinusoidal`, with a table: a decoding step has no time for a dozen operations."""
 
     table: Float[Tensor, "P D"]
@@ -37,17 +53,12 @@ class Waves(nn.Module):
     def __init__(self, *, d_model: int) -> None:
         super().__init__()
         self.register_buffer("table", torch.empty(TABULATED, d_model), persistent=False)
-        self._compute()
+        self.compute()
 
-    def _compute(self) -> None:
+    def compute(self) -> None:
         # on meta PyTorch would load its compiler, which takes a second, for no values
         if not self.table.is_meta:
             self.table = sinusoidal(0, TABULATED, self.table)
-
-    def _apply(self, fn: Any, recurse: bool = True) -> Self:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._compute()  # what was rounded to fewer bits would stay so in a type of more
-        return self
 
     def forward(self, start: int, length: int, like: Float[Tensor, "*B D"]) -> Float[Tensor, "T D"]:
         # a graph has no branches, so an exported one has the formula, which knows no end
@@ -183,7 +194,7 @@ def alibi_slopes(num_heads: int) -> list[float]:
     return [2 ** (-8 * (i + 1) / power) for i in range(power)] + between
 
 
-class LinearBiases(Relation):
+class LinearBiases(Computed, Relation):
     """ALiBi, Press et al. 2022, section 3:  q_i · k_j / √d_k - m_h |i - j|
 
     The paper has a causal decoder, where j ≤ i. In the encoder both sides count alike, so that only
@@ -194,12 +205,11 @@ class LinearBiases(Relation):
 
     def __init__(self, *, num_heads: int) -> None:
         super().__init__()
-        self.register_buffer("slopes", torch.tensor(alibi_slopes(num_heads)), persistent=False)
+        self.register_buffer("slopes", torch.empty(num_heads), persistent=False)
+        self.compute()
 
-    def _apply(self, fn: Any, recurse: bool = True) -> Self:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self.slopes = self.slopes.new_tensor(alibi_slopes(len(self.slopes)))  # as `Waves` does
-        return self
+    def compute(self) -> None:
+        self.slopes = self.slopes.new_tensor(alibi_slopes(len(self.slopes)))
 
     def forward(
         self, query: Float[Tensor, "B H T K"], distance: Int[Tensor, "T S"]

@@ -90,8 +90,9 @@ class Protection:
 def _in_word(item: re.Match[str]) -> bool:
     """Whether it is a character reference, of no space or bracket of a tag, between two letters."""
     around = item.string[item.start() - 1 : item.start()], item.string[item.end() : item.end() + 1]
-    parts = unescape(item[0]).isspace() or unescape(item[0]) in ("<", ">")
-    return item[0][0] == "&" and all(map(str.isalpha, around)) and not parts
+    character = unescape(item[0])
+    parts_words = character.isspace() or character in ("<", ">")
+    return item[0][0] == "&" and all(map(str.isalpha, around)) and not parts_words
 
 
 def _changes(wanted: list[str], found: list[str]) -> list[str]:

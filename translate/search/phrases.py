@@ -68,8 +68,9 @@ class Phrases:
         # </s> may be among them: the rules forbid it, but leave it where they forbid all else too
         lost = torch.where(tokens == EOS, missing_then > 0, missing_then > room[:, None])
         ranks = ranks.masked_fill(lost, -math.inf)
-        banned = F.pad(apply(self.bans, at).gather(1, following), (found.tokens.shape[1], 0))
-        allowed = ranks.masked_fill(banned.isneginf(), -math.inf)
+        banned = apply(self.bans, at).gather(1, following).isneginf()
+        banned = F.pad(banned, (found.tokens.shape[1], 0))  # from `found` the rules kept it already
+        allowed = ranks.masked_fill(banned, -math.inf)
         ranks = torch.where(allowed.isneginf().all(1, keepdim=True), ranks, allowed)
         # nothing is missing, but there would be no room to write a last word anew that went on
         ends = ranks.isneginf().all(1)

@@ -61,6 +61,7 @@ def walk(
     if copies > 1:
         state = state.keep(sentences)
     tree, counts = Tree(), Counts(source.device)
+    # the row of each in the state, which also keeps rows of some that have finished
     rows, in_state = torch.arange(len(walkers), device=source.device), len(walkers)
     for length in range(max(limits) + 1):  # at its limit every walk ends
         live = rows if len(rows) < in_state else None
