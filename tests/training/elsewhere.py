@@ -33,6 +33,8 @@ from translate.training.module import TranslationTask
 from translate.training.run import train
 from translate.vocabulary import EOS, PAD
 
+CONFIG = Path(__file__).parents[2] / "conf" / "search"
+
 
 class SecondDevice(Accelerator):
     """Lightning's name for it."""
@@ -104,9 +106,7 @@ class Event:
 
 def waits_of_searches(run: Path) -> dict[str, list[int]]:
     """Of each search, how often it waits for two sentences of 4 words, and of 24."""
-    found: dict[str, list[int]] = {"greedy": [], "beam": [], "sample": []}
-    config = Path(__file__).parents[2] / "conf" / "search"
-    base = yaml.safe_load((config / "base.yaml").read_text("utf-8"))
+    found: dict[str, list[int]] = {kind: [] for kind in search.KINDS}
     model = bundle.load(run / "bundle").model
     with (
         second_device() as waits,
@@ -116,16 +116,21 @@ def waits_of_searches(run: Path) -> dict[str, list[int]]:
         model.to(DEVICE)
         source = torch.tensor([[5, 6, EOS], [7, EOS, PAD]]).to(DEVICE)
         for kind, several in found.items():
-            own = yaml.safe_load((config / f"{kind}.yaml").read_text("utf-8"))
             for words in (4, 24):
-                keys = base | own | {"max_length_ratio": 0.0, "max_length_offset": words}
-                keys["rules"] = base["rules"] | {"min_length": words}
-                keys.pop("defaults", None)
+                keys = options(kind) | {"max_length_ratio": 0.0, "max_length_offset": words}
+                keys["rules"] |= {"min_length": words}
                 waits.clear()
                 best = search.build(**keys)(model, source, source != PAD)
                 assert all(len(one.tokens) == words for one, *_ in best)
                 several.append(waits.total())
     return found
+
+
+def options(kind: str) -> dict[str, Any]:
+    """The options of a search, laid over those of the file that it extends."""
+    own = yaml.safe_load((CONFIG / f"{kind}.yaml").read_text("utf-8"))
+    extended, _ = own.pop("defaults", (None, None))
+    return own if extended is None else options(extended) | own
 
 
 def losses(run: Path) -> list[float]:

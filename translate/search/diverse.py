@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from pydantic import NonNegativeFloat, PositiveInt
 from torch import Tensor
@@ -98,19 +99,20 @@ class DiverseBeamSearch(BeamSearch):
         tokens: Int[Tensor, "B M"],
         banks: Int[Tensor, "B M"] | None,
     ) -> Int[Tensor, "B m"]:
-        count = min(self.beam_size, totals.shape[1])
+        beams, count = len(tokens), min(self.beam_size, totals.shape[1])
         index = torch.zeros_like(tokens[:, :count])
-        taken = torch.full((int(beam.sentences.max()) + 1, self.groups, count), NONE)
-        taken = taken.to(tokens.device)
         order = torch.arange(count, device=tokens.device)
+        # which of those in the batch a beam's sentence is: at most as many as there are beams
+        sentences = F.pad(beam.sentences.diff().ne(0).cumsum(0), (1, 0))
+        taken = tokens.new_full((beams + 1, self.groups, count), NONE)
         for group in range(self.groups):
-            rows = (beam.beams % self.groups == group).nonzero()[:, 0]
-            rivals = taken[beam.sentences[rows]].flatten(1)  # (b, groups · m)
-            alike = (tokens[rows][:, :, None] == rivals[:, None]).sum(2)
-            ranks = totals[rows] - self.diversity_strength * alike
-            best = ranks.topk(count)
-            index[rows] = best.indices
-            dead = best.values.isneginf() | (order >= beam.vacant[rows, None])
-            chosen = tokens[rows].gather(1, best.indices).masked_fill(dead, NONE)
-            taken[beam.sentences[rows], group] = chosen
+            # all beams choose, for a GPU would have to be asked how many are of the group
+            chooses = beam.beams % self.groups == group
+            rivals = taken[sentences].flatten(1)  # (B, groups · m)
+            alike = (tokens[:, :, None] == rivals[:, None]).sum(2)
+            best = (totals - self.diversity_strength * alike).topk(count)
+            index = torch.where(chooses[:, None], best.indices, index)
+            dead = best.values.isneginf() | (order >= beam.vacant[:, None])
+            chosen = tokens.gather(1, best.indices).masked_fill(dead, NONE)
+            taken[torch.where(chooses, sentences, beams), group] = chosen  # others': the last row
         return index
