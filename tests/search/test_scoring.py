@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translate.errors import UserError
+from translate.search import scoring
 from translate.search.constraints import Constraint, length_limits
 from translate.search.scoring import (
     PENALTIES,
     best_next,
     coverage_penalty,
     largest,
+    likeliest,
     next_log_probs,
 )
 from translate.vocabulary import BOS, EOS, PAD
@@ -56,6 +58,21 @@ def test_a_row_at_its_end_can_only_end() -> None:
         assert found.tokens[row, 0] == EOS
         assert found.ranks[row].tolist() == [log_probs[row, EOS].item(), -math.inf, -math.inf]
     assert found.ranks[0].isfinite().all()
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_few_rows_at_a_time_or_all_at_once(
+    dtype: torch.dtype, at_end: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logits = torch.randn(11, 9, dtype=dtype)
+    ending = torch.arange(11) % 4 == 1 if at_end else None
+    log_probs = next_log_probs(logits)
+    expected = best_next(log_probs, log_probs, 3, ending=ending)
+    for numbers in (1, 9, 40, 99, 10**6):  # one row at a time, one, four, all, all
+        monkeypatch.setattr(scoring, "CACHED", numbers)
+        for column, other in zip(likeliest(logits, 3, ending=ending), expected, strict=True):
+            assert torch.equal(column, other)
 
 
 def test_limits_count_pieces_without_the_end_of_sentence() -> None:

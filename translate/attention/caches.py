@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from translate.attention.masks import added_to_scores
+
+ROOM = 16  # columns that a new cache has to be written in
 
 
 @dataclass(frozen=True)
@@ -35,14 +38,17 @@ class Ancestry:
     """
 
     length: int  # tokens of every hypothesis
-    columns: tuple[int, ...] | None = None  # where each one's token stands; None: token t in t
+    # where in its hypothesis the token of each column stands; None: token t in column t
+    columns: Int[Tensor, "B C"] | None = None
     bias: Float[Tensor, "B 1 n C"] | None = None  # 0: its own, -inf: not; None: all are its own
 
-    def positions(self, keys: Float[Tensor, "B G C K"]) -> Int[Tensor, "C"]:
+    def positions(
+        self, keys: Float[Tensor, "B G C K"]
+    ) -> Int[Tensor, "C"] | Int[Tensor, "B 1 1 C"]:
         """Where in its hypothesis the token of each column of these keys stands."""
         if self.columns is None:
             return torch.arange(keys.shape[2], device=keys.device)
-        return torch.tensor(self.columns, device=keys.device)
+        return self.columns[:, None, None]
 
     def grown(self, sentences: int, beam: int, like: Float[Tensor, "..."]) -> Ancestry:
         """The ancestry with a further token of every hypothesis, which that one alone sees.
@@ -53,11 +59,12 @@ class Ancestry:
             return Ancestry(self.length + 1)
         own = torch.eye(beam, dtype=torch.bool, device=like.device)
         new = added_to_scores(own, like.dtype).expand(sentences, 1, -1, -1)
-        columns = tuple(range(self.length)) if self.columns is None else self.columns
-        before = self.bias
+        columns, before = self.columns, self.bias
+        if columns is None:
+            columns = torch.arange(self.length, device=like.device).expand(sentences, -1)
         if before is None:
-            before = like.new_zeros(sentences, 1, beam, len(columns))
-        columns += (self.length,) * beam
+            before = like.new_zeros(sentences, 1, beam, self.length)
+        columns = F.pad(columns, (0, beam), value=self.length)
         return Ancestry(self.length + 1, columns, torch.cat((before, new), dim=3))
 
     def select(self, hypotheses: Int[Tensor, "M"]) -> Ancestry:
@@ -67,11 +74,22 @@ class Ancestry:
         rows = self.bias.flatten(0, 2).index_select(0, hypotheses)
         return replace(self, bias=rows.view(len(self.bias), 1, -1, rows.shape[1]))
 
-    def keep(self, sentences: Int[Tensor, "C"]) -> Ancestry:
-        """The past of these sentences' hypotheses."""
-        if self.bias is None:
-            return self
-        return replace(self, bias=self.bias.index_select(0, sentences))
+    def keep(self, sentences: Int[Tensor, "C"]) -> tuple[Ancestry, Int[Tensor, "C c"] | None]:
+        """The past of these sentences' hypotheses, and the columns that it is in; None: all.
+
+        Columns without descendants are left out, as far as every sentence has as many of them. To
+        count them on a GPU would be to wait for it.
+        """
+        if self.columns is None or self.bias is None:
+            return self, None
+        positions, bias = (x.index_select(0, sentences) for x in (self.columns, self.bias))
+        if bias.device.type != "cpu":
+            return replace(self, columns=positions, bias=bias), None
+        seen = (bias == 0).any(dim=2)[:, 0]  # (C, columns)
+        most = int(seen.sum(1).max())
+        columns = seen.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
+        bias = bias.gather(3, columns[:, None, None].expand(*bias.shape[:3], -1))
+        return replace(self, columns=positions.gather(1, columns), bias=bias), columns
 
 
 class Cache(ABC):
@@ -82,8 +100,16 @@ class Cache(ABC):
         """The memory of these hypotheses, in this order."""
 
     @abstractmethod
-    def keep(self, sentences: Int[Tensor, "C"], hypotheses: Int[Tensor, "M"]) -> Self:
-        """The memory of these sentences; `hypotheses` are theirs."""
+    def keep(
+        self,
+        sentences: Int[Tensor, "C"],
+        hypotheses: Int[Tensor, "M"],
+        columns: Int[Tensor, "C c"] | None = None,
+    ) -> Self:
+        """The memory of these sentences, whose hypotheses these are.
+
+        `columns` are those of each that stay where hypotheses share them; None: all.
+        """
 
     def traceable(self) -> Cache:
         """The cache for a graph, which has no memory of its own to write in."""
@@ -103,16 +129,15 @@ class KeyValueCache(Cache):
 
     @classmethod
     def empty(cls, sentences: int, heads: int, d_k: int, like: Tensor) -> KeyValueCache:
-        """A cache without tokens, with room for sixteen."""
-        shape = (sentences, heads, 16, d_k)
+        """A cache without tokens, with some room."""
+        shape = (sentences, heads, ROOM, d_k)
         return cls(like.new_empty(shape), like.new_empty(shape), used=0)
 
     def append(self, new: KeysValues) -> KeysValues:
         """Add a token of each of a sentence's hypotheses; all that is remembered."""
         count = new.keys.shape[2]
         while self.used + count > self.keys.shape[2]:
-            self.keys = torch.cat((self.keys, torch.empty_like(self.keys)), dim=2)
-            self.values = torch.cat((self.values, torch.empty_like(self.values)), dim=2)
+            self.keys, self.values = _doubled(self.keys), _doubled(self.values)
         self.keys.narrow(2, self.used, count).copy_(new.keys)
         self.values.narrow(2, self.used, count).copy_(new.values)
         self.used += count
@@ -121,13 +146,34 @@ class KeyValueCache(Cache):
     def select(self, hypotheses: Int[Tensor, "M"]) -> KeyValueCache:
         return self  # the sentence's own, whose hypotheses `Ancestry` tells apart
 
-    def keep(self, sentences: Int[Tensor, "C"], hypotheses: Int[Tensor, "M"]) -> KeyValueCache:
-        return KeyValueCache(
-            self.keys.index_select(0, sentences), self.values.index_select(0, sentences), self.used
+    def keep(
+        self,
+        sentences: Int[Tensor, "C"],
+        hypotheses: Int[Tensor, "M"],
+        columns: Int[Tensor, "C c"] | None = None,
+    ) -> KeyValueCache:
+        heads, room = self.keys.shape[1:3]
+        if columns is None:
+            columns = torch.arange(self.used, device=sentences.device).expand(len(sentences), -1)
+        # a row for each column of each head, and for what is to be written
+        of_heads = sentences[:, None] * heads + torch.arange(heads, device=sentences.device)
+        rows = of_heads[:, :, None] * room + F.pad(columns, (0, ROOM))[:, None]
+        keys, values = (
+            x.flatten(0, 2).index_select(0, rows.flatten()).view(*rows.shape, -1)
+            for x in (self.keys, self.values)
         )
+        return KeyValueCache(keys, values, columns.shape[1])
 
     def traceable(self) -> GrowingCache:
         return GrowingCache(self.keys.narrow(2, 0, self.used), self.values.narrow(2, 0, self.used))
+
+
+def _doubled(x: Float[Tensor, "B G R K"]) -> Float[Tensor, "B G RR K"]:
+    """The same with as many columns again, in which nothing is written yet."""
+    rows, heads, room, size = x.shape
+    doubled = x.new_empty(rows, heads, 2 * room, size)
+    doubled.narrow(2, 0, room).copy_(x)
+    return doubled
 
 
 class RowCache(Cache):
@@ -140,7 +186,12 @@ class RowCache(Cache):
     def select(self, hypotheses: Int[Tensor, "M"]) -> Self:
         return self.at(hypotheses)
 
-    def keep(self, sentences: Int[Tensor, "C"], hypotheses: Int[Tensor, "M"]) -> Self:
+    def keep(
+        self,
+        sentences: Int[Tensor, "C"],
+        hypotheses: Int[Tensor, "M"],
+        columns: Int[Tensor, "C c"] | None = None,
+    ) -> Self:
         return self.at(hypotheses)
 
 

@@ -81,8 +81,11 @@ class FullAttention(Pattern):
         return None
 
     def bias(
-        self, query: Float[Tensor, "B H T K"], queries: Int[Tensor, "T"], keys: Int[Tensor, "S"]
-    ) -> Float[Tensor, "#B H T S"] | None:
+        self,
+        query: Float[Tensor, "B H T K"],
+        queries: Int[Tensor, "#T"],
+        keys: Int[Tensor, "S"] | Int[Tensor, "B 1 1 S"],
+    ) -> Float[Tensor, "#B H #T S"] | None:
         """What positions add to the scores, if they are told there."""
         return None if self.relation is None else self.relation(query, keys - queries[:, None])
 
@@ -129,7 +132,7 @@ class FullAttention(Pattern):
         memory, mask, bias = cache.append(new), None, ancestry.bias
         if self.relation is not None or not self.sees_all:
             keys = ancestry.positions(memory.keys)
-            here = keys[-query.shape[2] :]
+            here = torch.full((1,), ancestry.length - 1, device=query.device)
             mask = self.visible(here[:, None], keys)
             bias = summed(self.bias(query, here, keys), ancestry.bias)
         return fused_attention(query, memory.keys, memory.values, mask=mask, bias=bias)

@@ -140,9 +140,12 @@ class Relation(nn.Module, ABC):
 
     @abstractmethod
     def forward(
-        self, query: Float[Tensor, "B H T K"], distance: Int[Tensor, "T S"]
-    ) -> Float[Tensor, "#B H T S"]:
-        """The bias of each score; `distance` is the key's position less the query's."""
+        self, query: Float[Tensor, "B H T K"], distance: Int[Tensor, "*#pairs"]
+    ) -> Float[Tensor, "#B H #T S"]:
+        """The bias of each score; `distance` is the key's position less the query's.
+
+        It is (T, S), the same in all sentences, or (B, 1, T, S); T is 1 for queries at one place.
+        """
 
     @abstractmethod
     def of_pairs(self, query: Float[Tensor, "B H T K"]) -> PairBias:
@@ -163,10 +166,10 @@ class RelativeKeys(Relation):
         self.w = nn.Parameter(torch.randn(2 * max_distance + 1, d_k) * d_k**-0.5)
 
     def forward(
-        self, query: Float[Tensor, "B H T K"], distance: Int[Tensor, "T S"]
+        self, query: Float[Tensor, "B H T K"], distance: Int[Tensor, "*#pairs"]
     ) -> Float[Tensor, "B H T S"]:
         scores = self.scores(query)
-        return scores.gather(-1, self.which(distance).expand(*scores.shape[:2], -1, -1))
+        return scores.gather(-1, self.which(distance).expand(*scores.shape[:-1], -1))
 
     def scores(self, query: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T W"]:
         """Of each query and each of the 2m + 1 distances."""
@@ -212,9 +215,9 @@ class LinearBiases(Computed, Relation):
         self.slopes = self.slopes.new_tensor(alibi_slopes(len(self.slopes)))
 
     def forward(
-        self, query: Float[Tensor, "B H T K"], distance: Int[Tensor, "T S"]
-    ) -> Float[Tensor, "1 H T S"]:
-        return (-self.slopes[:, None, None] * distance.abs())[None]
+        self, query: Float[Tensor, "B H T K"], distance: Int[Tensor, "*#pairs"]
+    ) -> Float[Tensor, "#B H #T S"]:
+        return -self.slopes[None, :, None, None] * distance.abs()
 
     def of_pairs(self, query: Float[Tensor, "B H T K"]) -> PairBias:
         return lambda b, h, q, k: -self.slopes[h] * (k - q).abs()

@@ -73,12 +73,13 @@ class TransformerState:
 
     def keep(self, sentences: Int[Tensor, "C"]) -> TransformerState:
         rows = rows_of(sentences, self.beam)
+        ancestry, columns = self.ancestry.keep(sentences)
         return replace(
             self,
             memory=[memory.at(sentences) for memory in self.memory],
             padding=None if self.padding is None else self.padding.index_select(0, sentences),
-            caches=[cache.keep(sentences, rows) for cache in self.caches],
-            ancestry=self.ancestry.keep(sentences),
+            caches=[cache.keep(sentences, rows, columns) for cache in self.caches],
+            ancestry=ancestry,
         )
 
     def traceable(self, length: int) -> TransformerState:

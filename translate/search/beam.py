@@ -34,6 +34,7 @@ from translate.search.scoring import (
     Strength,
     best_next,
     coverage_penalty,
+    likeliest,
     next_log_probs,
 )
 from translate.search.tree import ROOT, Nodes, Tree
@@ -158,9 +159,9 @@ class BeamSearch:
                 places.rows(beam.tokens), state, live=live, need_alignment=need_attention
             )
             coverage = self._covered(beam, step)
-            log_probs = next_log_probs(model.project(step.hidden))
+            logits = model.project(step.hidden)
             ending = beam.limits <= length if length >= shortest else None
-            extensions = self._extend(beam, coverage, places, log_probs, length, ending, asked)
+            extensions = self._extend(beam, coverage, places, logits, length, ending, asked)
             alignment = step.alignment if need_alignment else None
             nodes = tree.grow(_nodes(beam, extensions), alignment)
             going = self._prune(beam, coverage, nodes, extensions, counts, bool(asked.rules))
@@ -226,24 +227,18 @@ class BeamSearch:
         beam: Beam,
         coverage: Float[Tensor, "N S"],
         places: Places,
-        log_probs: Float[Tensor, "R V"],
+        logits: Float[Tensor, "R V"],
         length: int,
         ending: Bool[Tensor, "B"] | None,
         asked: Asked,
     ) -> Extensions:
         """The best continuations of hypotheses that have `length` tokens."""
         sentences, width = beam.tokens.shape
-        of_rows = places.rows(beam.sentences[:, None].expand(-1, width))
-        at = Position(of_rows, places.rows(beam.history), log_probs)
-        if ending is not None:
-            ending = places.rows(ending[:, None].expand(-1, width))
-        found = best_next(log_probs, apply(asked.rules, at), self._per_row, ending=ending)
-        banks = None
-        if asked.phrases is not None:
-            found, banks = asked.phrases.candidates(found, at)
-            banks = places.spread(banks).flatten(1)
+        found, banks = self._candidates(beam, places, logits, ending, asked)
         # (B, n, K); what is in DEAD places stays dead
         found = Candidates(*map(places.spread, found))
+        if banks is not None:
+            banks = places.spread(banks).flatten(1)
         totals = (beam.totals[:, :, None] + found.ranks).flatten(1)  # (B, n·K)
         tokens = found.tokens.flatten(1)
         index = self._choose(beam, totals, tokens, banks)  # (B, m)
@@ -266,6 +261,28 @@ class BeamSearch:
             scores=torch.where(tokens == EOS, scores, DEAD),
             penalties=penalties,
         )
+
+    def _candidates(
+        self,
+        beam: Beam,
+        places: Places,
+        logits: Float[Tensor, "R V"],
+        ending: Bool[Tensor, "B"] | None,
+        asked: Asked,
+    ) -> tuple[Candidates, Int[Tensor, "R K"] | None]:
+        """The next tokens that each hypothesis brings, and the banks of those under phrases."""
+        width = beam.tokens.shape[1]
+        if ending is not None:
+            ending = places.rows(ending[:, None].expand(-1, width))
+        if not asked.rules:
+            return likeliest(logits, self._per_row, ending=ending), None
+        log_probs = next_log_probs(logits)
+        sentences = places.rows(beam.sentences[:, None].expand(-1, width))
+        at = Position(sentences, places.rows(beam.history), log_probs)
+        found = best_next(log_probs, apply(asked.rules, at), self._per_row, ending=ending)
+        if asked.phrases is None:
+            return found, None
+        return asked.phrases.candidates(found, at)
 
     def _choose(
         self,

@@ -15,6 +15,7 @@ from translate.vocabulary import BOS, EOS, PAD
 
 FEW = 4  # rows that are sorted whole sooner than cut into blocks
 BLOCK = 64  # columns whose maximum stands for them; the fastest of 32 … 128 for 8,000 pieces
+CACHED = 2**19  # numbers that a core reads several times from its own cache
 
 LengthPenalty = Literal["none", "average", "gnmt"]
 Alpha = Annotated[float, Field(ge=0, le=10)]  # 400 is beyond the largest float
@@ -83,6 +84,24 @@ def best_next(
     if ending is not None:
         at_end = at_end | ending
     return only_end(tokens, best, log_probs, at_end)
+
+
+def likeliest(
+    logits: Float[Tensor, "N V"], count: int, *, ending: Bool[Tensor, "N"] | None
+) -> Candidates:
+    """`best_next` of `next_log_probs`, where no rule changes ranks.
+
+    A CPU takes few rows at once, for each is read several times; products are faster of many.
+    """
+    rows, width = logits.shape
+    at_once = max(CACHED // width, 1) if logits.device.type == "cpu" else rows
+    blocks = []
+    for start in range(0, rows, at_once):
+        some = slice(start, start + at_once)
+        log_probs = next_log_probs(logits[some])
+        at_end = None if ending is None else ending[some]
+        blocks.append(best_next(log_probs, log_probs, count, ending=at_end))
+    return Candidates(*map(torch.cat, zip(*blocks, strict=True)))
 
 
 def only_end(
