@@ -14,6 +14,7 @@ from translate.attention.scaled_dot_product import (
     fused_attention,
     readable_attention,
     softmax_where,
+    step_attention,
 )
 
 Randn = Callable[..., Tensor]
@@ -98,6 +99,27 @@ def test_half_precision_at_a_models_sizes(masked: str, groups: int, randn: Randn
         torch.testing.assert_close(one.float(), other, rtol=5e-2, atol=5e-2)
     if mask is not None:
         assert (fused[2] == 0).all()
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+@pytest.mark.parametrize("queries", [1, 5])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 2e-2)]
+)
+def test_a_step_is_the_same_attention(
+    dtype: torch.dtype, tolerance: float, queries: int, groups: int, randn: Randn
+) -> None:
+    """Of one query or of a beam, with heads of their own and shared, and a cache with room."""
+    query = randn(3, 4, queries, 8)
+    keys, values = (randn(3, groups, 16, 8)[:, :, :13] for _ in range(2))
+    hidden = torch.rand(3, 1, queries, 13) < 0.5
+    hidden[..., 0] = False
+    for bias in (None, torch.zeros(hidden.shape, dtype=query.dtype).masked_fill(hidden, -math.inf)):
+        expected, _ = readable_attention(query, keys, values, bias=bias)
+        rounded = (x.to(dtype) for x in (query, keys, values))
+        found = step_attention(*rounded, bias=bias)
+        assert found.dtype == dtype
+        torch.testing.assert_close(found.to(query.dtype), expected, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

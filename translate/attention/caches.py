@@ -27,6 +27,10 @@ class KeysValues:
         """These rows of the batch, in this order."""
         return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
+    def contiguous(self) -> KeysValues:
+        """Each in one piece, for what is read at every step."""
+        return KeysValues(self.keys.contiguous(), self.values.contiguous())
+
 
 @dataclass(frozen=True)
 class Ancestry:

@@ -15,7 +15,11 @@ from translate.attention.caches import Ancestry, Cache, KeysValues
 from translate.attention.patterns import Pattern
 from translate.attention.places import Places
 from translate.attention.positions import Waves, rotate
-from translate.attention.scaled_dot_product import fused_attention, readable_attention
+from translate.attention.scaled_dot_product import (
+    fused_attention,
+    readable_attention,
+    step_attention,
+)
 from translate.attention.variable_length import SameSentence
 from translate.linear import Linear
 
@@ -147,8 +151,17 @@ class CrossAttention(nn.Module):
         `padding` is added to the scores (`added_to_scores`); None where there is none. Packed
         sentences have no weights to give.
         """
-        heads, weights = self._attend(self.query(x), memory, padding, need_weights)
-        return self.output(heads), weights
+        query = split_heads(self.query(x), self.num_heads)
+        dropout = self.dropout if self.training else 0.0
+        keys, values = memory.keys, memory.values
+        weights = None
+        if isinstance(padding, SameSentence):
+            heads = padding.attention(query, memory, causal=False)
+        elif need_weights:
+            heads, weights = readable_attention(query, keys, values, bias=padding, dropout=dropout)
+        else:
+            heads = fused_attention(query, keys, values, bias=padding, dropout=dropout)
+        return self.output(join_heads(heads)), weights
 
     def step(
         self,
@@ -160,25 +173,11 @@ class CrossAttention(nn.Module):
         need_weights: bool,
     ) -> tuple[Float[Tensor, "R D"], Float[Tensor, "B H n S"] | None]:
         """`forward` of the hypotheses in these places: a sentence's are queries to one memory."""
-        query = places.spread(self.query(x))
-        heads, weights = self._attend(query, memory, padding, need_weights)
-        return self.output(places.rows(heads)), weights
-
-    def _attend(
-        self,
-        query: Float[Tensor, "B T HK"],
-        memory: KeysValues,
-        padding: Float[Tensor, "B 1 1 S"] | SameSentence | None,
-        need_weights: bool,
-    ) -> tuple[Float[Tensor, "B T HKv"], Float[Tensor, "B H T S"] | None]:
-        query = split_heads(query, self.num_heads)
-        dropout = self.dropout if self.training else 0.0
+        query = split_heads(places.spread(self.query(x)), self.num_heads)
         keys, values = memory.keys, memory.values
         weights = None
-        if isinstance(padding, SameSentence):
-            heads = padding.attention(query, memory, causal=False)
-        elif need_weights:
-            heads, weights = readable_attention(query, keys, values, bias=padding, dropout=dropout)
+        if need_weights:
+            heads, weights = readable_attention(query, keys, values, bias=padding)
         else:
-            heads = fused_attention(query, keys, values, bias=padding, dropout=dropout)
-        return join_heads(heads), weights
+            heads = step_attention(query, keys, values, bias=padding)
+        return self.output(places.rows(join_heads(heads))), weights

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from translate.attention.caches import Ancestry, Cache, GrowingCache, KeysValues, KeyValueCache
 from translate.attention.flex import FlexAttention
-from translate.attention.masks import both, fixed_mask, strided_mask, summed
+from translate.attention.masks import added_to_scores, both, fixed_mask, strided_mask, summed
 from translate.attention.positions import Relation
-from translate.attention.scaled_dot_product import fused_attention
+from translate.attention.scaled_dot_product import fused_attention, step_attention
 from translate.attention.variable_length import SameSentence
 
 
@@ -129,13 +129,14 @@ class FullAttention(Pattern):
         cache: KeyValueCache | GrowingCache,  # type: ignore[override]  # each pattern steps its own cache
         ancestry: Ancestry,
     ) -> Float[Tensor, "B H n Kv"]:
-        memory, mask, bias = cache.append(new), None, ancestry.bias
+        memory, bias = cache.append(new), ancestry.bias
         if self.relation is not None or not self.sees_all:
             keys = ancestry.positions(memory.keys)
             here = torch.full((1,), ancestry.length - 1, device=query.device)
-            mask = self.visible(here[:, None], keys)
-            bias = summed(self.bias(query, here, keys), ancestry.bias)
-        return fused_attention(query, memory.keys, memory.values, mask=mask, bias=bias)
+            bias = summed(self.bias(query, here, keys), bias)
+            if (visible := self.visible(here[:, None], keys)) is not None:
+                bias = summed(added_to_scores(visible, query.dtype), bias)
+        return step_attention(query, memory.keys, memory.values, bias=bias)
 
 
 def with_flex(new_pattern: Callable[..., FullAttention], **options: Any) -> FullAttention:

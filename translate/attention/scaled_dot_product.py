@@ -84,3 +84,25 @@ def fused_attention(
         query, keys, values, attn_mask=added, is_causal=causal, dropout_p=dropout,
         enable_gqa=query.shape[1] != keys.shape[1],
     )  # fmt: skip
+
+
+def step_attention(
+    query: Float[Tensor, "B H n K"],
+    keys: Float[Tensor, "B G S K"],
+    values: Float[Tensor, "B G S Kv"],
+    *,
+    bias: Float[Tensor, "..."] | None = None,
+) -> Float[Tensor, "B H n Kv"]:
+    """`fused_attention` of a decoding step: few queries, each of which sees a key at least.
+
+    The kernels of CPUs are made for many. Plain products are faster of one query, and of any few in
+    bf16, if keys and values lie in one piece each. Graphs are for other devices too.
+    """
+    few = query.shape[2] == 1 or query.dtype == torch.bfloat16
+    by_products = few and query.device.type == "cpu" and not torch.compiler.is_compiling()
+    if not by_products or query.shape[1] != keys.shape[1]:
+        return fused_attention(query, keys, values, bias=bias)
+    scores = query / math.sqrt(query.shape[-1]) @ keys.transpose(-2, -1)
+    if bias is not None:
+        scores = scores + bias.to(scores.dtype)
+    return scores.softmax(dim=-1) @ values

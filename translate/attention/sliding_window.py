@@ -11,7 +11,7 @@ from translate.attention.caches import Ancestry, KeysValues, RingCache, as_beams
 from translate.attention.masks import sliding_window_mask
 from translate.attention.patterns import FullAttention
 from translate.attention.positions import Relation
-from translate.attention.scaled_dot_product import fused_attention
+from translate.attention.scaled_dot_product import fused_attention, step_attention
 
 SMALLEST_BLOCK = 64  # queries a kernel call; narrower blocks cost more than they save
 
@@ -47,7 +47,7 @@ class SlidingWindowAttention(FullAttention):
         rows, token = as_rows(query), KeysValues(as_rows(new.keys), as_rows(new.values))
         memory, keys = cache.append(token, ancestry.length - 1)
         here = torch.full((1,), ancestry.length - 1, device=query.device)
-        heads = fused_attention(rows, memory.keys, memory.values, bias=self.bias(rows, here, keys))
+        heads = step_attention(rows, memory.keys, memory.values, bias=self.bias(rows, here, keys))
         return as_beams(heads, query.shape[2])
 
     def fused(

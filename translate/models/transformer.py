@@ -288,7 +288,8 @@ class Transformer(Seq2Seq):
 
     def start(self, memory: Memory) -> TransformerState:
         keys_values = [
-            layer.cross_attention.keys_values(memory.states) for layer in self.decoder_layers
+            layer.cross_attention.keys_values(memory.states).contiguous()
+            for layer in self.decoder_layers
         ]
         sentences = memory.mask.shape[0]
         caches = [
