@@ -16,12 +16,12 @@ A peer is any command (in which {beam} is 1 or 5) whose last line is JSON with s
 and out_tok_per_s_decode, its speeds without start and loading, and where it knows them peak_rss_mb
 and bleu. It must translate the same sentences, to about the same length; its tokens are its own.
 
-Every row is a process of its own: start to loaded model, a warm-up, then the whole file `--repeats`
-times. Figures are medians; tokens are those of the translations, without </s>. Latency (p50) is
-that of one sentence at a time, without batching, and stands in the first row of a search alone: the
-size of a batch does not matter for it. Memory is that of the first process, without workers. Keep
-the machine idle meanwhile; where that cannot be, processor time (of all threads together, workers
-too) still tells engines apart.
+Every row is a process of its own: start to loaded model, and a warm-up. Then the rows of a search,
+and the peers, translate the whole file in turn, `--repeats` times, so that a machine that is slow
+for a while is so for all of them. Figures are medians; tokens are those of the translations, but
+for </s>. Latency (p50) is that of one sentence at a time, without batching, and stands in the first
+row of an engine alone: the size of a batch does not matter for it. Memory is that of the first
+process, without workers; it must do for all rows at once. Keep the machine idle meanwhile.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -99,27 +99,49 @@ def main() -> None:
     parser.add_argument("--measure", help=argparse.SUPPRESS)  # one row, in a process of its own
     options = parser.parse_args()
     if options.measure:
-        print(json.dumps(measure(options, **json.loads(options.measure))._asdict()))
+        found = measure(options, in_turns(), **json.loads(options.measure))
+        print(json.dumps(found._asdict()))
         return
     print(f"{versions()}; {options.threads} threads, medians of {options.repeats}\n")
     print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS))
     with tempfile.TemporaryDirectory() as folder:
         for search in options.searches:
+            peers, rows = beside(options, search), started(options, search, Path(folder))
+            for _ in range(options.repeats):
+                for peer in peers.values():
+                    peer.turn()
+                for process in rows.values():
+                    process.turn()
             fastest = math.nan
-            for peer in options.peer:
-                name, _, command = peer.partition("=")
-                beam = SEARCHES[search].get("beam_size", 1)
-                found = measure_peer(command.replace("{beam}", str(beam)), options.repeats)
+            for name, peer in peers.items():
+                found = peer.measured()
                 fastest = max(found.sentences, fastest)  # NaN, if second, is never the larger
                 print(row(f"{name} | {search} | ", found), flush=True)
-            for engine in options.engines:
-                export = None if engine in NATIVE else exported(options.run, engine, Path(folder))
-                for tokens in options.tokens:
-                    found = in_a_process(
-                        engine=engine, search=search, tokens=tokens, export=export,
-                        single=options.single if tokens == options.tokens[0] else 0,
-                    )  # fmt: skip
-                    print(row(f"{engine} | {search} | {tokens}", found, fastest), flush=True)
+            for (engine, tokens), process in rows.items():
+                found = process.measured()
+                print(row(f"{engine} | {search} | {tokens}", found, fastest), flush=True)
+
+
+def beside(options: argparse.Namespace, search: str) -> dict[str, Peer]:
+    """The peers, by name."""
+    beam = SEARCHES[search].get("beam_size", 1)
+    peers = (peer.partition("=") for peer in options.peer)
+    return {name: Peer(command.replace("{beam}", str(beam))) for name, _, command in peers}
+
+
+def started(
+    options: argparse.Namespace, search: str, folder: Path
+) -> dict[tuple[str, int], Process]:
+    """A process for each row, ready to translate."""
+    rows = {}
+    for engine in options.engines:
+        export = None if engine in NATIVE else exported(options.run, engine, folder)
+        for tokens in options.tokens:
+            rows[engine, tokens] = Process(
+                engine=engine, search=search, tokens=tokens, export=export,
+                single=options.single if tokens == options.tokens[0] else 0,
+            )  # fmt: skip
+    return rows
 
 
 def row(name: str, found: Measured, fastest: float = math.nan) -> str:
@@ -133,19 +155,61 @@ def row(name: str, found: Measured, fastest: float = math.nan) -> str:
     return f"| {name} | {' | '.join(shown)} |"
 
 
-def in_a_process(**what: Any) -> Measured:
-    command = [sys.executable, __file__, *sys.argv[1:], "--measure", json.dumps(what)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(done.stderr)
-    return Measured(**json.loads(done.stdout))
+class Process:
+    """A row, measured in a process that translates when it is its turn."""
+
+    def __init__(self, **what: Any) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, *sys.argv[1:], "--measure", json.dumps(what)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._answer()  # it is ready
+
+    def turn(self) -> None:
+        """Let it translate the file, and wait for it."""
+        assert self._process.stdin is not None
+        print(file=self._process.stdin, flush=True)
+        self._answer()
+
+    def measured(self) -> Measured:
+        """What it has found, after its last turn."""
+        return Measured(**json.loads(self._end()))
+
+    def _answer(self) -> None:
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline():
+            self._end()
+
+    def _end(self) -> str:
+        """What is left to say; one that fails has told why."""
+        said, _ = self._process.communicate()
+        if self._process.returncode:
+            sys.exit(self._process.returncode)
+        return said
 
 
-def measure_peer(command: str, repeats: int) -> Measured:
-    """The medians of what a peer's own script prints as JSON."""
-    return Measured(
-        *map(statistics.median, zip(*(told(command) for _ in range(repeats)), strict=True))
-    )
+def in_turns() -> Iterator[None]:
+    """The other side: a turn for every line that comes in, and an answer when it is over."""
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        yield
+        print("over", flush=True)
+
+
+class Peer:
+    """What a peer's own script prints as JSON."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+        self._told: list[Measured] = []
+
+    def turn(self) -> None:
+        """Let it translate the file."""
+        self._told.append(told(self.command))
+
+    def measured(self) -> Measured:
+        """The medians of its turns."""
+        return Measured(*map(statistics.median, zip(*self._told, strict=True)))
 
 
 def told(command: str) -> Measured:
@@ -179,6 +243,7 @@ def exported(run: Path, engine: str, folder: Path) -> str:
 
 def measure(
     options: argparse.Namespace,
+    turns: Iterable[Any],
     *,
     engine: str,
     search: str,
@@ -186,27 +251,27 @@ def measure(
     export: str | None,
     single: int,
 ) -> Measured:
-    """One row; latency is told where `single` sentences are timed by themselves."""
+    """One row, the file once a turn; latency where `single` sentences are timed by themselves."""
     from translate.data.text import read_lines
 
-    started = time.perf_counter()
+    began = time.perf_counter()
     kind = engine.partition("-")[0]
     make = NATIVE.get(engine) or {"direct": direct, "served": served}[kind]
     translate = make(options, SEARCHES[search], tokens, export)
-    load = time.perf_counter() - started
+    load = time.perf_counter() - began
     lines = list(read_lines(options.input))
     translate(lines[:64])
     seconds, busy = [], []
-    for _ in range(options.repeats):
-        started, worked = time.perf_counter(), processor_time()
+    for _ in turns:
+        began, worked = time.perf_counter(), processor_time()
         translated = translate(lines)
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.perf_counter() - began)
         busy.append(processor_time() - worked)
     alone = []
     for line in lines[:single]:
-        started = time.perf_counter()
+        began = time.perf_counter()
         translate([line])
-        alone.append(time.perf_counter() - started)
+        alone.append(time.perf_counter() - began)
     median = statistics.median(seconds)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # KB on Linux
     return Measured(
