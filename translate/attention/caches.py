@@ -108,7 +108,7 @@ class Cache(ABC):
         self,
         sentences: Int[Tensor, "C"],
         hypotheses: Int[Tensor, "M"],
-        columns: Int[Tensor, "C c"] | None = None,
+        columns: Int[Tensor, "C c"] | None,
     ) -> Self:
         """The memory of these sentences, whose hypotheses these are.
 
@@ -154,7 +154,7 @@ class KeyValueCache(Cache):
         self,
         sentences: Int[Tensor, "C"],
         hypotheses: Int[Tensor, "M"],
-        columns: Int[Tensor, "C c"] | None = None,
+        columns: Int[Tensor, "C c"] | None,
     ) -> KeyValueCache:
         heads, room = self.keys.shape[1:3]
         if columns is None:
@@ -194,7 +194,7 @@ class RowCache(Cache):
         self,
         sentences: Int[Tensor, "C"],
         hypotheses: Int[Tensor, "M"],
-        columns: Int[Tensor, "C c"] | None = None,
+        columns: Int[Tensor, "C c"] | None,
     ) -> Self:
         return self.at(hypotheses)
 
