@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -43,16 +43,16 @@ class Ancestry:
 
     length: int  # tokens of every hypothesis
     # where in its hypothesis the token of each column stands; None: token t in column t
-    columns: Int[Tensor, "B C"] | None = None
+    stands: Int[Tensor, "B C"] | None = None
     bias: Float[Tensor, "B 1 n C"] | None = None  # 0: its own, -inf: not; None: all are its own
 
     def positions(
         self, keys: Float[Tensor, "B G C K"]
     ) -> Int[Tensor, "C"] | Int[Tensor, "B 1 1 C"]:
         """Where in its hypothesis the token of each column of these keys stands."""
-        if self.columns is None:
+        if self.stands is None:
             return torch.arange(keys.shape[2], device=keys.device)
-        return self.columns[:, None, None]
+        return self.stands[:, None, None]
 
     def grown(self, sentences: int, beam: int, like: Float[Tensor, "..."]) -> Ancestry:
         """The ancestry with a further token of every hypothesis, which that one alone sees.
@@ -63,13 +63,13 @@ class Ancestry:
             return Ancestry(self.length + 1)
         own = torch.eye(beam, dtype=torch.bool, device=like.device)
         new = added_to_scores(own, like.dtype).expand(sentences, 1, -1, -1)
-        columns, before = self.columns, self.bias
-        if columns is None:
-            columns = torch.arange(self.length, device=like.device).expand(sentences, -1)
+        stands, before = self.stands, self.bias
+        if stands is None:
+            stands = torch.arange(self.length, device=like.device).expand(sentences, -1)
         if before is None:
             before = like.new_zeros(sentences, 1, beam, self.length)
-        columns = F.pad(columns, (0, beam), value=self.length)
-        return Ancestry(self.length + 1, columns, torch.cat((before, new), dim=3))
+        stands = F.pad(stands, (0, beam), value=self.length)
+        return Ancestry(self.length + 1, stands, torch.cat((before, new), dim=3))
 
     def select(self, hypotheses: Int[Tensor, "M"]) -> Ancestry:
         """The past of these rows, as many of each sentence."""
@@ -84,16 +84,24 @@ class Ancestry:
         Columns without descendants are left out, as far as every sentence has as many of them. To
         count them on a GPU would be to wait for it.
         """
-        if self.columns is None or self.bias is None:
+        if self.stands is None or self.bias is None:
             return self, None
-        positions, bias = (x.index_select(0, sentences) for x in (self.columns, self.bias))
+        stands, bias = (x.index_select(0, sentences) for x in (self.stands, self.bias))
         if bias.device.type != "cpu":
-            return replace(self, columns=positions, bias=bias), None
+            return replace(self, stands=stands, bias=bias), None
         seen = (bias == 0).any(dim=2)[:, 0]  # (C, columns)
         most = int(seen.sum(1).max())
         columns = seen.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
         bias = bias.gather(3, columns[:, None, None].expand(*bias.shape[:3], -1))
-        return replace(self, columns=positions.gather(1, columns), bias=bias), columns
+        return replace(self, stands=stands.gather(1, columns), bias=bias), columns
+
+
+class Kept(NamedTuple):
+    """What stays when finished sentences leave."""
+
+    sentences: Int[Tensor, "C"]
+    hypotheses: Int[Tensor, "M"]  # of these
+    columns: Int[Tensor, "C c"] | None  # of each, where its hypotheses share them; None: all
 
 
 class Cache(ABC):
@@ -104,16 +112,8 @@ class Cache(ABC):
         """The memory of these hypotheses, in this order."""
 
     @abstractmethod
-    def keep(
-        self,
-        sentences: Int[Tensor, "C"],
-        hypotheses: Int[Tensor, "M"],
-        columns: Int[Tensor, "C c"] | None,
-    ) -> Self:
-        """The memory of these sentences, whose hypotheses these are.
-
-        `columns` are those of each that stay where hypotheses share them; None: all.
-        """
+    def keep(self, kept: Kept) -> Self:
+        """The memory of what is kept."""
 
     def traceable(self) -> Cache:
         """The cache for a graph, which has no memory of its own to write in."""
@@ -150,12 +150,8 @@ class KeyValueCache(Cache):
     def select(self, hypotheses: Int[Tensor, "M"]) -> KeyValueCache:
         return self  # the sentence's own, whose hypotheses `Ancestry` tells apart
 
-    def keep(
-        self,
-        sentences: Int[Tensor, "C"],
-        hypotheses: Int[Tensor, "M"],
-        columns: Int[Tensor, "C c"] | None,
-    ) -> KeyValueCache:
+    def keep(self, kept: Kept) -> KeyValueCache:
+        sentences, _, columns = kept
         heads, room = self.keys.shape[1:3]
         if columns is None:
             columns = torch.arange(self.used, device=sentences.device).expand(len(sentences), -1)
@@ -190,13 +186,8 @@ class RowCache(Cache):
     def select(self, hypotheses: Int[Tensor, "M"]) -> Self:
         return self.at(hypotheses)
 
-    def keep(
-        self,
-        sentences: Int[Tensor, "C"],
-        hypotheses: Int[Tensor, "M"],
-        columns: Int[Tensor, "C c"] | None,
-    ) -> Self:
-        return self.at(hypotheses)
+    def keep(self, kept: Kept) -> Self:
+        return self.at(kept.hypotheses)
 
 
 @dataclass
@@ -234,8 +225,8 @@ class RingCache(RowCache):
 
     @classmethod
     def empty(cls, rows: int, heads: int, d_k: int, like: Tensor, *, window: int) -> RingCache:
-        """A cache without tokens, with room for sixteen, or for the window if that is less."""
-        shape = (rows, heads, min(16, window), d_k)
+        """A cache without tokens, with some room, or for the window if that is less."""
+        shape = (rows, heads, min(ROOM, window), d_k)
         return cls(like.new_empty(shape), like.new_empty(shape), window=window)
 
     def append(self, new: KeysValues, length: int) -> tuple[KeysValues, Int[Tensor, "S"]]:

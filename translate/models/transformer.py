@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from translate.attention.caches import Ancestry, Cache, KeysValues
+from translate.attention.caches import Ancestry, Cache, Kept, KeysValues
 from translate.attention.linear import FastWeightAttention, LinearAttention
 from translate.attention.masks import added_to_scores, over_keys
 from translate.attention.patterns import (
@@ -72,13 +72,13 @@ class TransformerState:
         )
 
     def keep(self, sentences: Int[Tensor, "C"]) -> TransformerState:
-        rows = rows_of(sentences, self.beam)
         ancestry, columns = self.ancestry.keep(sentences)
+        kept = Kept(sentences, rows_of(sentences, self.beam), columns)
         return replace(
             self,
             memory=[memory.at(sentences) for memory in self.memory],
             padding=None if self.padding is None else self.padding.index_select(0, sentences),
-            caches=[cache.keep(sentences, rows, columns) for cache in self.caches],
+            caches=[cache.keep(kept) for cache in self.caches],
             ancestry=ancestry,
         )
 

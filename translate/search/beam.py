@@ -8,8 +8,7 @@ enter the n best.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -23,6 +22,7 @@ from translate.models.seq2seq import Seq2Seq, Step
 from translate.search.constraints import Constraints, length_limits
 from translate.search.counts import Counts, worth_leaving
 from translate.search.hypothesis import Hypothesis
+from translate.search.open_hypotheses import DEAD, Beam, Extensions
 from translate.search.phrases import Phrases, in_turns
 from translate.search.refusals import nothing_to_cover, too_many
 from translate.search.rules import NO_RULES, Banned, Position, Rule, Rules, apply
@@ -37,48 +37,10 @@ from translate.search.scoring import (
     likeliest,
     next_log_probs,
 )
-from translate.search.tree import ROOT, Nodes, Tree
+from translate.search.tree import ROOT, Tree
 from translate.vocabulary import BOS, EOS
 
-DEAD = -math.inf  # the total of a row that holds no hypothesis
 ROUNDED_UP = 1 + 1e-6  # keeps the bound of early stopping a bound in float32
-
-
-@dataclass(frozen=True)
-class Beam:
-    """The open hypotheses, best first, of the beams still in the batch: one a sentence, or groups.
-
-    n is the widest beam among them; narrower ones end with DEAD rows.
-    """
-
-    beams: Int[Tensor, "B"]  # index in the whole batch, sentence by sentence
-    sentences: Int[Tensor, "B"]  # of each
-    limits: Int[Tensor, "B"]  # the most tokens each translation may have
-    longest_penalty: Float[Tensor, "B"]  # the length penalty at that length
-    vacant: Int[Tensor, "B"]  # places of the beam, not yet taken by finished hypotheses
-    kept: Float[Tensor, "B n_best"]  # the best finished scores so far, -inf for none
-    nodes: Int[Tensor, "B n"]
-    tokens: Int[Tensor, "B n"]  # the last of each hypothesis
-    history: Int[Tensor, "B n T"]  # its tokens so far; T = 0 when no rule asks for them
-    totals: Float[Tensor, "B n"]  # the ranks of its tokens added up: log P, but for rules
-    words: Bool[Tensor, "B S"]  # which source positions count as covered or not
-    coverage: Float[Tensor, "B n S"]  # the attention each has had; S is 0 without a penalty
-
-    def keep(self, beams: Int[Tensor, "C"]) -> Beam:
-        """These alone, by their places in the batch."""
-        return Beam(*(getattr(self, field.name)[beams] for field in fields(self)))
-
-
-class Extensions(NamedTuple):
-    """The m likeliest extensions of each sentence's hypotheses, best first."""
-
-    rows: Int[Tensor, "B m"]  # of the batch: which hypothesis is extended
-    tokens: Int[Tensor, "B m"]
-    log_probs: Float[Tensor, "B m"]  # of the token
-    ranks: Float[Tensor, "B m"]  # of the token
-    totals: Float[Tensor, "B m"]  # of the whole hypothesis; DEAD beyond the sentence's places
-    scores: Float[Tensor, "B m"]  # of those that end, -inf for the others
-    penalties: Float[Tensor, "B m"]  # the part of a score that is the coverage penalty
 
 
 class Asked(NamedTuple):
@@ -163,7 +125,7 @@ class BeamSearch:
             ending = beam.limits <= length if length >= shortest else None
             extensions = self._extend(beam, coverage, places, logits, length, ending, asked)
             alignment = step.alignment if need_alignment else None
-            nodes = tree.grow(_nodes(beam, extensions), alignment)
+            nodes = tree.grow(extensions.nodes(beam), alignment)
             going = self._prune(beam, coverage, nodes, extensions, counts, bool(asked.rules))
             if going is None:
                 break
@@ -344,19 +306,6 @@ class BeamSearch:
         counts.keep(going)
         left = torch.tensor(going, device=rows.device)
         return pruned.keep(left), rows.flatten(), left
-
-
-def _nodes(beam: Beam, extensions: Extensions) -> Nodes:
-    return Nodes(
-        sentences=beam.sentences[:, None].expand_as(extensions.tokens),
-        parents=beam.nodes.flatten()[extensions.rows],
-        rows=extensions.rows,
-        tokens=extensions.tokens,
-        log_probs=extensions.log_probs,
-        ranks=extensions.ranks,
-        scores=extensions.scores,
-        penalties=extensions.penalties,
-    )
 
 
 def _words(source_mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B S"]:

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
-from translate.search.beam import Beam, BeamSearch
+from translate.search.beam import BeamSearch
 from translate.search.constraints import Constraints, Tokens, refuse_phrases
 from translate.search.hypothesis import Hypothesis
+from translate.search.open_hypotheses import Beam
 from translate.search.rules import NO_RULES, Rules
 from translate.search.scoring import Alpha, LengthPenalty, Strength
 

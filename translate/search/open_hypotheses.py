@@ -1,0 +1,64 @@
+"""What a beam search holds between two steps, and what a step adds to it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from translate.search.tree import Nodes
+
+DEAD = -math.inf  # the total of a row that holds no hypothesis
+
+
+@dataclass(frozen=True)
+class Beam:
+    """The open hypotheses, best first, of the beams still in the batch: one a sentence, or groups.
+
+    n is the widest beam among them; narrower ones end with DEAD rows.
+    """
+
+    beams: Int[Tensor, "B"]  # index in the whole batch, sentence by sentence
+    sentences: Int[Tensor, "B"]  # of each
+    limits: Int[Tensor, "B"]  # the most tokens each translation may have
+    longest_penalty: Float[Tensor, "B"]  # the length penalty at that length
+    vacant: Int[Tensor, "B"]  # places of the beam, not yet taken by finished hypotheses
+    kept: Float[Tensor, "B n_best"]  # the best finished scores so far, -inf for none
+    nodes: Int[Tensor, "B n"]
+    tokens: Int[Tensor, "B n"]  # the last of each hypothesis
+    history: Int[Tensor, "B n T"]  # its tokens so far; T = 0 when no rule asks for them
+    totals: Float[Tensor, "B n"]  # the ranks of its tokens added up: log P, but for rules
+    words: Bool[Tensor, "B S"]  # which source positions count as covered or not
+    coverage: Float[Tensor, "B n S"]  # the attention each has had; S is 0 without a penalty
+
+    def keep(self, beams: Int[Tensor, "C"]) -> Beam:
+        """These alone, by their places in the batch."""
+        return Beam(*(getattr(self, field.name)[beams] for field in fields(self)))
+
+
+class Extensions(NamedTuple):
+    """The m likeliest extensions of each sentence's hypotheses, best first."""
+
+    rows: Int[Tensor, "B m"]  # of the batch: which hypothesis is extended
+    tokens: Int[Tensor, "B m"]
+    log_probs: Float[Tensor, "B m"]  # of the token
+    ranks: Float[Tensor, "B m"]  # of the token
+    totals: Float[Tensor, "B m"]  # of the whole hypothesis; DEAD beyond the sentence's places
+    scores: Float[Tensor, "B m"]  # of those that end, -inf for the others
+    penalties: Float[Tensor, "B m"]  # the part of a score that is the coverage penalty
+
+    def nodes(self, beam: Beam) -> Nodes:
+        """What grows in the tree, of the beam that is extended."""
+        return Nodes(
+            sentences=beam.sentences[:, None].expand_as(self.tokens),
+            parents=beam.nodes.flatten()[self.rows],
+            rows=self.rows,
+            tokens=self.tokens,
+            log_probs=self.log_probs,
+            ranks=self.ranks,
+            scores=self.scores,
+            penalties=self.penalties,
+        )
