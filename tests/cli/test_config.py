@@ -232,6 +232,15 @@ def test_all_wrong_values_are_told_at_once(program, tmp_path) -> None:
     assert not list(tmp_path.iterdir())  # refused before a run was begun
 
 
+def test_what_a_key_accepts_is_one_list(program) -> None:
+    done = program(
+        "train", "data=toy", "model=rnn_luong", "model.attention=x", "trainer.precision=y"
+    )
+    assert "model.attention = 'x': must be 'none', 'local_m', 'local_p', 'additive', " in done.err
+    assert "trainer.precision = 'y': must be 'auto', '32-true', " in done.err
+    assert "or must be" not in done.err
+
+
 def test_wrong_names_wrong_values_and_what_is_missing_are_told_at_once(program) -> None:
     slips = ["model.d_modle=3", "optimizer.beta1=2", "seed=-1", "trainer.savings=1", "data=files"]
     done = program("train", *slips)

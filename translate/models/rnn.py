@@ -46,7 +46,7 @@ class RNN(Seq2Seq):
         hidden_size: PositiveInt,
         encoder_layers: PositiveInt,
         decoder_layers: PositiveInt,
-        attention: Literal["none", "local_m", "local_p"] | Score,
+        attention: Literal["none", "local_m", "local_p", Score],
         attention_size: PositiveInt,
         local_score: Score,
         window: PositiveInt,

@@ -19,7 +19,7 @@ ON_GPUS = ("tf32", "16-mixed")  # CPUs have no such products, or none that is fa
 
 
 def settled(
-    asked: Precision | Literal["auto"], accelerator: str, *, nodes: int = 1, noted: object = None
+    asked: Literal["auto", Precision], accelerator: str, *, nodes: int = 1, noted: object = None
 ) -> Precision:
     """What a run multiplies in; `auto` is what this machine trains faster in, bf16 or float32.
 
@@ -40,7 +40,7 @@ def settled(
     return "bf16-mixed" if fast else "32-true"
 
 
-def check_precision(precision: Precision | Literal["auto"], accelerator: str) -> None:
+def check_precision(precision: Literal["auto", Precision], accelerator: str) -> None:
     """UserError where a precision needs a GPU and there is none; Lightning would take another."""
     if precision in ON_GPUS and not on_gpu(accelerator):
         where = "trainer.accelerator=cpu" if accelerator == "cpu" else "this machine has none"
@@ -55,7 +55,7 @@ def lightning_name(precision: Precision) -> Literal["32-true", "bf16-mixed", "16
     return "32-true" if precision == "tf32" else precision
 
 
-def multiply_in(precision: Precision | Literal["auto"]) -> None:
+def multiply_in(precision: Literal["auto", Precision]) -> None:
     """Let GPUs round the factors of float32 products to 10 bits (TensorFloat-32), or not."""
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
 

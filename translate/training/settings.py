@@ -51,7 +51,7 @@ class Settings(NodeModel):
     devices: PositiveInt | Literal["auto"]
     num_nodes: PositiveInt
     strategy: Literal["auto", "ddp", "fsdp"]
-    precision: Precision | Literal["auto"]
+    precision: Literal["auto", Precision]
     threads: Annotated[int, Field(gt=0, le=1024)] | None
     accumulate: Annotated[int, Field(gt=0, le=10**6)]
     packing: Literal["auto", "on", "off"]
