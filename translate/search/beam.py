@@ -79,8 +79,8 @@ class BeamSearch:
     ) -> None:
         if n_best > beam_size:
             raise UserError(too_many(n_best, beam_size))
-        self.beam_size = beam_size
-        self.n_best = n_best
+        self._width = beam_size  # hypotheses a beam
+        self._n_best = n_best  # of each beam
         self.max_length_ratio = max_length_ratio
         self.max_length_offset = max_length_offset
         self.rules = rules
@@ -133,7 +133,7 @@ class BeamSearch:
             state = step.state.select(rows)
             state = state if left is None else state.keep(left)
         return tree.best(
-            self.n_best * self._groups,
+            self._n_best * self._groups,
             penalty=self._length_penalty,
             limits=limits,
             source_lengths=lengths,
@@ -144,7 +144,7 @@ class BeamSearch:
         return self._divisor(length, self._alpha)
 
     def _asked(self, constraints: Constraints, limits: Int[Tensor, "B"]) -> Asked:
-        rules = self.rules.active(constraints, limits, alone=self.beam_size == 1)
+        rules = self.rules.active(constraints, limits, alone=self._width == 1)
         if not constraints or not any(constraint.phrases for constraint in constraints):
             return Asked(rules, None)
         bans = [rule for rule in rules if isinstance(rule, Banned)]
@@ -163,8 +163,8 @@ class BeamSearch:
             sentences=sentences,
             limits=limits,
             longest_penalty=torch.tensor(longest, device=limits.device),
-            vacant=torch.full_like(limits, self.beam_size),
-            kept=torch.full((len(limits), self.n_best), DEAD, device=limits.device),
+            vacant=torch.full_like(limits, self._width),
+            kept=torch.full((len(limits), self._n_best), DEAD, device=limits.device),
             nodes=empty + ROOT,
             tokens=empty + BOS,
             history=empty[:, :, None][:, :, :0],
@@ -254,7 +254,7 @@ class BeamSearch:
         banks: Int[Tensor, "B M"] | None,
     ) -> Int[Tensor, "B m"]:
         """Which candidates get the places of a beam, best first."""
-        count = min(self.beam_size, totals.shape[1])
+        count = min(self._width, totals.shape[1])
         if banks is not None:
             return in_turns(totals, banks, count)
         return totals.topk(count).indices
@@ -277,7 +277,7 @@ class BeamSearch:
         """
         totals, scores = extensions.totals, extensions.scores
         ended = scores > DEAD
-        kept = torch.cat([beam.kept, scores], dim=1).topk(self.n_best).values
+        kept = torch.cat([beam.kept, scores], dim=1).topk(self._n_best).values
         hopeless = totals / beam.longest_penalty[:, None] <= kept[:, -1:]
         alive = totals.masked_fill(ended | hopeless, DEAD)
         open_ones = counts.read((alive > DEAD).sum(1))  # of each beam

@@ -71,11 +71,11 @@ class DiverseBeamSearch(BeamSearch):
             max_length_offset=max_length_offset,
             rules=rules,
         )
-        self.groups = self._groups = groups
-        self.diversity_strength = diversity_strength
+        self._groups = groups
+        self._strength = diversity_strength
         # enough, for at most beam_size - width tokens of other groups can be pushed down
         self._per_row = beam_size
-        self._count = n_best
+        self._most = n_best  # translations a sentence
 
     def __call__(
         self,
@@ -91,7 +91,7 @@ class DiverseBeamSearch(BeamSearch):
             model, source, source_mask, constraints=constraints, need_alignment=need_alignment
         )
         unique = [list(_first_of_each(some)) for some in found]  # groups may find the same
-        return [some[: self._count] for some in unique]
+        return [some[: self._most] for some in unique]
 
     def _choose(
         self,
@@ -100,18 +100,18 @@ class DiverseBeamSearch(BeamSearch):
         tokens: Int[Tensor, "B M"],
         banks: Int[Tensor, "B M"] | None,
     ) -> Int[Tensor, "B m"]:
-        beams, count = len(tokens), min(self.beam_size, totals.shape[1])
+        beams, count = len(tokens), min(self._width, totals.shape[1])
         index = torch.zeros_like(tokens[:, :count])
         order = torch.arange(count, device=tokens.device)
         # which of those in the batch a beam's sentence is: at most as many as there are beams
         sentences = F.pad(beam.sentences.diff().ne(0).cumsum(0), (1, 0))
-        taken = tokens.new_full((beams + 1, self.groups, count), NONE)
-        for group in range(self.groups):
+        taken = tokens.new_full((beams + 1, self._groups, count), NONE)
+        for group in range(self._groups):
             # all beams choose, for a GPU would have to be asked how many are of the group
-            chooses = beam.beams % self.groups == group
+            chooses = beam.beams % self._groups == group
             rivals = taken[sentences].flatten(1)  # (B, groups · m)
             alike = (tokens[:, :, None] == rivals[:, None]).sum(2)
-            best = (totals - self.diversity_strength * alike).topk(count)
+            best = (totals - self._strength * alike).topk(count)
             index = torch.where(chooses[:, None], best.indices, index)
             dead = best.values.isneginf() | (order >= beam.vacant[:, None])
             chosen = tokens.gather(1, best.indices).masked_fill(dead, NONE)
