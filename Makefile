@@ -25,10 +25,12 @@ $(VENV)/.proof: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --editable '.[dev,proof]'
 	@touch $@
 
-.PHONY: help demo test coverage soak flakes mutants check audit clean
+.PHONY: help install demo test coverage soak flakes mutants check audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(INSTALLED) ## set up .venv, and nothing else
 
 demo: $(INSTALLED) ## real sentences: download, train, evaluate, translate, draw attention
 	@if grep -qs '"status": "finished"' $(RUN)/provenance.json; \

@@ -90,7 +90,7 @@ def test_a_right_node_has_no_problems(changes: dict[str, Any]) -> None:
         ({"dropout": 1}, "model.dropout = 1: must be less than 1"),
         ({"dropout": float("nan")}, "model.dropout = nan: must be a finite number"),
         ({"norm": "Pre"}, "model.norm = 'Pre': must be 'pre' or 'post'"),
-        ({"size": "8"}, "model.size = '8': must be a valid integer or must be 'auto'"),
+        ({"size": "8"}, "model.size = '8': must be a valid integer or 'auto'"),
         ({"copy": 1}, "model.copy = 1: must be a valid boolean"),
         ({"inner": {"depth": 0}}, "model.inner.depth = 0: must be greater than 0"),
         ({"inner": {"depth": 1, "x": 2}}, "model.inner.x is not a key; choose from depth"),

@@ -197,7 +197,13 @@ def _lines(
             # pydantic's subject (Input, String, List, …) is the value that the line begins with
             reason = re.sub(r"^\w+ should ", "must ", item["msg"]).removeprefix("Value error, ")
             reasons.setdefault(line, []).append(reason)
-    return [line + " or ".join(dict.fromkeys(why)) for line, why in reasons.items()]
+    return [line + _either(why) for line, why in reasons.items()]
+
+
+def _either(reasons: Iterable[str]) -> str:
+    """What the branches of a union say one by one, as a sentence."""
+    first, *others = dict.fromkeys(reasons) or [""]
+    return " or ".join([first, *(other.removeprefix("must be ") for other in others)])
 
 
 def _descend(values: Any, location: Iterable[int | str]) -> tuple[list[str], Any]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
+import shlex
+import sys
 import unicodedata
 from collections.abc import Collection, Iterable
+from importlib import metadata
 
 UNSEEN = ("Cc", "Cs", "Zl", "Zp")  # categories that move a terminal, or cannot be written
 
@@ -30,8 +34,15 @@ def listing(problems: Iterable[str]) -> str:
 
 
 def install(extra: str) -> str:
-    """What installs an extra of this package, which no index has yet."""
-    return f".venv/bin/pip install -e '.[{extra}]' in the clone"
+    """What installs the packages of an extra; by their names, for no index has this one yet."""
+    pip = f"{shlex.quote(sys.executable)} -m pip install"
+    try:
+        requirements = metadata.requires("attention-translate") or []
+    except metadata.PackageNotFoundError:  # read from a clone, and never installed
+        return f"{pip} -e '.[{extra}]' in the clone"
+    of_extra = re.compile(rf"(.+?) ?; ?extra == ['\"]{extra}['\"]")
+    needed = [match[1] for match in map(of_extra.fullmatch, requirements) if match]
+    return f"{pip} {shlex.join(needed)}"
 
 
 def escaped(text: str, categories: Collection[str] = UNSEEN, *, kept: str = "") -> str:

@@ -250,7 +250,7 @@ def test_a_reverse_run_must_translate_the_other_way(
         (["head=3"], "head = 3: this model has heads 1 to 2"),
         (["input=s"], "reference=FILE missing: input= and reference= go together"),
         (["gold=g"], "input=FILE and reference=FILE missing"),
-        (["data.split=tset"], "data.split = 'tset': must be test or dev"),
+        (["data.split=tset"], "data.split = 'tset': must be 'test' or 'dev'"),
         (["methd=union"], "methd is not a key; did you mean method?"),
         (["input=nowhere", "reference=nowhere"], "nowhere"),
         (["input=s", "reference=t", "data.split=dev"], "data.split= and input= cannot be combined"),

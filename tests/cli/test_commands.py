@@ -299,7 +299,7 @@ def test_one_file_needs_the_other(program, run: str, command) -> None:
 def test_an_unknown_split_is_told(program, run: str) -> None:
     done = program("evaluate", run, "data.split=tset")
     assert done.status == 2
-    assert "data.split = 'tset': must be test or dev" in done.err
+    assert "data.split = 'tset': must be 'test' or 'dev'" in done.err
 
 
 def test_scores_of_pairs_add_up(program, run: str, tmp_path: Path) -> None:

@@ -126,6 +126,7 @@ def test_every_value_of_another_type_is_found(default) -> None:
         ("model.d_modle=3", "model.d_modle is not a key; did you mean model.d_model?"),
         ("modle=rnn_none", "modle is not a key; did you mean model?"),
         ("model=transformr", "model=transformr: no such option; did you mean transformer?"),
+        ("experiment.demo=1", "experiment.demo is not a key; did you mean experiment?"),
         ("experimnt=demo", "experimnt is not a key; did you mean experiment?"),
         ("sed=3", "sed is not a key; did you mean seed?"),
         ("rum=runs/x", "rum is not a key; did you mean run?"),
@@ -160,6 +161,14 @@ def test_what_hydra_refuses_is_told_in_a_line(program, override, line) -> None:
     assert done.out == ""
     assert line in done.err
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("override", ["model=transformer", "model.d_model=8", "optimizer.beta1=0"])
+def test_a_key_of_another_command_is_told_as_such(program, override) -> None:
+    done = program("prepare", override)
+    key = override.split("=")[0]
+    told = f"{key} is not a key of this command, but of translate train\n"
+    assert done.err == f"translate: error: {told}"
 
 
 def test_all_slips_are_told_at_once(program) -> None:
@@ -228,7 +237,7 @@ def test_all_wrong_values_are_told_at_once(program, tmp_path) -> None:
     assert done.status == 2
     assert "model.dropout = 2: must be less than 1" in done.err
     assert "optimizer.beta1 = 'x': must be a valid number" in done.err
-    assert "trainer.devices = 0: must be greater than 0 or must be 'auto'" in done.err
+    assert "trainer.devices = 0: must be greater than 0 or 'auto'" in done.err
     assert not list(tmp_path.iterdir())  # refused before a run was begun
 
 

@@ -168,6 +168,10 @@ def test_scores_of_pieces_add_up(program, run: str) -> None:
             "must be less than or equal to 1000000",
         ),
         (["search=beam", "search.coverage_penalty=1e39", "x"], "must be less than or equal to"),
+        (
+            ["search=beam", "search.rules.repetition_penalty=1e38", "x"],
+            "must be less than or equal",
+        ),
         (["search=diverse", "search.diversity_strength=1e39", "x"], "must be less than or equal"),
         (["search=sample", "search.top_p=0", "x"], "search.top_p = 0: must be greater than 0"),
         (

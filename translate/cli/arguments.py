@@ -176,7 +176,7 @@ def _is_flag(argument: str) -> bool:
         return False
     name, equals, _ = argument.partition("=")
     if name not in FLAGS or (equals and not FLAGS[name]):
-        hint = nearest(name, [flag for flag in FLAGS if flag.startswith("--")])
+        hint = nearest(name, ["--help", *(flag for flag in FLAGS if flag.startswith("--"))])
         raise UsageError(
             f"{argument} is not an option{hint} (put a sentence that begins like this after --)"
         )

@@ -30,8 +30,8 @@ something else. Then it reports how many dev words are unseen in training, and s
 limit and a vocabulary size: the largest of 1,000, 2,000, … 32,000 at which 95 % of the pieces
 (single letters aside) occur 100 times or more; if there is none, 1,000, with the share of pieces
 that do. Its findings deserve a look but are not always mistakes. Where pairs are lines of files,
-line numbers are those of the files, header included. To find sides in a third language, install
-the extra: .venv/bin/pip install -e '.[doctor]'
+line numbers are those of the files, header included. To find sides in a third language,
+install py3langid.
 
 Keys:
   data           which corpus, and every setting of it (translate models group=data lists them)

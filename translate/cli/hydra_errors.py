@@ -172,7 +172,8 @@ def _reason(refusal: Exception, override: str, config: DictConfig, known: Sequen
                 f"{override}: several options need --multirun; without it, choose one: {key}={one}"
             )
         return f"{override}: several values need --multirun (a list is written {key}=[{value}])"
-    if isinstance(refusal.__cause__, ConfigAttributeError | ConfigKeyError):
+    no_key = isinstance(refusal.__cause__, ConfigAttributeError | ConfigKeyError)
+    if no_key or ("@" not in key and str(refusal).startswith("Could not override")):
         return f"{key} is not a key{_nearest_key(key, config, known)}"
     if str(refusal).startswith("Config group override must be"):
         return f"{override}: no such option{nearest(value, options(key))}"
@@ -196,6 +197,8 @@ def _nearest_key(key: str, config: DictConfig, known: Sequence[str]) -> str:
     if found := _elsewhere(path, rest[0]):
         return f" of this {path[0]}, but one of {path[0]}={' or '.join(found)}"
     names = [*node, *([] if path else known)]
+    if not path and rest[0] not in names and (others := _commands_with(rest[0])):
+        return f" of this command, but of translate {', '.join(others)}"
     if not path and (deeper := _deeper(rest[0], names, node)):
         return f"; did you mean {' or '.join(deeper)}?"
     return nearest(rest[0], names, prefix="".join(f"{part}." for part in path))
@@ -229,6 +232,12 @@ def _choices(config_name: str) -> list[str]:
         if isinstance(entry, dict)
         for group in entry
     ]
+
+
+def _commands_with(group: str) -> list[str]:
+    """The commands that choose an option of a group."""
+    commands = sorted(file.stem for file in config_dir().glob("*.yaml"))
+    return [command for command in commands if group in _choices(command)]
 
 
 def _elsewhere(where: Sequence[str], key: str) -> list[str]:

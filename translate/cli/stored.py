@@ -122,7 +122,9 @@ def corpus_of_run(
     from translate.data.corpus import prepare
 
     if data["split"] not in SPLITS:
-        raise UsageError(f"data.split = {data['split']!r}: must be {' or '.join(SPLITS)}")
+        raise UsageError(
+            f"data.split = {data['split']!r}: must be {' or '.join(map(repr, SPLITS))}"
+        )
     settings = {key: value for key, value in data.items() if key != "split"}
     if not settings:
         raise UserError(

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
 POSITIONS = 4096  # rows of the table that stands for a formula: no translation is longer
-INSTALL = install("ctranslate2")
 
 
 def imported() -> Any:
@@ -38,7 +37,9 @@ def imported() -> Any:
     try:
         import ctranslate2
     except ImportError as error:
-        raise UserError(f"CTranslate2 is not installed ({error}): {INSTALL}") from error
+        raise UserError(
+            f"CTranslate2 is not installed ({error}): {install('ctranslate2')}"
+        ) from error
     return ctranslate2
 
 

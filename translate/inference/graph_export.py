@@ -36,7 +36,6 @@ from translate.wording import install
 INTERFACE, DECODER = "graphs.json", "decoder.py"
 IDS = {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS}
 ONNX_LARGEST = 2**31 - 1  # bytes of a file in Protocol Buffers
-INSTALL = install("onnx")
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def _hypothesis(found: list[tuple[int, float]], limit: int) -> Hypothesis:
 def _check_onnx(model: Seq2Seq) -> None:
     for library in ("onnx", "onnxscript", "onnxruntime"):
         if find_spec(library) is None:
-            raise UserError(f"to=onnx needs {library}, which is not installed: {INSTALL}")
+            raise UserError(f"to=onnx needs {library}, which is not installed: {install('onnx')}")
     size = sum(parameter.nbytes for parameter in model.parameters())  # each once, tied or not
     if size > ONNX_LARGEST:
         raise UserError(

@@ -49,7 +49,7 @@ class Rules(NodeModel):
 
     min_length: NonNegativeInt
     no_repeat_ngram_size: NonNegativeInt
-    repetition_penalty: Annotated[float, Field(ge=1)]
+    repetition_penalty: Annotated[float, Field(ge=1, le=1e6)]  # what float32 can count
     banned: tuple[str, ...]  # text, which the translator turns into each sentence's `Constraint`
 
     def stricter(self, other: Rules) -> Rules:

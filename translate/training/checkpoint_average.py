@@ -83,7 +83,7 @@ def choose(run: Path, *, count: int, best: bool) -> list[int]:
         raise UserError(
             f"{run} has kept {len(steps)} checkpoints, but averaging needs {count}: train with "
             f"trainer.keep={count} and as many validations (trainer.validate_every), or ask for "
-            "fewer"
+            f"fewer (checkpoints={'best' if best else 'last'}_N)"
         )
     if not best:
         return steps[-count:]
