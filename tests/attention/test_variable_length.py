@@ -12,8 +12,12 @@ from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
 from translate.attention.caches import KeysValues
+from translate.attention.linear import LinearAttention
 from translate.attention.masks import over_keys, padding_mask
+from translate.attention.patterns import FullAttention, Pattern, StridedAttention
+from translate.attention.positions import LinearBiases
 from translate.attention.scaled_dot_product import readable_attention
+from translate.attention.sliding_window import SlidingWindowAttention
 from translate.attention.variable_length import Packing, SameSentence, flash, sentence_by_sentence
 
 HEADS, D_K = 4, 8
@@ -70,6 +74,22 @@ def test_packed_equals_padded_forward_and_backward(lengths, groups, kind, seed) 
     theirs = torch.autograd.grad((expected * weights).sum(), inputs)
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        SlidingWindowAttention(causal=True, window=1),
+        StridedAttention(causal=True, stride=2),
+        FullAttention(causal=True, relation=LinearBiases(num_heads=HEADS)),
+        LinearAttention(causal=True),
+    ],
+    ids=lambda pattern: type(pattern).__name__,
+)
+def test_what_flash_cannot_compute_is_not_computed_another_way(pattern: Pattern) -> None:
+    x = randn(1, HEADS, 5, D_K, seed=0)
+    with pytest.raises(NotImplementedError, match="only reads padded batches"):
+        pattern.packed(x, KeysValues(x, x), packing(torch.tensor([2, 3])))
 
 
 def in_one_mask(query, keys, values, query_starts, key_starts, causal) -> Tensor:

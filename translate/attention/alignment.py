@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from translate.attention.scaled_dot_product import softmax_where
+from translate.attention.scaled_dot_product import scaled_scores, softmax_where
 from translate.linear import Linear
 
 
@@ -74,11 +74,10 @@ class ScaledDotAttention(DotAttention):
     def forward(
         self, query: Float[Tensor, "B T M"], keys: Float[Tensor, "B S M"]
     ) -> Float[Tensor, "B T S"]:
-        # divided first: products of float16 may be too large for it
-        return super().forward(query / math.sqrt(query.shape[-1]), keys)
+        return scaled_scores(query, keys)
 
 
-class GeneralAttention(AlignmentScore):
+class GeneralAttention(DotAttention):
     """Luong et al. 2015, section 3.1 (general):  e_ti = s_tᵀ W_a h_i,  where W_a = W / √d
 
     W is what is learned. Adam moves each of its d² entries by the learning rate, and all of them
@@ -86,16 +85,13 @@ class GeneralAttention(AlignmentScore):
     """
 
     def __init__(self, *, query_size: int, memory_size: int, attention_size: int) -> None:
-        super().__init__()
+        super().__init__(
+            query_size=query_size, memory_size=memory_size, attention_size=attention_size
+        )
         self.W = Linear(memory_size, query_size, bias=False)
 
     def keys(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S Q"]:
         return self.W(states) / math.sqrt(self.W.out_features)  # type: ignore[no-any-return]
-
-    def forward(
-        self, query: Float[Tensor, "B T Q"], keys: Float[Tensor, "B S Q"]
-    ) -> Float[Tensor, "B T S"]:
-        return query @ keys.transpose(1, 2)
 
 
 class ConcatAttention(AdditiveAttention):

@@ -125,8 +125,8 @@ class KeyValueCache(Cache):
 
     def __init__(
         self,
-        keys: Float[Tensor, "B G R K"],  # R: room for more columns than are used yet
-        values: Float[Tensor, "B G R K"],
+        keys: Float[Tensor, "B G Room K"],  # room for more columns than are used yet
+        values: Float[Tensor, "B G Room K"],
         used: int,
     ) -> None:
         self.keys, self.values, self.used = keys, values, used
@@ -168,7 +168,7 @@ class KeyValueCache(Cache):
         return GrowingCache(self.keys.narrow(2, 0, self.used), self.values.narrow(2, 0, self.used))
 
 
-def _doubled(x: Float[Tensor, "B G R K"]) -> Float[Tensor, "B G RR K"]:
+def _doubled(x: Float[Tensor, "B G Room K"]) -> Float[Tensor, "B G Room2 K"]:
     """The same with as many columns again, in which nothing is written yet."""
     rows, heads, room, size = x.shape
     doubled = x.new_empty(rows, heads, 2 * room, size)
@@ -216,8 +216,8 @@ class RingCache(RowCache):
 
     def __init__(
         self,
-        keys: Float[Tensor, "N G R K"],  # R: room, at most the window
-        values: Float[Tensor, "N G R K"],
+        keys: Float[Tensor, "N G Room K"],  # room: at most the window
+        values: Float[Tensor, "N G Room K"],
         *,
         window: int,
     ) -> None:

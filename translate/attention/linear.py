@@ -42,12 +42,12 @@ def sum_normalised(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return features / features.sum(-1, keepdim=True)
 
 
-def with_ones(values: Float[Tensor, "B G S Kv"]) -> Float[Tensor, "B G S V"]:
+def with_ones(values: Float[Tensor, "B G S Kv"]) -> Float[Tensor, "B G S Ks"]:
     """[v ; 1]: Σ φ(k) [v ; 1]ᵀ holds both sums of eq. 5, the second as its last column."""
     return F.pad(values, (0, 1), value=1.0)
 
 
-def divide_by_last(sums: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows Kv"]:
+def divide_by_last(sums: Float[Tensor, "*rows Ks"]) -> Float[Tensor, "*rows Kv"]:
     """The numerator by the denominator beside it; where nothing was summed, zeros."""
     denominator = sums[..., -1:]
     return sums[..., :-1] / denominator.masked_fill(denominator == 0, 1.0)
@@ -56,8 +56,8 @@ def divide_by_last(sums: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows Kv"]:
 def sums_over_all(
     query: Float[Tensor, "B H T K"],
     keys: Float[Tensor, "B H S K"],
-    values: Float[Tensor, "B H S V"],
-) -> Float[Tensor, "B H T V"]:
+    values: Float[Tensor, "B H S Ks"],
+) -> Float[Tensor, "B H T Ks"]:
     """q_iᵀ Σ_j k_j v_jᵀ over all keys."""
     return query @ (keys.transpose(2, 3) @ values)
 
@@ -65,8 +65,8 @@ def sums_over_all(
 def sums_so_far(
     query: Float[Tensor, "B H T K"],
     keys: Float[Tensor, "B H T K"],
-    values: Float[Tensor, "B H T V"],
-) -> Float[Tensor, "B H T V"]:
+    values: Float[Tensor, "B H T Ks"],
+) -> Float[Tensor, "B H T Ks"]:
     """q_iᵀ Σ_{j≤i} k_j v_jᵀ, by chunks of c: memory O(N (c + K V / c)) rather than O(N K V).
 
     Within a chunk each query meets each key; what came before the chunk is one matrix for it.
@@ -87,9 +87,9 @@ def sums_so_far(
 class FastWeights(RowCache):
     """Σ φ(k) vᵀ over the tokens so far: a matrix a head, however many tokens there were."""
 
-    sums: Float[Tensor, "N G K V"]
+    sums: Float[Tensor, "N G K Ks"]
 
-    def write(self, key: Float[Tensor, "N G 1 K"], value: Float[Tensor, "N G 1 V"]) -> None:
+    def write(self, key: Float[Tensor, "N G 1 K"], value: Float[Tensor, "N G 1 Ks"]) -> None:
         """Add the outer product of a key and its value."""
         self.sums = self.sums + key.transpose(2, 3) * value
 
@@ -112,12 +112,12 @@ class FastWeightAttention(Pattern):
         return sum_normalised(x)
 
     @staticmethod
-    def stored(values: Float[Tensor, "B G S Kv"]) -> Float[Tensor, "B G S V"]:
-        """What a key stores."""
+    def stored(values: Float[Tensor, "B G S Kv"]) -> Float[Tensor, "B G S Ks"]:
+        """What a key stores, of Ks numbers."""
         return values
 
     @staticmethod
-    def result(sums: Float[Tensor, "B H T V"]) -> Float[Tensor, "B H T Kv"]:
+    def result(sums: Float[Tensor, "B H T Ks"]) -> Float[Tensor, "B H T Kv"]:
         """What a query makes of the sums it finds."""
         return sums
 
@@ -139,7 +139,7 @@ class FastWeightAttention(Pattern):
 
     def prepared(
         self, query: Float[Tensor, "B H T K"], memory: KeysValues
-    ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B G T K"], Float[Tensor, "B G T V"]]:
+    ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B G T K"], Float[Tensor, "B G T Ks"]]:
         """φ(q), φ(k) and what is stored under φ(k), in float32 at least."""
         dtype = torch.promote_types(query.dtype, torch.float32)
         values = self.stored(memory.values.to(dtype))

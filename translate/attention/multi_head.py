@@ -20,7 +20,7 @@ from translate.attention.scaled_dot_product import (
     readable_attention,
     step_attention,
 )
-from translate.attention.variable_length import SameSentence
+from translate.attention.variable_length import Packing, SameSentence
 from translate.linear import Linear
 
 
@@ -60,36 +60,41 @@ class SelfAttention(nn.Module):
         *,
         start: int,
         length: int,
-        places: Int[Tensor, "T"] | slice = slice(None),
+        positions: Int[Tensor, "T"] | slice = slice(None),
     ) -> tuple[Float[Tensor, "B H T K"], KeysValues]:
         """[Q, K, V] = X [W_Q, W_K, W_V] cut into heads, and turned by rotary positions.
 
-        These are start … start+length-1, one a token, or a single one for all T tokens. `places`
-        says which of them each token has, if they are not in order. `start` and `length` are
-        integers because a compiler cannot trace the size of a `range`.
+        The tokens stand at start … start+length-1, in order; with `length` 1 all T at that one.
+        `positions` gives each token's own, counted from `start`. `start` and `length` are integers
+        because a compiler cannot trace the size of a `range`.
         """
         num_scored = self.num_heads + self.num_kv_heads  # what a score is made of: no values
         heads = split_heads(qkv, num_scored + self.num_kv_heads)
         scored, values = heads[:, :num_scored], heads[:, num_scored:]
         if self.rotary is not None:
-            scored = rotate(scored, self.rotary(start, length, scored)[places])
+            scored = rotate(scored, self.rotary(start, length, scored)[positions])
         return scored[:, : self.num_heads], KeysValues(scored[:, self.num_heads :], values)
 
     def forward(
         self,
         x: Float[Tensor, "B T D"],
         *,
-        mask: Bool[Tensor, "B 1 1 T"] | SameSentence | None = None,
+        mask: Bool[Tensor, "B 1 1 T"] | None = None,
+        packing: Packing | None = None,
     ) -> Float[Tensor, "B T D"]:
-        if isinstance(mask, SameSentence):
-            packing = mask.queries
-            query, memory = self.in_heads(
-                self.qkv(x), start=0, length=packing.longest, places=packing.positions
-            )
-        else:
-            query, memory = self.in_heads(self.qkv(x), start=0, length=x.shape[1])
+        """`mask` says what is not padding, `packing` how sentences lie end to end in one row."""
+        if packing is not None:
+            return self._packed(x, packing)
+        query, memory = self.in_heads(self.qkv(x), start=0, length=x.shape[1])
         dropout = self.dropout if self.training else 0.0
         heads = self.pattern(query, memory, mask=mask, dropout=dropout)
+        return self.output(join_heads(heads))  # type: ignore[no-any-return]
+
+    def _packed(self, x: Float[Tensor, "1 M D"], packing: Packing) -> Float[Tensor, "1 M D"]:
+        query, memory = self.in_heads(
+            self.qkv(x), start=0, length=packing.longest, positions=packing.positions
+        )
+        heads = self.pattern.packed(query, memory, packing)
         return self.output(join_heads(heads))  # type: ignore[no-any-return]
 
     def empty_cache(self, sentences: int, like: Float[Tensor, "..."]) -> Cache:
@@ -131,9 +136,9 @@ class CrossAttention(nn.Module):
         self.key_value = Linear(memory_size, sum(self.sizes))
         self.output = Linear(num_heads * d_v, d_model)
 
-    def keys_values(self, memory: Float[Tensor, "B S M"]) -> KeysValues:
-        """[K, V] = M [W_K, W_V], cut into heads."""
-        keys, values = self.key_value(memory).split(self.sizes, dim=-1)
+    def keys_values(self, states: Float[Tensor, "B S M"]) -> KeysValues:
+        """[K, V] = H [W_K, W_V] of the encoder's states H, cut into heads."""
+        keys, values = self.key_value(states).split(self.sizes, dim=-1)
         return KeysValues(
             split_heads(keys, self.num_kv_heads), split_heads(values, self.num_kv_heads)
         )
@@ -143,20 +148,21 @@ class CrossAttention(nn.Module):
         x: Float[Tensor, "B T D"],
         memory: KeysValues,
         *,
-        padding: Float[Tensor, "B 1 1 S"] | SameSentence | None = None,
+        padding: Float[Tensor, "B 1 1 S"] | None = None,
+        sentences: SameSentence | None = None,
         need_weights: bool = False,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
         """What the target reads in the source. Weights are computed only where they are wanted.
 
-        `padding` is added to the scores (`added_to_scores`); None where there is none. Packed
-        sentences have no weights to give.
+        `padding` is added to the scores (`added_to_scores`); None where there is none. `sentences`
+        that lie end to end have no weights to give.
         """
         query = split_heads(self.query(x), self.num_heads)
         dropout = self.dropout if self.training else 0.0
         keys, values = memory.keys, memory.values
         weights = None
-        if isinstance(padding, SameSentence):
-            heads = padding.attention(query, memory, causal=False)
+        if sentences is not None:
+            heads = sentences.attention(query, memory, causal=False)
         elif need_weights:
             heads, weights = readable_attention(query, keys, values, bias=padding, dropout=dropout)
         else:

@@ -15,7 +15,7 @@ from translate.attention.flex import FlexAttention
 from translate.attention.masks import added_to_scores, both, fixed_mask, strided_mask, summed
 from translate.attention.positions import Relation
 from translate.attention.scaled_dot_product import fused_attention, step_attention
-from translate.attention.variable_length import SameSentence
+from translate.attention.variable_length import Packing, SameSentence
 
 
 class Pattern(nn.Module, ABC):
@@ -35,6 +35,12 @@ class Pattern(nn.Module, ABC):
         dropout: float = 0.0,
     ) -> Float[Tensor, "B H T Kv"]:
         """Attention within whole sequences; `mask` says what is not padding."""
+
+    def packed(
+        self, query: Float[Tensor, "1 H M K"], memory: KeysValues, packing: Packing
+    ) -> Float[Tensor, "1 H M Kv"]:
+        """Attention within each of the sentences that lie end to end."""
+        raise NotImplementedError(f"{type(self).__name__} only reads padded batches")
 
     def weights(
         self,
@@ -94,11 +100,9 @@ class FullAttention(Pattern):
         query: Float[Tensor, "B H T K"],
         memory: KeysValues,
         *,
-        mask: Bool[Tensor, "B 1 1 T"] | SameSentence | None = None,
+        mask: Bool[Tensor, "B 1 1 T"] | None = None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "B H T Kv"]:
-        if isinstance(mask, SameSentence):
-            return mask.attention(query, memory, causal=self.causal)
         if self.flex is not None and self.flex.serves(query, training=self.training):
             return self.flex(query, memory, mask=mask)
         return self.fused(query, memory, mask=mask, dropout=dropout)
@@ -118,6 +122,13 @@ class FullAttention(Pattern):
             mask=both(mask, self.visible(positions[:, None], positions)), causal=self.causal,
             bias=self.bias(query, positions, positions), dropout=dropout,
         )  # fmt: skip
+
+    def packed(
+        self, query: Float[Tensor, "1 H M K"], memory: KeysValues, packing: Packing
+    ) -> Float[Tensor, "1 H M Kv"]:
+        if self.relation is not None or not self.sees_all:  # flash knows neither
+            return super().packed(query, memory, packing)
+        return SameSentence(packing, packing).attention(query, memory, causal=self.causal)
 
     def empty_cache(self, sentences: int, heads: int, d_k: int, like: Tensor) -> Cache:
         return KeyValueCache.empty(sentences, heads, d_k, like)

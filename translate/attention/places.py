@@ -53,10 +53,10 @@ class Places:
         every = x if self.rows_at is None else x.index_select(0, self.rows_at)
         return every.view(self.sentences, self.beam, *x.shape[1:])
 
-    def remembered(self, state: Remembered) -> Remembered:
+    def live_rows_of(self, state: Remembered) -> Remembered:
         """`rows` of what is remembered in places."""
         return state if self.live is None else state.select(self.live)
 
-    def remember(self, state: Remembered) -> Remembered:
+    def spread_rows_of(self, state: Remembered) -> Remembered:
         """`spread` of what is to be remembered."""
         return state if self.rows_at is None else state.select(self.rows_at)

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from translate.attention.scaled_dot_product import scaled_scores
 from translate.errors import UserError
 
 
@@ -144,7 +145,8 @@ class Relation(nn.Module, ABC):
     ) -> Float[Tensor, "#B H #T S"]:
         """The bias of each score; `distance` is the key's position less the query's.
 
-        It is (T, S), the same in all sentences, or (B, 1, T, S); T is 1 for queries at one place.
+        It is (T, S) where it is the same in all sentences, else (B, 1, T, S); T is 1 where all
+        queries stand at one place.
         """
 
     @abstractmethod
@@ -173,8 +175,7 @@ class RelativeKeys(Relation):
 
     def scores(self, query: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T W"]:
         """Of each query and each of the 2m + 1 distances."""
-        # divided first: products of float16 may be too large for it
-        return query / math.sqrt(query.shape[-1]) @ self.w.T
+        return scaled_scores(query, self.w)
 
     def which(self, distance: Int[Tensor, "*pairs"]) -> Int[Tensor, "*pairs"]:
         return distance.clamp(-self.max_distance, self.max_distance) + self.max_distance

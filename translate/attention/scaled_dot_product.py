@@ -33,6 +33,14 @@ def repeat_groups(x: Float[Tensor, "B G S K"], num_heads: int) -> Float[Tensor, 
     return x.repeat_interleave(num_heads // x.shape[1], dim=1)
 
 
+def scaled_scores(
+    query: Float[Tensor, "*rows T K"], keys: Float[Tensor, "*#rows S K"]
+) -> Float[Tensor, "*rows T S"]:
+    """Q Kᵀ / √d_k"""
+    # divided first: products of float16 may be too large for it
+    return query / math.sqrt(query.shape[-1]) @ keys.transpose(-2, -1)
+
+
 def readable_attention(
     query: Float[Tensor, "B H T K"],
     keys: Float[Tensor, "B G S K"],
@@ -47,8 +55,7 @@ def readable_attention(
     keys, values = (repeat_groups(x, query.shape[1]) for x in (keys, values))
     if causal:
         mask = both(mask, causal_mask(query.shape[-2], query.device))
-    # divided first: products of float16 may be too large for it
-    scores = query / math.sqrt(query.shape[-1]) @ keys.transpose(-2, -1)
+    scores = scaled_scores(query, keys)
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
         mask = both(mask, bias > -math.inf)
@@ -102,7 +109,7 @@ def step_attention(
     by_products = few and query.device.type == "cpu" and not torch.compiler.is_compiling()
     if not by_products or query.shape[1] != keys.shape[1]:
         return fused_attention(query, keys, values, bias=bias)
-    scores = query / math.sqrt(query.shape[-1]) @ keys.transpose(-2, -1)
+    scores = scaled_scores(query, keys)
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
     return scores.softmax(dim=-1) @ values

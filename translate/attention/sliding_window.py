@@ -23,6 +23,8 @@ class SlidingWindowAttention(FullAttention):
     last w keys, its own among them: its cache is a ring of w entries.
     """
 
+    sees_all = False
+
     def __init__(self, *, causal: bool, relation: Relation | None = None, window: int) -> None:
         super().__init__(causal=causal, relation=relation)
         self.window = window

@@ -62,7 +62,7 @@ class Packing:
 
 @dataclass(frozen=True)
 class SameSentence:
-    """Stands in a mask's place where sequences are packed: a query sees its own sentence's keys."""
+    """Where sequences are packed: a query sees the keys of its own sentence."""
 
     queries: Packing
     keys: Packing

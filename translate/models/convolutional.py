@@ -32,7 +32,7 @@ Weighted = TypeVar("Weighted", nn.Linear, nn.Conv1d)
 
 
 def initialised(layer: Weighted, gain: float = 1.0) -> Weighted:
-    """W ~ N(0, √(gain / n)) for n inputs of a unit, b = 0 (section 3.5).
+    """W ~ N(0, gain / n) for n inputs of a unit, b = 0 (section 3.5).
 
     The gain is 4 before a gated linear unit, times the share of the inputs that dropout keeps: then
     the outputs vary as much as the inputs.
@@ -263,12 +263,12 @@ class Convolutional(Seq2Seq):
         need_alignment: bool = False,
     ) -> Step:
         places = Places.of(state.memory.mask.shape[0], state.beam, live)
-        before = places.remembered(state)
+        before = places.live_rows_of(state)
         hidden, after, weights = self._advance(tokens[:, None], before, places)
         alignment = None
         if need_alignment:
             alignment = places.spread(torch.stack(weights, dim=1)).flatten(0, 1)  # (N, L, 1, S)
-        return Step(hidden[:, 0], places.remember(after), alignment)
+        return Step(hidden[:, 0], places.spread_rows_of(after), alignment)
 
     def _advance(
         self, tokens: Int[Tensor, "R T"], state: ConvolutionalState, places: Places

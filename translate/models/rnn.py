@@ -28,8 +28,8 @@ Score = Literal["additive", "dot", "scaled_dot", "general", "concat", "projected
 class RNN(Seq2Seq):
     """A bidirectional encoder and a recurrent decoder.
 
-    `attention=none` is the fixed context vector c of Cho et al. 2014 and Sutskever et al. 2014,
-    here the last state of either direction, [→h_S ; ←h_1]. `query=previous` asks with s_{t-1}
+    `attention=none` is the fixed context vector c of Cho et al. 2014, which every step reads: here
+    the last state of either direction, [→h_S ; ←h_1]. `query=previous` asks with s_{t-1}
     before the step and feeds the context into it (Bahdanau et al. 2015); `query=current` asks with
     s_t after it (Luong et al. 2015). With `input_feeding` the attentional vector of the last step
     enters the next (Luong, section 3.3). `local_m` and `local_p` look at a window by `local_score`
@@ -208,11 +208,11 @@ class RNN(Seq2Seq):
     ) -> Step:
         places = Places.of(state.memory.mask.shape[0], state.beam, live)
         embedded = self._embed(self.target_embedding, tokens)[:, None]
-        found, after, weights = self._advance(embedded, places.remembered(state), places)
+        found, after, weights = self._advance(embedded, places.live_rows_of(state), places)
         alignment = None
         if need_alignment and weights is not None:
             alignment = places.spread(weights).flatten(0, 1)[:, None]
-        return Step(self._readout(found)[:, 0], places.remember(after), alignment)
+        return Step(self._readout(found)[:, 0], places.spread_rows_of(after), alignment)
 
     @property
     def _whole_target_at_once(self) -> bool:
@@ -249,7 +249,7 @@ class RNN(Seq2Seq):
             attended = attended + weights.sum(1)
         after = RNNState(
             state.memory,
-            state.position + embedded.shape[1],
+            state.length + embedded.shape[1],
             recurrent,
             found[:, -1] if self.input_feeding else None,
             attended,
@@ -283,7 +283,7 @@ class RNN(Seq2Seq):
         _, beam, length, size = queries.shape
         scores = self.score(queries.reshape(keys.shape[0], -1, size), keys)
         queries = queries.flatten(1, 2)  # (B, n·T, Q)
-        now = torch.arange(state.position, state.position + length, device=query.device)
+        now = torch.arange(state.length, state.length + length, device=query.device)
         weights = self.align(
             scores.reshape(*queries.shape[:2], -1), memory.mask, queries, now.repeat(beam)
         )

@@ -34,7 +34,7 @@ class RNNState:
     """What every hypothesis remembers before it reads target word t."""
 
     memory: RNNMemory
-    position: int  # t, from 0
+    length: int  # t: tokens read so far
     recurrent: RecurrentState  # s_{t-1}: each (L, N, D)
     attentional: Float[Tensor, "N E"] | None  # h̃_{t-1}, for input feeding
     attended: Float[Tensor, "N S"] | None  # Σ_{k<t} α_k, for coverage
@@ -56,7 +56,7 @@ class RNNState:
         return replace(self.select(rows), memory=self.memory.at(sentences))
 
     def traceable(self, length: int) -> RNNState:
-        return replace(self, position=length)
+        return replace(self, length=length)
 
 
 def _rows(

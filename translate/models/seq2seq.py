@@ -1,6 +1,6 @@
 """The contract every model satisfies; training and search know nothing else of a model.
 
-Shape letters, used throughout the package:
+Shape letters, where a module does not explain its own:
 B batch (sentences), S source length, T target length, D model size, H heads, L layers, K key size,
 V vocabulary, N hypotheses (B × beam, sentence-major: rows b·n … b·n+n-1 belong to sentence b), and
 R those of them that a step reads.
@@ -85,8 +85,9 @@ class Step(NamedTuple):
 class Seq2Seq(nn.Module, ABC):
     """An encoder-decoder. `decode` over a whole target equals repeated `decode_step`.
 
-    The source ends with </s>; `target_in` begins with <s>. Nothing is kept on the module between
-    calls. `hidden` goes through `project` (the vocabulary) only where it is wanted.
+    The source ends with </s>; `target_in` begins with <s>. Nothing that depends on sentences is
+    kept on the module between calls. `hidden` goes through `project` (the vocabulary) only where it
+    is wanted.
     """
 
     source_embedding: nn.Embedding  # a row a source piece
@@ -158,9 +159,10 @@ class Seq2Seq(nn.Module, ABC):
         """
 
     def through(self, layer: Callable[..., Output], *inputs: Any) -> Output:
-        """What a layer makes of its inputs (Chen et al. 2016: with `recompute` only these stay).
+        """What a layer makes of its inputs; with `recompute` only these stay in memory.
 
-        Dropout is the same the second time: the state of random generators is kept with them.
+        The rest is computed again for the gradients (Chen et al. 2016, arXiv:1604.06174). Dropout
+        is the same the second time: the state of random generators is kept with them.
         """
         if self.recompute and torch.is_grad_enabled():
             return checkpoint(layer, *inputs, use_reentrant=False)  # type: ignore[no-any-return]

@@ -275,14 +275,15 @@ class Transformer(Seq2Seq):
         positions = partial(_end_to_end, self.source_positions, sources)
         x = self._embed(self.source_embedding, source, positions)[None]
         for encoder_layer in self.encoder_layers:
-            x = self.through(encoder_layer, x, SameSentence(sources, sources))
+            x = self.through(partial(encoder_layer, packing=sources), x)
         states = self.encoder_norm(x)
         positions = partial(_end_to_end, self.target_positions, targets)
         x = self._embed(self.target_embedding, target_in, positions)[None]
+        sentences = SameSentence(targets, sources)
         for layer in self.decoder_layers:
             keys_values = layer.cross_attention.keys_values(states)
-            attend = partial(layer, packing=SameSentence(targets, targets), need_weights=False)
-            x, _ = self.through(attend, x, keys_values, SameSentence(targets, sources))
+            attend = partial(layer, sentences=sentences, need_weights=False)
+            x, _ = self.through(attend, x, keys_values)
         hidden: Tensor = self.decoder_norm(x)[0]
         return hidden
 

@@ -18,7 +18,7 @@ from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import Pattern
 from translate.attention.places import Places
 from translate.attention.positions import Relation, Waves
-from translate.attention.variable_length import SameSentence
+from translate.attention.variable_length import Packing, SameSentence
 from translate.linear import Linear
 from translate.models.dropout import Dropout, LayerDrop
 from translate.models.stack import Stack
@@ -126,10 +126,15 @@ class EncoderLayer(nn.Module):
         self.layer_drop = LayerDrop(options.layer_drop)
 
     def forward(
-        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"] | SameSentence
+        self,
+        x: Float[Tensor, "B S D"],
+        mask: Bool[Tensor, "B 1 1 S"] | None = None,
+        *,
+        packing: Packing | None = None,
     ) -> Float[Tensor, "B S D"]:
         first, second = self.residuals
-        attended = first.leave(x, self.self_attention(first.enter(x), mask=mask))
+        context = self.self_attention(first.enter(x), mask=mask, packing=packing)
+        attended = first.leave(x, context)
         left = second.leave(attended, self.feed_forward(second.enter(attended)))
         return self.layer_drop(x, left)  # type: ignore[no-any-return]
 
@@ -149,20 +154,22 @@ class DecoderLayer(nn.Module):
         self,
         x: Float[Tensor, "B T D"],
         memory: KeysValues,
-        padding: Float[Tensor, "B 1 1 S"] | SameSentence,
+        padding: Float[Tensor, "B 1 1 S"] | None = None,
         *,
-        packing: SameSentence | None = None,
+        sentences: SameSentence | None = None,
         need_weights: bool,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
         """Read whole targets: padding comes last, so the causal mask already hides it.
 
-        `packing` says which words are of one sentence, where sentences lie end to end.
+        `sentences` says what is of one sentence, where sentences lie end to end.
         """
         first, *_ = self.residuals
-        attended = first.leave(x, self.self_attention(first.enter(x), mask=packing))
+        packing = None if sentences is None else sentences.queries
+        attended = first.leave(x, self.self_attention(first.enter(x), packing=packing))
         attend = partial(
-            self.cross_attention, memory=memory, padding=padding, need_weights=need_weights
-        )
+            self.cross_attention,
+            memory=memory, padding=padding, sentences=sentences, need_weights=need_weights,
+        )  # fmt: skip
         left, weights = self._after_self_attention(attended, attend)
         return self.layer_drop(x, left), weights
 

@@ -1,7 +1,8 @@
 """Guided alignment: one head of attention learns to look where given alignments say.
 
-Chen et al. 2016, section 3; Garg et al. 2019, section 4.2. With G the gold rows (each sums to 1, or
-to 0 where a word has no link), A the head's weights and M all target tokens of the step:
+Chen et al. 2016 (arXiv:1607.01628), section 3; Garg et al. 2019, section 4.2. With G the gold rows
+(each sums to 1, or to 0 where a word has no link), A the head's weights and M all target tokens of
+the step:
 
     L_a = - 1/M Σ_t Σ_s G_ts log A_ts          loss = L_translation + weight · L_a
 """
