@@ -149,7 +149,17 @@ def test_normalise_ignores_how_characters_are_composed(text):
     composed, apart = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
     assert normalise(composed) == normalise(apart) == normalise(text)
     assert normalise("Cafe\u0301 I\u0307") == normalise("CAF\u00c9 \u0130")
-    assert normalise("m\u00b2") != normalise("m2")  # other text, if like it
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Wait\u2026", "Wait..."), ("the \ufb01sh", "the fish"), ("\uff11\uff12", "12"),
+        ("5 m\u00b2", "5 m2"), ("wo\u00adhin", "wohin"), ("a\u200bb", "ab"), ("\ufeffTee", "Tee"),
+    ],
+)  # fmt: skip
+def test_what_a_tokenizer_reads_alike_is_the_same_sentence(one, other):
+    assert normalise(one) == normalise(other)
 
 
 def test_scripts_without_spaces_are_known_by_letters_and_signs() -> None:

@@ -23,6 +23,7 @@ from translate.errors import UserError
 log = logging.getLogger(__name__)
 
 GZIP_MAGIC = b"\x1f\x8b"
+INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")  # of no width, within words too
 OTHERWISE_PACKED = {
     "xz": rb"\xfd7zXZ\0",
     "bzip2": rb"BZh[1-9]1AY&SY",
@@ -104,9 +105,12 @@ def spells_a_word(character: str) -> bool:
 def normalise(text: str) -> str:
     """The form in which two sentences count as the same.
 
-    Neither case nor spaces tell them apart, nor whether é is one character or e and an accent.
+    Neither case, spaces nor invisible characters tell them apart, nor the ways to write a character
+    that a tokenizer reads alike: é or e and an accent, ﬁ or fi, … or three dots, １ or 1.
     """
-    return fold(text if text.isascii() else unicodedata.normalize("NFC", text))
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", INVISIBLE.sub("", text))
+    return fold(text)
 
 
 def fold(text: str) -> str:
