@@ -200,9 +200,9 @@ def test_a_loss_that_is_not_finite_in_one_process_is_told_by_all(
     command = [sys.executable, str(program), "train", f"run={run}", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert done.returncode == 1, done.stderr
-    assert done.stderr.count("translate: error: the loss is nan at step 7") == 1
-    assert done.stderr.count("translate: error: the loss is not finite at step 7") == 1
-    assert json.loads((run / "not_finite.json").read_bytes())["step"] == 7
+    assert done.stderr.count("translate: error: the loss is nan at step 8") == 1
+    assert done.stderr.count("translate: error: the loss is not finite at step 8") == 1
+    assert json.loads((run / "not_finite.json").read_bytes())["step"] == 8
 
 
 @pytest.mark.parametrize(

@@ -428,12 +428,12 @@ def test_a_loss_on_a_gpu_is_looked_at_now_and_then_and_before_each_save(tmp_path
     """There each look waits for all the work that was given out."""
     guard = StopWhenNotFinite(tmp_path, every=4)
     steps(guard, [1.0, float("inf"), 2.0], "cuda")
-    with pytest.raises(UserError, match=r"the loss is inf at step 1 \(its training pairs: .*json"):
+    with pytest.raises(UserError, match=r"the loss is inf at step 2 \(its training pairs: .*json"):
         guard.on_save_checkpoint(trainer_of(), Model(), {})  # type: ignore[arg-type]
     record = json.loads((tmp_path / "not_finite.json").read_text())
-    assert record == {"step": 1, "loss": "inf", "pairs": [1, 101]}
+    assert record == {"step": 2, "loss": "inf", "pairs": [1, 101]}
     guard = StopWhenNotFinite(tmp_path, every=3)
-    with pytest.raises(UserError, match="the loss is nan at step 0"):
+    with pytest.raises(UserError, match="the loss is nan at step 1"):
         steps(guard, [float("nan"), 1.0, 1.0], "cuda")
     steps(StopWhenNotFinite(tmp_path, every=3), [1.0] * 9, "cuda")
 
@@ -442,9 +442,9 @@ def test_a_loss_on_a_gpu_is_looked_at_now_and_then_and_before_each_save(tmp_path
     ("own", "others", "told", "writes"),
     [
         ([1.0, 1.0], [NEVER], None, False),
-        ([1.0, 1.0], [0], "the loss is not finite at step 0", False),
-        ([1.0, float("nan")], [NEVER], "the loss is nan at step 1", True),
-        ([1.0, float("nan")], [0], "the loss is not finite at step 0", False),  # it came from there
+        ([1.0, 1.0], [1], "the loss is not finite at step 1", False),
+        ([1.0, float("nan")], [NEVER], "the loss is nan at step 2", True),
+        ([1.0, float("nan")], [1], "the loss is not finite at step 1", False),  # it came from there
     ],
 )
 def test_a_loss_that_is_not_finite_in_one_process_stops_all_of_them(
@@ -493,8 +493,6 @@ def test_a_logger_that_is_not_installed_is_told_before_any_work(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(refusals, "find_spec", lambda package: None)
-    with pytest.raises(
-        UserError, match=rf"trainer\.{name}=true needs .* install -e '\.\[{name}\]'"
-    ):
+    with pytest.raises(UserError, match=rf"trainer\.{name}=true needs .* install '{name}>="):
         train(config(f"trainer.{name}=true"), tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()

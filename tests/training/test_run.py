@@ -214,12 +214,12 @@ def test_a_loss_that_is_not_finite_stops_the_run(
         )
 
     monkeypatch.setattr(TranslationTask, "losses", poisoned)
-    with pytest.raises(UserError, match=r"loss is nan at step 7 .*optimizer\.learning_rate"):
+    with pytest.raises(UserError, match=r"loss is nan at step 8 .*optimizer\.learning_rate"):
         train(config(), tmp_path / "run")
     *_, end = (tmp_path / "run" / "train.log").read_text().splitlines()
-    assert "ended: the loss is nan at step 7" in end
+    assert "ended: the loss is nan at step 8" in end
     record = json.loads((tmp_path / "run" / "not_finite.json").read_text())
-    assert record["step"] == 7
+    assert record["step"] == 8
     assert 0 < len(set(record["pairs"])) == len(record["pairs"]) <= 300
     saved = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)
     assert saved["global_step"] == 6  # after the validation
@@ -238,7 +238,7 @@ def test_a_gpu_whose_memory_is_full_is_told_with_what_to_do(
 
     monkeypatch.setattr(TranslationTask, "training_step", full)
     with pytest.raises(
-        UserError, match=r"out of memory at step 2, with data\.tokens_per_batch = 300"
+        UserError, match=r"out of memory at step 3, with data\.tokens_per_batch = 300"
     ):
         train(config(), tmp_path / "run")
 
@@ -506,6 +506,46 @@ def test_of_steps_and_epochs_the_earlier_ends_a_run(
     batches = SimpleNamespace(epoch=lambda epoch: [[0]] * 12)
     data = SimpleNamespace(batches=lambda: batches)
     assert assembly.total_steps_of(options, data, tmp_path / "last.ckpt") == ends
+
+
+def test_epochs_are_counted_no_further_than_needed(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    drawn: list[int] = []
+
+    def epoch(number: int) -> Iterator[list[int]]:
+        for _ in range(12):
+            drawn.append(number)
+            yield [0]
+
+    data, last = SimpleNamespace(batches=lambda: SimpleNamespace(epoch=epoch)), tmp_path / "last"
+
+    def steps(*overrides: str) -> int:
+        drawn.clear()
+        return assembly.total_steps_of(Settings(**config(*overrides)["trainer"]), data, last)
+
+    assert steps("trainer.max_epochs=1000", "trainer.max_steps=20") == 20
+    assert len(drawn) == 20
+    state = {"batches_done": 30, "epoch_begun": (2, 24)}
+    AtomicCheckpointIO().save_checkpoint({"global_step": 30, "SimpleNamespace": state}, last)
+    assert steps("trainer.max_epochs=4", "trainer.max_steps=null") == 48
+    assert set(drawn) == {2, 3}
+    assert steps("trainer.max_epochs=4", "trainer.max_steps=40") == 40
+    assert steps("trainer.max_epochs=1", "trainer.max_steps=null") == 12
+
+
+def test_a_long_count_of_epochs_is_told(
+    config: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(assembly, "SOON", -1)
+    caplog.set_level("INFO")
+    options = Settings(**config("trainer.max_epochs=5", "trainer.max_steps=null")["trainer"])
+    data = SimpleNamespace(batches=lambda: SimpleNamespace(epoch=lambda epoch: [[0]] * 12))
+    assert assembly.total_steps_of(options, data, tmp_path / "last.ckpt") == 60
+    assert caplog.text.count("counting the batches of 5 epochs takes about 0 s") == 1
 
 
 def test_the_learning_rate_of_a_step_is_the_one_it_was_taken_with(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import logging
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.callbacks import Callback
 
+from translate.data.batching import TokenBatches
 from translate.data.corpus import Corpus
+from translate.data.mixing import Draws
 from translate.data.module import TranslationData
 from translate.errors import UserError
 from translate.models import registry
@@ -25,6 +30,10 @@ from translate.training.minimum_risk import build_minimum_risk
 from translate.training.module import TranslationTask
 from translate.training.settings import Settings
 from translate.training.trainer import processes
+
+log = logging.getLogger(__name__)
+
+SOON = 10  # seconds in which nobody asks what a program is doing
 
 
 def new_data(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> TranslationData:
@@ -61,13 +70,18 @@ def total_steps_of(options: Settings, data: TranslationData, last: Path) -> int:
     if options.max_epochs is None:
         assert options.max_steps is not None  # Settings sees to it
         return options.max_steps
-    batches = data.batches()
-    count = sum(1 for epoch in range(options.max_epochs) for _ in batches.epoch(epoch))
-    taken = done = 0
+    taken, done, begun = 0, 0, (0, 0)
     if last.exists():  # by perhaps another number of processes
         state = AtomicCheckpointIO().load_checkpoint(last)
-        taken, done = state["global_step"], state[type(data).__qualname__]["batches_done"]
+        taken, of_data = state["global_step"], state[type(data).__qualname__]
+        done, begun = of_data["batches_done"], of_data.get("epoch_begun", begun)
+    epoch, count = begun if begun[0] < options.max_epochs else (0, 0)
     of_step = processes(options) * options.accumulate
+    enough = None
+    if options.max_steps is not None:  # which may end the run before its epochs do
+        enough = max(done + (options.max_steps - taken) * of_step - count, 0)
+    left = _batches_of(data.batches(), range(epoch, options.max_epochs))
+    count += sum(1 for _ in itertools.islice(left, enough))
     steps = taken + (count - done) // of_step
     if steps < 1:
         raise UserError(
@@ -76,6 +90,19 @@ def total_steps_of(options: Settings, data: TranslationData, last: Path) -> int:
             "lower trainer.accumulate, or train longer"
         )
     return min(steps, options.max_steps) if options.max_steps else steps
+
+
+def _batches_of(batches: TokenBatches, epochs: range) -> Iterator[Draws]:
+    """All batches of these epochs; says so if they take long to draw."""
+    began = time.monotonic()
+    for epoch in epochs:
+        yield from batches.epoch(epoch)
+        seconds = (time.monotonic() - began) * (len(epochs) - 1)
+        if epoch == epochs.start and seconds > SOON:
+            log.info(
+                "counting the batches of %d epochs takes about %d s; with trainer.max_steps in "
+                "place of trainer.max_epochs none are counted", len(epochs), seconds,
+            )  # fmt: skip
 
 
 def new_model(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> Seq2Seq:

@@ -46,7 +46,7 @@ class StopWhenNotFinite(Callback):
         batch: Batch,
         batch_idx: int,
     ) -> None:
-        step = batch_idx // trainer.accumulate_grad_batches
+        step = 1 + batch_idx // trainer.accumulate_grad_batches  # as the log counts them
         self.unseen.append((step, outputs["loss"].detach(), batch.ids))
         at_once = pl_module.device.type == "cpu" and trainer.world_size == 1
         if at_once or len(self.unseen) >= self.every:

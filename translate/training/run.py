@@ -261,7 +261,7 @@ def _fit(made: _Made, run: Path, checkpoint: Path | None) -> None:
     except torch.OutOfMemoryError as error:
         resume = shlex.join(["translate", "train", f"run={run}"])
         raise UserError(
-            f"the GPU ran out of memory at step {made.trainer.global_step}, with "
+            f"the GPU ran out of memory at step {made.trainer.global_step + 1}, with "
             f"data.tokens_per_batch = {made.data.tokens_per_batch}: start a new run with fewer, "
             "and trainer.accumulate to keep as many per step; or, if another program had filled "
             f"the memory, resume with {resume} (unless the model is recurrent, "
