@@ -350,7 +350,7 @@ def test_a_run_of_epochs_is_trained_on_by_steps(program, tmp_path: Path, monkeyp
     ]
 
 
-@pytest.mark.parametrize("given", [(), ("trainer.max_steps=9",)])
+@pytest.mark.parametrize("given", [(), ("trainer.max_steps=9",), ("data.workers=1",)])
 def test_a_slip_in_run_begins_no_training_on_the_default_corpus(program, given) -> None:
     done = program("train", "run=rusn/mine", *given)
     assert (done.status, done.err.count("\n")) == (2, 1)

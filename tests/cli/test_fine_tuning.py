@@ -45,14 +45,18 @@ def test_an_experiment_for_another_family_than_the_bundles_is_told_as_such(
     assert done.err.endswith("; experiments for such a model: demo, multi30k, toy\n")
 
 
-def test_a_smaller_vocabulary_takes_over_the_pieces_it_shares(
-    program, trained: Path, home: Path, tmp_path: Path
-) -> None:
-    small = [
+@pytest.fixture
+def small(home: Path) -> list[str]:
+    return [
         "data=toy", "data.train=100", "data.dev=8", "data.test=8", "data.workers=0",
         "tokenizer.vocab_size=350", "trainer.max_steps=1", "trainer.validation_sentences=2",
         "trainer.samples=0", "trainer.accelerator=cpu", f"cache={home}/data",
     ]  # fmt: skip
+
+
+def test_a_smaller_vocabulary_takes_over_the_pieces_it_shares(
+    program, trained: Path, tmp_path: Path, small: list[str]
+) -> None:
     done = program("train", f"init={trained}", "run=tuned", *small)
     assert done.status == 0, done.err
     assert "pieces keep their rows" in done.err
@@ -64,6 +68,18 @@ def test_a_smaller_vocabulary_takes_over_the_pieces_it_shares(
     nothing = program("train", "init=nowhere", *small)
     assert nothing.status == 1
     assert "nowhere does not exist: check the path" in nothing.err
+
+
+def test_what_a_call_that_failed_began_from_holds_for_the_next_with_another_key(
+    program, trained: Path, tmp_path: Path, small: list[str]
+) -> None:
+    failed = program("train", f"init={trained}", "run=tuned", *small, "data.tokens_per_batch=3")
+    assert "does not fit a batch of 3 (data.tokens_per_batch): raise it" in failed.err
+    done = program("train", "run=tuned", "data.tokens_per_batch=300")
+    assert done.status == 0, done.err
+    assert f"starting from {trained}/bundle" in done.err
+    record = json.loads((tmp_path / "tuned" / "provenance.json").read_text("utf-8"))
+    assert record["init"]["bundle"] == str(trained / "bundle")
 
 
 @pytest.mark.parametrize("init", ["elsewhere/big", "elsewhere/big/bundle"])

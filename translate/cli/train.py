@@ -93,7 +93,7 @@ def main(command: Command, arguments: Arguments) -> None:
         base = _begun(arguments.verbatim["run"])
     if base:
         log.info("settings from %s/config.yaml", arguments.verbatim["run"])
-        launch(command, arguments, job, check=check_begun, base=literal(base))
+        launch(command, _with_origin(arguments), job, check=check_begun, base=literal(base))
     elif "init" in arguments.verbatim:
         before = load_bundle(arguments.verbatim["init"]).config
         model = {"family": before.family} | before.options
@@ -108,7 +108,7 @@ def _refuse_resuming_nothing(arguments: Arguments) -> None:
     """A slip in run= must not begin another training, on the corpus that is the default."""
     from translate.cli.hydra_errors import is_choice
 
-    new = any(is_choice(key) or key.startswith("data.") for key in arguments.overrides)
+    new = any(map(is_choice, arguments.overrides))
     if "run" in arguments.verbatim and not (new or arguments.multirun or arguments.inspects):
         raise UsageError(
             f"there is no run to resume in {arguments.verbatim['run']}: check run=; a new run "
@@ -125,6 +125,18 @@ def _begun(run: str) -> dict[str, Any]:
     if isinstance(options := config.get("model"), dict):
         config["model"] = registry.completed(str(options.get("family")), options)
     return config
+
+
+def _with_origin(arguments: Arguments) -> Arguments:
+    """What the first call of a run named as `init=`, which another that goes on need not repeat.
+
+    A run without a checkpoint yet has nothing else to begin from.
+    """
+    from translate.training.provenance import noted
+
+    if origin := noted(Path(arguments.verbatim["run"]), "init"):
+        return replace(arguments, verbatim={"init": origin["bundle"]} | arguments.verbatim)
+    return arguments
 
 
 def _with_stored_model(arguments: Arguments, model: Node) -> Arguments:
