@@ -50,6 +50,14 @@ class Asked(NamedTuple):
     phrases: Phrases | None
 
 
+class Going(NamedTuple):
+    """The hypotheses that a search goes on with."""
+
+    beam: Beam
+    rows: Int[Tensor, "M"]  # which were extended, of all beams that were in the batch
+    places: Int[Tensor, "C"] | None  # those of these beams that stay in it; None: all
+
+
 class BeamSearch:
     """Up to `n_best` hypotheses a sentence, all different, best first.
 
@@ -129,9 +137,9 @@ class BeamSearch:
             going = self._prune(beam, coverage, nodes, extensions, counts, bool(asked.rules))
             if going is None:
                 break
-            beam, rows, left = going
-            state = step.state.select(rows)
-            state = state if left is None else state.keep(left)
+            beam, state = going.beam, step.state.select(going.rows)
+            if going.places is not None:
+                state = state.keep(going.places)
         return tree.best(
             self._n_best * self._groups,
             penalty=self._length_penalty,
@@ -259,6 +267,21 @@ class BeamSearch:
             return in_turns(totals, banks, count)
         return totals.topk(count).indices
 
+    def _compete(
+        self, beam: Beam, extensions: Extensions
+    ) -> tuple[Float[Tensor, "B n_best"], Float[Tensor, "B m"]]:
+        """The best finished scores, and the totals of those that may yet beat one, else DEAD.
+
+        A hypothesis is dropped when it has ended, or when it cannot beat the worst kept score any
+        more: its total only falls and the length penalty only grows, so total / penalty at the
+        length limit bounds whatever it may become. The coverage penalty is left out of the bound:
+        it is at most 0, and as coverage only grows it may yet rise to 0.
+        """
+        totals, scores = extensions.totals, extensions.scores
+        kept = torch.cat([beam.kept, scores], dim=1).topk(self._n_best).values
+        hopeless = totals / beam.longest_penalty[:, None] <= kept[:, -1:]
+        return kept, totals.masked_fill((scores > DEAD) | hopeless, DEAD)
+
     def _prune(
         self,
         beam: Beam,
@@ -267,19 +290,9 @@ class BeamSearch:
         extensions: Extensions,
         counts: Counts,
         with_history: bool,
-    ) -> tuple[Beam, Int[Tensor, "M"], Int[Tensor, "C"] | None] | None:
-        """The hypotheses to go on with, their rows, and which beams they are of unless all stay.
-
-        A hypothesis is dropped when it has ended, or when it cannot beat the worst kept score any
-        more: its total only falls and the length penalty only grows, so total / penalty at the
-        length limit bounds whatever it may become. The coverage penalty is left out of the bound:
-        it is at most 0, and as coverage only grows it may yet rise to 0. None when nothing is left.
-        """
-        totals, scores = extensions.totals, extensions.scores
-        ended = scores > DEAD
-        kept = torch.cat([beam.kept, scores], dim=1).topk(self._n_best).values
-        hopeless = totals / beam.longest_penalty[:, None] <= kept[:, -1:]
-        alive = totals.masked_fill(ended | hopeless, DEAD)
+    ) -> Going | None:
+        """What to go on with; None when nothing is left."""
+        kept, alive = self._compete(beam, extensions)
         open_ones = counts.read((alive > DEAD).sum(1))  # of each beam
         if open_ones is not None and not any(open_ones):
             return None
@@ -292,7 +305,7 @@ class BeamSearch:
             history = torch.cat([history, tokens[:, :, None]], dim=2)
         pruned = replace(
             beam,
-            vacant=beam.vacant - ended.sum(1),
+            vacant=beam.vacant - (extensions.scores > DEAD).sum(1),
             kept=kept,
             nodes=nodes.gather(1, order),
             tokens=tokens,
@@ -301,11 +314,11 @@ class BeamSearch:
             coverage=coverage[rows],
         )
         if open_ones is None or not worth_leaving(sum(map(bool, open_ones)), len(open_ones)):
-            return pruned, rows.flatten(), None
-        going = [place for place, count in enumerate(open_ones) if count]
-        counts.keep(going)
-        left = torch.tensor(going, device=rows.device)
-        return pruned.keep(left), rows.flatten(), left
+            return Going(pruned, rows.flatten(), None)
+        places = [place for place, count in enumerate(open_ones) if count]
+        counts.keep(places)
+        left = torch.tensor(places, device=rows.device)
+        return Going(pruned.keep(left), rows.flatten(), left)
 
 
 def _words(source_mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B S"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import torch
@@ -33,6 +34,38 @@ class Moment(NamedTuple):
 Choose = Callable[[Moment], Int[Tensor, "N"]]
 
 
+@dataclass(frozen=True)
+class Walkers:
+    """Those still in the batch, and where each stands."""
+
+    numbers: Int[Tensor, "N"]  # index in the whole batch
+    sentences: Int[Tensor, "N"]  # of each
+    rows: Int[Tensor, "N"]  # in the decoder's state, which also keeps some that have finished
+    going: Bool[Tensor, "N"]  # not finished yet
+    tokens: Int[Tensor, "N"]  # the last of each
+    nodes: Int[Tensor, "N"]
+    history: Int[Tensor, "N T"]  # the tokens so far; T = 0 when no rule asks for them
+
+    @classmethod
+    def at_start(cls, sentences: Int[Tensor, "N"]) -> Walkers:
+        """One for each of these."""
+        numbers = torch.arange(len(sentences), device=sentences.device)
+        tokens = torch.full_like(numbers, BOS)
+        return cls(
+            numbers=numbers,
+            sentences=sentences,
+            rows=numbers,
+            going=torch.ones_like(numbers, dtype=torch.bool),
+            tokens=tokens,
+            nodes=torch.full_like(numbers, ROOT),
+            history=tokens[:, None][:, :0],
+        )
+
+    def keep(self, stay: Int[Tensor, "M"]) -> Walkers:
+        """These alone, by their places here."""
+        return Walkers(*(getattr(self, field.name)[stay] for field in fields(self)))
+
+
 def walk(
     model: Seq2Seq,
     source: Int[Tensor, "B S"],
@@ -51,40 +84,25 @@ def walk(
     """
     most_tokens = torch.tensor(limits, device=source.device)
     active = rules.active(constraints, most_tokens, alone=True)
-    walkers = torch.arange(len(source) * copies, device=source.device)  # those in the batch
-    sentences = walkers // copies
-    going = torch.ones_like(walkers, dtype=torch.bool)  # not finished yet
-    tokens = torch.full_like(walkers, BOS)
-    nodes = torch.full_like(walkers, ROOT)
-    history = tokens[:, None][:, :0]
+    sentences = torch.arange(len(source), device=source.device).repeat_interleave(copies)
+    walkers, in_state = Walkers.at_start(sentences), len(sentences)
     state = model.start(model.encode(source, source_mask))
     if copies > 1:
         state = state.keep(sentences)
     tree, counts = Tree(), Counts(source.device)
-    # the row of each in the state, which also keeps rows of some that have finished
-    rows, in_state = torch.arange(len(walkers), device=source.device), len(walkers)
     for length in range(max(limits) + 1):  # at its limit every walk ends
-        live = rows if len(rows) < in_state else None
-        step = model.decode_step(tokens, state, live=live, need_alignment=need_alignment)
+        live = walkers.rows if len(walkers.rows) < in_state else None
+        step = model.decode_step(walkers.tokens, state, live=live, need_alignment=need_alignment)
         state = step.state
         log_probs = next_log_probs(model.project(step.hidden))
-        ranks = apply(active, Position(sentences, history, log_probs))
-        ending = most_tokens[sentences] <= length if length >= min(limits) else None
-        tokens = choose(Moment(log_probs, ranks, ending, walkers, length))
-        own = rank = log_probs.gather(1, tokens[:, None])[:, 0]
+        ranks = apply(active, Position(walkers.sentences, walkers.history, log_probs))
+        ending = most_tokens[walkers.sentences] <= length if length >= min(limits) else None
+        tokens = choose(Moment(log_probs, ranks, ending, walkers.numbers, length))
+        nodes = tree.grow(_nodes(walkers, tokens, log_probs, ranks), step.alignment)
+        going, history = walkers.going & (tokens != EOS), walkers.history
         if active:
-            rank = ranks.gather(1, tokens[:, None])[:, 0]
-            # at the length limit </s> is taken even where a rule forbids it
-            rank = torch.where(rank == -math.inf, own, rank)
             history = torch.cat([history, tokens[:, None]], dim=1)
-        ended = tokens == EOS
-        # only marks an end: a sentence has no more than are asked for, which the tree ranks
-        scores = torch.where(ended & going, rank, -math.inf)
-        none = torch.zeros_like(own)
-        nodes = tree.grow(
-            Nodes(sentences, nodes, rows, tokens, own, rank, scores, none), step.alignment
-        )
-        going = going & ~ended
+        walkers = replace(walkers, going=going, tokens=tokens, nodes=nodes, history=history)
         left = counts.read(going.sum()[None])
         if left == [0]:
             break
@@ -94,15 +112,37 @@ def walk(
             continue
         if not len(stay):  # the count was late: the last have ended since
             break
-        walkers, sentences, going, tokens, nodes, history, rows = (
-            x[stay] for x in (walkers, sentences, going, tokens, nodes, history, rows)
-        )
+        walkers = walkers.keep(stay)
         if leave:
-            state, in_state = state.keep(rows), len(rows)
-            rows = torch.arange(in_state, device=rows.device)
+            state, in_state = state.keep(walkers.rows), len(walkers.rows)
+            walkers = replace(walkers, rows=torch.arange(in_state, device=source.device))
     return tree.best(
         copies,
         penalty=lambda length: 1.0,
         limits=limits,
         source_lengths=source_mask.sum(1).tolist(),
+    )
+
+
+def _nodes(
+    walkers: Walkers,
+    tokens: Int[Tensor, "N"],
+    log_probs: Float[Tensor, "N V"],
+    ranks: Float[Tensor, "N V"],
+) -> Nodes:
+    """What these tokens add to the tree."""
+    own, rank = (of_all.gather(1, tokens[:, None])[:, 0] for of_all in (log_probs, ranks))
+    # at the length limit </s> is taken even where a rule forbids it
+    rank = torch.where(rank == -math.inf, own, rank)
+    # only marks an end: a sentence has no more than are asked for, which the tree ranks
+    scores = torch.where((tokens == EOS) & walkers.going, rank, -math.inf)
+    return Nodes(
+        sentences=walkers.sentences,
+        parents=walkers.nodes,
+        rows=walkers.rows,
+        tokens=tokens,
+        log_probs=own,
+        ranks=rank,
+        scores=scores,
+        penalties=torch.zeros_like(own),
     )
