@@ -150,7 +150,7 @@ def test_flags_come_with_their_values() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["+model.x=1"], "write model.x=VALUE"),
+        (["+model.x=1"], "takes its value without a sign: KEY=VALUE"),
         (["++model.x=1"], "neither added"),
         (["~model=rnn"], "neither added"),
         (["~model"], "keys cannot be removed"),

@@ -167,7 +167,7 @@ def test_the_second_search_has_the_shortlist_of_the_first() -> None:
 def test_the_second_search_gives_as_many_whatever_its_groups() -> None:
     again = second({"n_best": 7})
     assert isinstance(again, DiverseBeamSearch)
-    assert again.groups * again.beam_size == 9
+    assert again._groups * again._width == 9
 
 
 @pytest.mark.parametrize(

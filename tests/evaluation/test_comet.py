@@ -123,5 +123,5 @@ def test_what_is_missing_is_told_with_its_remedy(
     with pytest.raises(UserError, match=r"hparams\.yaml is not there"):
         CometModel(comet, device=torch.device("cpu"))
     monkeypatch.setattr("translate.evaluation.comet.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"not installed: \S+ -m pip install .*'unbabel-comet>='"):
+    with pytest.raises(UserError, match=r"not installed: \S+ -m pip install .*'unbabel-comet>="):
         CometModel(comet, device=torch.device("cpu"))

@@ -128,8 +128,8 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
         elif match := OVERRIDE.match(argument):
             if match["prefix"]:
                 raise UsageError(
-                    f"{argument}: keys can be neither added (+) nor removed (~); "
-                    f"write {match['key']}=VALUE"
+                    f"{argument}: keys can be neither added (+) nor removed (~); an existing key "
+                    "takes its value without a sign: KEY=VALUE"
                 )
             overrides.append(argument)
         elif argument.startswith("="):

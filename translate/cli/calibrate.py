@@ -38,7 +38,7 @@ Keys:
   good           the least sentence chrF at which a translation counts as good
   search         how to search; default: as stored in the run
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
-  cache          the folder of downloads and prepared corpora
+  cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, translated at once
 """

@@ -52,7 +52,7 @@ Keys:
   reference      their translations, a line each; once for each file of references
   output         the folder of the page and the JSON; default: evaluation/ in the first run
   data, tokenizer  the corpus; default: as stored in the first run (data.dir=PATH if it has moved)
-  cache          the folder of downloads and prepared corpora
+  cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, translated at once
   resamples      how many the paired bootstrap takes

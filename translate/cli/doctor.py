@@ -38,7 +38,7 @@ Keys:
   tokenizer      the kind of vocabulary to suggest (translate models group=tokenizer lists them)
   json           a file to write all findings to, with all their lines
   lines          how many lines of each finding to show
-  cache          the folder of downloads; or set TRANSLATE_CACHE
+  cache          the folder of downloads (default: data, or TRANSLATE_CACHE)
 """
 
 

@@ -58,7 +58,7 @@ Keys:
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to copy
   shortlist      a file from translate shortlist: faster, with only each sentence's likely words
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
-  cache          the folder of downloads and prepared corpora
+  cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
   engine         native, or ctranslate2 for what translate export has written
   export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
   workers        on a CPU, so many single-threaded processes translate batches in parallel; 1: one

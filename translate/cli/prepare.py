@@ -29,7 +29,7 @@ data first.
 Keys:
   data           which corpus, and every setting of it (translate models group=data lists them)
   tokenizer      how sentences are cut into pieces (translate models group=tokenizer)
-  cache          the folder of downloads and prepared corpora; or set TRANSLATE_CACHE
+  cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
 """
 
 

@@ -35,7 +35,7 @@ Keys:
   frequent       how many of the most frequent target pieces are candidates for every sentence
   likeliest      how many translations of each of its source pieces are candidates too
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
-  cache          the folder of downloads and prepared corpora
+  cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
 """
 
 

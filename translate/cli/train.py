@@ -72,7 +72,7 @@ Keys:
   optimizer      and its learning rate          schedule       of the learning rate
   trainer        length of training, validation, precision, devices
   seed           of everything random
-  cache          the folder of downloads and prepared corpora; or set TRANSLATE_CACHE
+  cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
 translate models lists the options of each; translate train model=rnn_luong -c job shows what they
 set.
 """

@@ -39,7 +39,7 @@ Keys:
   output         the folder that translate evaluate wrote to (its output=, or in a sweep a folder
                  there); default: evaluation/ in the run
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
-  cache          the folder of downloads and prepared corpora
+  cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, translated at once
 """
