@@ -23,6 +23,7 @@ import json
 import re
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any, NotRequired
@@ -71,7 +72,7 @@ def problems(
     )
     try:
         # as JSON: strict there still takes a list for a tuple and text for a path, YAML's only ways
-        _adapter(schema, supplied).validate_json(content, strict=True)
+        _adapter(schema, frozenset(supplied)).validate_json(content, strict=True)
     except ValidationError as error:
         found += _lines(error, schema, values, where, supplied)
     return found
@@ -134,7 +135,8 @@ def _hints(schema: Callable[..., Any]) -> dict[str, Any]:
     )
 
 
-def _adapter(schema: Schema, supplied: Collection[str]) -> TypeAdapter[Any]:
+@lru_cache  # to build one takes ten times as long as to use it
+def _adapter(schema: Schema, supplied: frozenset[str]) -> TypeAdapter[Any]:
     if _is_model(schema):
         return TypeAdapter(schema)
     hints = _hints(schema)

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import translate.models
@@ -13,6 +14,7 @@ from translate.models.seq2seq import Seq2Seq
 from translate.schema import check, misnamed
 
 
+@cache
 def families() -> dict[str, type[Seq2Seq]]:
     """Family name (its module's name) → class."""
     found = {}
