@@ -39,6 +39,7 @@ hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
 
 ROOT = Path(__file__).resolve().parents[1]
+LAYERS = {"attention", "models", "search"}  # where the tests of shapes are
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -86,6 +87,13 @@ def _own_caches(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Types go unchecked: while a graph is traced sizes are symbols, and none of them an `int`."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.fixture(autouse=True)
+def _checked_in_layers(request: pytest.FixtureRequest) -> None:
+    """Whole runs go through the same calls again and again; checks are a third of their time."""
+    if request.path.parent.name not in LAYERS and "checked" not in request.keywords:
+        request.getfixturevalue("unchecked")
 
 
 @pytest.fixture(scope="session")

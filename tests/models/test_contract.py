@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_models import CONVOLUTIONAL, RNN, TRANSFORMER
 from torch import Tensor
@@ -76,6 +76,10 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 WORDS = 11
 EXACT = {"rtol": 0.0, "atol": 1e-12}
+# without the checks of shapes, which take four times as long as the steps and are in other tests
+MANY_STEPS = settings(
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 DEVICE = os.environ.get("TEST_DEVICE", "cpu")  # scripts/gpu_check.sh runs these tests on CUDA
 
 
@@ -193,8 +197,10 @@ def test_the_order_of_the_source_matters(request: pytest.FixtureRequest, model: 
 
 
 @given(data=st.data())
-@settings(max_examples=5, deadline=None)
+@MANY_STEPS
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.usefixtures("unchecked")
+@torch.no_grad()
 def test_select_continues_the_hypotheses_it_names(name: str, data: st.DataObject) -> None:
     """Expanding to a beam, reordering it and dropping sentences equals decoding each prefix."""
     model = make(name)
@@ -230,8 +236,10 @@ def test_select_continues_the_hypotheses_it_names(name: str, data: st.DataObject
 
 
 @given(data=st.data())
-@settings(max_examples=5, deadline=None)
+@MANY_STEPS
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.usefixtures("unchecked")
+@torch.no_grad()
 def test_what_is_read_does_not_depend_on_what_is_not(name: str, data: st.DataObject) -> None:
     """Rows may be left out, come back without meaning, and be taken by others that have one."""
     model = make(name)

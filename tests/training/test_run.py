@@ -155,6 +155,7 @@ KINDS = {
 }
 
 
+@pytest.mark.checked
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_trains_is_bundled_and_translates(
     config: Callable[..., dict[str, Any]], tmp_path: Path, kind: str
