@@ -88,7 +88,7 @@ def test_packed_equals_padded_forward_and_backward(lengths, groups, kind, seed) 
 )
 def test_what_flash_cannot_compute_is_not_computed_another_way(pattern: Pattern) -> None:
     x = randn(1, HEADS, 5, D_K, seed=0)
-    with pytest.raises(NotImplementedError, match="only reads padded batches"):
+    with pytest.raises(TypeError, match="only reads padded batches"):
         pattern.packed(x, KeysValues(x, x), packing(torch.tensor([2, 3])))
 
 

@@ -225,7 +225,7 @@ class RingCache(RowCache):
 
     @classmethod
     def empty(cls, rows: int, heads: int, d_k: int, like: Tensor, *, window: int) -> RingCache:
-        """A cache without tokens, with some room, or for the window if that is less."""
+        """A cache without tokens, with room for the first few, at most for the window."""
         shape = (rows, heads, min(ROOM, window), d_k)
         return cls(like.new_empty(shape), like.new_empty(shape), window=window)
 

@@ -39,8 +39,12 @@ class Pattern(nn.Module, ABC):
     def packed(
         self, query: Float[Tensor, "1 H M K"], memory: KeysValues, packing: Packing
     ) -> Float[Tensor, "1 H M Kv"]:
-        """Attention within each of the sentences that lie end to end."""
-        raise NotImplementedError(f"{type(self).__name__} only reads padded batches")
+        """Attention within each of the sentences that lie end to end.
+
+        Raises:
+            TypeError: this kind cannot; `why_padded` tells before it comes to that.
+        """
+        raise TypeError(f"{type(self).__name__} only reads padded batches")
 
     def weights(
         self,

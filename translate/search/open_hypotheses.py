@@ -1,10 +1,10 @@
-"""What a beam search holds between two steps, and what a step adds to it."""
+"""What a search holds between two steps, and what a step of a beam search adds to it."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -15,7 +15,16 @@ DEAD = -math.inf  # the total of a row that holds no hypothesis
 
 
 @dataclass(frozen=True)
-class Beam:
+class Batch:
+    """Tensors that have a row for each of those still in the batch."""
+
+    def keep(self, places: Int[Tensor, "C"]) -> Self:
+        """These alone, by their places in the batch."""
+        return type(self)(*(getattr(self, field.name)[places] for field in fields(self)))
+
+
+@dataclass(frozen=True)
+class Beam(Batch):
     """The open hypotheses, best first, of the beams still in the batch: one a sentence, or groups.
 
     n is the widest beam among them; narrower ones end with DEAD rows.
@@ -33,10 +42,6 @@ class Beam:
     totals: Float[Tensor, "B n"]  # the ranks of its tokens added up: log P, but for rules
     words: Bool[Tensor, "B S"]  # which source positions count as covered or not
     coverage: Float[Tensor, "B n S"]  # the attention each has had; S is 0 without a penalty
-
-    def keep(self, beams: Int[Tensor, "C"]) -> Beam:
-        """These alone, by their places in the batch."""
-        return Beam(*(getattr(self, field.name)[beams] for field in fields(self)))
 
 
 class Extensions(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -15,6 +15,7 @@ from translate.models.seq2seq import Seq2Seq
 from translate.search.constraints import Constraints
 from translate.search.counts import Counts, worth_leaving
 from translate.search.hypothesis import Hypothesis
+from translate.search.open_hypotheses import Batch
 from translate.search.rules import Position, Rules, apply
 from translate.search.scoring import next_log_probs
 from translate.search.tree import ROOT, Nodes, Tree
@@ -35,7 +36,7 @@ Choose = Callable[[Moment], Int[Tensor, "N"]]
 
 
 @dataclass(frozen=True)
-class Walkers:
+class Walkers(Batch):
     """Those still in the batch, and where each stands."""
 
     numbers: Int[Tensor, "N"]  # index in the whole batch
@@ -60,10 +61,6 @@ class Walkers:
             nodes=torch.full_like(numbers, ROOT),
             history=tokens[:, None][:, :0],
         )
-
-    def keep(self, stay: Int[Tensor, "M"]) -> Walkers:
-        """These alone, by their places here."""
-        return Walkers(*(getattr(self, field.name)[stay] for field in fields(self)))
 
 
 def walk(
