@@ -5,12 +5,13 @@
     scripts/bench_decode.py runs/demo test.es --engines native direct --tokens 512 1024 --repeats 5
     scripts/bench_decode.py runs/demo test.es --reference test.en \
       --peer 'joeynmt=/path/decode_speed.sh {beam}'
+    scripts/bench_decode.py runs/demo test.es --device cuda --engines bf16 --tokens 4096 65536
 
 Engines: `native`, our search on all threads; `workers`, the same by a process a thread; `bf16` and
 `bf16-workers`, both with weights of 16 bits; `served-float32`, `served-int8` and so on, CTranslate2
 through `engine=ctranslate2` with the run's weights in that format, so that weights and tokens are
 the same; `direct` and `direct-int8`, CTranslate2's own call on the same pieces, which tells what
-ours adds to it. CTranslate2 has a worker a thread, which is its best.
+ours adds to it. CTranslate2 has a worker a thread, which is its best; GPUs have no workers.
 
 A peer is any command (in which {beam} is 1 or 5) whose last line is JSON with sents_per_s_decode
 and out_tok_per_s_decode, its speeds without start and loading, and where it knows them peak_rss_mb
@@ -21,7 +22,8 @@ and the peers, translate the whole file in turn, `--repeats` times, so that a ma
 for a while is so for all of them. Figures are medians; tokens are those of the translations, but
 for </s>. Latency (p50) is that of one sentence at a time, without batching, and stands in the first
 row of an engine alone: the size of a batch does not matter for it. Memory is that of the first
-process, without workers; it must do for all rows at once. Keep the machine idle meanwhile.
+process, without workers; it must do for all rows at once. On a GPU it is what PyTorch has allocated
+there. Keep the machine idle meanwhile.
 """
 
 from __future__ import annotations
@@ -95,6 +97,7 @@ def main() -> None:
     parser.add_argument("--tokens", nargs="+", type=int, default=[1024, 4096], help="a batch")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--single", type=int, default=50, help="sentences for the latency")
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda and an engine of ours")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--measure", help=argparse.SUPPRESS)  # one row, in a process of its own
     options = parser.parse_args()
@@ -102,7 +105,12 @@ def main() -> None:
         found = measure(options, in_turns(), **json.loads(options.measure))
         print(json.dumps(found._asdict()))
         return
-    print(f"{versions()}; {options.threads} threads, medians of {options.repeats}\n")
+    if options.device != "cpu" and "workers" in " ".join(options.engines):
+        parser.error(
+            f"--device {options.device}: workers are for CPUs; name --engines without them"
+        )
+    where = f"{options.threads} threads" if options.device == "cpu" else options.device
+    print(f"{versions(options.device)}; {where}, medians of {options.repeats}\n")
     print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS))
     with tempfile.TemporaryDirectory() as folder:
         for search in options.searches:
@@ -273,14 +281,13 @@ def measure(
         translate([line])
         alone.append(time.perf_counter() - began)
     median = statistics.median(seconds)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # KB on Linux
     return Measured(
         sentences=len(lines) / median,
         tokens=sum(one.tokens for one in translated) / median,
         cpu=1000 * statistics.median(busy) / len(lines),
         p50=1000 * statistics.median(alone) if alone else math.nan,
         load=load,
-        peak=peak,
+        peak=peak_memory(options.device),
         bleu=judged([one.text for one in translated], options.reference),
     )
 
@@ -293,6 +300,15 @@ def judged(translations: list[str], reference: Path | None) -> float:
     from translate.evaluation.metrics import bleu
 
     return bleu(translations, [[line] for line in read_lines(reference)])
+
+
+def peak_memory(device: str) -> float:
+    """In MB; of a GPU what PyTorch has had there, for others do not tell."""
+    if device == "cpu":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # KB on Linux
+    import torch
+
+    return torch.cuda.max_memory_allocated(device) / 1e6 or math.nan
 
 
 def processor_time() -> float:
@@ -316,8 +332,8 @@ def native(
 
     torch.set_num_threads(options.threads)
     loaded = loading.load(
-        options.run, device="cpu", search=search, tokens_per_batch=tokens, precision=precision,
-        workers=options.threads if in_workers else 1,
+        options.run, device=options.device, search=search, tokens_per_batch=tokens,
+        precision=precision, workers=options.threads if in_workers else 1,
     )  # fmt: skip
     return partial(streamed, loaded)
 
@@ -342,9 +358,9 @@ def served(options: argparse.Namespace, search: Any, tokens: int, export: str | 
     loaded = bundle.load(bundle.find(options.run))
     engine = CTranslate2Search(
         Path(export), loaded.tokenizers, search,
-        tokens_per_batch=tokens, workers=options.threads, device="cpu",
+        tokens_per_batch=tokens, workers=ctranslate2_workers(options), device=options.device,
     )  # fmt: skip
-    translator = loading.load(loaded, device="cpu", search=engine, whole_windows=True)
+    translator = loading.load(loaded, device=options.device, search=engine, whole_windows=True)
     return partial(streamed, translator)
 
 
@@ -355,7 +371,9 @@ def direct(options: argparse.Namespace, search: Any, tokens: int, export: str | 
 
     assert export is not None
     source, target = (Tokenizer.load(Path(export, f"{side}.spm")) for side in ("source", "target"))
-    translator = ctranslate2.Translator(export, inter_threads=options.threads, intra_threads=1)
+    translator = ctranslate2.Translator(
+        export, device=options.device, inter_threads=ctranslate2_workers(options), intra_threads=1
+    )
     ids = {piece: i for i, piece in enumerate(target.pieces(range(len(target))))}
     beam = search.get("beam_size", 1)
 
@@ -371,7 +389,12 @@ def direct(options: argparse.Namespace, search: Any, tokens: int, export: str | 
     return translate
 
 
-def versions() -> str:
+def ctranslate2_workers(options: argparse.Namespace) -> int:
+    """A thread each on a CPU; on a GPU they would only share it."""
+    return int(options.threads) if options.device == "cpu" else 1
+
+
+def versions(device: str) -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     from translate.training.provenance import device_name
@@ -382,7 +405,7 @@ def versions() -> str:
             named.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             named.append(f"no {package}")
-    return f"{device_name(gpu=False)}: {', '.join(named)}"
+    return f"{device_name(gpu=device != 'cpu')}: {', '.join(named)}"
 
 
 if __name__ == "__main__":

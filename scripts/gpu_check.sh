@@ -2,15 +2,17 @@
 # What only a CUDA device can show, in under ten minutes and without a network.
 set -uo pipefail
 
-usage="Usage: scripts/gpu_check.sh [FOLDER]
+usage="Usage: scripts/gpu_check.sh [FOLDER] [--compiled]
 
 Runs on a machine with an NVIDIA GPU:
   - the tests of attention, of its kernels and of sentences laid end to end, on CUDA,
   - FlexAttention's kernel in bf16, beside the formula,
   - the contract of every model, on CUDA,
+  - every search of every kind of model, beside the CPU, and that no token is waited for,
   - scripts/bench_attention.py, in which the flash kernel is asserted,
   - scripts/bench_train.py: the base Transformer of Vaswani et al. 2017 in bf16, sentences laid end
-    to end, padded, and compiled, with tokens a second, the share of what the GPU multiplies, memory.
+    to end, and padded, with tokens a second, the share of what the GPU multiplies, memory,
+  - with --compiled the same by torch.compile, which takes some minutes more.
 
 Writes gpu.md, cost.png and the logs to FOLDER, default \$OUT. Parts whose packages are missing are
 skipped, and the report says so. PYTHON=… names an interpreter with torch 2.10 or newer; default
@@ -26,6 +28,8 @@ refuse() {
   exit 2
 }
 
+compiled=
+[[ ${!#} != --compiled ]] || { compiled=1; set -- "${@:1:$#-1}"; }
 folder=${1:-${OUT:-}}
 [[ -n $folder ]] || refuse "no folder for the report: scripts/gpu_check.sh FOLDER"
 mkdir -p "$folder" || refuse "$folder cannot be made"
@@ -79,7 +83,7 @@ tests() { # TITLE, SECONDS, WHAT pytest RUNS… : tests, whose last lines go int
   local title=$1 seconds=$2
   shift 2
   part "$title" "$seconds" "pytest pytest_timeout hypothesis jaxtyping pydantic beartype" \
-    "$python" -m pytest -q -p no:cacheprovider -rfs "$@"
+    "$python" -m pytest -q -p no:cacheprovider -p no:benchmark -rfs "${processes[@]}" "$@"
   tail -n 8 "$(log_of "$title")" 2> /dev/null | sed 's/^/    /' >> "$report"
 }
 
@@ -93,13 +97,16 @@ print(torch.cuda.get_device_name(), 'capability %d.%d,' % torch.cuda.get_device_
       platform.python_version())"
 } > "$report"
 
+processes=()
+has xdist && processes=(-n 6 --dist worksteal)  # pytest-benchmark, if installed, forbids it
 attention=tests/attention/test_
-tests "Attention and its kernels" 90 \
+tests "Attention and its kernels" 60 \
   ${attention}{kernels,variable_length,scaled_dot_product,multi_head,patterns,linear}.py
-tests "FlexAttention's kernel" 50 -k "on_cuda and bfloat16" ${attention}flex.py
-tests "Contract of every model" 80 tests/models/test_contract.py
+tests "FlexAttention's kernel" 150 -k "on_cuda and bfloat16" ${attention}flex.py
+tests "Contract of every model" 90 tests/models/test_contract.py
+tests "Searches" 60 tests/search/test_on_cuda.py
 
-part "Cost of attention" 80 "numpy jaxtyping pydantic matplotlib" \
+part "Cost of attention" 60 "numpy jaxtyping pydantic matplotlib" \
   "$python" scripts/bench_attention.py --device cuda --plot "$folder/cost.png"
 cat "$(log_of "Cost of attention")" >> "$report" 2> /dev/null
 
@@ -115,8 +122,8 @@ training() { # TITLE, SECONDS, WHAT bench_train.py IS TOLD… : the table goes i
 
 cache=$(mktemp -d)
 trap 'rm -rf "$cache"' EXIT
-training "Training the base Transformer" 100 --variant "padded=trainer.packing=off"
-training "The same, compiled" 140 trainer.packing=off trainer.compile=true
+training "Training the base Transformer" 120 --variant "padded=trainer.packing=off"
+[[ -z $compiled ]] || training "The same, compiled" 400 trainer.packing=off trainer.compile=true
 
 echo "written: $report"
 exit "$failed"

@@ -33,7 +33,9 @@ def test_a_row_counts_sentences_tokens_and_the_time_of_one(bench, monkeypatch, t
     monkeypatch.setitem(bench.NATIVE, "native", lambda *_: translate)
     (tmp_path / "in").write_text("a\nb\u2028b\nc\nd\n", encoding="utf-8")
     (tmp_path / "ref").write_text("the cat sat there\n" * 4, encoding="utf-8")
-    options = argparse.Namespace(input=tmp_path / "in", reference=tmp_path / "ref")
+    options = argparse.Namespace(
+        input=tmp_path / "in", reference=tmp_path / "ref", device="cpu"
+    )  # fmt: skip
     row = bench.measure(
         options, range(2), engine="native", search="greedy", tokens=100, export=None, single=3
     )  # fmt: skip

@@ -63,10 +63,10 @@ def test_the_report_says_what_passed_failed_and_was_skipped(tmp_path: Path) -> N
     python = tmp_path / "python"
     python.write_text(PYTHON)
     python.chmod(0o755)
-    done = check(PYTHON=str(python), OUT=str(tmp_path / "out"))
+    done = check(str(tmp_path / "out"), "--compiled", PYTHON=str(python))
     assert done.returncode == 1, done.stderr
     report = (tmp_path / "out" / "gpu.md").read_text()
-    device, kernels, flex, contract, cost, eager, compiled = report.split("\n## ")
+    device, kernels, flex, contract, searches, cost, eager, compiled = report.split("\n## ")
     assert "Some GPU, torch 2.10" in device
     assert "passed" in kernels
     assert "5 passed" in kernels
@@ -74,6 +74,7 @@ def test_the_report_says_what_passed_failed_and_was_skipped(tmp_path: Path) -> N
     assert "FAILED with status 1" in contract
     assert "cuDNN is gone" in contract
     assert "1 failed" in contract
+    assert "5 passed" in searches
     assert "passed" in cost
     assert "| fused | 1.0 |" in cost
     for title, training in (("base Transformer", eager), ("compiled", compiled)):
