@@ -75,7 +75,7 @@ def run(
     search: Node,
     cache: Folder,
     device: Device,
-    tokens_per_batch: PositiveInt,
+    tokens_per_batch: PositiveInt | None,
     good: Annotated[float, Field(gt=0, lt=100)],
 ) -> None:
     """Learn on dev, judge on test, and write what was learned."""

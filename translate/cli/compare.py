@@ -100,7 +100,7 @@ def run(
     tokenizer: Node,
     cache: Folder,
     device: Device,
-    tokens_per_batch: PositiveInt,
+    tokens_per_batch: PositiveInt | None,
     resamples: PositiveInt,
     trials: PositiveInt,
     seed: NonNegativeInt,
@@ -259,7 +259,7 @@ def _evaluate(
     *,
     command: Sequence[str],
     device: str,
-    tokens_per_batch: int,
+    tokens_per_batch: int | None,
     judging: Judging,
 ) -> None:
     """As `translate evaluate` would, with the run's own search."""

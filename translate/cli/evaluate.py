@@ -108,7 +108,7 @@ def run(
     target: str | None,
     cache: Folder,
     device: Device,
-    tokens_per_batch: PositiveInt,
+    tokens_per_batch: PositiveInt | None,
     engine: Engine,
     workers: PositiveInt | None,
     precision: Precision | None,

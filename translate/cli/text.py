@@ -141,7 +141,7 @@ def run(
     search: Node,
     target: str | None,
     device: Device,
-    tokens_per_batch: PositiveInt,
+    tokens_per_batch: PositiveInt | None,
     interactive: bool | None,
     scores: bool,
     engine: Engine,

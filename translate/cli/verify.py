@@ -83,7 +83,7 @@ def run(
     tokenizer: Node,
     cache: Folder,
     device: Device,
-    tokens_per_batch: PositiveInt,
+    tokens_per_batch: PositiveInt | None,
 ) -> None:
     """Translate and score again; a UserError lists what differs."""
     from translate.cli.engines import engine_translator

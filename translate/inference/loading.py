@@ -19,7 +19,7 @@ from translate.inference.engines import Precision
 from translate.inference.guard import Guard
 from translate.inference.limits import search_excesses
 from translate.inference.minimum_bayes_risk import Utility
-from translate.inference.translator import TOKENS_PER_BATCH, Translator
+from translate.inference.translator import Translator
 from translate.inference.unknown_words import UnknownWords
 from translate.linear import prepack
 from translate.schema import check
@@ -31,7 +31,7 @@ def load(
     *,
     device: str | torch.device = "auto",
     search: Search | Mapping[str, Any] | None = None,
-    tokens_per_batch: int = TOKENS_PER_BATCH,
+    tokens_per_batch: int | None = None,
     split_sentences: bool = False,
     unknown_words: UnknownWords | None = None,
     workers: int = 1,

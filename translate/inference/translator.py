@@ -59,8 +59,14 @@ from translate.search import Constraint, Hypothesis, Search
 from translate.vocabulary import EOS
 
 TOKENS_PER_BATCH = 4096
+TOKENS_ON_A_GPU = 16384  # which takes hardly longer for them
 SMALLEST_SHARE = 1024  # tokens of a worker's batch
 WINDOW = 2048  # lines
+
+
+def by_default(device: torch.device) -> int:
+    """How many padded source pieces are translated at once where nobody says it."""
+    return TOKENS_ON_A_GPU if device.type == "cuda" else TOKENS_PER_BATCH
 
 
 class Batch(NamedTuple):
@@ -82,7 +88,7 @@ class Translator:
 
     Args:
         tokens_per_batch: padded source pieces translated at once, by all workers together; a beam
-            needs as much for each hypothesis.
+            needs as much for each hypothesis. None: 4096, on a GPU 16384.
         device: `auto` takes a GPU if there is one.
         max_source_length: a line of more pieces, or of more than the model reads, is translated in
             segments that end with a sentence, else a clause, else a word, with a warning.
@@ -106,7 +112,7 @@ class Translator:
         tokenizers: Tokenizers,
         search: Search,
         *,
-        tokens_per_batch: int = TOKENS_PER_BATCH,
+        tokens_per_batch: int | None = None,
         device: str | torch.device = "cpu",
         max_source_length: int = MAX_SOURCE_LENGTH,
         split_sentences: bool = False,
@@ -126,7 +132,8 @@ class Translator:
         self.forcing = TeacherForcing(self.model, self.device)
         self.tokenizers = tokenizers
         self.search = search
-        self.tokens_per_batch = tokens_per_batch
+        self.tokens_per_batch = tokens_per_batch or by_default(self.device)
+        self._scored_at_once = tokens_per_batch or TOKENS_PER_BATCH  # with all logits in memory
         self._cut = Cutter(
             tokenizers.source,
             language=languages[0],
@@ -298,7 +305,8 @@ class Translator:
         source_ids, target_ids = encoded_pairs(
             self.tokenizers, sources, targets, limit=most_pieces(self.model, MAX_SCORED_LENGTH)
         )
-        return self.forcing.scores(source_ids, target_ids, self.tokens_per_batch)
+        tokens = min(self.tokens_per_batch, self._scored_at_once)
+        return self.forcing.scores(source_ids, target_ids, tokens)
 
     def align(self, source: str, target: str | None = None) -> AttentionMap:
         """Which source pieces the model looks at for each piece of `target`, or of its own words.
