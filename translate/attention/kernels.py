@@ -117,7 +117,8 @@ def recorded_calls(model: nn.Module) -> Iterator[list[Call]]:
 
 def kernels_that_ran(work: Callable[[], object]) -> set[str]:
     """The names of the attention kernels that the profiler sees while `work` runs."""
-    with profile(activities=[ProfilerActivity.CPU]) as seen:  # operators are launched there
+    # operators are launched by the CPU; without `acc_events` PyTorch 2.11 warns
+    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as seen:
         work()
     return {OPERATIONS[event.key] for event in seen.key_averages() if event.key in OPERATIONS}
 
