@@ -177,9 +177,13 @@ class Tokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The name of each id: `▁the`, `</s>`, `<0x0A>`, `<unk>`; `▁<unk>` among whole words."""
-        names = [self._processor.id_to_piece(int(i)) for i in ids]
+        return [self._names[i] for i in ids]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        names = [self._processor.id_to_piece(i) for i in range(len(self))]
         if self.whole_words:
-            names = [WORD_START + name if name == UNKNOWN else name for name in names]
+            names[UNK] = WORD_START + names[UNK]
         return names
 
     def spelled(self, text: str) -> list[str]:

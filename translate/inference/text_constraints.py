@@ -7,7 +7,7 @@ import logging
 import math
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -127,6 +127,9 @@ class ConstraintEncoder:
             UserError: phrases for a line in several segments, of which none is theirs; a word that
                 the model cannot write, a text without any, or more than it can; a banned phrase.
         """
+        if constraint == NO_CONSTRAINT:
+            yield from itertools.repeat(self._nothing_asked, segments)
+            return
         if constraint.phrases and segments > 1:
             raise UserError(
                 f"line {line} is too long to be translated as a whole, so it is unclear where "
@@ -156,10 +159,17 @@ class ConstraintEncoder:
                     f"line {line}: the phrase {text!r} is asked for, but search.rules.banned has "
                     f"{banned!r}: leave one of them out"
                 )
-        joints = self._joints if phrases or self._banned else None
+        other = self._nothing_asked
+        if phrases:
+            other = replace(other, phrases=phrases, joints=self._joints)
         for segment in range(segments):
-            before = prefix if segment == 0 else ()
-            yield Constraint(before, phrases, tuple(self._banned), tuple(self._glued), joints)
+            yield replace(other, prefix=prefix) if segment == 0 else other
+
+    @cached_property
+    def _nothing_asked(self) -> Constraint:
+        """What holds for every text."""
+        joints = self._joints if self._banned else None
+        return Constraint((), (), tuple(self._banned), tuple(self._glued), joints)
 
     def _never(self, banned: Iterable[str]) -> tuple[dict[Tokens, str], dict[Tokens, str]]:
         """Banned texts as they are spelled, and right behind a sign, if not so elsewhere too."""
