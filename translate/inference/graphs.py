@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from translate.errors import UserError
+from translate.errors import UserError, first_line
 from translate.models.seq2seq import DecoderState, Seq2Seq
 from translate.models.state_tensors import tensors_in, with_tensors
 from translate.search.scoring import next_log_probs
@@ -177,4 +177,10 @@ def _dynamic(model: Seq2Seq, ports: Sequence[Port]) -> tuple[Any, ...]:
 def _trace(graph: nn.Module, inputs: tuple[Any, ...], dynamic: tuple[Any, ...]) -> ExportedProgram:
     from torch.export import export
 
-    return export(graph.eval(), inputs, dynamic_shapes=dynamic)
+    try:
+        return export(graph.eval(), inputs, dynamic_shapes=dynamic)
+    except Exception as error:  # of many kinds, and of versions: 2.11 gives an LSTM a wrong shape
+        raise UserError(
+            f"PyTorch {torch.__version__} cannot trace this model ({first_line(error)}): export it "
+            "with a newer version, which reads the same bundle"
+        ) from error
