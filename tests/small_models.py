@@ -20,3 +20,19 @@ CONVOLUTIONAL = {
     "decoder_layers": 2, "encoder_width": 3, "decoder_width": 3, "max_positions": 64,
     "tied_embeddings": "all", "dropout": 0.1,
 }  # fmt: skip
+# one of each way to remember what was read
+REMEMBERING = {
+    "transformer": TRANSFORMER,
+    "rotary-grouped": TRANSFORMER | {"positions": "rotary", "num_kv_heads": 2},
+    "learned": TRANSFORMER | {"positions": "learned"},
+    "relative": TRANSFORMER | {"positions": "relative"},
+    "alibi": TRANSFORMER | {"positions": "alibi"},
+    "window": TRANSFORMER | {"self_attention": "sliding_window"},
+    "strided": TRANSFORMER | {"self_attention": "strided"},
+    "linear": TRANSFORMER | {"self_attention": "linear"},
+    "rnn": RNN,
+    "rnn-feeding": RNN | {"input_feeding": True, "cell": "gru"},
+    "rnn-local-p": RNN | {"query": "current", "attention": "local_p"},
+    "rnn-coverage": RNN | {"coverage": "linguistic"},
+    "convolutional": CONVOLUTIONAL,
+}

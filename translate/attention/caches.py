@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
@@ -14,6 +15,13 @@ from torch import Tensor
 from translate.attention.masks import added_to_scores
 
 ROOM = 16  # columns that a new cache has to be written in
+
+Number = int | Int[Tensor, ""]  # a tensor where one program is to serve every number
+
+
+def number_on(device: torch.device, number: Number) -> Int[Tensor, ""]:
+    """The number as a tensor, without waiting for the device."""
+    return torch.zeros((), dtype=torch.long, device=device) + number
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,10 @@ class Ancestry:
             return torch.arange(keys.shape[2], device=keys.device)
         return self.stands[:, None, None]
 
+    def last(self, device: torch.device) -> Int[Tensor, "1"]:
+        """The position of the last token."""
+        return self.length - 1 + torch.zeros(1, dtype=torch.long, device=device)
+
     def grown(self, sentences: int, beam: int, like: Float[Tensor, "..."]) -> Ancestry:
         """The ancestry with a further token of every hypothesis, which that one alone sees.
 
@@ -78,6 +90,32 @@ class Ancestry:
         rows = self.bias.flatten(0, 2).index_select(0, hypotheses)
         return replace(self, bias=rows.view(len(self.bias), 1, -1, rows.shape[1]))
 
+    @property
+    def columns(self) -> int:
+        """Of the tables: tokens that some hypothesis wrote."""
+        return self.length if self.stands is None else self.stands.shape[1]
+
+    def fixed(self, room: int, beam: int, like: Float[Tensor, "B ..."]) -> FixedAncestry:
+        """The same past, with columns for further tokens, `room` in all."""
+        used, device = self.columns, like.device
+        stands, bias = self.stands, self.bias
+        if stands is None:
+            stands = torch.arange(used, device=device).expand(len(like), -1)
+        if bias is None:
+            bias = like.new_zeros(len(like), 1, beam, used)
+        return FixedAncestry(
+            length=number_on(device, self.length),
+            stands=F.pad(stands, (0, room - used)),
+            bias=F.pad(bias, (0, room - used), value=-math.inf),
+            used=number_on(device, used),
+            before=used - beam * self.length,
+            plain=beam == 1 and self.bias is None,
+        )
+
+    def settled(self, length: int) -> Ancestry:
+        """Of a `fixed` ancestry after `length` tokens, the tables that are written."""
+        return self
+
     def keep(self, sentences: Int[Tensor, "C"]) -> tuple[Ancestry, Int[Tensor, "C c"] | None]:
         """The past of these sentences' hypotheses, and the columns that it is in; None: all.
 
@@ -94,6 +132,38 @@ class Ancestry:
         columns = seen.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
         bias = bias.gather(3, columns[:, None, None].expand(*bias.shape[:3], -1))
         return replace(self, stands=stands.gather(1, columns), bias=bias), columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedAncestry(Ancestry):
+    """An ancestry whose tables keep their shapes: their columns are there before they are written.
+
+    Nobody sees those that are not.
+    """
+
+    length: Int[Tensor, ""]  # type: ignore[assignment]  # for positions it may be either
+    stands: Int[Tensor, "B Room"]
+    bias: Float[Tensor, "B 1 n Room"]
+    used: Int[Tensor, ""]  # columns that are written
+    before: int  # how many are written besides n for each token; below 0 where n was less
+    plain: bool  # token t is in column t, of one hypothesis: no table is needed
+
+    def grown(self, sentences: int, beam: int, like: Float[Tensor, "..."]) -> FixedAncestry:
+        columns = self.used + torch.arange(beam, device=like.device)
+        own = added_to_scores(torch.eye(beam, dtype=torch.bool, device=like.device), like.dtype)
+        return replace(
+            self,
+            length=self.length + 1,
+            stands=self.stands.index_copy(1, columns, self.length.expand(sentences, beam)),
+            bias=self.bias.index_copy(3, columns, own.expand(sentences, 1, -1, -1)),
+            used=self.used + beam,
+        )
+
+    def settled(self, length: int) -> Ancestry:
+        if self.plain:
+            return Ancestry(length)
+        used = self.before + self.bias.shape[2] * length
+        return Ancestry(length, self.stands[:, :used], self.bias[..., :used])
 
 
 class Kept(NamedTuple):
@@ -117,6 +187,14 @@ class Cache(ABC):
 
     def traceable(self) -> Cache:
         """The cache for a graph, which has no memory of its own to write in."""
+        return self
+
+    def fixed(self, room: int) -> Cache | None:
+        """The cache with room for so many columns, which keeps its shape; None: it cannot."""
+        return None
+
+    def settled(self, used: int) -> Cache:
+        """Of a `fixed` cache of which so many columns are written, one as it was before."""
         return self
 
 
@@ -166,6 +244,43 @@ class KeyValueCache(Cache):
 
     def traceable(self) -> GrowingCache:
         return GrowingCache(self.keys.narrow(2, 0, self.used), self.values.narrow(2, 0, self.used))
+
+    def fixed(self, room: int) -> FixedCache:
+        keys, values = (
+            F.pad(x.narrow(2, 0, self.used), (0, 0, 0, room - self.used))
+            for x in (self.keys, self.values)
+        )
+        return FixedCache(keys, values, number_on(keys.device, self.used))
+
+
+@dataclass
+class FixedCache(Cache):
+    """A `KeyValueCache` that never grows, and hands out its room with what is written in it.
+
+    There are zeros in the rest, which `FixedAncestry` hides.
+    """
+
+    keys: Float[Tensor, "B G Room K"]
+    values: Float[Tensor, "B G Room K"]
+    used: Int[Tensor, ""]
+
+    def append(self, new: KeysValues) -> KeysValues:
+        """Add a token of each of a sentence's hypotheses; all columns."""
+        count = new.keys.shape[2]
+        columns = self.used + torch.arange(count, device=self.keys.device)
+        self.keys.index_copy_(2, columns, new.keys)
+        self.values.index_copy_(2, columns, new.values)
+        self.used = self.used + count
+        return KeysValues(self.keys, self.values)
+
+    def select(self, hypotheses: Int[Tensor, "M"]) -> FixedCache:
+        return self
+
+    def keep(self, kept: Kept) -> FixedCache:
+        raise TypeError("a fixed cache keeps all its sentences: settle it first")
+
+    def settled(self, used: int) -> KeyValueCache:
+        return KeyValueCache(self.keys, self.values, used)
 
 
 def _doubled(x: Float[Tensor, "B G Room K"]) -> Float[Tensor, "B G Room2 K"]:

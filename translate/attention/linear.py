@@ -96,6 +96,9 @@ class FastWeights(RowCache):
     def at(self, rows: Int[Tensor, "M"]) -> FastWeights:
         return FastWeights(self.sums.index_select(0, rows))
 
+    def fixed(self, room: int) -> FastWeights:
+        return self
+
 
 class FastWeightAttention(Pattern):
     """φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ: the sums alone, which grow with the sentence; φ sums to one.

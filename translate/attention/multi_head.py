@@ -11,7 +11,7 @@ from __future__ import annotations
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from translate.attention.caches import Ancestry, Cache, KeysValues
+from translate.attention.caches import Ancestry, Cache, KeysValues, Number
 from translate.attention.patterns import Pattern
 from translate.attention.places import Places
 from translate.attention.positions import Waves, rotate
@@ -58,15 +58,15 @@ class SelfAttention(nn.Module):
         self,
         qkv: Float[Tensor, "B T P"],
         *,
-        start: int,
+        start: Number,
         length: int,
         positions: Int[Tensor, "T"] | slice = slice(None),
     ) -> tuple[Float[Tensor, "B H T K"], KeysValues]:
         """[Q, K, V] = X [W_Q, W_K, W_V] cut into heads, and turned by rotary positions.
 
         The tokens stand at start … start+length-1, in order; with `length` 1 all T at that one.
-        `positions` gives each token's own, counted from `start`. `start` and `length` are integers
-        because a compiler cannot trace the size of a `range`.
+        `positions` gives each token's own, counted from `start`. `length` is an integer because a
+        compiler cannot trace the size of a `range`.
         """
         num_scored = self.num_heads + self.num_kv_heads  # what a score is made of: no values
         heads = split_heads(qkv, num_scored + self.num_kv_heads)

@@ -10,7 +10,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from translate.attention.caches import Ancestry, Cache, GrowingCache, KeysValues, KeyValueCache
+from translate.attention.caches import (
+    Ancestry,
+    Cache,
+    FixedCache,
+    GrowingCache,
+    KeysValues,
+    KeyValueCache,
+)
 from translate.attention.flex import FlexAttention
 from translate.attention.masks import added_to_scores, both, fixed_mask, strided_mask, summed
 from translate.attention.positions import Relation
@@ -141,13 +148,13 @@ class FullAttention(Pattern):
         self,
         query: Float[Tensor, "B H n K"],
         new: KeysValues,
-        cache: KeyValueCache | GrowingCache,  # type: ignore[override]  # each pattern steps its own cache
+        cache: KeyValueCache | GrowingCache | FixedCache,  # type: ignore[override]  # each pattern steps its own
         ancestry: Ancestry,
     ) -> Float[Tensor, "B H n Kv"]:
         memory, bias = cache.append(new), ancestry.bias
         if self.relation is not None or not self.sees_all:
             keys = ancestry.positions(memory.keys)
-            here = torch.full((1,), ancestry.length - 1, device=query.device)
+            here = ancestry.last(query.device)
             bias = summed(self.bias(query, here, keys), bias)
             if (visible := self.visible(here[:, None], keys)) is not None:
                 bias = summed(added_to_scores(visible, query.dtype), bias)

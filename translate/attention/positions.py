@@ -11,17 +11,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from translate.attention.caches import Number
 from translate.attention.scaled_dot_product import scaled_scores
 from translate.errors import UserError
 
 
-def sinusoidal(start: int, length: int, like: Float[Tensor, "*B D"]) -> Float[Tensor, "T D"]:
+def sinusoidal(start: Number, length: int, like: Float[Tensor, "*B D"]) -> Float[Tensor, "T D"]:
     """Positions start … start+length-1 (Vaswani et al. 2017, section 3.5).
 
     PE(pos, 2i) = sin(pos / 10000^(2i/D)),  PE(pos, 2i+1) = cos(pos / 10000^(2i/D))
     """
     d_model = like.shape[-1]
-    position = torch.arange(start, start + length, device=like.device, dtype=torch.float32)
+    position = start + torch.arange(length, device=like.device, dtype=torch.float32)
     even = torch.arange(0, d_model, 2, device=like.device, dtype=torch.float32)
     angle = position[:, None] * torch.exp(even * (-math.log(10_000.0) / d_model))
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)[:, :d_model].to(like.dtype)
@@ -61,9 +62,12 @@ class Waves(Computed):
         if not self.table.is_meta:
             self.table = sinusoidal(0, TABULATED, self.table)
 
-    def forward(self, start: int, length: int, like: Float[Tensor, "*B D"]) -> Float[Tensor, "T D"]:
-        # a graph has no branches, so an exported one has the formula, which knows no end
-        if torch.compiler.is_exporting() or start + length > TABULATED:
+    def forward(
+        self, start: Number, length: int, like: Float[Tensor, "*B D"]
+    ) -> Float[Tensor, "T D"]:
+        # a graph has no branches, so it has the formula, which knows no end
+        graph = torch.compiler.is_exporting() or isinstance(start, Tensor)
+        if graph or start + length > TABULATED:
             return sinusoidal(start, length, like)
         return self.table[start : start + length].to(like.dtype)
 
@@ -74,7 +78,9 @@ class Positions(nn.Module, ABC):
     max_length: int | None = None  # of a sentence; None: any
 
     @abstractmethod
-    def forward(self, embedded: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
+    def forward(
+        self, embedded: Float[Tensor, "B T D"], start: Number = 0
+    ) -> Float[Tensor, "B T D"]:
         """The words from position `start` on."""
 
 
@@ -85,7 +91,9 @@ class SinusoidalPositions(Positions):
         super().__init__()
         self.waves = Waves(d_model=d_model)
 
-    def forward(self, embedded: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
+    def forward(
+        self, embedded: Float[Tensor, "B T D"], start: Number = 0
+    ) -> Float[Tensor, "B T D"]:
         waves: Tensor = self.waves(start, embedded.shape[-2], embedded)
         return embedded + waves
 
@@ -98,7 +106,12 @@ class LearnedPositions(Positions):
         self.max_length = max_positions
         self.table = nn.Parameter(torch.randn(max_positions, d_model) * d_model**-0.5)
 
-    def forward(self, embedded: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
+    def forward(
+        self, embedded: Float[Tensor, "B T D"], start: Number = 0
+    ) -> Float[Tensor, "B T D"]:
+        if isinstance(start, Tensor):
+            here = start + torch.arange(embedded.shape[-2], device=start.device)
+            return embedded + self.table[here]
         end = start + embedded.shape[-2]
         if end > len(self.table):
             raise UserError(
@@ -111,7 +124,9 @@ class LearnedPositions(Positions):
 class NoPositions(Positions):
     """Adds nothing: the order is lost, or told inside the attention (rotary, relative, ALiBi)."""
 
-    def forward(self, embedded: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
+    def forward(
+        self, embedded: Float[Tensor, "B T D"], start: Number = 0
+    ) -> Float[Tensor, "B T D"]:
         return embedded
 
 

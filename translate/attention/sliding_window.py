@@ -48,7 +48,7 @@ class SlidingWindowAttention(FullAttention):
     ) -> Float[Tensor, "B H n Kv"]:
         rows, token = as_rows(query), KeysValues(as_rows(new.keys), as_rows(new.values))
         memory, keys = cache.append(token, ancestry.length - 1)
-        here = torch.full((1,), ancestry.length - 1, device=query.device)
+        here = ancestry.last(query.device)
         heads = step_attention(rows, memory.keys, memory.values, bias=self.bias(rows, here, keys))
         return as_beams(heads, query.shape[2])
 

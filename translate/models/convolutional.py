@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
+from translate.attention.caches import Number, number_on
 from translate.attention.places import Places
 from translate.attention.positions import LearnedPositions
 from translate.attention.scaled_dot_product import softmax_where
@@ -138,7 +139,7 @@ class ConvolutionalState:
 
     memory: ConvolutionalMemory
     pasts: list[Float[Tensor, "N P D"]]
-    length: int
+    length: Number
 
     def select(self, hypotheses: Int[Tensor, "M"]) -> ConvolutionalState:
         return replace(self, pasts=[past.index_select(0, hypotheses) for past in self.pasts])
@@ -152,6 +153,12 @@ class ConvolutionalState:
         return replace(self.select(rows), memory=self.memory.at(sentences))
 
     def traceable(self, length: int) -> ConvolutionalState:
+        return replace(self, length=length)
+
+    def fixed(self, tokens: int) -> ConvolutionalState:
+        return replace(self, length=number_on(self.memory.mask.device, self.length))
+
+    def settled(self, length: int) -> ConvolutionalState:
         return replace(self, length=length)
 
 

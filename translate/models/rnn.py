@@ -283,7 +283,7 @@ class RNN(Seq2Seq):
         _, beam, length, size = queries.shape
         scores = self.score(queries.reshape(keys.shape[0], -1, size), keys)
         queries = queries.flatten(1, 2)  # (B, n·T, Q)
-        now = torch.arange(state.length, state.length + length, device=query.device)
+        now = state.length + torch.arange(length, device=query.device)
         weights = self.align(
             scores.reshape(*queries.shape[:2], -1), memory.mask, queries, now.repeat(beam)
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from translate.attention.caches import Number, number_on
 from translate.models.recurrence import RecurrentState
 from translate.models.seq2seq import Memory, rows_of
 
@@ -34,7 +35,7 @@ class RNNState:
     """What every hypothesis remembers before it reads target word t."""
 
     memory: RNNMemory
-    length: int  # t: tokens read so far
+    length: Number  # t: tokens read so far
     recurrent: RecurrentState  # s_{t-1}: each (L, N, D)
     attentional: Float[Tensor, "N E"] | None  # h̃_{t-1}, for input feeding
     attended: Float[Tensor, "N S"] | None  # Σ_{k<t} α_k, for coverage
@@ -56,6 +57,12 @@ class RNNState:
         return replace(self.select(rows), memory=self.memory.at(sentences))
 
     def traceable(self, length: int) -> RNNState:
+        return replace(self, length=length)
+
+    def fixed(self, tokens: int) -> RNNState:
+        return replace(self, length=number_on(self.memory.mask.device, self.length))
+
+    def settled(self, length: int) -> RNNState:
         return replace(self, length=length)
 
 

@@ -68,6 +68,17 @@ class DecoderState(Protocol):
         is traced: `x.shape[0]` stays one, `len(x)` would be the number of the example.
         """
 
+    def fixed(self, tokens: int) -> Self | None:
+        """The state with room for so many more tokens; None: it cannot have it.
+
+        Steps and `select` keep the shapes of its tensors (`models.state_tensors`), and lengths are
+        tensors too: each step is the same program, which need not be told to a GPU again
+        (search/replay.py). It does nothing else before it is `settled`.
+        """
+
+    def settled(self, length: int) -> Self:
+        """Of a `fixed` state, the same after `length` tokens as it would be without."""
+
 
 def rows_of(sentences: Int[Tensor, "C"], beam: int) -> Int[Tensor, "M"]:
     """The rows that hold the hypotheses of these sentences, `beam` each."""

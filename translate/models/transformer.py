@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from translate.attention.caches import Ancestry, Cache, Kept, KeysValues
+from translate.attention.caches import ROOM, Ancestry, Cache, Kept, KeysValues
 from translate.attention.linear import FastWeightAttention, LinearAttention
 from translate.attention.masks import added_to_scores, over_keys
 from translate.attention.patterns import (
@@ -85,6 +85,20 @@ class TransformerState:
     def traceable(self, length: int) -> TransformerState:
         caches = [cache.traceable() for cache in self.caches]
         return replace(self, caches=caches, ancestry=Ancestry(length))
+
+    def fixed(self, tokens: int) -> TransformerState | None:
+        room = -(-(self.ancestry.columns + tokens * self.beam) // ROOM) * ROOM
+        caches = [cache.fixed(room) for cache in self.caches]
+        known = [cache for cache in caches if cache is not None]
+        if len(known) < len(caches):
+            return None
+        ancestry = self.ancestry.fixed(room, self.beam, like=self.memory[0].keys)
+        return replace(self, caches=known, ancestry=ancestry)
+
+    def settled(self, length: int) -> TransformerState:
+        ancestry = self.ancestry.settled(length)
+        caches = [cache.settled(ancestry.columns) for cache in self.caches]
+        return replace(self, caches=caches, ancestry=ancestry)
 
 
 class Transformer(Seq2Seq):

@@ -8,6 +8,7 @@ enter the n best.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,15 +17,17 @@ from jaxtyping import Bool, Float, Int
 from pydantic import NonNegativeFloat, PositiveInt
 from torch import Tensor
 
+from translate.attention.caches import Number
 from translate.attention.places import Places
 from translate.errors import UserError
-from translate.models.seq2seq import Seq2Seq, Step
-from translate.search.constraints import Constraints, length_limits
+from translate.models.seq2seq import DecoderState, Seq2Seq, Step
+from translate.search.constraints import Constraints, at_limit, length_limits
 from translate.search.counts import Counts, worth_leaving
 from translate.search.hypothesis import Hypothesis
 from translate.search.open_hypotheses import DEAD, Beam, Extensions
 from translate.search.phrases import Phrases, in_turns
 from translate.search.refusals import nothing_to_cover, too_many
+from translate.search.replay import Progress, Shown, replayed
 from translate.search.rules import NO_RULES, Banned, Position, Rule, Rules, apply
 from translate.search.scoring import (
     PENALTIES,
@@ -48,14 +51,19 @@ class Asked(NamedTuple):
 
     rules: tuple[Rule, ...]
     phrases: Phrases | None
+    shortest: int  # of the limits of length
+    alignment: bool
 
 
-class Going(NamedTuple):
-    """The hypotheses that a search goes on with."""
+class Taken(NamedTuple):
+    """A step that was taken, and what it leads to."""
 
-    beam: Beam
-    rows: Int[Tensor, "M"]  # which were extended, of all beams that were in the batch
-    places: Int[Tensor, "C"] | None  # those of these beams that stay in it; None: all
+    extensions: Extensions
+    coverage: Float[Tensor, "N S"]  # of what was extended
+    state: DecoderState
+    kept: Float[Tensor, "B n_best"]  # the best finished scores
+    alive: Float[Tensor, "B m"]  # the totals of the extensions that go on, else DEAD
+    shown: Shown
 
 
 class BeamSearch:
@@ -116,48 +124,70 @@ class BeamSearch:
         words = _words(source_mask) if self._beta else source_mask[:, :0]
         most_tokens = torch.tensor(limits, device=source.device)
         beam = self._begin(most_tokens, words)
-        asked, shortest = self._asked(constraints, most_tokens), min(limits)
-        need_attention = need_alignment or self._beta > 0
+        asked = self._asked(constraints, most_tokens, min(limits), need_alignment)
         state = model.start(model.encode(source, source_mask))
         if self._groups > 1:
             state = state.keep(beam.sentences)
+        progress = Progress(beam, state, length=0, nodes=0)
         tree, counts = Tree(), Counts(source.device)
-        for length in range(max(limits) + 1):  # at its limit every hypothesis ends
-            live = counts.rows_to_compute(beam.totals.flatten() > DEAD)
-            places = Places.of(beam.tokens.shape[0], beam.tokens.shape[1], live)
-            step = model.decode_step(
-                places.rows(beam.tokens), state, live=live, need_alignment=need_attention
-            )
-            coverage = self._covered(beam, step)
-            logits = model.project(step.hidden)
-            ending = beam.limits <= length if length >= shortest else None
-            extensions = self._extend(beam, coverage, places, logits, length, ending, asked)
-            alignment = step.alignment if need_alignment else None
-            nodes = tree.grow(extensions.nodes(beam), alignment)
-            going = self._prune(beam, coverage, nodes, extensions, counts, bool(asked.rules))
-            if going is None:
-                break
-            beam, state = going.beam, step.state.select(going.rows)
-            if going.places is not None:
-                state = state.keep(going.places)
+        self._search(model, progress, asked, longest=max(limits), tree=tree, counts=counts)
         return tree.best(
             self._n_best * self._groups,
-            penalty=self._length_penalty,
+            penalty=lambda length: self._divisor(length, self._alpha),
             limits=limits,
             source_lengths=lengths,
         )
 
-    def _length_penalty(self, length: int) -> float:
-        """What divides the log-probability of `length` tokens, </s> included."""
-        return self._divisor(length, self._alpha)
+    def _search(
+        self,
+        model: Seq2Seq,
+        progress: Progress[Beam] | None,
+        asked: Asked,
+        *,
+        longest: int,
+        tree: Tree,
+        counts: Counts,
+    ) -> None:
+        """Step after step, until nothing is left; at its limit every hypothesis ends."""
 
-    def _asked(self, constraints: Constraints, limits: Int[Tensor, "B"]) -> Asked:
+        def again(progress: Progress[Beam]) -> tuple[Progress[Beam], Shown]:
+            taken = self._take(model, progress, asked, None)
+            return self._go_on(progress, taken, taken.alive.shape[1], asked), taken.shown
+
+        while progress is not None and progress.length <= longest:
+            live = counts.rows_to_compute(progress.open.totals.flatten() > DEAD)
+            taken = self._take(model, progress, asked, live)
+            tree.grow(taken.shown.nodes, taken.shown.alignment)
+            open_ones = counts.read(taken.shown.open)  # of each beam
+            if open_ones is not None and not any(open_ones):
+                return
+            # late ones do not tell how many there are now, which may be more
+            if counts.late or open_ones is None:
+                widest = taken.alive.shape[1]
+            else:
+                widest = max(open_ones)
+            progress = self._go_on(progress, taken, widest, asked)
+            if open_ones is not None:
+                progress = self._without_ended(progress, open_ones, counts)
+            if counts.late and not asked.rules and progress.open.tokens.shape[1] == self._width:
+                most = longest + 1 - int(progress.length)
+                progress = replayed(again, progress, most=most, tree=tree, counts=counts)
+
+    def _length_penalty(self, length: Number) -> float | Float[Tensor, ""]:
+        """What divides the log-probability of `length` tokens, </s> included."""
+        exact = length.double() if isinstance(length, Tensor) else length
+        divisor: float | Tensor = self._divisor(exact, self._alpha)
+        return divisor
+
+    def _asked(
+        self, constraints: Constraints, limits: Int[Tensor, "B"], shortest: int, alignment: bool
+    ) -> Asked:
         rules = self.rules.active(constraints, limits, alone=self._width == 1)
         if not constraints or not any(constraint.phrases for constraint in constraints):
-            return Asked(rules, None)
+            return Asked(rules, None, shortest, alignment)
         bans = [rule for rule in rules if isinstance(rule, Banned)]
         phrases = Phrases(constraints, limits, bans)
-        return Asked((phrases.unfinished, *rules), phrases)
+        return Asked((phrases.unfinished, *rules), phrases, shortest, alignment)
 
     def _begin(self, limits: Int[Tensor, "B"], words: Bool[Tensor, "B S"]) -> Beam:
         """One hypothesis a beam: the empty one."""
@@ -181,6 +211,29 @@ class BeamSearch:
             coverage=torch.zeros_like(words[:, None], dtype=torch.float32),
         )
 
+    def _take(
+        self,
+        model: Seq2Seq,
+        progress: Progress[Beam],
+        asked: Asked,
+        live: Int[Tensor, "R"] | None,
+    ) -> Taken:
+        """Extend every hypothesis by a token."""
+        beam, length = progress.open, progress.length
+        places = Places.of(beam.tokens.shape[0], beam.tokens.shape[1], live)
+        step = model.decode_step(
+            places.rows(beam.tokens), progress.state,
+            live=live, need_alignment=asked.alignment or self._beta > 0,
+        )  # fmt: skip
+        coverage = self._covered(beam, step)
+        logits = model.project(step.hidden)
+        ending = at_limit(beam.limits, length, asked.shortest)
+        extensions = self._extend(beam, coverage, places, logits, length, ending, asked)
+        kept, alive = self._compete(beam, extensions)
+        alignment = step.alignment if asked.alignment else None
+        shown = Shown(extensions.nodes(beam), alignment, (alive > DEAD).sum(1))
+        return Taken(extensions, coverage, step.state, kept, alive, shown)
+
     def _covered(self, beam: Beam, step: Step) -> Float[Tensor, "N S"]:
         """Σ_j p_ij of every hypothesis, this step included."""
         before = beam.coverage.flatten(0, 1)
@@ -198,7 +251,7 @@ class BeamSearch:
         coverage: Float[Tensor, "N S"],
         places: Places,
         logits: Float[Tensor, "R V"],
-        length: int,
+        length: Number,
         ending: Bool[Tensor, "B"] | None,
         asked: Asked,
     ) -> Extensions:
@@ -282,43 +335,45 @@ class BeamSearch:
         hopeless = totals / beam.longest_penalty[:, None] <= kept[:, -1:]
         return kept, totals.masked_fill((scores > DEAD) | hopeless, DEAD)
 
-    def _prune(
-        self,
-        beam: Beam,
-        coverage: Float[Tensor, "N S"],
-        nodes: Int[Tensor, "B m"],
-        extensions: Extensions,
-        counts: Counts,
-        with_history: bool,
-    ) -> Going | None:
-        """What to go on with; None when nothing is left."""
-        kept, alive = self._compete(beam, extensions)
-        open_ones = counts.read((alive > DEAD).sum(1))  # of each beam
-        if open_ones is not None and not any(open_ones):
-            return None
-        # late ones do not tell how many there are now, which may be more
-        widest = alive.shape[1] if counts.late or open_ones is None else max(open_ones)
-        totals, order = alive.topk(widest)
+    def _go_on(
+        self, progress: Progress[Beam], taken: Taken, widest: int, asked: Asked
+    ) -> Progress[Beam]:
+        """Where the best of what was extended lead, at most `widest` of each beam."""
+        beam, extensions = progress.open, taken.extensions
+        totals, order = taken.alive.topk(widest)
         rows, tokens = extensions.rows.gather(1, order), extensions.tokens.gather(1, order)
         history = beam.history.flatten(0, 1)[rows]
-        if with_history:
+        if asked.rules:
             history = torch.cat([history, tokens[:, :, None]], dim=2)
+        nodes = taken.shown.nodes
         pruned = replace(
             beam,
             vacant=beam.vacant - (extensions.scores > DEAD).sum(1),
-            kept=kept,
-            nodes=nodes.gather(1, order),
+            kept=taken.kept,
+            nodes=nodes.ids(progress.nodes).gather(1, order),
             tokens=tokens,
             history=history,
             totals=totals,
-            coverage=coverage[rows],
+            coverage=taken.coverage[rows],
         )
-        if open_ones is None or not worth_leaving(sum(map(bool, open_ones)), len(open_ones)):
-            return Going(pruned, rows.flatten(), None)
+        return Progress(
+            pruned,
+            taken.state.select(rows.flatten()),
+            length=progress.length + 1,
+            nodes=progress.nodes + nodes.tokens.numel(),
+        )
+
+    @staticmethod
+    def _without_ended(
+        progress: Progress[Beam], open_ones: Sequence[int], counts: Counts
+    ) -> Progress[Beam]:
+        """Without the beams that have ended, if it is worth it."""
+        if not worth_leaving(sum(map(bool, open_ones)), len(open_ones)):
+            return progress
         places = [place for place, count in enumerate(open_ones) if count]
         counts.keep(places)
-        left = torch.tensor(places, device=rows.device)
-        return Going(pruned.keep(left), rows.flatten(), left)
+        left = torch.tensor(places, device=counts.device)
+        return replace(progress, open=progress.open.keep(left), state=progress.state.keep(left))
 
 
 def _words(source_mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B S"]:

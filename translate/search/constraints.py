@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from translate.attention.caches import Number
 from translate.errors import UserError
 
 Tokens = tuple[int, ...]
@@ -80,6 +81,13 @@ def length_limits(
             f"{most}: shorten the prefix and the phrases"
         )
     return [int(max(limit, count)) for limit, count in zip(limits, needed, strict=True)]
+
+
+def at_limit(limits: Int[Tensor, "N"], length: Number, shortest: int) -> Bool[Tensor, "N"] | None:
+    """Which are as long as they may be; None: none of them, for the `shortest` limit is more."""
+    if not isinstance(length, Tensor) and length < shortest:
+        return None
+    return limits <= length
 
 
 def joined(

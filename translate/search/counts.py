@@ -21,7 +21,7 @@ class Counts:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.late = device.type in LATE
+        self.device, self.late = device, device.type in LATE
         self._asked: tuple[Tensor, torch.cuda.Event] | None = None  # at the step before
         self._stayed: Sequence[int] | None = None  # of those asked for; None: all
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -62,7 +63,8 @@ class SampleSearch:
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
         refuse_phrases(constraints, "sample")
-        sentences = [ids[real].tolist() for ids, real in zip(source, source_mask, strict=True)]
+        rows = zip(source.tolist(), source_mask.tolist(), strict=True)
+        sentences = [list(itertools.compress(*row)) for row in rows]
         lengths = [len(ids) for ids in sentences]
         limits = length_limits(
             lengths, self.max_length_ratio, self.max_length_offset, constraints,
@@ -71,7 +73,9 @@ class SampleSearch:
         chances = self._chances(sentences, limits).to(source.device)
 
         def draw(now: Moment) -> Int[Tensor, "N"]:
-            drawn = drawn_from(self.filtered(now.ranks), chances[now.walkers, now.length])
+            # a sum of tensors: a number of the device's own would be waited for
+            here = torch.zeros_like(now.walkers) + now.length
+            drawn = drawn_from(self.filtered(now.ranks), chances[now.walkers, here])
             stuck = now.ranks.isneginf().all(1)  # the rules have left nothing
             return torch.where(stuck if now.ending is None else now.ending | stuck, EOS, drawn)
 

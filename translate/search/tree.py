@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from translate.attention.caches import Number
 from translate.errors import UserError
 from translate.search.hypothesis import Hypothesis
 
 ROOT = -1  # the parent of every first token
+
+Indices = npt.NDArray[np.int64]
 
 
 class Nodes(NamedTuple):
@@ -28,6 +34,11 @@ class Nodes(NamedTuple):
     scores: Float[Tensor, "*M"]  # what ranks a finished hypothesis; -inf where none ends
     penalties: Float[Tensor, "*M"]  # what a score holds beside ranks / length penalty: at most 0
 
+    def ids(self, before: Number) -> Int[Tensor, "*M"]:
+        """Their own, in a tree that has so many nodes before them."""
+        count, device = self.tokens.numel(), self.tokens.device
+        return (before + torch.arange(count, device=device)).view_as(self.tokens)
+
 
 class Tree:
     """Nodes that point back at their parents.
@@ -39,15 +50,11 @@ class Tree:
     def __init__(self) -> None:
         self._steps: list[Nodes] = []
         self._alignments: list[Float[Tensor, "N L H S"] | None] = []
-        self._size = 0
 
-    def grow(self, nodes: Nodes, alignment: Float[Tensor, "N L H S"] | None) -> Int[Tensor, "*M"]:
-        """Add one step's nodes; their ids."""
+    def grow(self, nodes: Nodes, alignment: Float[Tensor, "N L H S"] | None) -> None:
+        """Add one step's nodes."""
         self._steps.append(nodes)
         self._alignments.append(alignment)
-        first, self._size = self._size, self._size + nodes.tokens.numel()
-        ids = torch.arange(first, self._size, device=nodes.tokens.device)
-        return ids.view_as(nodes.tokens)
 
     def best(
         self,
@@ -72,30 +79,28 @@ class Tree:
             torch.cat([column.flatten() for column in steps])
             for steps in zip(*self._steps, strict=True)
         ]
-        sentences, parents, rows, tokens = torch.stack(columns[:4]).tolist()
-        log_probs, ranks, scores, penalties = torch.stack(columns[4:]).tolist()
+        sentences, parents, rows, tokens = torch.stack(columns[:4]).cpu().numpy()
+        log_probs, ranks, scores, penalties = torch.stack(columns[4:]).cpu().numpy()
 
-        def read(end: int) -> Hypothesis:
-            path = _path(parents, end)
-            summands = tuple(log_probs[node] for node in path)
-            rank = math.fsum(ranks[node] for node in path)
-            sentence = sentences[end]
+        def read(path: Indices) -> Hypothesis:
+            end = path[-1]
+            sentence = int(sentences[end])
+            summands = tuple(log_probs[path].tolist())
+            rank = math.fsum(ranks[path].tolist())
             return Hypothesis(
-                tokens=tuple(tokens[node] for node in path[:-1]),
-                score=rank / penalty(len(path)) + penalties[end],
+                tokens=tuple(tokens[path[:-1]].tolist()),
+                score=rank / penalty(len(path)) + float(penalties[end]),
                 log_prob=math.fsum(summands),
                 token_log_probs=summands,
-                alignment=self._along([rows[node] for node in path], source_lengths[sentence]),
+                alignment=self._along(rows[path].tolist(), source_lengths[sentence]),
                 finished=len(path) <= limits[sentence],
             )
 
-        ends = _ends(sentences, scores, len(limits))
-        chosen = [sorted(nodes, key=scores.__getitem__, reverse=True)[:count] for nodes in ends]
+        ends = _ends(sentences, scores, len(limits), count)
+        found = map(read, _paths(parents, np.concatenate(ends)))
+        each = [list(itertools.islice(found, len(some))) for some in ends]
         # the exact sums may order near-ties of float32 another way
-        return [
-            sorted(map(read, nodes), key=lambda found: found.score, reverse=True)
-            for nodes in chosen
-        ]
+        return [sorted(some, key=lambda found: found.score, reverse=True) for some in each]
 
     def _along(self, rows: list[int], source_length: int) -> Float[Tensor, "L H T S"] | None:
         """The alignment of the hypothesis whose token t was predicted by row rows[t]."""
@@ -108,24 +113,25 @@ class Tree:
         return torch.stack(steps, dim=2)[..., :source_length].clone() if steps else None
 
 
-def _path(parents: list[int], node: int) -> list[int]:
-    """The nodes from the first token to `node`."""
-    path = []
-    while node != ROOT:
-        path.append(node)
-        node = parents[node]
-    return path[::-1]
+def _paths(parents: Indices, ends: Indices) -> list[Indices]:
+    """The nodes from the first token to each of the `ends`."""
+    backwards = [ends]
+    while (backwards[-1] != ROOT).any():
+        backwards.append(np.where(backwards[-1] == ROOT, ROOT, parents[backwards[-1]]))
+    return [path[path != ROOT] for path in np.stack(backwards[::-1], axis=1)]
 
 
-def _ends(sentences: list[int], scores: list[float], batch: int) -> list[list[int]]:
-    """The last nodes of each sentence's finished hypotheses."""
-    ends: list[list[int]] = [[] for _ in range(batch)]
-    for node, score in enumerate(scores):
-        if score > -math.inf:
-            ends[sentences[node]].append(node)
-    if not all(ends):
+def _ends(
+    sentences: Indices, scores: npt.NDArray[np.floating], batch: int, count: int
+) -> list[Indices]:
+    """The last nodes of each sentence's finished hypotheses, the `count` best, best first."""
+    ends = np.flatnonzero(scores > -math.inf)
+    ends = ends[np.lexsort((-scores[ends], sentences[ends]))]
+    firsts = np.searchsorted(sentences[ends], np.arange(1, batch))
+    found = [some[:count] for some in np.split(ends, firsts)]
+    if not all(map(len, found)):
         raise UserError(
             "the model's log-probabilities are not finite (NaN or infinite weights): "
             "load an earlier checkpoint, or train again with a lower learning rate"
         )
-    return ends
+    return found

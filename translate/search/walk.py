@@ -11,11 +11,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from translate.attention.caches import Number
 from translate.models.seq2seq import Seq2Seq
-from translate.search.constraints import Constraints
+from translate.search.constraints import Constraints, at_limit
 from translate.search.counts import Counts, worth_leaving
 from translate.search.hypothesis import Hypothesis
 from translate.search.open_hypotheses import Batch
+from translate.search.replay import Progress, Shown, replayed
 from translate.search.rules import Position, Rules, apply
 from translate.search.scoring import next_log_probs
 from translate.search.tree import ROOT, Nodes, Tree
@@ -29,7 +31,7 @@ class Moment(NamedTuple):
     ranks: Float[Tensor, "N V"]  # the same under the rules
     ending: Bool[Tensor, "N"] | None  # at the length limit: only </s> is left; None: nobody is
     walkers: Int[Tensor, "N"]  # index in the whole batch
-    length: int  # tokens so far
+    length: Number  # tokens so far
 
 
 Choose = Callable[[Moment], Int[Tensor, "N"]]
@@ -82,43 +84,81 @@ def walk(
     most_tokens = torch.tensor(limits, device=source.device)
     active = rules.active(constraints, most_tokens, alone=True)
     sentences = torch.arange(len(source), device=source.device).repeat_interleave(copies)
-    walkers, in_state = Walkers.at_start(sentences), len(sentences)
     state = model.start(model.encode(source, source_mask))
     if copies > 1:
         state = state.keep(sentences)
     tree, counts = Tree(), Counts(source.device)
-    for length in range(max(limits) + 1):  # at its limit every walk ends
-        live = walkers.rows if len(walkers.rows) < in_state else None
-        step = model.decode_step(walkers.tokens, state, live=live, need_alignment=need_alignment)
-        state = step.state
+
+    def take(
+        progress: Progress[Walkers], live: Int[Tensor, "R"] | None = None
+    ) -> tuple[Progress[Walkers], Shown]:
+        walkers, length = progress.open, progress.length
+        step = model.decode_step(
+            walkers.tokens, progress.state, live=live, need_alignment=need_alignment
+        )
         log_probs = next_log_probs(model.project(step.hidden))
         ranks = apply(active, Position(walkers.sentences, walkers.history, log_probs))
-        ending = most_tokens[walkers.sentences] <= length if length >= min(limits) else None
+        ending = at_limit(most_tokens[walkers.sentences], length, min(limits))
         tokens = choose(Moment(log_probs, ranks, ending, walkers.numbers, length))
-        nodes = tree.grow(_nodes(walkers, tokens, log_probs, ranks), step.alignment)
+        nodes = _nodes(walkers, tokens, log_probs, ranks)
         going, history = walkers.going & (tokens != EOS), walkers.history
         if active:
             history = torch.cat([history, tokens[:, None]], dim=1)
-        walkers = replace(walkers, going=going, tokens=tokens, nodes=nodes, history=history)
-        left = counts.read(going.sum()[None])
-        if left == [0]:
-            break
-        leave = left is not None and worth_leaving(left[0], in_state)
-        stay = going.nonzero()[:, 0] if leave else counts.rows_to_compute(going)
-        if stay is None:
-            continue
-        if not len(stay):  # the count was late: the last have ended since
-            break
-        walkers = walkers.keep(stay)
-        if leave:
-            state, in_state = state.keep(walkers.rows), len(walkers.rows)
-            walkers = replace(walkers, rows=torch.arange(in_state, device=source.device))
+        after = replace(
+            walkers, going=going, tokens=tokens, nodes=nodes.ids(progress.nodes), history=history
+        )
+        there = Progress(after, step.state, length + 1, progress.nodes + len(tokens))
+        return there, Shown(nodes, step.alignment, going.sum()[None])
+
+    _walk(
+        take, Progress(Walkers.at_start(sentences), state, length=0, nodes=0),
+        longest=max(limits), alike=not active, tree=tree, counts=counts,
+    )  # fmt: skip
     return tree.best(
         copies,
         penalty=lambda length: 1.0,
         limits=limits,
         source_lengths=source_mask.sum(1).tolist(),
     )
+
+
+def _walk(
+    take: Callable[..., tuple[Progress[Walkers], Shown]],
+    progress: Progress[Walkers] | None,
+    *,
+    longest: int,
+    alike: bool,
+    tree: Tree,
+    counts: Counts,
+) -> None:
+    """Step after step, until nobody is going; at its limit every walk ends.
+
+    Args:
+        alike: steps keep all shapes, for no rule asks for a history.
+    """
+    in_state = len(progress.open.rows) if progress else 0
+    while progress is not None and progress.length <= longest:
+        walkers = progress.open
+        live = walkers.rows if len(walkers.rows) < in_state else None
+        progress, shown = take(progress, live)
+        tree.grow(shown.nodes, shown.alignment)
+        walkers, state = progress.open, progress.state
+        left = counts.read(shown.open)
+        if left == [0]:
+            return
+        leave = left is not None and worth_leaving(left[0], in_state)
+        stay = walkers.going.nonzero()[:, 0] if leave else counts.rows_to_compute(walkers.going)
+        if stay is not None:
+            if not len(stay):  # the count was late: the last have ended since
+                return
+            walkers = walkers.keep(stay)
+            if leave:
+                state, in_state = state.keep(walkers.rows), len(walkers.rows)
+                walkers = replace(walkers, rows=torch.arange(in_state, device=counts.device))
+            progress = replace(progress, open=walkers, state=state)
+        if counts.late and alike:
+            most = longest + 1 - int(progress.length)
+            progress = replayed(take, progress, most=most, tree=tree, counts=counts)
 
 
 def _nodes(

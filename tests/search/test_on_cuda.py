@@ -1,0 +1,107 @@
+"""On a GPU a search finds what it finds on a CPU, and waits for no token."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from small_models import REMEMBERING
+from torch import Tensor
+
+from translate import search
+from translate.attention.kernels import leave_out_cudnn
+from translate.attention.masks import padding_mask
+from translate.models import registry
+from translate.models.seq2seq import Seq2Seq
+from translate.search.rules import NO_RULES
+from translate.vocabulary import EOS, PAD
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+PIECES = 300  # more than a block of `largest`
+LENGTHS = {"max_length_ratio": 1.0, "max_length_offset": 6}
+BEAM = {"length_penalty": "gnmt", "alpha": 0.8, "coverage_penalty": 0.2, **LENGTHS}
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": LENGTHS,
+    "beam": {"beam_size": 4, "n_best": 3, **BEAM},
+    "diverse": {"beam_size": 4, "groups": 2, "diversity_strength": 0.5, "n_best": 2, **BEAM},
+    "sample": {"n_best": 3, "seed": 1, "temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
+               "typical_p": 1.0, **LENGTHS},
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _as_the_program_does() -> None:
+    leave_out_cudnn()
+
+
+def make(name: str) -> Seq2Seq:
+    """Sharper than a new model, so that translations end at many lengths."""
+    torch.manual_seed(0)
+    model = registry.build(**REMEMBERING[name], source_vocab_size=PIECES, target_vocab_size=PIECES)
+    for weight in model.parameters():
+        weight.data *= 2
+    return model.double().eval()
+
+
+def sentences(*lengths: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    mask = padding_mask(torch.tensor(lengths), max(lengths))
+    ids = torch.randint(4, PIECES, mask.shape, generator=generator)
+    return ids.masked_fill(~mask, PAD), mask
+
+
+@pytest.mark.parametrize("kind", search.KINDS)
+@pytest.mark.parametrize("name", REMEMBERING)
+def test_it_finds_what_it_finds_on_a_cpu(name: str, kind: str) -> None:
+    model, finder = make(name), search.build(kind=kind, **SEARCHES[kind])
+    source, mask = sentences(9, 2, 17, 1, 5, 12, 3)
+    here = finder(model, source, mask, need_alignment=True)
+    there = finder(model.cuda(), source.cuda(), mask.cuda(), need_alignment=True)
+    assert len({len(best.tokens) for best, *_ in here}) > 1
+    for expected, found in zip(here, there, strict=True):
+        assert [one.tokens for one in found] == [one.tokens for one in expected]
+        for one, other in zip(found, expected, strict=True):
+            # the waves of positions, and what words were not covered costs, are in float32
+            assert one.score == pytest.approx(other.score, abs=1e-4)
+            torch.testing.assert_close(one.alignment.cpu(), other.alignment, rtol=0, atol=1e-4)
+
+
+@contextmanager
+def waits() -> Iterator[list[str]]:
+    """Where the program waited for the GPU, as PyTorch tells it."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            found: list[str] = []
+            yield found
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    found += [
+        f"{warning.filename}:{warning.lineno}"
+        for warning in told
+        if "synchronizing CUDA operation" in str(warning.message)
+    ]
+
+
+@pytest.mark.parametrize("kind", search.KINDS)
+@pytest.mark.parametrize("name", REMEMBERING)
+def test_it_waits_for_a_batch_and_for_no_token(name: str, kind: str) -> None:
+    model = make(name).cuda()
+    source, mask = (part.cuda() for part in sentences(5, 5, 5))
+    found = []
+    for length in (4, 24):
+        keys = SEARCHES[kind] | {"max_length_ratio": 0.0, "max_length_offset": length}
+        rules = NO_RULES.model_dump() | {"min_length": length}
+        finder = search.build(kind=kind, **keys, rules=rules)
+        with waits() as where:
+            best = finder(model, source, mask)
+        assert all(len(one.tokens) == length and EOS not in one.tokens for one, *_ in best)
+        found.append(where)
+    few, many = found
+    assert len(few) == len(many) < 12, many

@@ -1,0 +1,141 @@
+"""Steps that keep their shapes, as a GPU repeats them, find what other steps find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from small_models import REMEMBERING
+from torch import Tensor
+
+from translate import search
+from translate.attention.masks import padding_mask
+from translate.models import registry
+from translate.models.seq2seq import Seq2Seq
+from translate.search import counts, replay
+from translate.search.ensemble import Ensemble
+from translate.search.hypothesis import Hypothesis, Search
+from translate.search.shortlist import Shortlist, ShortlistSearch
+from translate.vocabulary import PAD
+
+PIECES = 40
+LENGTHS = {"max_length_ratio": 1.0, "max_length_offset": 25}
+BEAM = {"length_penalty": "gnmt", "alpha": 0.8, **LENGTHS}
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": LENGTHS,
+    "beam": {"beam_size": 4, "n_best": 3, "coverage_penalty": 0.0, **BEAM},
+    "diverse": {"beam_size": 4, "groups": 2, "diversity_strength": 0.5, "n_best": 2,
+                "coverage_penalty": 0.2, **BEAM},
+    "sample": {"n_best": 3, "seed": 1, "temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
+               "typical_p": 1.0, **LENGTHS},
+}  # fmt: skip
+RECORDED = [name for name in REMEMBERING if name != "window"]  # a ring is written in another slot
+
+
+class Event:
+    """In place of CUDA's: this device computes at once."""
+
+    def synchronize(self) -> None:
+        pass
+
+
+@pytest.fixture
+def steps() -> Iterator[list[int]]:
+    """A CPU that repeats steps as a GPU does; the tokens of each stretch that it was asked for.
+
+    The first stretch is short, so that there are several and sentences leave between them.
+    """
+    asked = []
+    original = replay.replayed
+
+    def watched(take: Any, progress: Any, **options: Any) -> Any:
+        after = original(take, progress, **options)
+        if after is not progress:
+            asked.append(options["most"])
+        return after
+
+    with (
+        mock.patch.object(counts, "reached", return_value=Event()),
+        mock.patch.object(counts, "LATE", {"cpu"}),
+        mock.patch.object(replay, "FIRST", 9),
+        mock.patch.object(search.beam, "replayed", watched),
+        mock.patch.object(search.walk, "replayed", watched),
+    ):
+        yield asked
+
+
+def make(name: str, seed: int = 0) -> Seq2Seq:
+    torch.manual_seed(seed)
+    options = REMEMBERING[name] | {"tied_embeddings": "none"}
+    model = registry.build(**options, source_vocab_size=PIECES, target_vocab_size=PIECES)
+    return model.double().eval()
+
+
+def sentences(*lengths: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    mask = padding_mask(torch.tensor(lengths), max(lengths))
+    ids = torch.randint(4, PIECES, mask.shape, generator=generator)
+    return ids.masked_fill(~mask, PAD), mask
+
+
+BATCH = sentences(9, 2, 17, 1, 5, 12, 3, 8)
+
+
+def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+    for some, others in zip(found, expected, strict=True):
+        assert [one.tokens for one in some] == [one.tokens for one in others]
+        for one, other in zip(some, others, strict=True):
+            assert one.score == pytest.approx(other.score, abs=1e-9)
+            assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-9)
+            torch.testing.assert_close(one.alignment, other.alignment, rtol=0, atol=1e-9)
+
+
+def both(
+    model: Seq2Seq, finder: Search, request: pytest.FixtureRequest
+) -> tuple[list[list[Hypothesis]], list[list[Hypothesis]], list[int]]:
+    """What is found by steps that differ, and by steps that are repeated; and their stretches."""
+    expected = finder(model, *BATCH, need_alignment=True)
+    stretches = request.getfixturevalue("steps")
+    return expected, finder(model, *BATCH, need_alignment=True), stretches
+
+
+@pytest.mark.parametrize("kind", search.KINDS)
+@pytest.mark.parametrize("name", REMEMBERING)
+def test_what_is_found_is_the_same(name: str, kind: str, request: pytest.FixtureRequest) -> None:
+    expected, found, stretches = both(
+        make(name), search.build(kind=kind, **SEARCHES[kind]), request
+    )
+    same(found, expected)
+    assert bool(stretches) == (name in RECORDED)
+
+
+@pytest.mark.parametrize("kind", search.KINDS)
+def test_ensembles_and_shortlists_too(kind: str, request: pytest.FixtureRequest) -> None:
+    finder = search.build(kind=kind, **SEARCHES[kind])
+    some = Shortlist(torch.arange(4, 20), torch.randint(20, PIECES, (PIECES, 2)))
+    expected, found, stretches = both(
+        Ensemble([make("transformer"), make("rnn", 1)]), ShortlistSearch(finder, some), request
+    )
+    same(found, expected)
+    assert stretches
+    with_a_ring = Ensemble([make("transformer"), make("window", 1)])
+    stretches.clear()
+    finder(with_a_ring, *BATCH)
+    assert not stretches
+
+
+def test_a_step_that_changes_a_shape_is_refused() -> None:
+    def longer(progress: Any) -> Any:
+        nodes = search.tree.Nodes(*[torch.zeros(1)] * 8)
+        after = replay.Progress(
+            torch.cat([progress.open, progress.open]), None, progress.length, progress.nodes
+        )
+        return after, replay.Shown(nodes, None, torch.ones(1))
+
+    step = replay.Replay(longer, replay.Progress(torch.ones(2), None, 0, 0), torch.device("cpu"))
+    step()
+    with pytest.raises(ValueError, match=r"open changed from .*4.* to .*8"):
+        step()

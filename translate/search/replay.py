@@ -1,0 +1,122 @@
+"""A GPU repeats the step of a search by itself, where each is the same program: a CUDA graph.
+
+Python asks a GPU for some two hundred kernels a token, and takes several times as long to ask as
+the GPU to compute them. A graph of them is asked for at once. It reads and writes the same places
+of memory each time, so all shapes have to stay, and lengths are tensors (`DecoderState.fixed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Generic, NamedTuple, TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from translate.attention.caches import Number, number_on
+from translate.models.seq2seq import DecoderState
+from translate.models.state_tensors import tensors_in, with_tensors
+from translate.search.counts import Counts
+from translate.search.tree import Nodes, Tree
+
+FEWEST = 8  # tokens for which a graph is worth recording, which takes as long as a few of them
+FIRST = 32  # tokens that there is room for at first; later for as many as there were
+
+Open = TypeVar("Open")  # the open hypotheses, as a search holds them
+
+
+@dataclass(frozen=True)
+class Progress(Generic[Open]):
+    """Where a search stands between two tokens."""
+
+    open: Open
+    state: DecoderState
+    length: Number  # tokens of every open hypothesis
+    nodes: Number  # in the tree
+
+
+class Shown(NamedTuple):
+    """What a step shows beside where it leads."""
+
+    nodes: Nodes
+    alignment: Float[Tensor, "N L H S"] | None
+    open: Int[Tensor, "B"]  # how many hypotheses go on
+
+    def copied(self) -> Shown:
+        """The same in memory of its own, by few copies, for each has to be asked for."""
+        numbers, ranks = torch.stack(self.nodes[:4]), torch.stack(self.nodes[4:])
+        alignment = None if self.alignment is None else self.alignment.clone()
+        return Shown(Nodes(*numbers, *ranks), alignment, self.open.clone())
+
+
+TakeStep = Callable[[Progress[Open]], tuple[Progress[Open], Shown]]
+
+
+def replayed(
+    take: TakeStep[Open], progress: Progress[Open], *, most: int, tree: Tree, counts: Counts
+) -> Progress[Open] | None:
+    """Up to `most` steps; the same progress where no graph can be made, None if all have ended."""
+    length, nodes, device = int(progress.length), int(progress.nodes), counts.device
+    tokens = min(most, max(FIRST, length))
+    state = progress.state.fixed(tokens) if tokens >= FEWEST else None
+    if state is None:
+        return progress
+    start = replace(
+        progress, state=state, length=number_on(device, length), nodes=number_on(device, nodes)
+    )
+    replay = Replay(take, start, device)
+    for _ in range(tokens):
+        shown = replay()
+        tree.grow(shown.nodes, shown.alignment)
+        length, nodes = length + 1, nodes + shown.nodes.tokens.numel()
+        left = counts.read(shown.open)
+        if left is not None and not any(left):
+            return None
+    now = replay.progress
+    assert now is not None
+    return replace(now, state=now.state.settled(length), length=length, nodes=nodes)
+
+
+class Replay(Generic[Open]):
+    """A step that leads from `progress` to the next, in place: its tensors are written over.
+
+    The first is taken by itself: it loads all kernels, which cannot be done while recording, and
+    leaves tensors that are nobody else's. On a device that is no GPU no graph is recorded.
+    """
+
+    def __init__(
+        self, take: TakeStep[Open], progress: Progress[Open], device: torch.device
+    ) -> None:
+        self._take, self._start = take, progress
+        self._on_gpu = device.type == "cuda"
+        self.progress: Progress[Open] | None = None
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._shown: Shown
+
+    def __call__(self) -> Shown:
+        if self.progress is None:
+            self.progress, shown = self._take(self._start)
+            return shown.copied()
+        if not self._on_gpu:
+            return self._in_place(self.progress)
+        if self._graph is None:
+            self._graph = torch.cuda.CUDAGraph()
+            # other threads may do with the GPU what cannot be recorded
+            with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+                self._shown = self._in_place(self.progress)
+        self._graph.replay()
+        return self._shown.copied()  # which the next step writes over
+
+    def _in_place(self, progress: Progress[Open]) -> Shown:
+        before = tensors_in(progress)
+        # a value of its own: caches are changed by a step
+        after, shown = self._take(with_tensors(progress, before))
+        shown = shown.copied()  # it may be of what is written over now
+        for name, tensor in tensors_in(after).items():
+            if tensor is not before[name]:
+                if tensor.shape != before[name].shape:
+                    raise ValueError(f"{name} changed from {before[name].shape} to {tensor.shape}")
+                before[name].copy_(tensor)
+        return shown
