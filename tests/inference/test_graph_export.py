@@ -99,7 +99,7 @@ def test_a_graph_computes_what_the_model_does(
     if kind is ONNX:
         pytest.importorskip("onnxruntime")
     parity = parity_of(make_bundle(name, **changes), tmp_path / "export", kind)
-    assert max(parity.gap, parity.margin) < 1e-4
+    assert max(parity.gap, parity.margin) < 5e-4  # a sum of float32 over dozens of tokens
 
 
 @pytest.mark.skipif(

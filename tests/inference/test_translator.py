@@ -15,7 +15,7 @@ from translate.evaluation.alignment import word_attention
 from translate.inference.device import choose_device, in_precision
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import NOTHING
-from translate.inference.translator import Translator
+from translate.inference.translator import Translator, by_default
 from translate.search import build
 from translate.vocabulary import EOS, UNK
 
@@ -382,6 +382,14 @@ def test_on_a_gpu_attention_is_not_left_to_cudnn(monkeypatch: pytest.MonkeyPatch
     assert called == []
     assert choose_device("cuda").type == "cuda"
     assert called == [False]
+
+
+def test_how_much_is_translated_at_once_follows_from_device_and_search(make_model, joint) -> None:
+    greedy, beam = (
+        Translator(make_model("transformer"), joint, build(**search)) for search in (GREEDY, BEAM)
+    )
+    assert greedy.tokens_per_batch == 2 * beam.tokens_per_batch
+    assert by_default(torch.device("cuda")) > by_default(torch.device("cpu"))
 
 
 def test_a_device_that_is_not_there_is_told() -> None:

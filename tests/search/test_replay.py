@@ -127,6 +127,17 @@ def test_ensembles_and_shortlists_too(kind: str, request: pytest.FixtureRequest)
     assert not stretches
 
 
+@pytest.mark.parametrize("kind", ["greedy", "beam"])
+def test_under_autocast_too(kind: str, request: pytest.FixtureRequest) -> None:
+    """As in a run's own validations: keys are of 16 bits, and words of 32."""
+    model, finder = make("transformer").float(), search.build(kind=kind, **SEARCHES[kind])
+    with torch.autocast("cpu", torch.bfloat16):
+        expected, found, stretches = both(model, finder, request)
+    assert stretches
+    for some, others in zip(found, expected, strict=True):
+        assert [one.tokens for one in some[:1]] == [one.tokens for one in others[:1]]
+
+
 def test_a_step_that_changes_a_shape_is_refused() -> None:
     def longer(progress: Any) -> Any:
         nodes = search.tree.Nodes(*[torch.zeros(1)] * 8)

@@ -150,7 +150,8 @@ class FixedAncestry(Ancestry):
 
     def grown(self, sentences: int, beam: int, like: Float[Tensor, "..."]) -> FixedAncestry:
         columns = self.used + torch.arange(beam, device=like.device)
-        own = added_to_scores(torch.eye(beam, dtype=torch.bool, device=like.device), like.dtype)
+        own = torch.eye(beam, dtype=torch.bool, device=like.device)
+        own = added_to_scores(own, self.bias.dtype)
         return replace(
             self,
             length=self.length + 1,

@@ -7,6 +7,7 @@ of memory each time, so all shapes have to stay, and lengths are tensors (`Decod
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar
@@ -79,6 +80,12 @@ def replayed(
     return replace(now, state=now.state.settled(length), length=length, nodes=nodes)
 
 
+@functools.cache
+def _recording(device: torch.device) -> torch.cuda.Stream:
+    """Where steps are recorded: of each GPU always the same, for cuBLAS keeps memory for each."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
 class Replay(Generic[Open]):
     """A step that leads from `progress` to the next, in place: its tensors are written over.
 
@@ -89,8 +96,7 @@ class Replay(Generic[Open]):
     def __init__(
         self, take: TakeStep[Open], progress: Progress[Open], device: torch.device
     ) -> None:
-        self._take, self._start = take, progress
-        self._on_gpu = device.type == "cuda"
+        self._take, self._start, self._device = take, progress, device
         self.progress: Progress[Open] | None = None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._shown: Shown
@@ -99,12 +105,12 @@ class Replay(Generic[Open]):
         if self.progress is None:
             self.progress, shown = self._take(self._start)
             return shown.copied()
-        if not self._on_gpu:
+        if self._device.type != "cuda":
             return self._in_place(self.progress)
         if self._graph is None:
-            self._graph = torch.cuda.CUDAGraph()
+            self._graph, stream = torch.cuda.CUDAGraph(), _recording(self._device)
             # other threads may do with the GPU what cannot be recorded
-            with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+            with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
                 self._shown = self._in_place(self.progress)
         self._graph.replay()
         return self._shown.copied()  # which the next step writes over
