@@ -1,12 +1,12 @@
 #!/usr/bin/env python
-"""What the loss costs as the vocabulary grows: chunked, as training takes it, and of whole logits.
+"""What the loss costs as the vocabulary grows: of whole logits, and in chunks of so many rows.
 
     scripts/bench_loss.py
     scripts/bench_loss.py --device cuda --rows 25000
 
 Forward and backward of the label-smoothed cross-entropy of some rows (positions of the target) of
-256 numbers: `translate.training.loss` beside PyTorch's, which holds the logits of all rows.
-Float32 on a CPU, bfloat16 under autocast on CUDA.
+256 numbers: `translate.training.loss`, which takes 512 rows at once, beside PyTorch's, which holds
+the logits of all. Float32 on a CPU, bfloat16 under autocast on CUDA.
 
 On the CPU the peak is by how much the resident memory of a new process rises at its first run, and
 time is CPU time of one thread; on CUDA the peak is that of PyTorch's allocator beyond the inputs,
@@ -24,7 +24,9 @@ import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import NamedTuple
+from unittest import mock
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -32,7 +34,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from translate.training.loss import CrossEntropy, projected_loss
+from translate.training import loss
 
 D_MODEL, SMOOTHING = 256, 0.1
 VOCABULARIES = (8_000, 16_000, 32_000, 64_000)
@@ -46,8 +48,10 @@ class Cost(NamedTuple):
     milliseconds: float
 
 
-def chunked(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    return projected_loss(hidden, weight, None, targets, CrossEntropy(SMOOTHING)).smoothed
+def chunked(rows: int, hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    with mock.patch.object(loss, "ROWS", rows):
+        found = loss.projected_loss(hidden, weight, None, targets, loss.CrossEntropy(SMOOTHING))
+    return found.smoothed
 
 
 def whole(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
@@ -57,7 +61,7 @@ def whole(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
 
 LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "whole logits": whole,
-    "chunked": chunked,
+    **{f"{rows:,} rows": partial(chunked, rows) for rows in (512, 2048, 8192)},
 }
 
 

@@ -9,7 +9,7 @@ Runs on a machine with an NVIDIA GPU:
   - FlexAttention's kernel in bf16, beside the formula,
   - the contract of every model, on CUDA,
   - every search of every kind of model, beside the CPU, and that no token is waited for,
-  - scripts/bench_attention.py, in which the flash kernel is asserted,
+  - scripts/bench_attention.py, in which the flash kernel is asserted, and scripts/bench_loss.py,
   - scripts/bench_train.py: the base Transformer of Vaswani et al. 2017 in bf16, sentences laid end
     to end, and padded, with tokens a second, the share of what the GPU multiplies, memory,
   - with --compiled the same by torch.compile, which takes some minutes more.
@@ -102,13 +102,17 @@ has xdist && processes=(-n 6 --dist worksteal)  # pytest-benchmark, if installed
 attention=tests/attention/test_
 tests "Attention and its kernels" 60 \
   ${attention}{kernels,variable_length,scaled_dot_product,multi_head,patterns,linear}.py
-tests "FlexAttention's kernel" 150 -k "on_cuda and bfloat16" ${attention}flex.py
+tests "FlexAttention's kernel" 130 -k "on_cuda and bfloat16" ${attention}flex.py
 tests "Contract of every model" 90 tests/models/test_contract.py
 tests "Searches" 60 tests/search/test_on_cuda.py
 
 part "Cost of attention" 60 "numpy jaxtyping pydantic matplotlib" \
   "$python" scripts/bench_attention.py --device cuda --plot "$folder/cost.png"
 cat "$(log_of "Cost of attention")" >> "$report" 2> /dev/null
+
+part "Cost of the loss" 20 "numpy jaxtyping pydantic" \
+  "$python" scripts/bench_loss.py --device cuda --rows 25000
+cat "$(log_of "Cost of the loss")" >> "$report" 2> /dev/null
 
 training() { # TITLE, SECONDS, WHAT bench_train.py IS TOLD… : the table goes into the report
   local title=$1 seconds=$2

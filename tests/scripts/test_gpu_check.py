@@ -55,7 +55,7 @@ def test_all_limits_together_are_under_ten_minutes(tmp_path: Path) -> None:
     done = check(PYTHON=str(tmp_path / "python"), OUT=str(tmp_path / "out"), PATH=path)
     assert done.returncode == 0, done.stderr
     limits = [int(line) for line in (tmp_path / "limits").read_text().split()]
-    assert len(limits) == 6
+    assert len(limits) == 7
     assert sum(limits) + 60 <= 600  # a minute for what is between them
 
 
@@ -66,7 +66,7 @@ def test_the_report_says_what_passed_failed_and_was_skipped(tmp_path: Path) -> N
     done = check(str(tmp_path / "out"), "--compiled", PYTHON=str(python))
     assert done.returncode == 1, done.stderr
     report = (tmp_path / "out" / "gpu.md").read_text()
-    device, kernels, flex, contract, searches, cost, eager, compiled = report.split("\n## ")
+    device, kernels, flex, contract, searches, cost, loss, eager, compiled = report.split("\n## ")
     assert "Some GPU, torch 2.10" in device
     assert "passed" in kernels
     assert "5 passed" in kernels
@@ -77,6 +77,7 @@ def test_the_report_says_what_passed_failed_and_was_skipped(tmp_path: Path) -> N
     assert "5 passed" in searches
     assert "passed" in cost
     assert "| fused | 1.0 |" in cost
+    assert "passed" in loss
     for title, training in (("base Transformer", eager), ("compiled", compiled)):
         assert title in training
         assert "skipped" in training
