@@ -96,16 +96,15 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
         )  # fmt: skip
     from translate.inference.ctranslate2_engine import CTranslate2Search, check_origin, exporting
     from translate.inference.device import choose_device
-    from translate.inference.translator import by_default
 
-    run, device = verbatim["run"], choose_device(config["device"])
+    run = verbatim["run"]
     folder = export_folder(run, config["engine"], verbatim.get("export"))
     check_origin(folder, bundle.weights_sha256, run)
     try:
         search = CTranslate2Search(
             folder, bundle.tokenizers, config["search"],
-            tokens_per_batch=config["tokens_per_batch"] or by_default(device),
-            workers=config["workers"], device=device,
+            tokens_per_batch=config["tokens_per_batch"], workers=config["workers"],
+            device=choose_device(config["device"]),
         )  # fmt: skip
     except RuntimeError as error:  # of an export of before it had sums
         raise UserError(
