@@ -11,7 +11,8 @@ Engines: `native`, our search on all threads; `workers`, the same by a process a
 `bf16-workers`, both with weights of 16 bits; `served-float32`, `served-int8` and so on, CTranslate2
 through `engine=ctranslate2` with the run's weights in that format, so that weights and tokens are
 the same; `direct` and `direct-int8`, CTranslate2's own call on the same pieces, which tells what
-ours adds to it. CTranslate2 has a worker a thread, which is its best; GPUs have no workers.
+ours adds to it. CTranslate2 has a worker a thread, which is its best, but one of all threads where
+`direct` translates a sentence by itself; GPUs have no workers.
 
 A peer is any command (in which {beam} is 1 or 5) whose last line is JSON with sents_per_s_decode
 and out_tok_per_s_decode, its speeds without start and loading, and where it knows them peak_rss_mb
@@ -371,13 +372,18 @@ def direct(options: argparse.Namespace, search: Any, tokens: int, export: str | 
 
     assert export is not None
     source, target = (Tokenizer.load(Path(export, f"{side}.spm")) for side in ("source", "target"))
-    translator = ctranslate2.Translator(
-        export, device=options.device, inter_threads=ctranslate2_workers(options), intra_threads=1
+    workers = ctranslate2_workers(options)
+    many, one = (
+        ctranslate2.Translator(
+            export, device=options.device, inter_threads=inter, intra_threads=workers // inter
+        )
+        for inter in (workers, 1)
     )
     ids = {piece: i for i, piece in enumerate(target.pieces(range(len(target))))}
     beam = search.get("beam_size", 1)
 
     def translate(lines: list[str]) -> list[Translated]:
+        translator = many if len(lines) > 1 else one
         found = translator.translate_batch(
             [source.spelled(line) for line in lines],
             beam_size=beam, length_penalty=search.get("alpha", 0.0), max_decoding_length=200,
