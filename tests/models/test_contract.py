@@ -297,6 +297,39 @@ def test_a_state_taken_apart_after_every_token_goes_on_the_same(model: Seq2Seq) 
         torch.testing.assert_close(again.hidden, step.hidden, **EXACT)
 
 
+@torch.no_grad()
+def test_a_fixed_state_goes_on_the_same_and_keeps_its_shapes(model: Seq2Seq) -> None:
+    memory = model.encode(*sentences(5, 3))
+    tokens, _ = sentences(9, 9, 9, 9, seed=1)
+
+    def steps(fixed: bool) -> list[Tensor]:
+        state, found = model.start(memory), []
+        for t, token in enumerate(tokens.T):
+            beam = min(t + 1, 2)  # begins with one hypothesis of each
+            state = state.select(torch.tensor([0, 0, 1, 1] if t == 1 else [*range(beam * 2)]))
+            if fixed and t in (1, 4):
+                state = state.fixed(2 if t == 1 else 3)
+            step = model.decode_step(token[: beam * 2], state)
+            if fixed and t in (2, 5, 6):
+                assert shapes(step.state) == shapes(state)
+            state = step.state.select(torch.tensor([1, 0, 3, 3])) if beam == 2 else step.state
+            if fixed and t in (2, 6):
+                state = state.settled(t + 1)
+            if t == 2:
+                state = state.keep(torch.tensor([1, 0]))
+            found.append(step.hidden)
+        return found
+
+    def shapes(state: object) -> list[torch.Size]:
+        return [tensor.shape for tensor in tensors_in(state).values()]
+
+    if model.start(memory).fixed(2) is None:
+        assert getattr(model.decoder_layers[0].self_attention.pattern, "window", None)
+        return
+    for one, other in zip(steps(fixed=True), steps(fixed=False), strict=True):
+        torch.testing.assert_close(one, other, **EXACT)
+
+
 def test_alignment_rows_sum_to_one_and_padding_gets_nothing(
     request: pytest.FixtureRequest, model: Seq2Seq
 ) -> None:

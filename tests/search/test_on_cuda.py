@@ -17,7 +17,7 @@ from translate.attention.kernels import leave_out_cudnn
 from translate.attention.masks import padding_mask
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
-from translate.search.rules import NO_RULES
+from translate.search import replay
 from translate.vocabulary import EOS, PAD
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -57,7 +57,9 @@ def sentences(*lengths: int) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("kind", search.KINDS)
 @pytest.mark.parametrize("name", REMEMBERING)
-def test_it_finds_what_it_finds_on_a_cpu(name: str, kind: str) -> None:
+def test_it_finds_what_it_finds_on_a_cpu(name: str, kind: str, monkeypatch) -> None:
+    """In several stretches of recorded steps, between which sentences leave."""
+    monkeypatch.setattr(replay, "FIRST", 9)
     model, finder = make(name), search.build(kind=kind, **SEARCHES[kind])
     source, mask = sentences(9, 2, 17, 1, 5, 12, 3)
     here = finder(model, source, mask, need_alignment=True)
@@ -91,14 +93,18 @@ def waits() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("kind", search.KINDS)
 @pytest.mark.parametrize("name", REMEMBERING)
-def test_it_waits_for_a_batch_and_for_no_token(name: str, kind: str) -> None:
+def test_it_waits_for_a_batch_and_for_no_token(name: str, kind: str, monkeypatch) -> None:
     model = make(name).cuda()
+    endless = (
+        torch.zeros(PIECES, device="cuda").double().index_fill(0, torch.tensor(EOS).cuda(), -1e9)
+    )
+    project = model.project
+    monkeypatch.setattr(model, "project", lambda hidden: project(hidden) + endless)
     source, mask = (part.cuda() for part in sentences(5, 5, 5))
     found = []
-    for length in (4, 24):
+    for length in (12, 30):  # steps of both are recorded once
         keys = SEARCHES[kind] | {"max_length_ratio": 0.0, "max_length_offset": length}
-        rules = NO_RULES.model_dump() | {"min_length": length}
-        finder = search.build(kind=kind, **keys, rules=rules)
+        finder = search.build(kind=kind, **keys)
         with waits() as where:
             best = finder(model, source, mask)
         assert all(len(one.tokens) == length and EOS not in one.tokens for one, *_ in best)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -12,6 +13,7 @@ from small_models import REMEMBERING
 from torch import Tensor
 
 from translate import search
+from translate.attention.caches import Ancestry
 from translate.attention.masks import padding_mask
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
@@ -44,7 +46,7 @@ class Event:
 
 @pytest.fixture
 def steps() -> Iterator[list[int]]:
-    """A CPU that repeats steps as a GPU does; the tokens of each stretch that it was asked for.
+    """A CPU that repeats steps as a GPU does; the most tokens of each stretch, 0 of a refusal.
 
     The first stretch is short, so that there are several and sentences leave between them.
     """
@@ -53,8 +55,7 @@ def steps() -> Iterator[list[int]]:
 
     def watched(take: Any, progress: Any, **options: Any) -> Any:
         after = original(take, progress, **options)
-        if after is not progress:
-            asked.append(options["most"])
+        asked.append(0 if after is progress else options["most"])
         return after
 
     with (
@@ -94,11 +95,16 @@ def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> Non
 
 
 def both(
-    model: Seq2Seq, finder: Search, request: pytest.FixtureRequest
+    model: Seq2Seq,
+    finder: Search,
+    request: pytest.FixtureRequest,
+    *,
+    before: Callable[[], object] = lambda: None,
 ) -> tuple[list[list[Hypothesis]], list[list[Hypothesis]], list[int]]:
     """What is found by steps that differ, and by steps that are repeated; and their stretches."""
     expected = finder(model, *BATCH, need_alignment=True)
     stretches = request.getfixturevalue("steps")
+    before()
     return expected, finder(model, *BATCH, need_alignment=True), stretches
 
 
@@ -109,7 +115,29 @@ def test_what_is_found_is_the_same(name: str, kind: str, request: pytest.Fixture
         make(name), search.build(kind=kind, **SEARCHES[kind]), request
     )
     same(found, expected)
-    assert bool(stretches) == (name in RECORDED)
+    if name in RECORDED:
+        assert stretches[0]
+    else:
+        assert stretches == [0]  # what was refused is not asked for again
+
+
+@pytest.mark.parametrize("name", ["transformer", "alibi", "strided"])
+def test_caches_may_keep_columns_that_nobody_sees(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a GPU's do, where they would have to be counted."""
+
+    def keep(self: Ancestry, sentences: Tensor) -> tuple[Ancestry, None]:
+        if self.stands is None or self.bias is None:
+            return self, None
+        return replace(self, stands=self.stands[sentences], bias=self.bias[sentences]), None
+
+    expected, found, stretches = both(
+        make(name), search.build(kind="beam", **SEARCHES["beam"]), request,
+        before=lambda: monkeypatch.setattr(Ancestry, "keep", keep),
+    )  # fmt: skip
+    same(found, expected)
+    assert len(stretches) > 1
 
 
 @pytest.mark.parametrize("kind", search.KINDS)
@@ -120,11 +148,11 @@ def test_ensembles_and_shortlists_too(kind: str, request: pytest.FixtureRequest)
         Ensemble([make("transformer"), make("rnn", 1)]), ShortlistSearch(finder, some), request
     )
     same(found, expected)
-    assert stretches
+    assert stretches[0]
     with_a_ring = Ensemble([make("transformer"), make("window", 1)])
     stretches.clear()
     finder(with_a_ring, *BATCH)
-    assert not stretches
+    assert stretches == [0]
 
 
 @pytest.mark.parametrize("kind", ["greedy", "beam"])
@@ -133,7 +161,7 @@ def test_under_autocast_too(kind: str, request: pytest.FixtureRequest) -> None:
     model, finder = make("transformer").float(), search.build(kind=kind, **SEARCHES[kind])
     with torch.autocast("cpu", torch.bfloat16):
         expected, found, stretches = both(model, finder, request)
-    assert stretches
+    assert stretches[0]
     for some, others in zip(found, expected, strict=True):
         assert [one.tokens for one in some[:1]] == [one.tokens for one in others[:1]]
 

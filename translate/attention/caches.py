@@ -64,7 +64,7 @@ class Ancestry:
 
     def last(self, device: torch.device) -> Int[Tensor, "1"]:
         """The position of the last token."""
-        return self.length - 1 + torch.zeros(1, dtype=torch.long, device=device)
+        return number_on(device, self.length - 1)[None]
 
     def grown(self, sentences: int, beam: int, like: Float[Tensor, "..."]) -> Ancestry:
         """The ancestry with a further token of every hypothesis, which that one alone sees.
@@ -114,7 +114,7 @@ class Ancestry:
 
     def settled(self, length: int) -> Ancestry:
         """Of a `fixed` ancestry after `length` tokens, the tables that are written."""
-        return self
+        raise TypeError("an ancestry that is not fixed has nothing to settle")
 
     def keep(self, sentences: Int[Tensor, "C"]) -> tuple[Ancestry, Int[Tensor, "C c"] | None]:
         """The past of these sentences' hypotheses, and the columns that it is in; None: all.
@@ -159,6 +159,9 @@ class FixedAncestry(Ancestry):
             bias=self.bias.index_copy(3, columns, own.expand(sentences, 1, -1, -1)),
             used=self.used + beam,
         )
+
+    def keep(self, sentences: Int[Tensor, "C"]) -> tuple[Ancestry, Int[Tensor, "C c"] | None]:
+        raise TypeError("a fixed ancestry keeps all its sentences: settle it first")
 
     def settled(self, length: int) -> Ancestry:
         if self.plain:

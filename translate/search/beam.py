@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -133,7 +133,7 @@ class BeamSearch:
         self._search(model, progress, asked, longest=max(limits), tree=tree, counts=counts)
         return tree.best(
             self._n_best * self._groups,
-            penalty=lambda length: self._divisor(length, self._alpha),
+            penalty=self._length_penalty,
             limits=limits,
             source_lengths=lengths,
         )
@@ -141,7 +141,7 @@ class BeamSearch:
     def _search(
         self,
         model: Seq2Seq,
-        progress: Progress[Beam] | None,
+        start: Progress[Beam],
         asked: Asked,
         *,
         longest: int,
@@ -154,6 +154,8 @@ class BeamSearch:
             taken = self._take(model, progress, asked, None)
             return self._go_on(progress, taken, taken.alive.shape[1], asked), taken.shown
 
+        progress: Progress[Beam] | None = start
+        repeats = counts.late and not asked.rules  # whose histories grow
         while progress is not None and progress.length <= longest:
             live = counts.rows_to_compute(progress.open.totals.flatten() > DEAD)
             taken = self._take(model, progress, asked, live)
@@ -169,15 +171,14 @@ class BeamSearch:
             progress = self._go_on(progress, taken, widest, asked)
             if open_ones is not None:
                 progress = self._without_ended(progress, open_ones, counts)
-            if counts.late and not asked.rules and progress.open.tokens.shape[1] == self._width:
-                most = longest + 1 - int(progress.length)
-                progress = replayed(again, progress, most=most, tree=tree, counts=counts)
+            if repeats and progress.open.tokens.shape[1] == self._width:
+                before, most = progress, longest + 1 - int(progress.length)
+                progress = replayed(again, before, most=most, tree=tree, counts=counts)
+                repeats = progress is not before  # what was refused is not asked for again
 
-    def _length_penalty(self, length: Number) -> float | Float[Tensor, ""]:
+    def _length_penalty(self, length: int) -> float:
         """What divides the log-probability of `length` tokens, </s> included."""
-        exact = length.double() if isinstance(length, Tensor) else length
-        divisor: float | Tensor = self._divisor(exact, self._alpha)
-        return divisor
+        return self._divisor(length, self._alpha)
 
     def _asked(
         self, constraints: Constraints, limits: Int[Tensor, "B"], shortest: int, alignment: bool
@@ -273,7 +274,9 @@ class BeamSearch:
         if self._beta:
             words = beam.words.repeat_interleave(width, dim=0)
             penalties = coverage_penalty(coverage, words, self._beta).to(chosen.dtype)[rows]
-        scores = chosen / self._length_penalty(length + 1) + penalties
+        # in double precision, as Python computes it of a number
+        exact: Any = length.double() if isinstance(length, Tensor) else length
+        scores = chosen / self._divisor(exact + 1, self._alpha) + penalties
         tokens = tokens.gather(1, index)
         return Extensions(
             rows=rows,

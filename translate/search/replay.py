@@ -1,13 +1,15 @@
 """A GPU repeats the step of a search by itself, where each is the same program: a CUDA graph.
 
-Python asks a GPU for some two hundred kernels a token, and takes several times as long to ask as
-the GPU to compute them. A graph of them is asked for at once. It reads and writes the same places
-of memory each time, so all shapes have to stay, and lengths are tensors (`DecoderState.fixed`).
+Python asks a GPU for some two hundred kernels a token, the model's and the search's, and where rows
+are few takes longer to ask than the GPU to compute them. A graph of them is asked for at once. It
+reads and writes the same places of memory each time, so all shapes have to stay, and lengths are
+tensors (`DecoderState.fixed`).
 """
 
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar
@@ -23,6 +25,7 @@ from translate.search.counts import Counts
 from translate.search.tree import Nodes, Tree
 
 FEWEST = 8  # tokens for which a graph is worth recording, which takes as long as a few of them
+RECORDING = threading.Lock()  # one at a time in a process
 FIRST = 32  # tokens that there is room for at first; later for as many as there were
 
 Open = TypeVar("Open")  # the open hypotheses, as a search holds them
@@ -87,10 +90,13 @@ def _recording(device: torch.device) -> torch.cuda.Stream:
 
 
 class Replay(Generic[Open]):
-    """A step that leads from `progress` to the next, in place: its tensors are written over.
+    """A step that leads from `progress` to the next, in place.
 
-    The first is taken by itself: it loads all kernels, which cannot be done while recording, and
-    leaves tensors that are nobody else's. On a device that is no GPU no graph is recorded.
+    Tensors that a step hands on as they are, such as the source's, are not written. Those that it
+    changes are written over: after the first step, which is taken by itself, they are new, and in
+    nobody else's hands. That step also loads all kernels, which cannot be done while recording.
+    PyTorch gives unused memory back to the GPU whenever it records. On a device that is no GPU no
+    graph is recorded.
     """
 
     def __init__(
@@ -108,12 +114,21 @@ class Replay(Generic[Open]):
         if self._device.type != "cuda":
             return self._in_place(self.progress)
         if self._graph is None:
-            self._graph, stream = torch.cuda.CUDAGraph(), _recording(self._device)
-            # other threads may do with the GPU what cannot be recorded
-            with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
-                self._shown = self._in_place(self.progress)
+            self._graph = self._recorded(self.progress)
         self._graph.replay()
         return self._shown.copied()  # which the next step writes over
+
+    def _recorded(self, progress: Progress[Open]) -> torch.cuda.CUDAGraph:
+        graph, stream, full = torch.cuda.CUDAGraph(), _recording(self._device), None
+        # other threads may do with the GPU what cannot be recorded
+        with RECORDING, torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            try:
+                self._shown = self._in_place(progress)
+            except torch.OutOfMemoryError as error:
+                full = error  # told when the recording has ended, which would else tell another
+        if full is not None:
+            raise full
+        return graph
 
     def _in_place(self, progress: Progress[Open]) -> Shown:
         before = tensors_in(progress)

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
 
+from translate.attention.caches import number_on
 from translate.models.seq2seq import Seq2Seq
 from translate.search import filters
 from translate.search.constraints import Constraints, length_limits, refuse_phrases
@@ -73,8 +74,8 @@ class SampleSearch:
         chances = self._chances(sentences, limits).to(source.device)
 
         def draw(now: Moment) -> Int[Tensor, "N"]:
-            # a sum of tensors: a number of the device's own would be waited for
-            here = torch.zeros_like(now.walkers) + now.length
+            # of one dimension: an index of none would be waited for
+            here = number_on(chances.device, now.length)[None]
             drawn = drawn_from(self.filtered(now.ranks), chances[now.walkers, here])
             stuck = now.ranks.isneginf().all(1)  # the rules have left nothing
             return torch.where(stuck if now.ending is None else now.ending | stuck, EOS, drawn)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -21,7 +21,7 @@ LengthPenalty = Literal["none", "average", "gnmt"]
 Alpha = Annotated[float, Field(ge=0, le=10)]  # 400 is beyond the largest float
 Strength = Annotated[float, Field(ge=0, le=1e6)]  # of a penalty that float32 can still count
 
-PENALTIES: Mapping[LengthPenalty, Callable[[Any, float], Any]] = {
+PENALTIES: Mapping[LengthPenalty, Callable[[float, float], float]] = {
     "none": lambda length, alpha: 1.0,
     "average": lambda length, alpha: 1.0 * length,
     "gnmt": lambda length, alpha: ((5 + length) / 6) ** alpha,  # Wu et al. 2016, eq. 14

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -97,8 +96,8 @@ class Tree:
             )
 
         ends = _ends(sentences, scores, len(limits), count)
-        found = map(read, _paths(parents, np.concatenate(ends)))
-        each = [list(itertools.islice(found, len(some))) for some in ends]
+        paths = iter(_paths(parents, np.concatenate(ends)))
+        each = [[read(next(paths)) for _ in some] for some in ends]
         # the exact sums may order near-ties of float32 another way
         return [sorted(some, key=lambda found: found.score, reverse=True) for some in each]
 

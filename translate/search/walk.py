@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -63,6 +63,14 @@ class Walkers(Batch):
             nodes=torch.full_like(numbers, ROOT),
             history=tokens[:, None][:, :0],
         )
+
+
+class TakeStep(Protocol):
+    """Leads every walker, or those in the `live` rows of the state, to its next token."""
+
+    def __call__(
+        self, progress: Progress[Walkers], live: Int[Tensor, "R"] | None = None
+    ) -> tuple[Progress[Walkers], Shown]: ...
 
 
 def walk(
@@ -123,8 +131,8 @@ def walk(
 
 
 def _walk(
-    take: Callable[..., tuple[Progress[Walkers], Shown]],
-    progress: Progress[Walkers] | None,
+    take: TakeStep,
+    start: Progress[Walkers],
     *,
     longest: int,
     alike: bool,
@@ -136,7 +144,9 @@ def _walk(
     Args:
         alike: steps keep all shapes, for no rule asks for a history.
     """
-    in_state = len(progress.open.rows) if progress else 0
+    progress: Progress[Walkers] | None = start
+    in_state = len(start.open.rows)
+    repeats = counts.late and alike
     while progress is not None and progress.length <= longest:
         walkers = progress.open
         live = walkers.rows if len(walkers.rows) < in_state else None
@@ -156,9 +166,10 @@ def _walk(
                 state, in_state = state.keep(walkers.rows), len(walkers.rows)
                 walkers = replace(walkers, rows=torch.arange(in_state, device=counts.device))
             progress = replace(progress, open=walkers, state=state)
-        if counts.late and alike:
-            most = longest + 1 - int(progress.length)
-            progress = replayed(take, progress, most=most, tree=tree, counts=counts)
+        if repeats:
+            before, most = progress, longest + 1 - int(progress.length)
+            progress = replayed(take, before, most=most, tree=tree, counts=counts)
+            repeats = progress is not before  # what was refused is not asked for again
 
 
 def _nodes(
