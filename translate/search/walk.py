@@ -65,7 +65,7 @@ class Walkers(Batch):
         )
 
 
-class TakeStep(Protocol):
+class Take(Protocol):
     """Leads every walker, or those in the `live` rows of the state, to its next token."""
 
     def __call__(
@@ -131,7 +131,7 @@ def walk(
 
 
 def _walk(
-    take: TakeStep,
+    take: Take,
     start: Progress[Walkers],
     *,
     longest: int,
