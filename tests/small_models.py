@@ -1,4 +1,10 @@
-"""Options of a small model of each family, which the tests vary."""
+"""Options of a small model of each family, which the tests vary, and what it may read."""
+
+import torch
+from torch import Tensor
+
+from translate.attention.masks import padding_mask
+from translate.vocabulary import PAD
 
 RNN = {
     "family": "rnn", "cell": "lstm", "embedding_size": 12, "hidden_size": 16, "encoder_layers": 2,
@@ -36,3 +42,11 @@ REMEMBERING = {
     "rnn-coverage": RNN | {"coverage": "linguistic"},
     "convolutional": CONVOLUTIONAL,
 }
+
+
+def sentences(pieces: int, *lengths: int) -> tuple[Tensor, Tensor]:
+    """Random padded sentences of a vocabulary of so many pieces, and their mask."""
+    generator = torch.Generator().manual_seed(0)
+    mask = padding_mask(torch.tensor(lengths), max(lengths))
+    ids = torch.randint(4, pieces, mask.shape, generator=generator)
+    return ids.masked_fill(~mask, PAD), mask

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.attention.caches import Ancestry, KeysValues
+from translate.attention.ancestry import Ancestry
+from translate.attention.caches import KeysValues
 from translate.attention.linear import (
     FastWeightAttention,
     LinearAttention,

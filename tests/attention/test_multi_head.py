@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from translate.attention.caches import Ancestry, KeyValueCache
+from translate.attention.ancestry import Ancestry
+from translate.attention.caches import KeyValueCache
 from translate.attention.masks import added_to_scores, causal_mask, over_keys, padding_mask
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import FullAttention

@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import REMEMBERING
-from torch import Tensor
+from small_models import REMEMBERING, sentences
 
 from translate import search
 from translate.attention.kernels import leave_out_cudnn
-from translate.attention.masks import padding_mask
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.search import replay
-from translate.vocabulary import EOS, PAD
+from translate.vocabulary import EOS
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -48,20 +46,13 @@ def make(name: str) -> Seq2Seq:
     return model.double().eval()
 
 
-def sentences(*lengths: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    mask = padding_mask(torch.tensor(lengths), max(lengths))
-    ids = torch.randint(4, PIECES, mask.shape, generator=generator)
-    return ids.masked_fill(~mask, PAD), mask
-
-
 @pytest.mark.parametrize("kind", search.KINDS)
 @pytest.mark.parametrize("name", REMEMBERING)
 def test_it_finds_what_it_finds_on_a_cpu(name: str, kind: str, monkeypatch) -> None:
     """In several stretches of recorded steps, between which sentences leave."""
     monkeypatch.setattr(replay, "FIRST", 9)
     model, finder = make(name), search.build(kind=kind, **SEARCHES[kind])
-    source, mask = sentences(9, 2, 17, 1, 5, 12, 3)
+    source, mask = sentences(PIECES, 9, 2, 17, 1, 5, 12, 3)
     here = finder(model, source, mask, need_alignment=True)
     there = finder(model.cuda(), source.cuda(), mask.cuda(), need_alignment=True)
     assert len({len(best.tokens) for best, *_ in here}) > 1
@@ -100,7 +91,7 @@ def test_it_waits_for_a_batch_and_for_no_token(name: str, kind: str, monkeypatch
     )
     project = model.project
     monkeypatch.setattr(model, "project", lambda hidden: project(hidden) + endless)
-    source, mask = (part.cuda() for part in sentences(5, 5, 5))
+    source, mask = (part.cuda() for part in sentences(PIECES, 5, 5, 5))
     found = []
     for length in (12, 30):  # steps of both are recorded once
         keys = SEARCHES[kind] | {"max_length_ratio": 0.0, "max_length_offset": length}

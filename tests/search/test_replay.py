@@ -9,19 +9,17 @@ from unittest import mock
 
 import pytest
 import torch
-from small_models import REMEMBERING
+from small_models import REMEMBERING, sentences
 from torch import Tensor
 
 from translate import search
-from translate.attention.caches import Ancestry
-from translate.attention.masks import padding_mask
+from translate.attention.ancestry import Ancestry
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.search import counts, replay
 from translate.search.ensemble import Ensemble
 from translate.search.hypothesis import Hypothesis, Search
 from translate.search.shortlist import Shortlist, ShortlistSearch
-from translate.vocabulary import PAD
 
 PIECES = 40
 LENGTHS = {"max_length_ratio": 1.0, "max_length_offset": 25}
@@ -75,14 +73,7 @@ def make(name: str, seed: int = 0) -> Seq2Seq:
     return model.double().eval()
 
 
-def sentences(*lengths: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    mask = padding_mask(torch.tensor(lengths), max(lengths))
-    ids = torch.randint(4, PIECES, mask.shape, generator=generator)
-    return ids.masked_fill(~mask, PAD), mask
-
-
-BATCH = sentences(9, 2, 17, 1, 5, 12, 3, 8)
+BATCH = sentences(PIECES, 9, 2, 17, 1, 5, 12, 3, 8)
 
 
 def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:

@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from translate.attention.caches import Ancestry, KeysValues, RowCache, as_beams, as_rows
+from translate.attention.ancestry import Ancestry
+from translate.attention.caches import KeysValues, RowCache, as_beams, as_rows
 from translate.attention.masks import causal_mask
 from translate.attention.patterns import Pattern
 from translate.attention.scaled_dot_product import repeat_groups

@@ -11,7 +11,8 @@ from __future__ import annotations
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from translate.attention.caches import Ancestry, Cache, KeysValues, Number
+from translate.attention.ancestry import Ancestry, Number
+from translate.attention.caches import Cache, KeysValues
 from translate.attention.patterns import Pattern
 from translate.attention.places import Places
 from translate.attention.positions import Waves, rotate

@@ -10,14 +10,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from translate.attention.caches import (
-    Ancestry,
-    Cache,
-    FixedCache,
-    GrowingCache,
-    KeysValues,
-    KeyValueCache,
-)
+from translate.attention.ancestry import Ancestry
+from translate.attention.caches import Cache, FixedCache, GrowingCache, KeysValues, KeyValueCache
 from translate.attention.flex import FlexAttention
 from translate.attention.masks import added_to_scores, both, fixed_mask, strided_mask, summed
 from translate.attention.positions import Relation

@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from translate.attention.caches import Ancestry, KeysValues, RingCache, as_beams, as_rows
+from translate.attention.ancestry import Ancestry
+from translate.attention.caches import KeysValues, RingCache, as_beams, as_rows
 from translate.attention.masks import sliding_window_mask
 from translate.attention.patterns import FullAttention
 from translate.attention.positions import Relation

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from translate.attention.caches import Number, number_on
+from translate.attention.ancestry import Number, number_on
 from translate.attention.places import Places
 from translate.attention.positions import LearnedPositions
 from translate.attention.scaled_dot_product import softmax_where

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from translate.attention.caches import Number, number_on
+from translate.attention.ancestry import Number, number_on
 from translate.models.recurrence import RecurrentState
 from translate.models.seq2seq import Memory, rows_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from translate.attention.caches import ROOM, Ancestry, Cache, Kept, KeysValues
+from translate.attention.ancestry import Ancestry
 from translate.attention.linear import FastWeightAttention, LinearAttention
 from translate.attention.masks import added_to_scores, over_keys
 from translate.attention.patterns import (
@@ -38,67 +38,16 @@ from translate.attention.variable_length import Packing, SameSentence
 from translate.linear import Linear
 from translate.models.dropout import Dropout, Rate
 from translate.models.embeddings import Tied, tie, tying_problems
-from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
+from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step
 from translate.models.stack import Stack
 from translate.models.transformer_kernels import why_no_flex_attention, why_padded
 from translate.models.transformer_layers import DecoderLayer, EncoderLayer, LayerOptions
+from translate.models.transformer_state import TransformerState
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "layer": nn.LayerNorm,  # Ba et al. 2016
     "rms": nn.RMSNorm,  # Zhang & Sennrich 2019
 }
-
-
-@dataclass(frozen=True)
-class TransformerState:
-    """The source as every decoder layer sees it, and what each has cached of the target."""
-
-    memory: list[KeysValues]
-    padding: Float[Tensor, "B 1 1 S"] | None  # of the source, added to scores; None: there is none
-    caches: list[Cache]
-    ancestry: Ancestry
-    beam: int  # hypotheses a sentence
-
-    @property
-    def sentences(self) -> int:
-        return self.memory[0].keys.shape[0]
-
-    def select(self, hypotheses: Int[Tensor, "M"]) -> TransformerState:
-        return replace(
-            self,
-            caches=[cache.select(hypotheses) for cache in self.caches],
-            ancestry=self.ancestry.select(hypotheses),
-            beam=len(hypotheses) // self.sentences,
-        )
-
-    def keep(self, sentences: Int[Tensor, "C"]) -> TransformerState:
-        ancestry, columns = self.ancestry.keep(sentences)
-        kept = Kept(sentences, rows_of(sentences, self.beam), columns)
-        return replace(
-            self,
-            memory=[memory.at(sentences) for memory in self.memory],
-            padding=None if self.padding is None else self.padding.index_select(0, sentences),
-            caches=[cache.keep(kept) for cache in self.caches],
-            ancestry=ancestry,
-        )
-
-    def traceable(self, length: int) -> TransformerState:
-        caches = [cache.traceable() for cache in self.caches]
-        return replace(self, caches=caches, ancestry=Ancestry(length))
-
-    def fixed(self, tokens: int) -> TransformerState | None:
-        room = -(-(self.ancestry.columns + tokens * self.beam) // ROOM) * ROOM
-        caches = [cache.fixed(room) for cache in self.caches]
-        known = [cache for cache in caches if cache is not None]
-        if len(known) < len(caches):
-            return None
-        ancestry = self.ancestry.fixed(room, self.beam, like=self.memory[0].keys)
-        return replace(self, caches=known, ancestry=ancestry)
-
-    def settled(self, length: int) -> TransformerState:
-        ancestry = self.ancestry.settled(length)
-        caches = [cache.settled(ancestry.columns) for cache in self.caches]
-        return replace(self, caches=caches, ancestry=ancestry)
 
 
 class Transformer(Seq2Seq):

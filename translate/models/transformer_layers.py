@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from translate.attention.caches import Ancestry, Cache, KeysValues
+from translate.attention.ancestry import Ancestry
+from translate.attention.caches import Cache, KeysValues
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import Pattern
 from translate.attention.places import Places

@@ -17,14 +17,14 @@ from jaxtyping import Bool, Float, Int
 from pydantic import NonNegativeFloat, PositiveInt
 from torch import Tensor
 
-from translate.attention.caches import Number
+from translate.attention.ancestry import Number
 from translate.attention.places import Places
 from translate.errors import UserError
-from translate.models.seq2seq import DecoderState, Seq2Seq, Step
+from translate.models.seq2seq import Seq2Seq, Step
 from translate.search.constraints import Constraints, at_limit, length_limits
 from translate.search.counts import Counts, worth_leaving
 from translate.search.hypothesis import Hypothesis
-from translate.search.open_hypotheses import DEAD, Beam, Extensions
+from translate.search.open_hypotheses import DEAD, Beam, Extensions, Taken
 from translate.search.phrases import Phrases, in_turns
 from translate.search.refusals import nothing_to_cover, too_many
 from translate.search.replay import Progress, Shown, replayed
@@ -39,9 +39,10 @@ from translate.search.scoring import (
     coverage_penalty,
     likeliest,
     next_log_probs,
+    words_of,
 )
-from translate.search.tree import ROOT, Tree
-from translate.vocabulary import BOS, EOS
+from translate.search.tree import Tree
+from translate.vocabulary import EOS
 
 ROUNDED_UP = 1 + 1e-6  # keeps the bound of early stopping a bound in float32
 
@@ -53,17 +54,6 @@ class Asked(NamedTuple):
     phrases: Phrases | None
     shortest: int  # of the limits of length
     alignment: bool
-
-
-class Taken(NamedTuple):
-    """A step that was taken, and what it leads to."""
-
-    extensions: Extensions
-    coverage: Float[Tensor, "N S"]  # of what was extended
-    state: DecoderState
-    kept: Float[Tensor, "B n_best"]  # the best finished scores
-    alive: Float[Tensor, "B m"]  # the totals of the extensions that go on, else DEAD
-    shown: Shown
 
 
 class BeamSearch:
@@ -121,9 +111,13 @@ class BeamSearch:
             max_length=model.max_length,
         )  # fmt: skip
         # without a penalty none are counted, and coverage is a tensor of no columns
-        words = _words(source_mask) if self._beta else source_mask[:, :0]
+        words = words_of(source_mask) if self._beta else source_mask[:, :0]
         most_tokens = torch.tensor(limits, device=source.device)
-        beam = self._begin(most_tokens, words)
+        longest = [self._length_penalty(limit + 1) * ROUNDED_UP for limit in limits]
+        beam = Beam.at_start(
+            most_tokens, torch.tensor(longest, device=source.device), words,
+            groups=self._groups, width=self._width, n_best=self._n_best,
+        )  # fmt: skip
         asked = self._asked(constraints, most_tokens, min(limits), need_alignment)
         state = model.start(model.encode(source, source_mask))
         if self._groups > 1:
@@ -164,10 +158,8 @@ class BeamSearch:
             if open_ones is not None and not any(open_ones):
                 return
             # late ones do not tell how many there are now, which may be more
-            if counts.late or open_ones is None:
-                widest = taken.alive.shape[1]
-            else:
-                widest = max(open_ones)
+            known = None if counts.late else open_ones
+            widest = taken.alive.shape[1] if known is None else max(known)
             progress = self._go_on(progress, taken, widest, asked)
             if open_ones is not None:
                 progress = self._without_ended(progress, open_ones, counts)
@@ -189,28 +181,6 @@ class BeamSearch:
         bans = [rule for rule in rules if isinstance(rule, Banned)]
         phrases = Phrases(constraints, limits, bans)
         return Asked((phrases.unfinished, *rules), phrases, shortest, alignment)
-
-    def _begin(self, limits: Int[Tensor, "B"], words: Bool[Tensor, "B S"]) -> Beam:
-        """One hypothesis a beam: the empty one."""
-        sentences = torch.arange(len(limits), device=limits.device)
-        sentences = sentences.repeat_interleave(self._groups)
-        limits, words = limits[sentences], words[sentences]
-        empty = torch.zeros_like(limits)[:, None]
-        longest = [self._length_penalty(limit + 1) * ROUNDED_UP for limit in limits.tolist()]
-        return Beam(
-            beams=torch.arange(len(limits), device=limits.device),
-            sentences=sentences,
-            limits=limits,
-            longest_penalty=torch.tensor(longest, device=limits.device),
-            vacant=torch.full_like(limits, self._width),
-            kept=torch.full((len(limits), self._n_best), DEAD, device=limits.device),
-            nodes=empty + ROOT,
-            tokens=empty + BOS,
-            history=empty[:, :, None][:, :, :0],
-            totals=empty.float(),
-            words=words,
-            coverage=torch.zeros_like(words[:, None], dtype=torch.float32),
-        )
 
     def _take(
         self,
@@ -377,8 +347,3 @@ class BeamSearch:
         counts.keep(places)
         left = torch.tensor(places, device=counts.device)
         return replace(progress, open=progress.open.keep(left), state=progress.state.keep(left))
-
-
-def _words(source_mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B S"]:
-    """The real positions but the last, which is </s>."""
-    return source_mask & source_mask.flip(1).cumsum(1).flip(1).gt(1)

@@ -6,10 +6,14 @@ import math
 from dataclasses import dataclass, fields
 from typing import NamedTuple, Self
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from translate.search.tree import Nodes
+from translate.models.seq2seq import DecoderState
+from translate.search.replay import Shown
+from translate.search.tree import ROOT, Nodes
+from translate.vocabulary import BOS
 
 DEAD = -math.inf  # the total of a row that holds no hypothesis
 
@@ -43,6 +47,36 @@ class Beam(Batch):
     words: Bool[Tensor, "B S"]  # which source positions count as covered or not
     coverage: Float[Tensor, "B n S"]  # the attention each has had; S is 0 without a penalty
 
+    @classmethod
+    def at_start(
+        cls,
+        limits: Int[Tensor, "B"],
+        longest_penalty: Float[Tensor, "B"],
+        words: Bool[Tensor, "B S"],
+        *,
+        groups: int,
+        width: int,
+        n_best: int,
+    ) -> Beam:
+        """The empty hypothesis, in each of the `groups` beams of these sentences."""
+        sentences = torch.arange(len(limits), device=limits.device).repeat_interleave(groups)
+        limits, words = limits[sentences], words[sentences]
+        empty = torch.zeros_like(limits)[:, None]
+        return cls(
+            beams=torch.arange(len(limits), device=limits.device),
+            sentences=sentences,
+            limits=limits,
+            longest_penalty=longest_penalty[sentences],
+            vacant=torch.full_like(limits, width),
+            kept=torch.full((len(limits), n_best), DEAD, device=limits.device),
+            nodes=empty + ROOT,
+            tokens=empty + BOS,
+            history=empty[:, :, None][:, :, :0],
+            totals=empty.float(),
+            words=words,
+            coverage=torch.zeros_like(words[:, None], dtype=torch.float32),
+        )
+
 
 class Extensions(NamedTuple):
     """The m likeliest extensions of each sentence's hypotheses, best first."""
@@ -67,3 +101,14 @@ class Extensions(NamedTuple):
             scores=self.scores,
             penalties=self.penalties,
         )
+
+
+class Taken(NamedTuple):
+    """A step that was taken, and what it leads to."""
+
+    extensions: Extensions
+    coverage: Float[Tensor, "N S"]  # of what was extended
+    state: DecoderState
+    kept: Float[Tensor, "B n_best"]  # the best finished scores
+    alive: Float[Tensor, "B m"]  # the totals of the extensions that go on, else DEAD
+    shown: Shown

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from translate.attention.caches import Number, number_on
+from translate.attention.ancestry import Number, number_on
 from translate.models.seq2seq import DecoderState
 from translate.models.state_tensors import tensors_in, with_tensors
 from translate.search.counts import Counts

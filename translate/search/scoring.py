@@ -46,6 +46,11 @@ def coverage_penalty(
     return beta * coverage.clamp(least, 1.0).log().masked_fill(~words, 0.0).sum(1)
 
 
+def words_of(source_mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B S"]:
+    """The real positions but the last, which is </s>."""
+    return source_mask & source_mask.flip(1).cumsum(1).flip(1).gt(1)
+
+
 def next_log_probs(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
     """Log-probabilities over the whole vocabulary; -inf for <pad> and <s>, never to be chosen."""
     # float32 at least: in bfloat16 a sum over 30 tokens keeps two digits. One fused kernel beats

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from translate.attention.caches import Number
+from translate.attention.ancestry import Number
 from translate.models.seq2seq import Seq2Seq
 from translate.search.constraints import Constraints, at_limit
 from translate.search.counts import Counts, worth_leaving
