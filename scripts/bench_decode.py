@@ -352,17 +352,30 @@ NATIVE: dict[str, Callable[..., Translate]] = {
 
 
 def served(options: argparse.Namespace, search: Any, tokens: int, export: str | None) -> Translate:
+    import torch
+
     from translate.inference import bundle, loading
     from translate.inference.ctranslate2_engine import CTranslate2Search
 
     assert export is not None
     loaded = bundle.load(bundle.find(options.run))
-    engine = CTranslate2Search(
-        Path(export), loaded.tokenizers, search,
-        tokens_per_batch=tokens, workers=ctranslate2_workers(options), device=options.device,
-    )  # fmt: skip
-    translator = loading.load(loaded, device=options.device, search=engine, whole_windows=True)
-    return partial(streamed, translator)
+    engines = [
+        CTranslate2Search(
+            Path(export), loaded.tokenizers, search,
+            tokens_per_batch=tokens, workers=workers, device=options.device,
+        )
+        for workers in (ctranslate2_workers(options), 1)
+    ]  # fmt: skip
+    torch.set_num_threads(1)  # as `translate text` does where each line is answered
+    many, one = (
+        loading.load(loaded, device=options.device, search=engine, whole_windows=True)
+        for engine in engines
+    )
+
+    def translate(lines: list[str]) -> list[Translated]:
+        return streamed(many if len(lines) > 1 else one, lines)
+
+    return translate
 
 
 def direct(options: argparse.Namespace, search: Any, tokens: int, export: str | None) -> Translate:

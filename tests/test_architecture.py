@@ -13,11 +13,12 @@ PACKAGE = ROOT / "translate"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What each room may import of ours beside itself and the foundations.
-FOUNDATIONS = {"durable", "errors", "linear", "vocabulary", "schema", "wording"}
+FOUNDATIONS = {"durable", "errors", "linear", "threads", "vocabulary", "schema", "wording"}
 MAY_IMPORT = {
     "durable": set(),
     "errors": set(),
     "linear": set(),
+    "threads": set(),
     "vocabulary": set(),
     "wording": set(),
     "schema": set(),

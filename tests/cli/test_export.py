@@ -13,10 +13,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from translate.cli.judging import read_sha256
 from translate.cli.stored import load_bundle
 from translate.inference.forcing import TeacherForcing
+from translate.threads import threads_restored
 
 LINES = ["der Hund schläft .", "", "ein Haus"]
 GREEDY = ["search=greedy", "search.max_length_ratio=0.0", "search.max_length_offset=5"]
@@ -34,6 +36,29 @@ def test_a_model_is_exported_and_served(program, run: str, tmp_path: Path) -> No
     assert served.status == 0
     lines = served.out.split("\n")
     assert [bool(line) for line in lines] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(("interactive", "threads"), [("true", 1), ("false", 3)])
+def test_where_each_line_is_answered_pytorch_leaves_the_threads_to_the_engine(
+    program, run: str, monkeypatch, interactive: str, threads: int
+) -> None:
+    pytest.importorskip("ctranslate2")
+    from translate.inference.ctranslate2_engine import CTranslate2Search
+
+    assert program("export", run, "output=there", "sentences=5").status == 0
+    seen, search = [], CTranslate2Search.__call__
+    monkeypatch.setattr(
+        CTranslate2Search, "__call__",
+        lambda *arguments, **more: (
+            seen.append(torch.get_num_threads()), search(*arguments, **more)
+        )[1],
+    )  # fmt: skip
+    serve = ["text", run, "engine=ctranslate2", "export=there", f"interactive={interactive}"]
+    with threads_restored():
+        torch.set_num_threads(3)
+        assert program(*serve, *GREEDY, *LINES).status == 0
+        assert torch.get_num_threads() == 3
+    assert set(seen) == {threads}
 
 
 def test_a_quantized_export_tells_how_to_get_its_bleu(program, run: str, tmp_path: Path) -> None:

@@ -52,6 +52,30 @@ def forge(folder: Path, name: str, content: bytes) -> None:
     (folder / "checksums.json").write_text(json.dumps(checksums))
 
 
+LOADING = """
+import os, sys, torch
+from translate.inference import bundle
+torch.set_num_threads(2)
+before = len(os.listdir("/proc/self/task"))
+bundle.load(sys.argv[1])
+print(torch.get_num_threads(), len(os.listdir("/proc/self/task")) - before)
+torch.ones(2**20).sum()
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_loading_starts_no_threads(tmp_path, make_model, joint, options) -> None:
+    """PyTorch's would wait until the process ends, in the way of another engine's."""
+    wide = options["transformer"] | {"d_model": 1024}
+    write(tmp_path / "b", make_model("transformer", **wide), joint, wide)
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING, str(tmp_path / "b")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["2", "0", "1"]
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_what_is_loaded_is_bit_for_bit_what_was_saved(
     tmp_path, make_model, joint, options, name, dtype

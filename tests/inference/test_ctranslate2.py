@@ -24,6 +24,7 @@ from translate.inference.parity import Parity, compare
 from translate.inference.translator import Translator
 from translate.search import build
 from translate.search.scoring import PENALTIES
+from translate.threads import threads_restored
 from translate.vocabulary import BOS, EOS, PAD
 
 pytest.importorskip("ctranslate2")
@@ -212,6 +213,32 @@ def test_greedy_search_is_ours(exported) -> None:
     for (mine,), (theirs,) in zip(native, served.stream(LINES), strict=True):
         assert theirs.tokens == mine.tokens
         assert theirs.log_prob == pytest.approx(mine.log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("workers", "threads"), [(None, (3, 1)), (2, (2, 1)), (1, (1, 3))], ids=str
+)
+def test_a_single_batch_has_all_threads_and_pytorch_keeps_its_own(
+    exported, monkeypatch, workers, threads
+) -> None:
+    bundle, folder = exported
+    asked, made = [], ctranslate2_export.imported().Translator
+
+    def translator(*arguments, **settings):
+        asked.append((settings["inter_threads"], settings["intra_threads"]))
+        return made(*arguments, **settings)
+
+    monkeypatch.setattr(
+        "translate.inference.ctranslate2_engine.imported",
+        lambda: SimpleNamespace(Translator=translator),
+    )
+    with threads_restored():
+        torch.set_num_threads(3)
+        CTranslate2Search(
+            folder, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=workers, device="cpu"
+        )
+        assert torch.get_num_threads() == 3  # CTranslate2 sets those too
+    assert asked == [threads]
 
 
 @pytest.mark.parametrize("length_penalty", ["none", "average", "gnmt"])

@@ -94,6 +94,8 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
             unknown_words=replacing, confidence=_confidence(config, verbatim, bundle),
             workers=_workers(config), precision=config["precision"],
         )  # fmt: skip
+    import torch
+
     from translate.inference.ctranslate2_engine import CTranslate2Search, check_origin, exporting
     from translate.inference.device import choose_device
 
@@ -103,13 +105,16 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
     try:
         search = CTranslate2Search(
             folder, bundle.tokenizers, config["search"],
-            tokens_per_batch=config["tokens_per_batch"], workers=config["workers"],
+            tokens_per_batch=config["tokens_per_batch"],
+            workers=1 if config.get("interactive") else config["workers"],
             device=choose_device(config["device"]),
         )  # fmt: skip
     except RuntimeError as error:  # of an export of before it had sums
         raise UserError(
             f"{folder} cannot be loaded ({first_line(error)}): {exporting(folder, run)}"
         ) from error
+    if config.get("interactive"):  # it waits four times as long for its threads beside PyTorch's
+        torch.set_num_threads(1)
     return translator(search=search, whole_windows=True)
 
 

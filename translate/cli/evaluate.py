@@ -63,7 +63,7 @@ Keys:
   export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
   workers        on a CPU, so many single-threaded processes translate batches in parallel; 1: one
                  process on all threads; default: one worker per core, where the system can fork
-                 (engine=ctranslate2: the number of threads; default: one per core)
+                 (engine=ctranslate2: threads, in one process)
   precision      float32 or bf16: the numbers to compute with; default: those of the weights
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, translated at once

@@ -80,7 +80,7 @@ Keys:
   export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
   workers        on a CPU, so many single-threaded processes translate batches in parallel; 1: one
                  process on all threads; default: one worker per core, where the system can fork
-                 (engine=ctranslate2: the number of threads; default: one per core)
+                 (engine=ctranslate2: threads, in one process)
   precision      float32 or bf16: the numbers to compute with; default: those of the weights
   device         auto, cpu, cuda, cuda:1 or mps
   tokens_per_batch  source tokens, padding included, translated at once
@@ -105,6 +105,7 @@ def job(job: Job) -> None:
     from translate.cli.engines import engine_problems
     from translate.cli.streams import output_problems
     from translate.cli.validation import guard_problems, mbr_problems, search_problems
+    from translate.threads import threads_restored
 
     found = schema.problems(run, job.config, "")
     found = found or search_problems(job.config["search"]) + guard_problems(job.config["guard"])
@@ -114,7 +115,8 @@ def job(job: Job) -> None:
         found = _phrase_problems(job.config["search"], job.config["guard"].get("again"))
     if found:
         raise listed(found)
-    run(job, **job.config)
+    with threads_restored():  # an engine may set others than the next job of a sweep should have
+        run(job, **job.config)
 
 
 def _phrase_problems(search: Node, again: Node | None) -> list[str]:

@@ -41,6 +41,7 @@ from translate.models.head import AttentionHead
 from translate.models.outline import shapes_only
 from translate.models.seq2seq import Seq2Seq
 from translate.schema import check, chosen, problems
+from translate.threads import threads_restored
 
 FORMAT = 1  # raised when an older program could not read what a newer one writes
 
@@ -181,12 +182,14 @@ def load(folder: str | Path) -> Bundle:
     """
     folder = Path(folder)
     began = _identity(folder)
-    try:
-        return _load(folder)
-    except UserError:
-        if _identity(folder) == began:
-            raise
-    return _load(folder)  # a training has replaced it meanwhile, and the files were of two bundles
+    with threads_restored():
+        torch.set_num_threads(1)  # what is started here waits for ever, in the way of an engine's
+        try:
+            return _load(folder)
+        except UserError:
+            if _identity(folder) == began:
+                raise
+        return _load(folder)  # a training has replaced it meanwhile, and the files were of two
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:

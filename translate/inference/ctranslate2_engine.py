@@ -27,6 +27,7 @@ from translate.search.constraints import Constraint, Constraints, length_limits
 from translate.search.refusals import too_many
 from translate.search.rules import NO_RULES, Rules
 from translate.search.scoring import PENALTIES, LengthPenalty
+from translate.threads import threads_restored
 
 TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 16384}  # with more a CPU is slower
 MANIFEST = "export.json"  # which weights an export was made of, and the SHA-256 of its files
@@ -81,7 +82,8 @@ class CTranslate2Search:
         folder: what `translate export` wrote.
         search: keys of conf/search in which `search_problems` finds none.
         tokens_per_batch: padded source tokens of a batch; None: 4096, on a GPU 16384.
-        workers: batches translated at once, each on a thread; None is one a core.
+        workers: batches translated at once, each on a thread, but a single one on all; None is one
+            a core.
 
     Raises:
         UserError: a device that is neither a CPU nor a GPU of NVIDIA's or AMD's.
@@ -110,14 +112,16 @@ class CTranslate2Search:
         self._tokens_per_batch = tokens_per_batch or TOKENS_PER_BATCH[place.type]
         self._source = vocabulary(tokenizers.source)
         self._target = {piece: i for i, piece in enumerate(vocabulary(tokenizers.target))}
-        self._translator = imported().Translator(
-            os.fsencode(folder),  # a name need not be UTF-8
-            device=place.type,
-            device_index=place.index or 0,
-            inter_threads=(workers or torch.get_num_threads()) if place.type == "cpu" else 1,
-            intra_threads=1,
-            max_queued_batches=-1,
-        )
+        cores = torch.get_num_threads() if place.type == "cpu" else 1
+        with threads_restored():  # CTranslate2 sets the number of both: they share one OpenMP
+            self._translator = imported().Translator(
+                os.fsencode(folder),  # a name need not be UTF-8
+                device=place.type,
+                device_index=place.index or 0,
+                inter_threads=(workers or cores) if place.type == "cpu" else 1,
+                intra_threads=cores if workers == 1 else 1,
+                max_queued_batches=-1,
+            )
 
     @property
     def compute_type(self) -> str:

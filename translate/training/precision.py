@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from translate.errors import UserError
+from translate.threads import threads_restored
 from translate.training.accelerator import on_gpu, started_together
 
 Precision = Literal["32-true", "tf32", "bf16-mixed", "16-mixed", "64-true"]
@@ -84,13 +85,10 @@ def products_in_bf16() -> float:
         dtype: partial(F.linear, *(torch.ones(1024, 256, dtype=dtype) for _ in range(2)))
         for dtype in (torch.float32, torch.bfloat16)
     }
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with threads_restored():
+        torch.set_num_threads(1)
         rounds = [
             [timeit(product, number=1) for product in products.values()] for _ in range(ROUNDS)
         ]
-    finally:
-        torch.set_num_threads(threads)
     wide, narrow = (min(seconds[i] for seconds in rounds) for i in range(2))
     return wide / narrow

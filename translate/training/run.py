@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from translate.inference import atomic_folder
 from translate.inference.allocator import keep_memory
 from translate.models.seq2seq import Seq2Seq
 from translate.plots.curves import learning_curves
+from translate.threads import threads_restored
 from translate.training import assembly, finite, packing, precision, provenance, token_budget
 from translate.training.accelerator import (
     check_accelerator,
@@ -90,7 +90,7 @@ def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> floa
             trains in this folder.
         Interrupted: by Ctrl-C, SIGTERM or SIGUSR1, after saving.
     """
-    with _restoring_threads():
+    with threads_restored():  # another run of a sweep may ask for none of its own
         if not is_first_process():
             return _train(config, run, init)
         with locked(run), logged_to(run / "train.log", spoken=(UserError, Interrupted)):
@@ -331,13 +331,3 @@ def _set_up(options: Settings, *, seed: int) -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     L.seed_everything(seed, verbose=False)
-
-
-@contextmanager
-def _restoring_threads() -> Iterator[None]:
-    """Another run of a sweep may ask for none of its own."""
-    threads = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
