@@ -29,7 +29,7 @@ def draw(path: Path) -> None:
     waves.pcolormesh(wave.numpy(), cmap="RdBu_r", vmin=-1, vmax=1)
     waves.invert_yaxis()
     waves.set(xlabel="dimension", ylabel="position")
-    waves.set_title("sinusoidal", fontsize=9, color=INK)
+    waves.set_title("sinusoidal, blue −1 to red 1", fontsize=9, color=INK)
 
     word = torch.ones(1, 1, 1, D)
     distance = torch.arange(1 - POSITIONS, POSITIONS)
@@ -37,7 +37,7 @@ def draw(path: Path) -> None:
     scores = rotated @ rotated[0] / D  # at the distances 0 … POSITIONS - 1
     score.plot(distance, scores[distance.abs()], color=COLOURS[0], linewidth=1.6)
     score.set(xlabel="key's position − query's", ylim=(0, 1.05))
-    score.set_title("rotary: q · k of equal vectors", fontsize=9, color=INK)
+    score.set_title("rotary: q · k / D, both all ones", fontsize=9, color=INK)
 
     for colour, slope in zip(COLOURS, alibi_slopes(HEADS), strict=False):
         heights = -slope * distance.abs()

@@ -191,7 +191,7 @@ def test_every_configuration_of_several_corpora_is_valid(number: int) -> None:
 
 
 def test_every_mechanism_is_in_the_table_once() -> None:
-    assert list(map(int, ROWS)) == list(range(1, 24))
+    assert list(map(int, ROWS)) == list(range(1, 28))
 
 
 @pytest.mark.parametrize(("name", "path"), NAMED_TESTS, ids=[name for name, _ in NAMED_TESTS])

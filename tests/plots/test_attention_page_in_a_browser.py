@@ -164,6 +164,20 @@ def test_heads_and_units_can_be_switched(act: Callable[..., Seen]) -> None:
     assert pieces["checked"] == ["layer: 1, head: 2"]
 
 
+def test_small_pictures_share_a_scale_whose_end_is_told(act: Callable[..., Seen]) -> None:
+    """A head that spreads its weight is not to look as sharp as one that does not."""
+    seen = act(
+        [ONE],
+        """
+        seen.darkness = $("canvas").map(canvas =>
+          canvas.getContext("2d").getImageData(0, 0, 1, 1).data[3] / 255);
+        seen.legend = $(".picker legend").map(legend => legend.textContent);
+        """,
+    )
+    assert seen["darkness"] == pytest.approx([0.7, 0.9, 0.5], abs=0.005)  # the mean, two heads
+    assert re.sub("\u202f", "", str(seen["legend"][0])).endswith("the darkest square is 100%")
+
+
 def test_a_long_sentence_is_shown(act: Callable[..., Seen]) -> None:
     """More weights than a function can take as arguments."""
     words = [f"w{i}" for i in range(400)]

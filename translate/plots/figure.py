@@ -201,7 +201,7 @@ def _families(characters: frozenset[str]) -> tuple[str, ...]:
         shown = ", ".join(f"{c} (U+{ord(c):04X})" for c in sorted(missing)[:20])
         log.warning(
             "no installed font has %d of the characters in a picture: %s; install one that does, "
-            "such as Noto Sans CJK",
+            "such as the Noto font of that script",
             len(missing),
             shown + (", …" if len(missing) > 20 else ""),
         )
