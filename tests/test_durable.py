@@ -28,6 +28,16 @@ def test_a_file_that_cannot_be_written_is_what_it_was(
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_two_that_write_one_file_do_not_meet(tmp_path: Path) -> None:
+    """In two containers over one folder they have the same process number."""
+    path = tmp_path / "file"
+    with replacing(path) as first, replacing(path) as second:
+        first.write(b"first")
+        second.write(b"second")
+    assert path.read_bytes() == b"first"  # which ended last
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_full_disk_is_told_with_the_file_that_found_it_full(tmp_path: Path) -> None:
     """Python's error of a write has no name."""
     for block in (naming(tmp_path / "rows"), replacing(tmp_path / "rows")):

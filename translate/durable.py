@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
@@ -22,8 +23,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: `path` is what it was, unless the folder alone could not be synced at the end.
     """
-    # same folder: the rename stays atomic; a name of its own: another process may write `path` too
-    temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
+    # same folder: the rename stays atomic; a name of its own: another process may write `path` too,
+    # and in containers it has the same number
+    temporary = path.with_name(f"{path.name}.{token_hex(8)}{TEMPORARY}")
     try:
         with naming(path), temporary.open("w+b") as file:
             yield file

@@ -38,6 +38,8 @@ def cleaned(pairs, rules):
     [
         (("", "x"), "empty"),
         (("x", ""), "empty"),
+        (("x", "\u200b"), "empty"),
+        (("\u200e\u200f \x01", "x"), "empty"),
         (("a" * 41, "a" * 40), "too_long"),
         (("a" * 20 + "b", "."), None),
         (("a" * 24, "."), "length_ratio"),

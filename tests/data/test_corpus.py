@@ -152,7 +152,7 @@ def test_whatever_shapes_the_corpus_makes_another(data, tokenizer, tmp_path, fol
 
 
 # FORMAT, and the first digits of the hash of what it makes of `test_the_rules_…`'s text
-RULES = (5, "16a7798f7e062fbb")
+RULES = (6, "71af61664c87c4dc")
 
 
 def test_the_rules_of_preparing_change_only_with_the_format(data, tokenizer, tmp_path, folder):
@@ -163,6 +163,7 @@ def test_the_rules_of_preparing_change_only_with_the_format(data, tokenizer, tmp
         ("<b>fett</b> &amp; mehr", "bold &amp; <b>more</b>"), ("gleich", "gleich"),
         ("", "nothing"), ("kurz", "very " * 30 + "long"), ("DIE ZAHL EINS ZWANZIG.", "Shouted."),
         ("die Zahl\u200b eins zwan\u00adzig．", "of other signs, and two without width"),
+        ("\u202bdie Zahl eins zwanzig .\u202c", "within marks of direction"), ("nichts", "\u200e"),
     ]  # fmt: skip
     for side, language in enumerate(("de", "en")):
         with (folder / f"train.{language}").open("a", encoding="utf-8") as file:
@@ -208,6 +209,24 @@ def test_the_same_corpus_is_made_again_byte_for_byte(data, tokenizer, tmp_path):
     ]
     for name in names:
         assert (one / name).read_bytes() == (two / name).read_bytes()
+
+
+def test_text_that_changes_while_it_is_prepared_is_not_kept(
+    data, tokenizer, tmp_path, folder, monkeypatch
+):
+    """Under the hash of the old text there would be the new one, for good."""
+    learn = build_module._train_tokenizers
+
+    def meanwhile(*arguments):
+        with (folder / "train.en").open("a", encoding="utf-8") as file:
+            file.write("one more\n")
+        return learn(*arguments)
+
+    with monkeypatch.context() as busy:
+        busy.setattr(build_module, "_train_tokenizers", meanwhile)
+        with pytest.raises(UserError, match="was changed while it was prepared: prepare it again"):
+            prepare(data, tokenizer, cache=tmp_path)
+    assert [path for path in (tmp_path / "corpora").iterdir() if path.is_dir()] == []
 
 
 @pytest.mark.parametrize(

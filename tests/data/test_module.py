@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
+from translate.data import module
 from translate.data.batching import Batch, Draw
 from translate.data.corpus import Corpus, prepare
 from translate.data.lengths import lengths
 from translate.data.mixing import Lengths
 from translate.data.module import Pairs, TranslationData
 from translate.data.pair_table import Places
+from translate.errors import UserError
 
 CONF = Path(__file__).parents[2] / "conf"
 BUDGET = 120
@@ -90,6 +92,29 @@ def test_each_draw_of_a_pair_is_cut_anew_and_again_the_same(
     draws = [(0, 0), (1, 0), (2, 0), (0, 1), (0, 0, 2)]
     assert len({cut(*draw) for draw in draws}) == len(draws)
     assert cut(1, 0) == cut(1, 0)
+
+
+def test_a_dev_line_that_would_fill_the_memory_is_left_out(
+    corpus: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = corpus(dropout=0.0)
+    longest = [max(pair) for pair in zip(*lengths(table.dev), strict=True)]
+    limit = sorted(longest)[len(longest) // 2]
+    monkeypatch.setattr(module, "MOST_JUDGED", limit)
+    options: dict[str, Any] = {
+        "tokens_per_batch": BUDGET, "pool_batches": 5, "workers": 0, "sampling": False,
+        "guided": False, "seed": 1,
+    }  # fmt: skip
+    data = TranslationData(table, max_length=1, **options)
+    kept = [i for i, length in enumerate(longest) if length <= limit]
+    assert sorted(int(i) for batch in data.val_dataloader() for i in batch.ids) == kept
+    first = next(i for i, length in enumerate(longest, start=1) if length > limit)
+    said = f"{10 - len(kept)} of 10 dev pairs have more than {limit} pieces and are left out"
+    assert f"{said} of dev/loss, the first of them dev pair {first}" in caplog.text
+    assert TranslationData(table, max_length=max(longest), **options).judged.all()
+    monkeypatch.setattr(module, "MOST_JUDGED", 1)
+    with pytest.raises(UserError, match="every dev pair has more than 1 pieces"):
+        TranslationData(table, max_length=1, **options)
 
 
 def test_pairs_longer_than_max_length_are_left_out(corpus: Callable[..., Corpus]) -> None:

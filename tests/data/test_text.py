@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translate.data.text import (
+    has_text,
     json_line,
     normalise,
     one_line,
@@ -156,10 +157,24 @@ def test_normalise_ignores_how_characters_are_composed(text):
     [
         ("Wait\u2026", "Wait..."), ("the \ufb01sh", "the fish"), ("\uff11\uff12", "12"),
         ("5 m\u00b2", "5 m2"), ("wo\u00adhin", "wohin"), ("a\u200bb", "ab"), ("\ufeffTee", "Tee"),
+        ("\u202bשלום\u202c", "שלום"), ("\u061cنعم", "نعم"), ("a\x01b\x9f", "ab"),
+        ("\u0390", "\u0390".upper()), ("\u1fe7", "\u1fe7".upper()),
     ],
 )  # fmt: skip
 def test_what_a_tokenizer_reads_alike_is_the_same_sentence(one, other):
     assert normalise(one) == normalise(other)
+
+
+@pytest.mark.parametrize(
+    "line", ["", " ", "\t\u00a0\u3000", "\u200b\ufeff", "\x00\x07", "\u2028", "\ud800"]
+)
+def test_what_cannot_be_seen_is_no_text(line: str) -> None:
+    assert not has_text(line)
+
+
+@pytest.mark.parametrize("line", ["a", " .", "🚂", "\u200b7", "\ue000", "\u0378", "\ufffd"])
+def test_what_can_be_seen_is_text(line: str) -> None:
+    assert has_text(line)
 
 
 def test_scripts_without_spaces_are_known_by_letters_and_signs() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 
 from translate.evaluation.metrics import bleu, chrf
@@ -26,6 +28,13 @@ def test_the_rarest_word_decides_and_case_does_not() -> None:
         own = [HYPOTHESES[i] for i in items], [REFERENCES[i] for i in items]
         assert (part.bleu, part.chrf) == (bleu(*own, tokenize="char"), chrf(*own))
         assert part.bleu > 0  # of so few words it would be 0
+
+
+def test_a_word_is_known_however_its_characters_are_written() -> None:
+    counts = word_counts(["el niño está aquí"] * 20)
+    sources = [unicodedata.normalize("NFD", "el niño está aquí"), "el ni\u00adño está aquí"]
+    found = by_rarest_word(sources, ["x"] * 2, [["x"]] * 2, counts)
+    assert [(part.label, part.items) for part in found] == [("10–99", 2)]
 
 
 def test_domains_come_as_they_appear() -> None:

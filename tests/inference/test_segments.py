@@ -4,19 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.inference.segments import by_length, has_text, shared_out
-
-
-@pytest.mark.parametrize(
-    "line", ["", " ", "\t\u00a0\u3000", "\u200b\ufeff", "\x00\x07", "\u2028", "\ud800"]
-)
-def test_what_cannot_be_seen_is_no_text(line: str) -> None:
-    assert not has_text(line)
-
-
-@pytest.mark.parametrize("line", ["a", " .", "🚂", "\u200b7", "\ue000", "\u0378", "\ufffd"])
-def test_what_can_be_seen_is_text(line: str) -> None:
-    assert has_text(line)
+from translate.inference.segments import by_length, shared_out
 
 
 @given(st.lists(st.integers(1, 30)), st.integers(1, 60), st.integers(1, 5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from pathlib import Path
@@ -9,14 +10,16 @@ from typing import Any
 
 import pytest
 import torch
+from lightning import Trainer
 
 from translate.errors import UserError
 from translate.inference import bundle, loading
 from translate.plots.curves import read_curves
-from translate.training import dev_translations
+from translate.training import dev_translations, provenance
 from translate.training.averaging import WEIGHTS, for_use
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.checkpoint_average import average_checkpoints, choose, kept, mean_weights
+from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.run import train
 
 
@@ -153,6 +156,24 @@ def test_a_run_that_goes_on_from_its_best_counts_and_keeps_as_one_from_its_last(
     assert [step for step, _ in read_curves(run / "metrics.csv")["dev/bleu"]] == rows
     assert list(kept(run)) == [10, 15, 17]
     assert choose(run, count=2, best=True)
+
+
+def test_the_same_steps_are_kept_in_however_many_calls(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a call is out of time there is one more validation."""
+    settings = ("trainer.max_steps=9", "trainer.validate_every=3", "trainer.keep=3")
+    run, ends = tmp_path / "run", LastCheckpoint.on_train_batch_end
+
+    def late(self: LastCheckpoint, trainer: Trainer, *rest: Any) -> None:
+        self.deadline = -math.inf if trainer.global_step in (4, 8) else math.inf
+        ends(self, trainer, *rest)
+
+    monkeypatch.setattr(LastCheckpoint, "on_train_batch_end", late)
+    for steps in (4, 8, 9):
+        train(config(*settings), run)
+        assert provenance.read(run)["steps"] == steps
+    assert list(kept(run)) == [3, 6, 9]
 
 
 def test_what_was_not_kept_cannot_be_averaged(run: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from translate.errors import UserError
 from translate.evaluation import bleu_tokenizer
 from translate.inference import bundle
 from translate.training import dev_translations, provenance
+from translate.training import run as training
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.dev_translations import DevTranslations
 from translate.training.last_checkpoint import LastCheckpoint
@@ -72,6 +73,32 @@ def test_of_models_that_score_the_same_the_latest_is_kept(
     assert bundle.load(run / "bundle").config.extra["step"] == 2
     best = AtomicCheckpointIO().load_checkpoint(run / "checkpoints" / "best.ckpt")
     assert best["global_step"] == 2
+
+
+def test_a_picture_that_cannot_be_written_costs_nothing_else(
+    config: Config,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def full(*_: Any) -> None:
+        raise UserError("cannot write the picture: No space left on device")
+
+    monkeypatch.setattr(dev_translations, "heatmap", full)
+    monkeypatch.setattr(training, "learning_curves", full)
+    run = tmp_path / "run"
+    train(config("trainer.max_steps=2", "trainer.validate_every=1"), run)
+    assert caplog.text.count("cannot write the picture") == 3
+    assert provenance.run_status(run) == "finished"
+    assert bundle.load(run / "bundle").config.extra["step"] == 2
+
+
+def test_a_sentence_of_hundreds_of_pieces_is_not_drawn(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dev_translations, "MOST_DRAWN", 1)
+    train(config("trainer.max_steps=1", "trainer.validate_every=1"), tmp_path / "run")
+    assert not list((tmp_path / "run").rglob("attention*"))
 
 
 @pytest.mark.parametrize(

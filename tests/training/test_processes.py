@@ -168,7 +168,7 @@ def test_a_signal_at_the_end_ends_no_process_before_the_first_has_noted_it(
     )
     trainer = SimpleNamespace(global_step=6, strategy=strategy, early_stopping_callback=None)
     stop = SimpleNamespace(
-        signalled=lambda _: signal.SIGTERM, interrupted=False, out_of_time=False, total_steps=6
+        signalled=lambda: signal.SIGTERM, interrupted=False, out_of_time=False, total_steps=6
     )
     dev = SimpleNamespace(last_step=6, best=1.0)
     made: Any = SimpleNamespace(trainer=trainer, stop=stop, dev=dev)

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,19 @@ TYPES = {
 Columns = dict[str, Sequence[Any]]
 
 
-def build(source: Source, settings: TokenizerConfig, cache: Path, folder: Path) -> None:
-    """Prepare in a temporary folder and rename it: under the final name all is always whole."""
+def build(
+    source: Source,
+    settings: TokenizerConfig,
+    cache: Path,
+    folder: Path,
+    *,
+    unchanged: Callable[[], bool],
+) -> None:
+    """Prepare in a temporary folder and rename it: under the final name all is always whole.
+
+    Raises:
+        UserError: the text cannot be prepared, or is not `unchanged` afterwards.
+    """
     for stale in folder.parent.glob(f"{folder.name}.tmp-*"):
         shutil.rmtree(stale, ignore_errors=True)  # of a process that died; the lock is ours
     temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
@@ -60,6 +71,11 @@ def build(source: Source, settings: TokenizerConfig, cache: Path, folder: Path) 
         scratch.mkdir()
         _fill(temporary, source, settings, cache, scratch)
         shutil.rmtree(scratch)
+        if not unchanged():  # the folder's name is a hash of what was there before
+            raise UserError(
+                "the text of the corpus was changed while it was prepared: prepare it again, when "
+                "nothing writes to its files"
+            )
         temporary.chmod(0o755)  # mkdtemp's folders are private; a cache may be shared
         for path in (*temporary.iterdir(), temporary):
             sync(path)

@@ -15,7 +15,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
 from translate.data.pair import Pair
 from translate.data.pair_table import PairTable, Places, digests, write_pairs
-from translate.data.text import normalise
+from translate.data.text import has_text, normalise
 from translate.schema import NodeModel
 
 log = logging.getLogger(__name__)
@@ -106,9 +106,9 @@ def _first_of_each(pairs: Iterable[Pair], whole: Collection[str]) -> Places:
 
 
 def _broken_rule(pair: Pair, rules: Cleaning) -> str | None:
-    shorter, longer = sorted((len(pair.source), len(pair.target)))
-    if shorter == 0:
+    if not (has_text(pair.source) and has_text(pair.target)):
         return "empty"
+    shorter, longer = sorted((len(pair.source), len(pair.target)))
     if rules.max_characters is not None and longer > rules.max_characters:
         return "too_long"
     # the slack is added to both: "Go." may well be "Váyanse."

@@ -27,7 +27,7 @@ from translate.data.sources import KINDS, MAIN, Source
 from translate.data.tokenizer import OFF, TokenizerConfig, Tokenizers, check_tokenizer
 from translate.errors import UserError
 
-FORMAT = 5  # raise it when the same input would be prepared differently
+FORMAT = 6  # raise it when the same input would be prepared differently
 # keys of `data` that change no prepared file
 BATCHING = {"max_length", "tokens_per_batch", "pool_batches", "workers", "temperature"}
 
@@ -95,13 +95,17 @@ def prepare(data: Mapping[str, Any], tokenizer: Mapping[str, Any], *, cache: Pat
     source = KINDS[data["kind"]].model_validate(dict(data))
     settings = TokenizerConfig.model_validate(dict(tokenizer))
     cache = cache.expanduser()
-    folder = cache / "corpora" / _key(source, settings, cache)
+    key = _key(source, settings, cache)
+    folder = cache / "corpora" / key
     with _writing(cache):
         if not folder.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{folder}.lock"):
                 if not folder.is_dir():  # another process may have made it while this one waited
-                    build(source, settings, cache, folder)
+                    build(
+                        source, settings, cache, folder,
+                        unchanged=lambda: _key(source, settings, cache) == key,
+                    )  # fmt: skip
     given = {name: extra.weight for name, extra in (source.extra or {}).items()}
     return load(
         folder,

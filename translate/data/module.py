@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import lightning as L
 import numpy as np
 import torch
+from jaxtyping import Bool
 from numpy.typing import NDArray
 from pyarrow import Table
 from torch import Tensor
@@ -33,6 +35,10 @@ from translate.data.lengths import PairLengths, lengths
 from translate.data.mixing import LengthsOf, Mixture
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
+
+log = logging.getLogger(__name__)
+
+MOST_JUDGED = 1024  # pieces of a dev pair's side; time and memory go by the product of both
 
 
 class Sentences:
@@ -144,6 +150,7 @@ class TranslationData(L.LightningDataModule):
         if guided:
             _check_guidance(corpus)
         self.corpus, self.max_length, self.seed = corpus, max_length, seed
+        self.judged = _judged(corpus.dev, most=max(MOST_JUDGED, max_length))
         self.sampling, self.guided = sampling, guided
         self.tokens_per_batch, self.pool_batches = tokens_per_batch, pool_batches
         self.workers = workers
@@ -207,6 +214,7 @@ class TranslationData(L.LightningDataModule):
         table = self.corpus.dev
         source, target = lengths(table)
         order = by_shape(source, target)
+        order = order[self.judged[order]]
         batches = [
             [Draw(0, pair, 0) for pair in order[batch].tolist()]
             for batch in cut(source[order], target[order], self.tokens_per_batch)
@@ -225,6 +233,28 @@ class TranslationData(L.LightningDataModule):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.skip, self.steps_before = state_dict["batches_done"], state_dict["steps"]
         self.begun = state_dict.get("epoch_begun", (0, 0))  # older checkpoints have none
+
+
+def _judged(dev: Table, *, most: int) -> Bool[np.ndarray, "pairs"]:
+    """Which pairs count for dev/loss: a single line may else take more memory than there is.
+
+    Raises:
+        UserError: none does.
+    """
+    longest = np.maximum(*lengths(dev))
+    judged: Bool[np.ndarray, "pairs"] = longest <= most
+    if not judged.any():
+        raise UserError(
+            f"every dev pair has more than {most:,} pieces, including </s>: cut the lines into "
+            "sentences"
+        )
+    if not judged.all():
+        log.warning(
+            "%d of %d dev pairs have more than %d pieces and are left out of dev/loss, the first "
+            "of them dev pair %d",
+            (~judged).sum(), len(judged), most, 1 + judged.argmin(),
+        )  # fmt: skip
+    return judged
 
 
 def _check_guidance(corpus: Corpus) -> None:

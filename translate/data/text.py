@@ -23,7 +23,12 @@ from translate.errors import UserError
 log = logging.getLogger(__name__)
 
 GZIP_MAGIC = b"\x1f\x8b"
-INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")  # of no width, within words too
+# of no width, within words too: controls, marks of direction, joiners and non-joiners
+INVISIBLE = re.compile(
+    "[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\ufeff]"
+)
+UNSEEN = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}  # controls, formats, surrogates, separators
 OTHERWISE_PACKED = {
     "xz": rb"\xfd7zXZ\0",
     "bzip2": rb"BZh[1-9]1AY&SY",
@@ -102,15 +107,21 @@ def spells_a_word(character: str) -> bool:
     return unicodedata.category(character)[0] in "LMN" and not wide and not unspaced(character)
 
 
+def has_text(line: str) -> bool:
+    """Whether there is anything to see in a line."""
+    return any(unicodedata.category(character) not in UNSEEN for character in line)
+
+
 def normalise(text: str) -> str:
     """The form in which two sentences count as the same.
 
     Neither case, spaces nor invisible characters tell them apart, nor the ways to write a character
     that a tokenizer reads alike: é or e and an accent, ﬁ or fi, … or three dots, １ or 1.
     """
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", INVISIBLE.sub("", text))
-    return fold(text)
+    if text.isascii() and text.isprintable():
+        return fold(text)
+    composed = unicodedata.normalize("NFKC", INVISIBLE.sub("", text))
+    return unicodedata.normalize("NFKC", fold(composed))  # of some letters other cases are not
 
 
 def fold(text: str) -> str:

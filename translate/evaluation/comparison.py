@@ -6,6 +6,7 @@ one experiment, with the mean and the deviation of its seeds.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -294,6 +295,11 @@ def _between(columns: Sequence[Column], first: Experiment, second: Experiment) -
         f"{e.means['bleu']:.2f} ± {e.deviations['bleu']:.2f} over {len(e.runs)} seeds"
         for e in (second, first)
     )
+    if math.isnan(p):
+        return (
+            f"{second.name} is {which} than {first.name} by {abs(apart):.2f} BLEU ({means}), but "
+            "no seed deviates from the others: whether that is chance cannot be tested."
+        )
     chance = f"equal means would differ by that much in {_share(p)} of cases (Welch's t-test)"
     if p >= SURE:
         return (

@@ -167,12 +167,13 @@ def _p_value(samples: Iterable[float], observed: float) -> float:
 def welch(first: Sequence[float], second: Sequence[float]) -> float:
     """The two-sided p-value of two means of seeds being equal (Welch 1947); two values or more.
 
-    t = (m₁ - m₂) / √(s₁²/n₁ + s₂²/n₂), with Welch's degrees of freedom ν.
+    t = (m₁ - m₂) / √(s₁²/n₁ + s₂²/n₂), with Welch's degrees of freedom ν. NaN where means differ
+    and no seed deviates from its own, which tells nothing of how far others would.
     """
     parts = [variance(values) / len(values) for values in (first, second)]
     apart = fmean(first) - fmean(second)
     if not sum(parts):
-        return float(apart == 0)
+        return 1.0 if apart == 0 else math.nan
     t = abs(apart) / math.sqrt(sum(parts))
     freedom = sum(parts) ** 2 / sum(
         part**2 / (len(values) - 1) for part, values in zip(parts, (first, second), strict=True)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from translate.data.text import normalise
 from translate.evaluation.metrics import DEFAULT, cell, chrf, part_bleu
 from translate.evaluation.words import bare_words
 
@@ -88,4 +89,4 @@ def slice_rows(slices: Sequence[Slice]) -> tuple[list[str], list[list[str]]]:
 
 
 def _words(sentence: str) -> list[str]:
-    return bare_words(sentence.casefold())
+    return bare_words(normalise(sentence))

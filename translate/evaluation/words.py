@@ -11,6 +11,7 @@ import unicodedata
 from translate.data.text import UNSPACED, unspaced
 
 LETTER = re.compile(rf"(?=\w){UNSPACED}")
+END, JOIN = "\1", "\2"  # of a letter that stands alone, and before what belongs to it
 WITH_MARKS = re.compile(rf"{LETTER.pattern}[^\w\s]*")  # and the punctuation that follows
 
 
@@ -32,7 +33,10 @@ def words(text: str) -> list[str]:
 
 def bare_words(text: str) -> list[str]:
     """The same without punctuation and signs: letters, their marks, and digits."""
-    return text.translate(BARE).split()
+    bare = text.translate(BARE)
+    if not text.isascii():
+        bare = bare.replace(END + JOIN, "").replace(END, " ").replace(JOIN, "")
+    return bare.split()
 
 
 class _Bare(dict[int, str]):
@@ -43,8 +47,10 @@ class _Bare(dict[int, str]):
         kind = unicodedata.category(character)[0]
         if not unspaced(character):
             shown = character if kind in "LMN" else " "
+        elif kind == "M":  # vowels and tones, and the voice of か: no letters by themselves
+            shown = f"{JOIN}{character}{END}"
         else:
-            shown = f" {character} " if kind in "LN" else " "
+            shown = f" {character}{END}" if kind in "LN" else " "
         return self.setdefault(code, shown)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from translate.data.text import has_text
 from translate.data.tokenizer import END, START, Tokenizers
 from translate.errors import UserError
 from translate.inference.forcing import TeacherForcing
-from translate.inference.segments import has_text, text_of
+from translate.inference.segments import text_of
 from translate.inference.translation import AttentionMap
 
 

@@ -13,9 +13,9 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from translate import search as searches
-from translate.data.text import one_line, without_surrogates
+from translate.data.text import has_text, one_line, without_surrogates
 from translate.inference.protection import Kind, Protection
-from translate.inference.segments import Segment, has_text
+from translate.inference.segments import Segment
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
 from translate.search import Search

@@ -12,9 +12,8 @@ from itertools import chain
 
 from sentencex import segment
 
-from translate.data.text import one_line, without_surrogates
+from translate.data.text import has_text, one_line, without_surrogates
 from translate.data.tokenizer import Tokenizer
-from translate.inference.segments import has_text
 from translate.inference.translation import NOTHING, Translation
 
 log = logging.getLogger(__name__)

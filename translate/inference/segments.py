@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -11,7 +10,6 @@ from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Constraint
 
-INVISIBLE = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}  # controls, formats, surrogates, separators
 MAX_SOURCE_LENGTH = 512  # pieces
 MAX_SCORED_LENGTH = 4096  # pieces of a side; to read a pair takes time and memory by their product
 
@@ -46,11 +44,6 @@ def text_of(text: object, name: str) -> str:
     if not isinstance(text, str):
         raise UserError(f"{name} is {text!r}: give a string (of bytes their .decode())")
     return text
-
-
-def has_text(line: str) -> bool:
-    """Whether there is anything to see in a line."""
-    return any(unicodedata.category(character) not in INVISIBLE for character in line)
 
 
 def most_pieces(model: Seq2Seq, most: int = MAX_SOURCE_LENGTH) -> int:

@@ -27,6 +27,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from translate.data.text import has_text
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.inference.attention_maps import AttentionMaps
@@ -41,7 +42,6 @@ from translate.inference.segments import (
     MAX_SCORED_LENGTH,
     MAX_SOURCE_LENGTH,
     Segment,
-    has_text,
     most_pieces,
     shared_out,
 )

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from translate.training.checkpoint_average import kept
 from translate.training.last_checkpoint import as_after_the_batch
+from translate.training.steps import is_due
 
 
 class BestCheckpoints(ModelCheckpoint):
@@ -57,8 +58,14 @@ class LatestCheckpoints(BestCheckpoints):
     """Those of the last steps, also where what a run goes on from knows of others.
 
     A call between may have kept none; an earlier checkpoint than the last knows of fewer. Files of
-    steps that are taken again are removed, as the rows of metrics.csv are.
+    steps that are taken again are removed, as the rows of metrics.csv are. None is kept of a
+    validation that there is only because a call ends before the run: the same steps are there in
+    however many calls.
     """
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if is_due(trainer) or trainer.global_step >= trainer.max_steps:
+            super().on_validation_end(trainer, pl_module)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         super().on_train_start(trainer, pl_module)

@@ -29,6 +29,8 @@ from translate.training.steps import is_due
 
 log = logging.getLogger(__name__)
 
+MOST_DRAWN = 200  # pieces of a sample's source: more are no picture any more
+
 
 class DevTranslations(Callback):
     """Translates dev sentences at each validation, logs BLEU, and keeps the best bundle.
@@ -116,26 +118,32 @@ class DevTranslations(Callback):
             shown = list(zip(self.sources, self.references, hypotheses, strict=True))
             text = "\n\n".join(_side_by_side(*sample) for sample in shown[: self.samples])
             log.info("%s", text)
-            picture = self._draw_attention(translator, step)
-            _to_tensorboard(trainer, text, picture)
         if score >= self.best:  # of equals the later one, as `BestCheckpoints` has it
             self.best = score
             self._save_bundle(task, step)
+        if self.samples:  # when the model is safe: a picture may fail
+            _to_tensorboard(trainer, text, self._draw_attention(translator, step))
         return score
 
     def _draw_attention(self, translator: Translator, step: int) -> Path | None:
-        """The first sample's alignment, averaged over layers and heads."""
+        """The first sample's alignment, averaged over layers and heads; None: there is none."""
+        if len(self.corpus.tokenizers.source.encode(self.sources[0])) > MOST_DRAWN:
+            return None
         try:
             attention = translator.align(self.sources[0])
         except UserError:  # a model without attention has nothing to draw
             return None
         picture = self.run / "plots" / f"attention-{step:06d}.png"
-        heatmap(
-            attention.source_pieces,
-            attention.target_pieces,
-            attention.weights.mean(axis=(0, 1)),
-            picture,
-        )
+        try:
+            heatmap(
+                attention.source_pieces,
+                attention.target_pieces,
+                attention.weights.mean(axis=(0, 1)),
+                picture,
+            )
+        except UserError as error:
+            log.warning("%s; the run goes on without it", error)
+            return None
         return picture
 
     def _save_bundle(self, task: TranslationTask, step: int) -> None:

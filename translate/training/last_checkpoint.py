@@ -14,6 +14,7 @@ from typing import Any
 
 import lightning as L
 import torch
+import torch.distributed as processes
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.trainer.states import TrainerFn
 
@@ -58,10 +59,14 @@ class LastCheckpoint(Checkpoint):
         self.total_steps = total_steps
         self.seconds = math.inf if max_minutes is None else 60 * max_minutes
         self.deadline = math.inf
+        self.group: processes.ProcessGroup | None = None
         self.out_of_time = self.interrupted = False
         self.heard: int | None = None  # a signal, by this process
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.world_size > 1:
+            # by way of the CPU: to ask of numbers on a GPU at each step would be to wait for it
+            self.group = processes.new_group(backend="gloo")
         found = {number: signal.getsignal(number) for number in STOPPING}
 
         def note(number: int, frame: FrameType | None) -> None:
@@ -87,8 +92,8 @@ class LastCheckpoint(Checkpoint):
         step = trainer.global_step
         ended = step >= self.total_steps or time.monotonic() >= self.deadline
         due = step >= self.total_steps or step % self.validate_every == 0
-        if self._together(ended or self.heard is not None, trainer):
-            if self._together(ended, trainer):
+        if self._highest(ended or self.heard is not None):
+            if self._highest(ended):
                 trainer.should_stop = True  # after one more validation, if none is due
                 self.out_of_time = step < self.total_steps
             elif not due:
@@ -104,24 +109,24 @@ class LastCheckpoint(Checkpoint):
             return
         if not trainer.should_stop:  # after it there would be another one
             late = time.monotonic() >= self.deadline
-            if self.signalled(trainer) is not None:
+            if self.signalled() is not None:
                 self.interrupted = trainer.should_stop = True
-            elif self._together(late, trainer):
+            elif self._highest(late):
                 self.out_of_time = trainer.should_stop = True
         with as_after_the_batch(trainer):
             trainer.save_checkpoint(self.path)
 
-    def signalled(self, trainer: L.Trainer) -> int | None:
+    def signalled(self) -> int | None:
         """The signal that any process has heard; all ask at once, and end alike."""
-        if not self._together(self.heard is not None, trainer):
-            return None
-        number = torch.tensor(self.heard or 0, device=trainer.strategy.root_device)
-        return int(trainer.strategy.reduce(number, reduce_op="max"))
+        return self._highest(self.heard or 0) or None
 
-    @staticmethod
-    def _together(decision: bool, trainer: L.Trainer) -> bool:
-        """All processes stop where one does."""
-        return bool(trainer.strategy.reduce_boolean_decision(decision, all=False))
+    def _highest(self, number: int) -> int:
+        """Of all processes: they stop where one does."""
+        if self.group is None:
+            return number
+        told = torch.tensor(int(number))
+        processes.all_reduce(told, op=processes.ReduceOp.MAX, group=self.group)
+        return int(told)
 
 
 @contextmanager

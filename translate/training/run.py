@@ -274,7 +274,7 @@ def _fit(made: _Made, run: Path, checkpoint: Path | None) -> None:
 def _finish(made: _Made, run: Path) -> float:
     """Judge the last step, draw the curves, note how the run ended; its best dev BLEU."""
     trainer, stop, dev = made.trainer, made.stop, made.dev
-    number = stop.signalled(trainer)
+    number = stop.signalled()
     if number is not None and stop.interrupted:
         raise Interrupted(number, run, finished=False)
     if dev.last_step != trainer.global_step:
@@ -283,8 +283,11 @@ def _finish(made: _Made, run: Path) -> float:
     # what was out of time goes on by the same command, as often as it takes
     status = "unfinished" if stop.out_of_time else "finished"
     if is_first_process():
-        learning_curves(run / "metrics.csv", run / "plots" / "learning_curves.png")
         provenance.write(run, status=status, steps=trainer.global_step, dev_bleu=best)
+        try:
+            learning_curves(run / "metrics.csv", run / "plots" / "learning_curves.png")
+        except UserError as error:  # nothing of the run depends on it
+            log.warning("%s", error)
         log.info(
             "%s: best dev BLEU %.2f; the translator is %s", _ending(made), best, run / "bundle"
         )

@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from translate.data.doctor.finding import Finding, lines_of, sides
 from translate.data.pair import Pair
+from translate.data.text import INVISIBLE
 
 # Bytes of UTF-8 read as Windows-1252: a first byte Ã, â, Ð …, then a continuation byte's letter.
 CONTINUATION = "[\u0080-\u00bf\u0152-\u0178\u02c6\u02dc\u2013-\u2122]"
 MOJIBAKE = re.compile(f"[\u00c2-\u00f4]{CONTINUATION}")
 THREE_BYTES = re.compile(f"[\u00e2\u00e3]{CONTINUATION}{{2}}")  # â€™; amanhã” is a word and a quote
 MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|&(?:#\d+|[a-zA-Z]{2,8});")
-INVISIBLE = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\u00ad]")
+SPELLING = "\u180e\u200c\u200d"  # of Mongolian, Persian and emoji, though not to be seen
+STRAY = re.compile(f"(?![{SPELLING}]){INVISIBLE.pattern}")
 ALIKE = ("LATIN", "CYRILLIC", "GREEK")  # scripts whose letters look alike
 WORD = re.compile(r"\w+")
 
@@ -56,7 +58,7 @@ def anomaly(text: str) -> str:
         ("not decoded (U+FFFD)", "\ufffd" if "\ufffd" in text else ""),
         ("old Mac line ending, which does not end a line here", "\r" if "\r" in text else ""),
         ("control character", next((c for c in text if _is_control(c)), "")),
-        ("invisible character", _match(INVISIBLE, text)),
+        ("invisible character", _match(STRAY, text)),
         ("UTF-8 decoded as another encoding", _mojibake(text)),
         ("mark-up", _match(MARKUP, text)),
         ("scripts mixed in a word", next(filter(_mixes, WORD.findall(text)), "")),
