@@ -15,11 +15,12 @@ import numpy as np
 from translate.data.text import spells_a_word, unspaced
 from translate.data.tokenizer import BYTES, WORD_START, Tokenizer
 from translate.errors import UserError
+from translate.inference.bans import Bans
 from translate.inference.segments import each, text_of
 from translate.inference.unknown_words import occurrences
 from translate.search import Constraint
 from translate.search.constraints import Joints, Tokens
-from translate.vocabulary import BOS, EOS, UNK
+from translate.vocabulary import UNK
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,8 @@ class ConstraintEncoder:
       a comma that is asked for stands without.
     - In a vocabulary of whole words a banned word is banned with the signs around it.
 
-    A banned phrase in other pieces than the tokenizer's best is not noticed.
+    A banned phrase is spelled in the tokenizer's best pieces; what is written in others, `Bans`
+    finds.
 
     Args:
         banned: texts that no translation may hold; those it could not write anyway are told.
@@ -116,7 +118,9 @@ class ConstraintEncoder:
     ) -> None:
         self._target, self._unknown_replaced = target, unknown_replaced
         self._most = math.inf if max_length is None else max_length - 1
+        banned = tuple(banned)
         self._banned, self._glued = self._never(banned)
+        self._bans = {text: Bans(target, [text]) for text in banned}
 
     def __call__(
         self, constraint: TextConstraint, segments: int, line: int
@@ -154,7 +158,7 @@ class ConstraintEncoder:
                 f"most {self._most}: shorten them"
             )
         for text, tokens in zip(constraint.phrases, phrases, strict=True):
-            if banned := self._banned_in(tokens):
+            if banned := next((b for b, ban in self._bans.items() if ban.within(tokens)), None):
                 raise UserError(
                     f"line {line}: the phrase {text!r} is asked for, but search.rules.banned has "
                     f"{banned!r}: leave one of them out"
@@ -190,26 +194,6 @@ class ConstraintEncoder:
             anywhere |= dict.fromkeys(here, text)
             glued |= dict.fromkeys(behind_a_sign, text)
         return anywhere, {tokens: glued[tokens] for tokens in glued if tokens not in anywhere}
-
-    def _banned_in(self, phrase: Tokens) -> str | None:
-        """The banned text that a phrase holds as words of its own, if there is any."""
-        written = (BOS, *phrase, EOS)  # a phrase begins a word and ends one
-        for never, text in (self._banned | self._glued).items():
-            for end in range(len(never) + 1, len(written)):
-                start = end - len(never)
-                if written[start:end] == never and self._whole(
-                    written[start - 1], never, written[end]
-                ):
-                    return text
-        return None
-
-    def _whole(self, before: int, banned: Tokens, after: int) -> bool:
-        """Whether a banned text is words of its own between two tokens."""
-        if self._joints is None:
-            return True
-        is_open, onward = self._joints
-        ends_a_word = banned in self._glued and is_open[before]
-        return not (ends_a_word or (is_open[banned[-1]] and onward[after]))
 
     def _spellings(self, text: str) -> tuple[list[Tokens], list[Tokens]]:
         """What to ban anywhere, and what but behind a letter, for a text never to be written."""

@@ -7,7 +7,7 @@ The way of a line through `Translator`, with the modules beside this one that ha
     _segments     → Segment: ids of a text, and its constraint         segments
     _search       → Batch: segments of like length, shared out         workers
     _batch        as much of it at once as memory holds                out_of_memory
-    _together     → Hypothesis: from the model                         translate/search
+    _together     → Hypothesis: from the model, without what is banned translate/search, bans
     _translation  → Translation: of a segment, decoded                 unknown_words, confidence
     _ranked       the n best of each in order                          minimum_bayes_risk
     _translate    → Translation: of the line, joined                   lines
@@ -31,6 +31,7 @@ from translate.data.text import has_text
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.inference.attention_maps import AttentionMaps
+from translate.inference.bans import Bans
 from translate.inference.confidence import Confidence, evidence
 from translate.inference.device import choose_device
 from translate.inference.forcing import TeacherForcing, as_numpy, encoded_pairs
@@ -152,6 +153,7 @@ class Translator:
             tokenizers.target, search.rules.banned,
             max_length=model.max_length, unknown_replaced=unknown_words is not None,
         )  # fmt: skip
+        self._bans = Bans(tokenizers.target, search.rules.banned)
         self._maps = AttentionMaps(tokenizers, self.forcing, self._own)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
@@ -242,13 +244,18 @@ class Translator:
     ) -> list[list[Translation]]:
         search = self.guard.again if again and self.guard else self.search
         wanted = need_alignment or self.unknown_words is not None
-        source, mask = self.forcing.padded([[*segment.ids, EOS] for segment in segments])
-        asked = [segment.constraint for segment in segments]
-        hypotheses = search(self.model, source, mask, constraints=asked, need_alignment=wanted)
+        find = partial(self._hypotheses, search, need_alignment=wanted)
         return [
             [self._translation(segment, found, need_alignment) for found in n_best]
-            for segment, n_best in zip(segments, hypotheses, strict=True)
+            for segment, n_best in zip(segments, self._bans.kept(find, segments), strict=True)
         ]
+
+    def _hypotheses(
+        self, search: Search, segments: Sequence[Segment], *, need_alignment: bool
+    ) -> list[list[Hypothesis]]:
+        source, mask = self.forcing.padded([[*segment.ids, EOS] for segment in segments])
+        asked = [segment.constraint for segment in segments]
+        return search(self.model, source, mask, constraints=asked, need_alignment=need_alignment)
 
     def _translation(
         self, segment: Segment, hypothesis: Hypothesis, need_alignment: bool
@@ -334,7 +341,8 @@ class Translator:
 
     def _own(self, source_ids: list[int]) -> list[int]:
         """The model's own translation of a source, by the search alone."""
-        source_and_mask = self.forcing.padded([[*source_ids, EOS]])
-        asked = list(self._constraint_encoder(NO_CONSTRAINT, 1, 1))
-        ((best, *_),) = self.search(self.model, *source_and_mask, constraints=asked)
+        (asked,) = self._constraint_encoder(NO_CONSTRAINT, 1, 1)
+        find = partial(self._hypotheses, self.search, need_alignment=False)
+        text = self.tokenizers.source.decode(source_ids)
+        ((best, *_),) = self._bans.kept(find, [Segment(text, source_ids, [], asked)])
         return list(best.tokens)
