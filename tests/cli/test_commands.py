@@ -181,6 +181,7 @@ def test_a_run_is_needed_and_must_have_a_model(program, tmp_path: Path) -> None:
         sentence = ["x"] if command in ("text", "attend") else []
         for given, line in [
             ([], "run=PATH is missing"),
+            (["runs=x"], "runs is not a key; did you mean run?"),
             (["run=nowhere"], "nowhere"),
             (["run=empty"], "has no bundle"),
         ]:
@@ -497,7 +498,7 @@ def test_what_a_model_cannot_show_is_told_of_the_run_it_is_of(program, run: str)
         (["head=0", "x"], "head = 0: must be greater than 0"),
         (["grid=true", "head=1", "x"], "leave out layer and head"),
         (["x", "y"], "one sentence at a time, not 2: put it in quotes"),
-        ([], "one sentence at a time, not 0: put it in quotes"),
+        ([], "one sentence at a time, not 0: give it as the last argument"),
         (
             ["output=p.jpeg", "x"],
             "output = 'p.jpeg': end the name in .png, .svg, .pdf, .html, .json",

@@ -192,7 +192,7 @@ def test_lists_of_another_length_are_told(program, run: str) -> None:
     Path("phrases").write_text("the\ndog\n", encoding="utf-8")
     done = program("text", run, "constraints=phrases", "der Hund")
     assert done.status == 1
-    assert "2 constraints or more, but only 1 lines" in done.err
+    assert "there are more prefixes or constraints than lines (1)" in done.err
 
 
 def test_prefixes_may_come_through_a_pipe(program, run: str) -> None:

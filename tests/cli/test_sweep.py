@@ -82,6 +82,23 @@ def test_a_search_goes_on_after_a_trial_that_failed() -> None:
     assert str(stopped.value.__cause__).startswith("diverged at 0.")
 
 
+def test_what_is_wrong_in_a_later_job_is_foretold(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[list[str]] = []
+    sweep = ["data=toy", "--multirun", "model.norm=pre,wrong", "seed=1,2"]
+    with pytest.raises(JobFailedError):
+        launch(
+            COMMANDS["train"], split(COMMANDS["train"], sweep),
+            lambda job: told.append([record.getMessage() for record in caplog.records]),
+            check=check,
+        )  # fmt: skip
+    assert len(told) == 2
+    assert [line for line in told[0] if "will fail" in line] == [
+        f"of these jobs the one with model.norm=wrong seed={seed} will fail: "
+        "model.norm = 'wrong': must be 'pre' or 'post'"
+        for seed in (1, 2)
+    ]
+
+
 def test_the_other_runs_of_a_sweep_are_trained_before_a_failure_is_told() -> None:
     seen: list[int] = []
 

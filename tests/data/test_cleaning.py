@@ -117,7 +117,11 @@ def test_an_alignment_does_not_outlive_words_that_are_replaced(rules):
 def test_a_bad_expression_is_a_problem_of_the_configuration(rules):
     node = rules.model_dump() | {"replace": [["(", ""]]}
     (problem,) = schema.problems(Cleaning, node, "data.cleaning")
-    assert "is not a regular expression" in problem
+    assert "'(' is not a regular expression" in problem
+    for replacement in (r"<n\1>", r"y\qz"):
+        node = rules.model_dump() | {"replace": [[r"\d+", replacement]]}
+        (problem,) = schema.problems(Cleaning, node, "data.cleaning")
+        assert f"{replacement!r} cannot replace what '\\\\d+' finds (" in problem
 
 
 def test_overlap_counts_either_side_after_normalising(rules, tmp_path):

@@ -181,6 +181,8 @@ def test_missing_files_say_what_was_looked_for(tmp_path):
         read("files", tmp_path, dir=str(tmp_path), train="train", dev=None, test=None)
     with pytest.raises(UserError, match=r"data.dir = .*nowhere is not a folder"):
         read("files", tmp_path, dir=str(tmp_path / "nowhere"), train="a", dev=None, test=None)
+    with pytest.raises(UserError, match=r"nowhere is not a folder from here \(/.*/nowhere\); give"):
+        read("files", tmp_path, dir="nowhere", train="a", dev=None, test=None)
 
 
 def test_home_is_home_in_names_of_files(tmp_path, monkeypatch):

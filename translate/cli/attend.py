@@ -83,7 +83,8 @@ def main(command: Command, arguments: Arguments) -> None:
 
     if not arguments.inspects and len(arguments.sentences) != 1:
         given = len(arguments.sentences)
-        raise UsageError(f"attend draws one sentence at a time, not {given}: put it in quotes")
+        hint = "put it in quotes" if given else 'give it as the last argument, in quotes: "…"'
+        raise UsageError(f"attend draws one sentence at a time, not {given}: {hint}")
     launch(command, arguments, job, nodes={"search": search_node(arguments)})
 
 

@@ -9,6 +9,7 @@ Lightning starts the other processes of a distributed run from the two.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import sys
@@ -19,9 +20,11 @@ from typing import Any
 
 import hydra
 from hydra import compose, initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
@@ -41,6 +44,8 @@ from translate.cli.streams import refuse_to_share
 from translate.errors import UserError, first_line
 
 log = logging.getLogger(__name__)
+
+MOST_FORETOLD = 256  # jobs of a sweep that are looked at before the first begins
 
 QUIET = [
     "hydra.run.dir=.",
@@ -112,6 +117,8 @@ def launch(
 
     try:
         if arguments.flags:
+            if arguments.multirun:
+                _foretell(name, arguments.overrides, check)
             _by_hydra(name, arguments, task)
         else:
             with initialize_config_dir(str(config_dir()), version_base="1.3"):
@@ -141,6 +148,32 @@ def _of_sweeps(overrides: Sequence[str]) -> list[str]:
         for override in overrides
         if override.startswith(("hydra.", "hydra/"))
     ]
+
+
+def _foretell(name: str, overrides: Sequence[str], check: Check) -> None:
+    """Say which jobs of a sweep are going to fail, before the first has run for hours.
+
+    A sweeper that looks for the best makes its jobs up as it goes, and what cannot be composed here
+    is Hydra's to tell.
+    """
+    if any(override.startswith(("hydra/sweeper", "hydra.sweeper")) for override in overrides):
+        return
+    wrong: dict[str, list[str]] = {}
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    try:
+        jobs = list(itertools.chain(*BasicSweeper.split_arguments(parsed, max_batch_size=None)))
+        with initialize_config_dir(str(config_dir()), version_base="1.3"):
+            for job in map(tuple, jobs[:MOST_FORETOLD]):
+                if found := problems(compose(name, list(job)), check):
+                    swept = _swept(overrides, job)
+                    own = (override for override in job if override.partition("=")[0] in swept)
+                    wrong[" ".join(own)] = without_misfits(found, job)
+    except (HydraException, OmegaConfBaseException):
+        return
+    if len(wrong) == len(jobs):  # the first is told at once
+        return
+    for settings, found in wrong.items():
+        log.warning("of these jobs the one with %s will fail: %s", settings, "; ".join(found))
 
 
 def _by_hydra(name: str, arguments: Arguments, task: Callable[[DictConfig], float | None]) -> None:

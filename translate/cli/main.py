@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import io
 import logging
@@ -90,6 +91,9 @@ def _dispatch(given: list[str]) -> int:
     if "run" in parsed.verbatim:
         parsed.verbatim["run"] = whole_run(parsed.verbatim["run"])
     elif command.stored and "run" in command.verbatim and not parsed.inspects:
+        keys = [override.partition("=")[0] for override in parsed.overrides]
+        if meant := difflib.get_close_matches("run", keys, n=1):
+            raise errors.UsageError(f"{meant[0]} is not a key; did you mean run?")
         raise errors.UsageError("run=PATH is missing: give the folder that translate train wrote")
     _log_to_stderr()
     importlib.import_module(f"translate.cli.{command.name}").main(command, parsed)

@@ -39,9 +39,15 @@ class Cleaning(NodeModel):
     def _compiles(cls, replace: list[tuple[str, str]]) -> list[tuple[str, str]]:
         for pattern, replacement in replace:
             try:
-                re.sub(pattern, replacement, "")
-            except (re.error, IndexError) as error:
+                found = re.compile(pattern)
+            except re.error as error:
                 raise ValueError(f"{pattern!r} is not a regular expression ({error})") from None
+            try:
+                found.sub(replacement, "")
+            except (re.error, IndexError) as error:
+                raise ValueError(
+                    f"{replacement!r} cannot replace what {pattern!r} finds ({error})"
+                ) from None
         return replace
 
 

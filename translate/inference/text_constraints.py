@@ -70,11 +70,10 @@ def paired(
         return
     for number, (line, constraint) in enumerate(itertools.zip_longest(lines, constraints), start=1):
         if line is None or constraint is None:
-            more, less = (
-                ("lines", "constraints") if constraint is None else ("constraints", "lines")
-            )
+            given = "prefixes or constraints"
+            more, less = ("lines", given) if constraint is None else (given, "lines")
             raise UserError(
-                f"{number} {more} or more, but only {number - 1} {less}: line n of prefixes= and "
+                f"there are more {more} than {less} ({number - 1}): line n of prefixes= and "
                 "constraints= is for line n of the input, and may be empty"
             )
         if not isinstance(constraint, TextConstraint):

@@ -109,6 +109,11 @@ def _aligned(pairs: Iterable[Pair], path: Path) -> list[Pair]:
     ]
 
 
+def _from_here(path: Path) -> str:
+    """Where a relative path leads: one in a run's config.yaml may be of another folder."""
+    return "" if path.is_absolute() else f" from here ({path.absolute()})"
+
+
 def find_files(
     folder: str | None, name: Name, languages: tuple[str, str], key: str
 ) -> tuple[Path, Path]:
@@ -116,7 +121,8 @@ def find_files(
     root = Path(folder or ".").expanduser()
     if not root.is_dir():
         raise UserError(
-            f"data.dir = {folder} is not a folder; give the one that holds the text files"
+            f"data.dir = {folder} is not a folder{_from_here(root)}; give the one that holds the "
+            "text files"
         )
     wanted = (
         [f"{name}.{language}" for language in languages] if isinstance(name, str) else list(name)
