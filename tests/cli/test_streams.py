@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 from pathlib import Path
 
 import pytest
 
 from translate.cli.streams import lines_out, output_problems
+from translate.data.text import read_lines
 
 
 @pytest.fixture
@@ -28,6 +30,16 @@ def test_the_file_behind_standard_input_is_not_written(text: Path, monkeypatch) 
     assert problem.startswith(
         f"output={text} would overwrite standard input, which is the same file"
     )
+
+
+@pytest.mark.parametrize("flush", [True, False])
+def test_what_is_called_gz_is_packed(tmp_path: Path, flush: bool) -> None:
+    path = tmp_path / "text.gz"
+    with lines_out({"output": str(path)}, flush=flush) as write:
+        write("mine")
+        write("yours")
+    assert gzip.decompress(path.read_bytes()) == b"mine\nyours\n"
+    assert list(read_lines(path)) == ["mine", "yours"]
 
 
 def test_the_file_behind_standard_output_is_not_opened_anew(text: Path, monkeypatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import logging
 import os
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command
@@ -193,7 +194,7 @@ def lines_out(verbatim: Mapping[str, str], *, flush: bool = False) -> Iterator[W
 
     A file is opened with the first line, or at the end where there was none: what fails before
     leaves an earlier file of that name as it was. One that is standard output already (/dev/stdout,
-    which the shell may append to) is not opened anew.
+    which the shell may append to) is not opened anew. What is called .gz is packed.
     """
     path = verbatim.get("output", "-")
     path = "-" if _is_stream(Path(path), sys.stdout) else path
@@ -202,7 +203,7 @@ def lines_out(verbatim: Mapping[str, str], *, flush: bool = False) -> Iterator[W
 
         @cache
         def stream() -> BinaryIO:
-            return sys.stdout.buffer if path == "-" else stack.enter_context(Path(path).open("wb"))
+            return sys.stdout.buffer if path == "-" else stack.enter_context(_created(Path(path)))
 
         def write(line: str) -> None:
             stream().write(line.encode("utf-8", "replace") + b"\n")
@@ -211,6 +212,10 @@ def lines_out(verbatim: Mapping[str, str], *, flush: bool = False) -> Iterator[W
 
         yield write
         stream().flush()
+
+
+def _created(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path, "wb")) if path.suffix == ".gz" else path.open("wb")
 
 
 def _as_text(argument: str) -> str:

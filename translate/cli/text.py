@@ -59,7 +59,7 @@ of such lines. Numbers are compared, never changed.
 Keys:
   run            the folder of the run (required)
   ensemble       further runs, separated by commas, whose probabilities are averaged with its own
-  input, output  files; default standard input and output
+  input, output  files (output=x.gz is packed with gzip); default standard input and output
   search         how to search; default: as stored in the run (translate models group=search)
   target         of a multilingual run: the tag of the language to translate into
   prefix         how every translation begins; prefixes=FILE: one for each input line
