@@ -14,6 +14,7 @@ from typing import BinaryIO
 from translate.errors import UserError
 
 TEMPORARY = ".tmp"
+HERE = token_hex(4)  # in two containers over one folder processes have the same numbers
 
 
 @contextmanager
@@ -23,9 +24,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: `path` is what it was, unless the folder alone could not be synced at the end.
     """
-    # same folder: the rename stays atomic; a name of its own: another process may write `path` too,
-    # and in containers it has the same number
-    temporary = path.with_name(f"{path.name}.{token_hex(8)}{TEMPORARY}")
+    # same folder: the rename stays atomic; a name of its own: another process may write `path` too
+    temporary = path.with_name(f"{path.name}.{os.getpid()}-{HERE}{TEMPORARY}")
     try:
         with naming(path), temporary.open("w+b") as file:
             yield file

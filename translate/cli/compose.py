@@ -20,7 +20,6 @@ from typing import Any
 
 import hydra
 from hydra import compose, initialize_config_dir
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -156,6 +155,8 @@ def _foretell(name: str, overrides: Sequence[str], check: Check) -> None:
     A sweeper that looks for the best makes its jobs up as it goes, and what cannot be composed here
     is Hydra's to tell.
     """
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
     if any(override.startswith(("hydra/sweeper", "hydra.sweeper")) for override in overrides):
         return
     wrong: dict[str, list[str]] = {}

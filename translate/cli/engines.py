@@ -113,8 +113,8 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
         raise UserError(
             f"{folder} cannot be loaded ({first_line(error)}): {exporting(folder, run)}"
         ) from error
-    if config.get("interactive"):  # it waits four times as long for its threads beside PyTorch's
-        torch.set_num_threads(1)
+    if config.get("interactive"):
+        torch.set_num_threads(1)  # beside PyTorch's threads CTranslate2 waits for its own
     return translator(search=search, whole_windows=True)
 
 

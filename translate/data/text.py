@@ -28,7 +28,7 @@ INVISIBLE = re.compile(
     "[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\ufeff]"
 )
-UNSEEN = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}  # controls, formats, surrogates, separators
+BLANK = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}  # controls, formats, surrogates, separators
 OTHERWISE_PACKED = {
     "xz": rb"\xfd7zXZ\0",
     "bzip2": rb"BZh[1-9]1AY&SY",
@@ -109,7 +109,7 @@ def spells_a_word(character: str) -> bool:
 
 def has_text(line: str) -> bool:
     """Whether there is anything to see in a line."""
-    return any(unicodedata.category(character) not in UNSEEN for character in line)
+    return any(unicodedata.category(character) not in BLANK for character in line)
 
 
 def normalise(text: str) -> str:

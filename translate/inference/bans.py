@@ -37,7 +37,7 @@ class Bans:
     def __init__(self, target: Tokenizer, texts: Iterable[str]) -> None:
         self._target = target
         as_written = [target.decode(target.encode(text)).strip() for text in texts]
-        self._pattern = re.compile("|".join(map(_alone, filter(None, as_written))) or "(?!)")
+        self._alone = "|".join(map(_alone, filter(None, as_written)))
 
     def kept(self, find: Find, segments: list[Segment]) -> list[list[Hypothesis]]:
         """What `find` finds for each, searched again as long as something banned is written.
@@ -45,6 +45,8 @@ class Bans:
         After `TRIES` it stays, with a warning.
         """
         found, stricter = find(segments), list(segments)
+        if not self._alone:
+            return found
         for _ in range(TRIES):
             escaped = {
                 i: more
@@ -68,7 +70,7 @@ class Bans:
 
     def within(self, tokens: Tokens) -> bool:
         """Whether these tokens, a text of their own, spell something banned."""
-        return any(self._runs(tokens, 0))
+        return self._alone != "" and any(self._runs(tokens, 0))
 
     def _stricter(self, constraint: Constraint, n_best: Sequence[Hypothesis]) -> Constraint | None:
         """Without what these translations spelled banned texts with; None where there is none."""
@@ -89,7 +91,7 @@ class Bans:
         If not, they are the end of another word where a letter comes before them.
         """
         spans, text = self._spans(tokens)
-        for match in self._pattern.finditer(text):
+        for match in re.finditer(self._alone, text):
             inside = [i for i, (a, b) in enumerate(spans) if a < match.end() and match.start() < b]
             if not inside or inside[-1] < prefix:
                 continue

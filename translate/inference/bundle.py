@@ -183,7 +183,7 @@ def load(folder: str | Path) -> Bundle:
     folder = Path(folder)
     began = _identity(folder)
     with threads_restored():
-        torch.set_num_threads(1)  # what is started here waits for ever, in the way of an engine's
+        torch.set_num_threads(1)  # others would wait from then on, in the way of an engine's
         try:
             return _load(folder)
         except UserError:
