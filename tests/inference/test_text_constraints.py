@@ -181,6 +181,7 @@ def test_a_word_is_banned_with_its_signs_in_a_vocabulary_of_words(make_target, c
         "eine Frau": ["eine Frau", "eine Frau,", "eine Frau?"],
         "Haus": ["Haus."],
         "so eine Haus": ["so eine Haus."],
+        ".": ["Haus."],
         "ein": [],
     }.items():
         (constraint,) = ConstraintEncoder(target, [banned])(NO_CONSTRAINT, 1, 1)

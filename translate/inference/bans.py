@@ -36,8 +36,12 @@ class Bans:
 
     def __init__(self, target: Tokenizer, texts: Iterable[str]) -> None:
         self._target = target
-        as_written = [target.decode(target.encode(text)).strip() for text in texts]
-        self._alone = "|".join(map(_alone, filter(None, as_written)))
+        self._alone = "|".join(alone(text) for text in map(self._as_written, texts) if text)
+
+    def _as_written(self, text: str) -> str:
+        """As the tokenizer normalises it; a word that it has no pieces for may be part of one."""
+        ids = self._target.encode(text)
+        return text.strip() if UNK in ids else self._target.decode(ids).strip()
 
     def kept(self, find: Find, segments: list[Segment]) -> list[list[Hypothesis]]:
         """What `find` finds for each, searched again as long as something banned is written.
@@ -120,8 +124,8 @@ class Bans:
         return spans, text
 
 
-def _alone(text: str) -> str:
-    """What matches the text where it is not a part of a longer word."""
+def alone(text: str) -> str:
+    """What matches the text where it is not a part of a longer word; a sign is none anywhere."""
     first, last = text[0], text[-1]
     starts_a_word = unicodedata.category(first)[0] in "LMN" and not unspaced(first)
     before, after = r"(?<!\w)" * starts_a_word, r"(?!\w)" * spells_a_word(last)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -15,9 +16,8 @@ import numpy as np
 from translate.data.text import spells_a_word, unspaced
 from translate.data.tokenizer import BYTES, WORD_START, Tokenizer
 from translate.errors import UserError
-from translate.inference.bans import Bans
+from translate.inference.bans import Bans, alone
 from translate.inference.segments import each, text_of
-from translate.inference.unknown_words import occurrences
 from translate.search import Constraint
 from translate.search.constraints import Joints, Tokens
 from translate.vocabulary import UNK
@@ -227,7 +227,7 @@ class ConstraintEncoder:
         return [
             tokens
             for tokens in itertools.product(*choices)
-            if occurrences([" ".join(words)], " ".join(vocabulary[token] for token in tokens))
+            if re.search(alone(" ".join(words)), " ".join(vocabulary[token] for token in tokens))
         ]
 
     def _unknown(self, text: str) -> str | None:
