@@ -125,6 +125,8 @@ def test_a_piece_may_hold_what_is_banned_in_its_middle(chinese: Tokenizer) -> No
     ((found,),) = Bans(chinese, ["园"]).kept(find, [segment(chinese, "园")])
     assert piece not in chinese.pieces(found.tokens)
     assert chinese.decode(found.tokens) == "大猫"
+    # known beforehand: one search is enough
+    assert find([segment(chinese, "园")]) == [[found]]
 
 
 def test_a_translator_keeps_to_what_is_banned_in_every_search(chinese, make_model) -> None:
@@ -145,6 +147,16 @@ def test_a_translator_keeps_to_what_is_banned_in_every_search(chinese, make_mode
                 one.text for n_best in held.stream(CHINESE) for one in n_best
             )
             assert never not in held.align(CHINESE[0]).target
+
+
+def test_a_sign_does_not_ban_the_longer_word_behind_it() -> None:
+    target = tokenizer(["a -red -reds -redo (red)"] * 5, kind="word", vocab_size=30)
+    pieces = tokenizer(["a -red -reds -redo x-red-x"] * 5, kind="bpe", vocab_size=40)
+    for each, banned in ((target, "-red"), (pieces, "-red")):
+        (constraint,) = ConstraintEncoder(each, [banned])(NO_CONSTRAINT, 1, 1)
+        texts = {each.decode(tokens) for tokens in constraint.banned}
+        assert "-red" in texts
+        assert not {"-reds", "-redo"} & texts
 
 
 def test_a_prefix_is_the_persons_own(english: Tokenizer) -> None:

@@ -205,8 +205,18 @@ class ConstraintEncoder:
         if spells_a_word(first):
             return [spelled], [behind_a_sign]
         if unspaced(first) or unicodedata.category(first)[0] not in "LMN":
-            return [spelled, behind_a_sign], []
+            return [spelled, behind_a_sign, *self._holding(text)], []
         return [spelled], []
+
+    def _holding(self, text: str) -> list[Tokens]:
+        """The pieces in which a text stands that need be no word of its own."""
+        whole = alone(self._target.decode(self._target.encode(text)).strip())
+        return [(token,) for token, piece in enumerate(self._alone) if re.search(whole, piece)]
+
+    @cached_property
+    def _alone(self) -> list[str]:
+        """What each token writes by itself; special ones write nothing."""
+        return [self._target.decode([token]) for token in range(len(self._target))]
 
     def _among_words(self, text: str) -> list[Tokens]:
         """A text's spellings in a vocabulary of whole words, where a sign can be part of one."""
