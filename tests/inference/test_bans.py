@@ -102,7 +102,9 @@ def test_a_word_is_banned_however_it_is_cut(english: Tokenizer) -> None:
 
 @pytest.mark.parametrize("text", ["he houses the cat", "a housed cat", "hou se", "the hose."])
 def test_other_words_stay(english: Tokenizer, text: str) -> None:
-    for tokens in spellings(english, text):
+    several = list(spellings(english, text))
+    assert several
+    for tokens in several:
         find = stubborn(english, [tokens])
         ((found,),) = Bans(english, ["house"]).kept(find, [segment(english, "house")])
         assert found.tokens == tokens
@@ -190,7 +192,7 @@ def test_a_model_that_never_gives_in_is_told(
     assert "ever new ways to write a banned text in the translation of 'x'" in caplog.text
 
 
-def test_bytes_are_read_together(english: Tokenizer) -> None:
+def test_bytes_are_read_together() -> None:
     target = train_tokenizer(
         ENGLISH, kind="unigram", vocab_size=330, hard_vocab_limit=False, byte_fallback=True,
         character_coverage=1.0, normalization="nmt_nfkc", train_sentences=10_000, seed=1,

@@ -134,14 +134,19 @@ def test_a_prefix_stays_where_the_next_piece_went_on_with_its_word(tokenizers, k
 
 
 @pytest.mark.parametrize(
-    ("banned", "stays"), [("Żółw", True), ("the Żółw", True), ("Żół", False), ("Żółwe", False)]
-)
-def test_a_banned_word_is_not_copied(tokenizers, banned: str, stays: bool) -> None:
+    ("word", "banned", "stays"),
+    [
+        ("Żółw", "Żółw", True), ("Żółw", "the Żółw", True), ("Żółw", "Żół", False),
+        ("Żółw", "Żółwe", False), ("Ż-ółw", "-", True), ("他在北京", "北", True),
+    ],
+)  # fmt: skip
+def test_a_banned_word_is_not_copied(tokenizers, word: str, banned: str, stays: bool) -> None:
+    """Nor a word that holds a banned sign, as a search writes none either."""
     tokenizer = tokenizers["word"]
-    pieces, tokens = ["▁Żółw"], tokenizer.encode("the Xxxx eats.")
+    pieces, tokens = [f"▁{word}"], tokenizer.encode("the Xxxx eats.")
     weights = np.ones((1, 1, len(tokens) + 1, 2))
     found = UnknownWords({}).replace(pieces, tokens, weights, tokenizer, banned=[banned])
-    assert found == (tokenizer.decode(tokens) if stays else "the Żółw eats.")
+    assert found == (tokenizer.decode(tokens) if stays else f"the {word} eats.")
 
 
 def test_constraints_hold_where_unknown_words_are_replaced(joint, make_model) -> None:

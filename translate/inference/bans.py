@@ -36,7 +36,7 @@ class Bans:
 
     def __init__(self, target: Tokenizer, texts: Iterable[str]) -> None:
         self._target = target
-        self._alone = "|".join(alone(text) for text in map(self._as_written, texts) if text)
+        self._pattern = "|".join(alone(text) for text in map(self._as_written, texts) if text)
 
     def _as_written(self, text: str) -> str:
         """As the tokenizer normalises it; a word that it has no pieces for may be part of one."""
@@ -49,7 +49,7 @@ class Bans:
         After `TRIES` it stays, with a warning.
         """
         found, stricter = find(segments), list(segments)
-        if not self._alone:
+        if not self._pattern:
             return found
         for _ in range(TRIES):
             escaped = {
@@ -74,13 +74,13 @@ class Bans:
 
     def within(self, tokens: Tokens) -> bool:
         """Whether these tokens, a text of their own, spell something banned."""
-        return self._alone != "" and any(self._runs(tokens, 0))
+        return self._pattern != "" and any(self._runs(tokens, 0))
 
     def _stricter(self, constraint: Constraint, n_best: Sequence[Hypothesis]) -> Constraint | None:
         """Without what these translations spelled banned texts with; None where there is none."""
         spelled = {run for one in n_best for run in self._runs(one.tokens, len(constraint.prefix))}
-        banned = {tokens for tokens, inside in spelled if inside} - {*constraint.banned}
-        glued = {tokens for tokens, inside in spelled if not inside} - {*constraint.glued}
+        banned = {tokens for tokens, anywhere in spelled if anywhere} - {*constraint.banned}
+        glued = {tokens for tokens, anywhere in spelled if not anywhere} - {*constraint.glued}
         if not banned | glued:
             return None
         return replace(
@@ -95,13 +95,13 @@ class Bans:
         If not, they are the end of another word where a letter comes before them.
         """
         spans, text = self._spans(tokens)
-        for match in re.finditer(self._alone, text):
-            inside = [i for i, (a, b) in enumerate(spans) if a < match.end() and match.start() < b]
-            if not inside or inside[-1] < prefix:
+        for match in re.finditer(self._pattern, text):
+            holding = [i for i, (a, b) in enumerate(spans) if a < match.end() and match.start() < b]
+            first, last = holding[0], holding[-1]
+            if last < prefix:
                 continue
-            begins_here = spans[inside[0]][0] == match.start()
-            word_begun = begins_here and spells_a_word(match[0][0])
-            yield tuple(tokens[inside[0] : inside[-1] + 1]), not word_begun
+            word_begins = spans[first][0] == match.start() and spells_a_word(match[0][0])
+            yield tuple(tokens[first : last + 1]), not word_begins
 
     def _spans(self, tokens: Tokens) -> tuple[list[tuple[int, int]], str]:
         """Where each token stands in the text, and the text; of bytes all of a run together."""

@@ -211,10 +211,10 @@ class ConstraintEncoder:
     def _holding(self, text: str) -> list[Tokens]:
         """The pieces in which a text stands that need be no word of its own."""
         whole = alone(self._target.decode(self._target.encode(text)).strip())
-        return [(token,) for token, piece in enumerate(self._alone) if re.search(whole, piece)]
+        return [(token,) for token, piece in enumerate(self._written) if re.search(whole, piece)]
 
     @cached_property
-    def _alone(self) -> list[str]:
+    def _written(self) -> list[str]:
         """What each token writes by itself; special ones write nothing."""
         return [self._target.decode([token]) for token in range(len(self._target))]
 

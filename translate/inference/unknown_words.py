@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from translate.data.text import one_line, read_lines, spells_a_word, unspaced
+from translate.data.text import one_line, read_lines, spells_a_word
 from translate.data.tokenizer import UNKNOWN, WORD_START, Tokenizer
 from translate.errors import UserError
+from translate.inference.bans import alone
 from translate.models.head import NO_ATTENTION
 from translate.vocabulary import UNK
 
@@ -135,12 +136,8 @@ class UnknownWords:
 
 
 def occurrences(texts: Iterable[str], text: str) -> int:
-    """How often the texts stand in another as whole words; as runs, in scripts without spaces."""
-    found = 0
-    for one in filter(None, map(str.strip, texts)):
-        before, after = ("" if unspaced(edge) else r"(?!\w)" for edge in (one[0], one[-1]))
-        found += len(re.findall(before.replace("?", "?<") + re.escape(one) + after, text))
-    return found
+    """How often the texts stand in another by themselves, as what is banned does (`alone`)."""
+    return sum(len(re.findall(alone(one), text)) for one in filter(None, map(str.strip, texts)))
 
 
 def spelling_spans(pieces: Sequence[str], prefix: int = 0) -> list[tuple[int, int]]:
