@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -53,3 +54,20 @@ def test_fertility_lies_below_its_bound() -> None:
     fertility = coverage.fertility(100 * randn(1, S, SIZE))
     assert (fertility > 0).all()
     assert (fertility <= 2).all()
+
+
+@pytest.mark.parametrize("logit", [-12.0, -20.0])
+def test_a_word_that_stands_for_nothing_has_a_score_in_float16(logit) -> None:
+    """Its fertility is nearly 0, and what was looked at is divided by that."""
+    coverage = make()[1].float()
+    h = torch.ones(1, S, SIZE)
+    with torch.no_grad():
+        coverage.U_f.weight.fill_(logit / SIZE)
+    with torch.autocast("cpu", dtype=torch.float16):
+        fertility = coverage.fertility(h.half())
+        for attended in (torch.zeros(1, S), torch.full((1, S), 1.5)):
+            coverage.zero_grad()
+            keys = coverage(torch.zeros(1, S, A, dtype=torch.float16), attended, fertility)
+            torch.tanh(keys).sum().backward(retain_graph=True)
+            assert not keys.isnan().any()
+            assert all(p.grad is None or p.grad.isfinite().all() for p in coverage.parameters())

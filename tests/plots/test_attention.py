@@ -19,7 +19,7 @@ from matplotlib.font_manager import fontManager
 
 from translate.errors import UserError
 from translate.plots import figure
-from translate.plots.attention import grid, heatmap
+from translate.plots.attention import POINTS, Layout, grid, heatmap
 from translate.plots.figure import MOST_DOTS, families, label, single_hue
 
 SOURCE = ["¿", "Dónde", "está", "el", "tren", "?", "</s>"]
@@ -224,6 +224,15 @@ def test_a_grid_names_layers_and_heads_and_shares_labels(tmp_path: Path) -> None
     assert texts.count("Dónde") == 3  # above each panel of the first row
     assert texts.count("train") == 2  # left of each row
     assert texts.count("attention weight") == 1
+
+
+def test_captions_have_room_beside_each_other_however_short_the_source() -> None:
+    from matplotlib.textpath import TextPath
+
+    layout = Layout.fit(np.zeros((2, 8, 12, 2)), 2.6)
+    first, second = (layout.axes(0, column)[0] * layout.page[0] for column in (0, 1))
+    caption = TextPath((0, 0), "layer 2 head 8", size=9).get_extents().width / POINTS
+    assert second - first > caption
 
 
 def test_a_grid_of_long_sentences_stays_within_memory(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -106,6 +107,29 @@ def test_wide_letters_have_room_beside_a_heatmap() -> None:
 
     assert room("国際連合") == room("anything")
     assert room("国際連合安全保障理事会")[0] > 11 * 11
+
+
+def test_a_heatmap_tells_how_strong_its_darkest_square_is() -> None:
+    weights = np.array([[0.02, 0.06]])
+    assert "(the darkest square is 6%)" in charts.heatmap("t", ["a", "b"], ["c"], weights)
+    assert "(the darkest square is 0%)" in charts.heatmap("t", ["a", "b"], ["c"], 0 * weights)
+
+
+@pytest.mark.parametrize("source", [["a", "Donaudampfschiffahrt."], ["Donaudampfschiffahrt", "."]])
+def test_a_long_word_stays_inside_a_heatmap(source) -> None:
+    """A label leans by 50 degrees; its letters are some 7 wide."""
+    drawn = parsed(charts.heatmap("t", source, ["x"], np.ones((1, 2))))
+    (svg,) = drawn.iter("svg")
+    for node in drawn.iter("text"):
+        if place := re.match(r"translate\(([\d.]+) ", node.get("transform", "")):
+            reach = 7 * len(node.text or "") * math.cos(math.radians(50))
+            assert float(place[1]) + reach <= float(svg.get("width", ""))
+
+
+def test_a_step_at_the_end_of_an_axis_is_told_whole() -> None:
+    drawn = parsed(charts.line_chart("t", {"a": [(0, 1), (1_000_000, 2)]}, x="step"))
+    last = next(node for node in drawn.iter("text") if node.text == "1,000,000")
+    assert float(last.get("x", "")) + 7 * len("1,000,000") / 2 <= charts.WIDTH
 
 
 def test_right_to_left_text_runs_in_its_own_direction() -> None:

@@ -97,7 +97,8 @@ class GeneralAttention(DotAttention):
 class ConcatAttention(AdditiveAttention):
     """Luong et al. 2015, section 3.1 (concat):  e_ti = vᵀ tanh(W_a [s_t ; h_i])
 
-    W_a [s ; h] = W_Q s + W_K h, so it is the additive score; only the query differs (s_t).
+    W_a [s ; h] = W_Q s + W_K h, so it is the additive score. Luong asks with s_t, Bahdanau with
+    s_{t-1}: that is for `model.query` to say.
     """
 
 

@@ -26,7 +26,13 @@ class Ancestry:
 
     The hypotheses of a sentence share one cache, with a column for every token that any of them
     wrote. When a beam is reordered nothing in the caches moves: this table alone does, and
-    self-attention adds it to its scores.
+    self-attention adds it to its scores. A beam of two, both of which begin with a and b, and go on
+    with c and c':
+
+        column    a   b   b'  c   c'     in the order in which they were written
+        stands    0   1   1   2   2
+        bias      0   0  -∞   0  -∞      of the hypothesis a b c
+                  0   0  -∞  -∞   0      of the hypothesis a b c'
     """
 
     length: int  # tokens of every hypothesis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -23,7 +24,11 @@ class LinguisticCoverage(nn.Module):
 
     def fertility(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S"]:
         """The fertility Φ of each source word, computed once a sentence."""
-        return self.max_fertility * torch.sigmoid(self.U_f(states)).squeeze(-1)
+        # float32 at least: a half's sigmoid is 0 from -17 on, and 0 / 0 at the first step
+        wide = torch.promote_types(states.dtype, torch.float32)
+        with torch.autocast(states.device.type, enabled=False):
+            expected = F.linear(states.to(wide), self.U_f.weight.to(wide)).squeeze(-1)
+            return self.max_fertility * torch.sigmoid(expected)
 
     def forward(
         self,
@@ -36,5 +41,5 @@ class LinguisticCoverage(nn.Module):
         # not by a view of -1: a graph would keep what that says of S, which is false of 1
         by_sentence = attended.view(sentences, attended.shape[0] // sentences, attended.shape[1])
         coverage = by_sentence / fertility[:, None]  # (B, n, S)
-        told: Tensor = self.V(coverage[..., None].to(keys.dtype))  # (B, n, S, A)
-        return (keys[:, None] + told).flatten(0, 1)
+        told = coverage[..., None] * self.V.weight[:, 0].to(coverage.dtype)  # (B, n, S, A)
+        return (keys[:, None] + told).to(keys.dtype).flatten(0, 1)

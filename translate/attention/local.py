@@ -74,7 +74,8 @@ class PredictiveAlignment(Alignment):
         centres = self.centres(query, mask)
         window = window_around(centres, scores.shape[-1], self.window)
         distance = torch.arange(scores.shape[-1], device=scores.device) - centres[..., None]
-        gaussian = torch.exp(-(distance**2) / (2 * (self.window / 2) ** 2))
+        sigma = self.window / 2
+        gaussian = torch.exp(-(distance**2) / (2 * sigma**2))
         return softmax_where(scores, mask[:, None] & window) * gaussian.to(scores.dtype)
 
 

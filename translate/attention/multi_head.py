@@ -8,6 +8,7 @@ or with one of them multi-query attention (Shazeer 2019).
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -69,12 +70,13 @@ class SelfAttention(nn.Module):
         `positions` gives each token's own, counted from `start`. `length` is an integer because a
         compiler cannot trace the size of a `range`.
         """
-        num_scored = self.num_heads + self.num_kv_heads  # what a score is made of: no values
-        heads = split_heads(qkv, num_scored + self.num_kv_heads)
-        scored, values = heads[:, :num_scored], heads[:, num_scored:]
+        heads, groups = self.num_heads, self.num_kv_heads
+        in_heads = split_heads(qkv, heads + 2 * groups)
+        scored, values = torch.split(in_heads, [heads + groups, groups], dim=1)
         if self.rotary is not None:
             scored = rotate(scored, self.rotary(start, length, scored)[positions])
-        return scored[:, : self.num_heads], KeysValues(scored[:, self.num_heads :], values)
+        query, keys = torch.split(scored, [heads, groups], dim=1)
+        return query, KeysValues(keys, values)
 
     def forward(
         self,

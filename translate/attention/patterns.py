@@ -145,14 +145,13 @@ class FullAttention(Pattern):
         cache: KeyValueCache | GrowingCache | FixedCache,  # type: ignore[override]  # each pattern steps its own
         ancestry: Ancestry,
     ) -> Float[Tensor, "B H n Kv"]:
-        memory, bias = cache.append(new), ancestry.bias
+        memory, added = cache.append(new), ancestry.bias  # whose past each column is
         if self.relation is not None or not self.sees_all:
-            keys = ancestry.positions(memory.keys)
-            here = ancestry.last(query.device)
-            bias = summed(self.bias(query, here, keys), bias)
+            here, keys = ancestry.last(query.device), ancestry.positions(memory.keys)
+            added = summed(self.bias(query, here, keys), added)
             if (visible := self.visible(here[:, None], keys)) is not None:
-                bias = summed(added_to_scores(visible, query.dtype), bias)
-        return step_attention(query, memory.keys, memory.values, bias=bias)
+                added = summed(added_to_scores(visible, query.dtype), added)
+        return step_attention(query, memory.keys, memory.values, bias=added)
 
 
 def with_flex(new_pattern: Callable[..., FullAttention], **options: Any) -> FullAttention:

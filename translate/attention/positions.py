@@ -174,7 +174,8 @@ class RelativeKeys(Relation):
 
     Eq. 5 splits e_ij into q_i k_jᵀ/√d_k + q_i (a^K_ij)ᵀ/√d_k. This is the second term, which is
     added to the scores; a layer's heads share the w. The paper's a^V for the values are left out:
-    it measures no gain from them beside a^K (its table 3).
+    it measures no gain from them beside a^K (its table 3). A decoder never looks ahead, so that its
+    w of j > i stay as they were drawn.
     """
 
     def __init__(self, *, d_k: int, max_distance: int) -> None:

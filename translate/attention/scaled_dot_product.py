@@ -106,8 +106,9 @@ def step_attention(
     bf16, if keys and values lie in one piece each. Graphs are for other devices too.
     """
     few = query.shape[2] == 1 or query.dtype == torch.bfloat16
-    by_products = few and query.device.type == "cpu" and not torch.compiler.is_compiling()
-    if not by_products or query.shape[1] != keys.shape[1]:
+    on_cpu = query.device.type == "cpu" and not torch.compiler.is_compiling()
+    grouped = query.shape[1] != keys.shape[1]
+    if grouped or not (few and on_cpu):
         return fused_attention(query, keys, values, bias=bias)
     scores = scaled_scores(query, keys)
     if bias is not None:

@@ -125,7 +125,7 @@ class RNN(Seq2Seq):
         return found + tying_problems(options)
 
     def _initialise(self) -> None:
-        """Xavier for matrices, orthogonal recurrences (Bahdanau et al. 2015, B.1), gate by gate.
+        """Orthogonal recurrences, gate by gate (Bahdanau et al. 2015, B.1), else Xavier.
 
         An LSTM's forget gates start open (Jozefowicz et al. 2015), or little would reach back.
         """
@@ -272,23 +272,22 @@ class RNN(Seq2Seq):
     ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R T S"]]:
         """c_t for each query; the hypotheses of a sentence ask one memory."""
         memory, keys = state.memory, state.memory.keys
-        queries = places.spread(query)  # (B, n, T, Q)
         assert self.score is not None
         assert keys is not None
-        if self.coverage is not None:
+        by_hypothesis = places.spread(query)  # (B, n, T, Q)
+        queries = by_hypothesis.flatten(1, 2)  # (B, n·T, Q)
+        if self.coverage is None:
+            scores = self.score(queries, keys)  # (B, n·T, S)
+        else:  # T is 1, and each hypothesis has keys of its own
             assert state.attended is not None
             assert memory.fertility is not None
             attended = places.spread(state.attended).flatten(0, 1)  # (N, S)
             keys = self.coverage(keys, attended, memory.fertility)  # (N, S, A)
-        _, beam, length, size = queries.shape
-        scores = self.score(queries.reshape(keys.shape[0], -1, size), keys)
-        queries = queries.flatten(1, 2)  # (B, n·T, Q)
-        now = state.length + torch.arange(length, device=query.device)
-        weights = self.align(
-            scores.reshape(*queries.shape[:2], -1), memory.mask, queries, now.repeat(beam)
-        )
+            scores = self.score(by_hypothesis.flatten(0, 1), keys).reshape(*queries.shape[:2], -1)
+        beam, length = each = by_hypothesis.shape[1:3]
+        position = state.length + torch.arange(length, device=query.device)
+        weights = self.align(scores, memory.mask, queries, position.repeat(beam))
         context = weights @ memory.states
-        each = beam, length
         return places.rows(context.unflatten(1, each)), places.rows(weights.unflatten(1, each))
 
     @staticmethod

@@ -223,9 +223,10 @@ class Transformer(Seq2Seq):
             keys_values = layer.cross_attention.keys_values(memory.states)
             attend = partial(layer, need_weights=need_alignment)
             x, weights = self.through(attend, x, keys_values, padding)
-            alignment += [weights] if weights is not None else []
+            if weights is not None:
+                alignment.append(weights)
         hidden = self.decoder_norm(x)
-        return Decoded(hidden, torch.stack(alignment, dim=1) if alignment else None)
+        return Decoded(hidden, torch.stack(alignment, dim=1) if need_alignment else None)
 
     def read_packed(
         self,
@@ -284,9 +285,10 @@ class Transformer(Seq2Seq):
             x, weights = layer.step(
                 x, cache, ancestry, memory, state.padding, places, need_weights=need_alignment
             )
-            alignment += [weights] if weights is not None else []
+            if weights is not None:
+                alignment.append(weights)
         hidden, after = self.decoder_norm(x), replace(state, ancestry=ancestry)
-        if not alignment:
+        if not need_alignment:
             return Step(hidden, after, None)
         stacked = torch.stack(alignment, dim=1)  # (B, L, H, n, S)
         by_hypothesis = stacked.permute(0, 3, 1, 2, 4).flatten(0, 1)  # (N, L, H, S)

@@ -57,6 +57,12 @@ class Residual(nn.Module):
         self.norm, self.before = norm, before
         self.dropout = Dropout(dropout)
 
+    def forward(
+        self, x: Float[Tensor, "*rows D"], sublayer: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "*rows D"]:
+        """The whole connection, of a sublayer that gives nothing but what is added."""
+        return self.leave(x, sublayer(self.enter(x)))
+
     def enter(self, x: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows D"]:
         """What the sublayer reads."""
         entered: Tensor = self.norm(x) if self.before else x
@@ -134,9 +140,8 @@ class EncoderLayer(nn.Module):
         packing: Packing | None = None,
     ) -> Float[Tensor, "B S D"]:
         first, second = self.residuals
-        context = self.self_attention(first.enter(x), mask=mask, packing=packing)
-        attended = first.leave(x, context)
-        left = second.leave(attended, self.feed_forward(second.enter(attended)))
+        attended = first(x, partial(self.self_attention, mask=mask, packing=packing))
+        left = second(attended, self.feed_forward)
         return self.layer_drop(x, left)  # type: ignore[no-any-return]
 
 
@@ -164,15 +169,14 @@ class DecoderLayer(nn.Module):
 
         `sentences` says what is of one sentence, where sentences lie end to end.
         """
-        first, *_ = self.residuals
+        first, second, third = self.residuals
         packing = None if sentences is None else sentences.queries
-        attended = first.leave(x, self.self_attention(first.enter(x), packing=packing))
-        attend = partial(
-            self.cross_attention,
-            memory=memory, padding=padding, sentences=sentences, need_weights=need_weights,
-        )  # fmt: skip
-        left, weights = self._after_self_attention(attended, attend)
-        return self.layer_drop(x, left), weights
+        h = first(x, partial(self.self_attention, packing=packing))
+        context, weights = self.cross_attention(
+            second.enter(h), memory, padding=padding, sentences=sentences, need_weights=need_weights
+        )
+        h = third(second.leave(h, context), self.feed_forward)
+        return self.layer_drop(x, h), weights
 
     def step(
         self,
@@ -185,19 +189,10 @@ class DecoderLayer(nn.Module):
         *,
         need_weights: bool,
     ) -> tuple[Float[Tensor, "R D"], Float[Tensor, "B H n S"] | None]:
-        """Read a token of the hypotheses in these places."""
-        first, *_ = self.residuals
-        x = first.leave(x, self.self_attention.step(first.enter(x), cache, ancestry, places))
-        attend = partial(
-            self.cross_attention.step,
-            memory=memory, places=places, padding=padding, need_weights=need_weights,
-        )  # fmt: skip
-        return self._after_self_attention(x, attend)
-
-    def _after_self_attention(
-        self, x: Float[Tensor, "*rows D"], attend: Callable[[Tensor], tuple[Tensor, Tensor | None]]
-    ) -> tuple[Float[Tensor, "*rows D"], Float[Tensor, "B H T S"] | None]:
-        _, second, third = self.residuals
-        context, weights = attend(second.enter(x))
-        x = second.leave(x, context)
-        return third.leave(x, self.feed_forward(third.enter(x))), weights
+        """`forward` of one token of the hypotheses in these places."""
+        first, second, third = self.residuals
+        h = first.leave(x, self.self_attention.step(first.enter(x), cache, ancestry, places))
+        context, weights = self.cross_attention.step(
+            second.enter(h), memory, places, padding=padding, need_weights=need_weights
+        )
+        return third(second.leave(h, context), self.feed_forward), weights

@@ -42,7 +42,7 @@ def heatmap(
 ) -> None:
     """Draw who looks at whom to a .png, .svg or .pdf file: row t holds what target token t gives.
 
-    The colour runs from 0 to the largest weight, which the colour bar names.
+    The colour runs from 0 to the largest weight, where the colour bar ends.
 
     Raises:
         ValueError: weights without a row for each target and a column for each source token.
@@ -79,7 +79,12 @@ class Layout:
     cell: float  # the side of the square of one weight
     panel: tuple[float, float]  # width, height
 
-    gap: ClassVar = (0.25, 0.45)  # between panels; their captions stand in the lower one
+    caption: ClassVar = 0.95  # the width of the longest
+
+    @property
+    def gap(self) -> tuple[float, float]:
+        """Between panels: beside each other for their captions, which stand in the lower one."""
+        return max(0.25, self.caption - self.panel[0]), 0.45
 
     @classmethod
     def fit(cls, weights: Float[np.ndarray, "L H T S"], room: float) -> Layout:

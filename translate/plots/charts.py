@@ -15,7 +15,7 @@ from translate.plots.figure import isolated, label
 from translate.plots.page import Html, join, text
 
 WIDTH, HEIGHT = 420, 230
-LEFT, RIGHT, TOP, BOTTOM = 44, 16, 10, 34  # margins of the axes
+LEFT, RIGHT, TOP, BOTTOM = 44, 32, 10, 34  # margins of the axes; half a number stands out
 # classes of the page; beyond eight they come again, and bars are told by their order
 COLOURS = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 CELL = 22  # of a heatmap
@@ -40,7 +40,7 @@ def line_chart(title: str, lines: Mapping[str, Sequence[Point]], *, x: str) -> H
             for a, b in (line if len(line) <= 60 else [])
         ]
     ticks = [
-        _text(across(value), HEIGHT - BOTTOM + 15, f"{value:,.6g}") for value in across.ticks()
+        _text(across(value), HEIGHT - BOTTOM + 15, f"{value:,.10g}") for value in across.ticks()
     ]
     return _figure(title, [*_grid(up), *ticks, _text(WIDTH / 2, HEIGHT - 4, x), *drawn], lines)
 
@@ -88,18 +88,23 @@ def histogram(title: str, values: Sequence[float], *, edges: Sequence[float], x:
 def heatmap(
     title: str, source: Sequence[str], target: Sequence[str], weights: Float[np.ndarray, "T S"]
 ) -> Html:
-    """Row by row the target's tokens, column by column the source's: the darker, the more."""
+    """Row by row the target's tokens, column by column the source's: the darker, the more.
+
+    The darkest is the largest weight, which the title tells.
+    """
     rows, columns = list(map(label, target)), list(map(label, source))
     left, top = 8 + 7.0 * max(map(_letters, rows)), 14 + 5.4 * max(map(_letters, columns))
-    right = 5 * _letters(columns[-1])  # the last label leans over the edge
+    # labels lean to the right: the last one over the edge, and a long one from further left
+    right = max(5 * _letters(word) - CELL * k for k, word in enumerate(reversed(columns)))
     rows, columns = list(map(isolated, rows)), list(map(isolated, columns))
     width, height = left + CELL * len(columns) + right, top + CELL * len(rows) + 4
-    strongest = float(weights.max()) or 1.0
+    strongest = float(weights.max())
+    scale = strongest or 1.0  # where nothing is attended to
     drawn = [
         Html(
             f'<rect class="cell" x="{left + CELL * s:.0f}" y="{top + CELL * t:.0f}" '
             f'width="{CELL - 1}" height="{CELL - 1}" '
-            f'fill-opacity="{weights[t, s] / strongest:.3f}">'
+            f'fill-opacity="{weights[t, s] / scale:.3f}">'
             f"<title>{text(rows[t])} ← {text(columns[s])}: {weights[t, s]:.1%}</title></rect>"
         )
         for t in range(len(rows))
@@ -119,6 +124,7 @@ def heatmap(
         )
         for s, word in enumerate(columns)
     ]
+    title = f"{title} (the darkest square is {strongest:.0%})"
     return _figure(title, [*drawn, *beside, *above], {}, width=width, height=height)
 
 
