@@ -11,7 +11,7 @@ import pytest
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
 from translate.inference import bans
-from translate.inference.bans import Bans
+from translate.inference.bans import Bans, places
 from translate.inference.segments import Segment
 from translate.inference.text_constraints import NO_CONSTRAINT, ConstraintEncoder
 from translate.inference.translator import Translator
@@ -108,6 +108,18 @@ def test_other_words_stay(english: Tokenizer, text: str) -> None:
         find = stubborn(english, [tokens])
         ((found,),) = Bans(english, ["house"]).kept(find, [segment(english, "house")])
         assert found.tokens == tokens
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "count"),
+    [
+        ("AI", "AI", 1), ("AI", "使用AI技术", 1), ("AI", "AI는 좋다, AI", 2), ("AI", "PAID AIM", 0),
+        ("집", "집에서", 1), ("집", "새집", 0), ("집", "我집", 0), ("猫", "大猫们", 1),
+        ("हिंद", "हिंदी", 0), ("हिंद", "हिंद।", 1), ("-1", "-10 a-1", 1), ("...", "no...", 1),
+    ],
+)  # fmt: skip
+def test_where_a_text_stands_by_itself(wanted: str, text: str, count: int) -> None:
+    assert len(list(places(wanted, text))) == count
 
 
 def test_what_is_banned_before_a_word_is_allowed_within_it(english: Tokenizer) -> None:

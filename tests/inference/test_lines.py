@@ -71,6 +71,9 @@ def test_scripts_without_spaces_are_cut_at_their_punctuation() -> None:
         ("en", "See http://a.b/c.html?x=1. Mail a@b.com. Mr. Smith paid $3.50.", 3),
         ("ja", "犬が寝る。猫も寝る。", 2),
         ("", "An unknown language. Still two.", 2),
+        ("en", "Visit https://a.b/?Q=1 now. Or <a title='So. Yes.'>this</a>. Bye.", 3),
+        ("en", "Call foo.Bar() in node.js!Important", 1),
+        ("zh", "你好!我是学生。他也是。", 3),
     ],
 )
 def test_abbreviations_and_numbers_end_no_sentence(language, text, count) -> None:
@@ -190,6 +193,21 @@ def test_the_texts_of_a_line_hold_its_pieces(cutter, joint) -> None:
     for limit in (500, 8, 4):
         ids = cutter(limit=limit)(line, 1).ids
         assert [piece for text in ids for piece in text] == joint.source.encode(line)
+
+
+def test_no_part_ends_within_what_must_stay_whole() -> None:
+    parts = list(within(["{name}" * 40], 20, characters))
+    assert sum(map(len, parts)) == 240
+    assert set(parts) == {"{name}" * 3, "{name}"}
+    assert next(within(["{" + "a" * 20 + "}"], 8, characters)) == "{aaaaaaa"  # one too long
+
+
+@pytest.mark.parametrize("line", ["...", "!!! ---", "=====", "😀", "|---|---|", "。"])
+def test_what_has_no_word_stays_as_it_is(cutter, line: str) -> None:
+    assert cutter()(line, 1) == Line((line,), (), ())
+    behind = cutter()(f"El perro come. {line}", 1)
+    assert behind.gaps == ("", f" {line}")
+    assert " ".join(cutter()(line, 1, asked=True).texts) == line
 
 
 @pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u3000", "\u3000\u00a0"])

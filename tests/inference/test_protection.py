@@ -38,6 +38,10 @@ ALL = Protection([*VERBATIM, "number"])
         ("HTTP://A.DE/x und Www.b.de", ["HTTP://A.DE/x", "Www.b.de"]),
         ("It&#x27;s &frac12;&sup2; ni&ntilde;o &#233;", ["&#x27;", "&frac12;", "&sup2;"]),
         ("1999 Hunde @ home, e.g. this", []),
+        ("请访问https://x.com/a。", ["https://x.com/a"]),
+        ("发送到a@b.com吧，müller-x@y.de", ["a@b.com", "müller-x@y.de"]),
+        ("共%d个文件、%sさん、%s님", ["%d", "%s", "%s"]),
+        ("20%désormais, 100%ige, %s-Datei", ["%s"]),
     ],
 )
 def test_what_stays_as_it_is(text: str, items: list[str]) -> None:
@@ -98,6 +102,8 @@ def test_damage(source: str, translation: str, damage: list[str]) -> None:
         ("1,000,000 and 0.125", "1'000'000 und 0,125", []),
         ("3.5 m", "35 m", ["lost 3.5", "added 35"]),
         ("12.50 or 10.000", "12,50 oder 10000", []),
+        ("Tom&#39;s dog, https://a.b/123", "Hund", []),
+        ("{0} of 12", "{0} von 12", []),
     ],
 )
 def test_numbers_are_compared_by_their_digits(source, translation, changes) -> None:

@@ -49,6 +49,17 @@ def test_each_line_has_constraints_of_its_own(make_translator) -> None:
     assert found[3] == translator.translate(LINES)[3]
 
 
+def test_nothing_to_translate_cannot_hold_what_is_asked_for(make_translator, caplog) -> None:
+    asked = [TextConstraint(phrases=("the dog",)), TextConstraint("the"), TextConstraint()]
+    with caplog.at_level(logging.WARNING, logger="translate"):
+        found = list(make_translator().stream(["", " ", ""], constraints=asked))
+    assert [best.text for best, *_ in found] == [""] * 3
+    assert caplog.messages == [
+        "line 1 is empty, and so is its translation: 'the dog' is not in it",
+        "line 2 is empty, and so is its translation: 'the' is not in it",
+    ]
+
+
 def test_banned_words_stay_away(make_translator) -> None:
     translator = make_translator()
     words = {w for text in translator.translate(LINES) for w in re.findall(r"\w+", text)}

@@ -21,7 +21,7 @@ from translate.vocabulary import EOS, UNK
 
 LINES = [
     "el perro come.", "la casa azul", "", "donde está el tren rojo grande", "gato", " \u200b ",
-    "el gato duerme la casa corre azul rojo grande.", "🚂", "perro perro", "la",
+    "el gato duerme la casa corre azul rojo grande.", "🚂 1", "perro perro", "la",
 ]  # fmt: skip
 
 

@@ -8,10 +8,10 @@ spaces, a piece may hold it in its middle.
 from __future__ import annotations
 
 import logging
-import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from translate.data.text import spells_a_word, unspaced
 from translate.data.tokenizer import BYTES, WORD_START, Tokenizer
@@ -36,7 +36,7 @@ class Bans:
 
     def __init__(self, target: Tokenizer, texts: Iterable[str]) -> None:
         self._target = target
-        self._pattern = "|".join(alone(text) for text in map(self._as_written, texts) if text)
+        self._texts = [text for text in map(self._as_written, texts) if text]
 
     def _as_written(self, text: str) -> str:
         """As the tokenizer normalises it; a word that it has no pieces for may be part of one."""
@@ -49,7 +49,7 @@ class Bans:
         After `TRIES` it stays, with a warning.
         """
         found, stricter = find(segments), list(segments)
-        if not self._pattern:
+        if not self._texts:
             return found
         for _ in range(TRIES):
             escaped = {
@@ -74,7 +74,7 @@ class Bans:
 
     def within(self, tokens: Tokens) -> bool:
         """Whether these tokens, a text of their own, spell something banned."""
-        return self._pattern != "" and any(self._runs(tokens, 0))
+        return any(self._runs(tokens, 0))
 
     def _stricter(self, constraint: Constraint, n_best: Sequence[Hypothesis]) -> Constraint | None:
         """Without what these translations spelled banned texts with; None where there is none."""
@@ -95,12 +95,12 @@ class Bans:
         If not, they are the end of another word where a letter comes before them.
         """
         spans, text = self._spans(tokens)
-        for match in re.finditer(self._pattern, text):
-            holding = [i for i, (a, b) in enumerate(spans) if a < match.end() and match.start() < b]
+        for start, end in chain.from_iterable(places(one, text) for one in self._texts):
+            holding = [i for i, (a, b) in enumerate(spans) if a < end and start < b]
             first, last = holding[0], holding[-1]
             if last < prefix:
                 continue
-            word_begins = spans[first][0] == match.start() and spells_a_word(match[0][0])
+            word_begins = spans[first][0] == start and spells_a_word(text[start])
             yield tuple(tokens[first : last + 1]), not word_begins
 
     def _spans(self, tokens: Tokens) -> tuple[list[tuple[int, int]], str]:
@@ -124,9 +124,23 @@ class Bans:
         return spans, text
 
 
-def alone(text: str) -> str:
-    """What matches the text where it is not a part of a longer word; a sign is none anywhere."""
-    first, last = text[0], text[-1]
-    starts_a_word = unicodedata.category(first)[0] in "LMN" and not unspaced(first)
-    before, after = r"(?<!\w)" * starts_a_word, r"(?!\w)" * spells_a_word(last)
-    return before + re.escape(text) + after
+def places(wanted: str, text: str) -> Iterator[tuple[int, int]]:
+    """Where it stands in a text, and is no part of a longer word; a sign is none anywhere."""
+    start = text.find(wanted)
+    while start >= 0:
+        end = start + len(wanted)
+        before, after = text[start - 1 : start] if start else "", text[end : end + 1]
+        longer = after and spells_a_word(wanted[-1]) and spells_a_word(after)
+        if not longer and not (before and _goes_on(before, wanted[0])):
+            yield start, end
+        start = text.find(wanted, start + 1)
+
+
+def _goes_on(before: str, first: str) -> bool:
+    """Whether a word that ends with one character goes on with the other.
+
+    A Korean word begins behind a space; its particles follow words of any script.
+    """
+    if spells_a_word(first) or unspaced(first):
+        return spells_a_word(before) and not unspaced(first)
+    return all(unicodedata.category(character)[0] in "LMN" for character in (before, first))

@@ -8,15 +8,18 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 
 from sentencex import segment
 
-from translate.data.text import has_text, one_line, without_surrogates
+from translate.data.text import has_text, one_line, unspaced, without_surrogates
 from translate.data.tokenizer import Tokenizer
+from translate.inference.protection import VERBATIM, Protection
 from translate.inference.translation import NOTHING, Translation
 
 log = logging.getLogger(__name__)
+
+WHOLE = Protection([*VERBATIM])  # what no cut goes through, if it can be helped
 
 Lengths = Callable[[Sequence[str]], list[int]]  # texts → pieces of each
 
@@ -105,18 +108,22 @@ class Cutter:
         self._tokenizer, self._language = tokenizer, without_surrogates(language)
         self._limit, self._sentences = limit, sentences
 
-    def __call__(self, line: str, number: int, *, whole: bool = False) -> Line:
+    def __call__(self, line: str, number: int, *, whole: bool = False, asked: bool = False) -> Line:
         """Cut line `number`; a warning tells where something is too long.
+
+        What has neither a letter nor a digit stays as it is: of a row of dots or an emoji a model
+        would make a sentence up.
 
         Args:
             whole: not into sentences, if the line is within the limit.
+            asked: something must be in its translation, so that all of it is translated.
         """
         line = one_line(without_surrogates(line))
         if not has_text(line):
             return EMPTY
         split = self._sentences and not whole
         texts = sentences(line, self._language) if split else [line]
-        ids = [self._tokenizer.encode(text) for text in texts]
+        ids = self._ids(texts, asked=asked)
         if max(map(len, ids)) <= self._limit:
             return trimmed(texts, ids)
         found = sentences(line, self._language)
@@ -126,7 +133,7 @@ class Cutter:
             number, sum(map(len, ids)), self._limit, len(texts),
             ", some of them parts of a sentence" if len(texts) > len(found) else "",
         )  # fmt: skip
-        return trimmed(texts, [self._tokenizer.encode(text) for text in texts])
+        return trimmed(texts, self._ids(texts, asked=asked))
 
     def between(self, parts: Sequence[str]) -> Line:
         """Every second part stays as it is, and the punctuation beside it, which belongs to it.
@@ -142,8 +149,14 @@ class Cutter:
             end = 0 if kept else len(part) if i == len(parts) - 1 else words[-1] + 1
             start, end = _with_inverted(part, start, end)
             texts += part[:start], part[start:end], part[end:]  # every third from the second on
-        ids = [self._tokenizer.encode(text) if i % 3 == 1 else [] for i, text in enumerate(texts)]
-        return trimmed(texts, ids)
+        return trimmed(texts, self._ids(text if i % 3 == 1 else "" for i, text in enumerate(texts)))
+
+    def _ids(self, texts: Iterable[str], *, asked: bool = False) -> list[list[int]]:
+        """Those of each text; none where there is nothing to translate."""
+        return [
+            self._tokenizer.encode(text) if asked or any(map(_in_word, text)) else []
+            for text in texts
+        ]
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
         """Without the tag, which each would count again."""
@@ -153,8 +166,26 @@ class Cutter:
 
 
 def sentences(text: str, language: str) -> list[str]:
-    """The sentences of a text, each with the space behind it."""
-    return [sentence for block in _blocks(text) for sentence in _segmented(block, language)]
+    """The sentences of a text, each with the space behind it.
+
+    Where no space follows, none ends (`node.js!`), but in scripts that have none; nor within what
+    must stay as it is (`/?Q=1`).
+    """
+    found: list[str] = []
+    place, items = 0, WHOLE.spans(text)
+    for part in chain.from_iterable(_segmented(block, language) for block in _blocks(text)):
+        apart = not found or found[-1][-1].isspace() or any(map(unspaced, (found[-1][-1], part[0])))
+        if apart and _outside(place, items) == place:
+            found.append(part)
+        else:
+            found[-1] += part
+        place += len(part)
+    return found
+
+
+def _outside(place: int, items: Sequence[tuple[int, int]]) -> int:
+    """Where a cut at this place does not go through one of the items: before it, or here."""
+    return next((start for start, end in items if start < place < end), place)
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -187,8 +218,7 @@ def within(texts: Sequence[str], limit: int, lengths: Lengths) -> Iterator[str]:
             continue
         parts = list(_clauses(text, limit, lengths))
         if len(parts) == 1:
-            size = max(1, len(text) * limit // pieces)
-            parts = [text[start : start + size] for start in range(0, len(text), size)]
+            parts = _anywhere(text, max(1, len(text) * limit // pieces))
         yield from within(parts, limit, lengths)
 
 
@@ -210,6 +240,13 @@ def _clauses(text: str, limit: int, lengths: Lengths) -> Iterator[str]:
         part.append((unit, pieces))
         total += pieces
     yield "".join(word for word, _ in part)
+
+
+def _anywhere(text: str, size: int) -> list[str]:
+    """Parts of `size` characters, or a few less where the next must stay whole."""
+    items = WHOLE.spans(text)
+    places = {_outside(place, items) or place for place in range(size, len(text), size)}
+    return [text[start:end] for start, end in pairwise([0, *sorted(places), len(text)])]
 
 
 def trimmed(texts: Sequence[str], ids: Sequence[list[int]]) -> Line:

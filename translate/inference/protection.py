@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from html import unescape
 from typing import Literal
 
+from translate.data.text import UNSPACED
+
 Kind = Literal["url", "email", "tag", "placeholder", "number"]
 
+# a letter, digit or underscore of a word with spaces around it; Korean particles have none
+WORD = rf"[^\W{UNSPACED[1:-1]}\u1100-\u11ff\uac00-\ud7af]"
 # every run is bounded, or begins where a word does, so that no text takes quadratic time
 VERBATIM: dict[Kind, str] = {
     # parentheses belong to it in pairs alone, as in wiki/Bank_(geography)
-    "url": r"(?<!\w)(?i:https?://|ftp://|www\.)"
+    "url": rf"(?<!{WORD})(?i:https?://|ftp://|www\.)"
     r"(?:[^\s<>\"()、。，；：！？（）「」]|\([^\s<>\"()]*\))*(?:[^\W_][/&#=_-]*|\([^\s<>\"()]*\))",
-    "email": r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+",
+    "email": rf"(?<!{WORD})(?<![.+-])(?:{WORD}|[.+-]){{1,64}}@"
+    rf"(?:{WORD}|-){{1,64}}(?:\.(?:{WORD}|-){{1,64}})+",
     "tag": r"</?[A-Za-z][^<>]{0,500}>"
     r"|&(?:#\d{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",
     # of Python, JavaScript, Jinja and shells; then of printf, for whose flag a space may not stand
     "placeholder": r"\$?\{\{? ?[\w.\[\]]{0,64}(?:![rsa])?(?:[:|,-][^{}\s]{0,32})? ?\}\}?"
-    r"|%(?:\(\w{1,64}\)|\d{1,2}\$)?[-+#0]?\d{0,4}(?:\.\d{1,3})?(?:hh?|ll?)?[diouxXeEfFgGcs@](?!\w)",
+    r"|%(?:\(\w{1,64}\)|\d{1,2}\$)?[-+#0]?\d{0,4}(?:\.\d{1,3})?(?:hh?|ll?)?[diouxXeEfFgGcs@]"
+    rf"(?!{WORD})",
 }
 NUMBER = re.compile(r"\d[\d.,:'’\u00a0\u202f]*\d")  # of two digits or more
 THOUSANDS = re.compile(r"\D(?=\d{3}(?!\d))")  # a sign in a number that may part thousands
@@ -52,12 +58,11 @@ class Protection:
 
         One inside a word (Don&#39;t) does not part it.
         """
-        parts, end = list[str](), 0
-        for item in self._found(text):
-            if not _in_word(item):
-                parts += text[end : item.start()], item[0]
-                end = item.end()
-        return [*parts, text[end:]]
+        return _cut(text, (item for item in self._found(text) if not _in_word(item)))
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where the items stand."""
+        return [item.span() for item in self._found(text)]
 
     def _found(self, text: str) -> Iterator[re.Match[str]]:
         if self._verbatim and TRACE.search(text):
@@ -78,6 +83,10 @@ class Protection:
         """Which numbers are lost or added, in words; those that are `asked` for may be added."""
         if not self._numbers or not (DIGIT.search(source) or DIGIT.search(translation)):
             return []
+        # those of an item are part of it
+        source, translation = (
+            " | ".join(_cut(text, self._found(text))[::2]) for text in (source, translation)
+        )
         # a space may part thousands or numbers: both are right
         read = [
             _changes(wanted, _without(found, _digits(asked), wanted))
@@ -85,6 +94,15 @@ class Protection:
             for found in (_digits(translation), _digits(_closed(translation)))
         ]
         return read[0] if all(read) else []
+
+
+def _cut(text: str, items: Iterable[re.Match[str]]) -> list[str]:
+    """The text in parts, every second of which is one of the items."""
+    parts, end = list[str](), 0
+    for item in items:
+        parts += text[end : item.start()], item[0]
+        end = item.end()
+    return [*parts, text[end:]]
 
 
 def _in_word(item: re.Match[str]) -> bool:

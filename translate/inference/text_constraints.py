@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ import numpy as np
 from translate.data.text import spells_a_word, unspaced
 from translate.data.tokenizer import BYTES, WORD_START, Tokenizer
 from translate.errors import UserError
-from translate.inference.bans import Bans, alone
+from translate.inference.bans import Bans, places
 from translate.inference.segments import each, text_of
 from translate.search import Constraint
 from translate.search.constraints import Joints, Tokens
@@ -126,12 +125,20 @@ class ConstraintEncoder:
     ) -> Iterator[Constraint]:
         """The constraint of each segment of a line: the first begins with the prefix.
 
+        A warning tells of a line without any, whose translation holds nothing.
+
         Raises:
             UserError: phrases for a line in several segments, of which none is theirs; a word that
                 the model cannot write, a text without any, or more than it can; a banned phrase.
         """
         if constraint == NO_CONSTRAINT:
             yield from itertools.repeat(self._nothing_asked, segments)
+            return
+        if not segments:
+            log.warning(
+                "line %d is empty, and so is its translation: %r is not in it",
+                line, constraint.words.strip(),
+            )  # fmt: skip
             return
         if constraint.phrases and segments > 1:
             raise UserError(
@@ -210,8 +217,8 @@ class ConstraintEncoder:
 
     def _holding(self, text: str) -> list[Tokens]:
         """The pieces in which a text stands that need be no word of its own."""
-        whole = alone(self._target.decode(self._target.encode(text)).strip())
-        return [(token,) for token, piece in enumerate(self._written) if re.search(whole, piece)]
+        whole = self._target.decode(self._target.encode(text)).strip()
+        return [(token,) for token, piece in enumerate(self._written) if any(places(whole, piece))]
 
     @cached_property
     def _written(self) -> list[str]:
@@ -237,7 +244,7 @@ class ConstraintEncoder:
         return [
             tokens
             for tokens in itertools.product(*choices)
-            if re.search(alone(" ".join(words)), " ".join(vocabulary[token] for token in tokens))
+            if any(places(" ".join(words), " ".join(vocabulary[token] for token in tokens)))
         ]
 
     def _unknown(self, text: str) -> str | None:

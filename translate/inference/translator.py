@@ -190,7 +190,8 @@ class Translator:
         cut: list[Line] = []
         segments: list[Segment] = []
         for i, (line, constraint) in enumerate(lines, start=number):
-            cut.append(self._cut(line, i, whole=bool(constraint.phrases)))
+            asked = constraint != NO_CONSTRAINT
+            cut.append(self._cut(line, i, whole=bool(constraint.phrases), asked=asked))
             encoded = self._constraint_encoder(constraint, len(cut[-1].texts), i)
             segments += self._segments(cut[-1], encoded, constraint.words)
         n_best = search(segments)
@@ -211,7 +212,7 @@ class Translator:
         spelled = self.tokenizers.source.spelled if self.unknown_words else lambda text: []
         return [
             Segment(text, ids, spelled(text), constraint, asked)
-            for text, ids, constraint in zip(line.texts, line.ids, wanted, strict=False)
+            for text, ids, constraint in zip(line.texts, line.ids, wanted, strict=True)
         ]
 
     def _search(
@@ -300,9 +301,9 @@ class Translator:
             late = not line.texts or has_text(line.gaps[0])  # for a prefix
             if constraint.phrases or (constraint.prefix and late):  # phrases may belong anywhere
                 line = Line(("", ""), (text,), (ids,))
-            rest = itertools.repeat(replace(constraint, prefix=()))
             lines.append(line)
-            parts += self._segments(line, itertools.chain([constraint], rest), asked)
+            wanted = [constraint, *[replace(constraint, prefix=())] * (len(line.texts) - 1)]
+            parts += self._segments(line, wanted[: len(line.texts)], asked)
         found = iter(search(parts))
         return [line.joined([next(found) for _ in line.texts]) for line in lines]
 

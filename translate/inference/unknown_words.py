@@ -18,7 +18,7 @@ from jaxtyping import Float
 from translate.data.text import one_line, read_lines, spells_a_word
 from translate.data.tokenizer import UNKNOWN, WORD_START, Tokenizer
 from translate.errors import UserError
-from translate.inference.bans import alone
+from translate.inference.bans import places
 from translate.models.head import NO_ATTENTION
 from translate.vocabulary import UNK
 
@@ -136,8 +136,9 @@ class UnknownWords:
 
 
 def occurrences(texts: Iterable[str], text: str) -> int:
-    """How often the texts stand in another by themselves, as what is banned does (`alone`)."""
-    return sum(len(re.findall(alone(one), text)) for one in filter(None, map(str.strip, texts)))
+    """How often the texts stand in another, as what is banned does (`places`)."""
+    wanted = filter(None, map(str.strip, texts))
+    return sum(1 for one in wanted for _ in places(one, text))
 
 
 def spelling_spans(pieces: Sequence[str], prefix: int = 0) -> list[tuple[int, int]]:
