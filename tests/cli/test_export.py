@@ -172,7 +172,7 @@ def test_onnx_files_translate_without_the_program(
     assert "float32: both translated 5 sentences greedily" in done.err
     assert len(done.err.splitlines()) < 5  # of ours alone, none of the libraries'
     # such line breaks end no line
-    read = [*LINES, "ein\rHaus", "ein\x0bHaus\x85\u2028der Hund"]
+    read = [*LINES, "ein\rHaus", "ein\x0bHaus\x85\u2028der Hund", "...", "\u2060\u00ad", "😀"]
     expected = program("text", run, "guard=none", "split=none", *GREEDY, *read).out
     spec = importlib.util.spec_from_file_location("decoder", tmp_path / "there" / "decoder.py")
     assert spec is not None
@@ -215,7 +215,8 @@ def test_an_export_takes_the_place_of_nothing_else(
     (tmp_path / "kept" / "mine").touch()
     done = program("export", run, "to=torch", output)
     assert done.status != 0
-    assert "is not an export, and its contents would be removed" in done.err
+    told = {"output=.": "'kept', which is not of an export", "output=kept": "contains 'mine'"}
+    assert told.get(output, "is not a folder: name a new one") in done.err
     assert (tmp_path / "text.txt").read_text() == "mine"
     assert (tmp_path / "kept" / "mine").is_file()
 

@@ -15,7 +15,7 @@ import torch
 
 import translate
 from translate.errors import UserError
-from translate.inference import bundle
+from translate.inference import bundle, loading
 from translate.inference.loading import load
 from translate.models.transformer import Transformer
 
@@ -54,7 +54,7 @@ def forge(folder: Path, name: str, content: bytes) -> None:
 
 LOADING = """
 import os, sys, torch
-from translate.inference import bundle
+from translate.inference import bundle, loading
 torch.set_num_threads(2)
 before = len(os.listdir("/proc/self/task"))
 bundle.load(sys.argv[1])
@@ -169,13 +169,16 @@ def test_keys_of_a_search_are_laid_over_the_run_s_own(saved) -> None:
     ("arguments", "line"),
     [
         ({"device": None}, "device=None is not available here: try device=auto"),
+        ({"run": None}, "None is no path: give the folder of a run"),
+        ({"workers": 0}, "workers=0: must be a whole number of at least 1"),
+        ({"tokens_per_batch": "8"}, "tokens_per_batch='8': must be a whole number"),
         ({"split_sentences": "no"}, "split_sentences='no': must be True or False"),
         ({"search": {1: 2}}, r"search = \{1: 2\}: give a search, or keys of conf/search"),
     ],
 )
 def test_an_argument_of_the_wrong_type_is_told(saved, arguments, line) -> None:
     with pytest.raises(UserError, match=line):
-        translate.load(saved, **arguments)
+        loading.load(**({"run": saved} | arguments))
 
 
 @pytest.mark.parametrize("name", [*CHECKED, "checksums.json"])

@@ -38,12 +38,17 @@ def test_every_run_has_its_say(save, joint) -> None:
     assert list(together(bundles).model.models) == [each.model for _, each in bundles]
 
 
-def test_directions_may_not(save, joint) -> None:
-    """A joint tokenizer is the same both ways, so that nothing else tells them apart."""
+@pytest.mark.parametrize(("source", "target"), [("en", "es"), ("es", "fr")])
+def test_languages_may_not(save, joint, source: str, target: str) -> None:
+    """A joint tokenizer may be the same for all, so that nothing else tells them apart."""
     one = save("one", "transformer", joint)
-    turned = one.config.model_copy(update={"source_language": "en", "target_language": "es"})
-    with pytest.raises(UserError, match="other translates en to es, but one translates es to en"):
-        together([("one", one), ("other", replace(one, config=turned))])
+    turned = {"source_language": source, "target_language": target}
+    other = replace(one, config=one.config.model_copy(update=turned))
+    told = f"other translates {source} to {target}, but one translates es to en"
+    with pytest.raises(UserError, match=told):
+        together([("one", one), ("other", other)])
+    tagged = replace(one, config=one.config.model_copy(update={"tag": "<2en>"}))
+    together([("one", tagged), ("other", other)])
 
 
 def test_tokenizers_may_not(save, joint, separate) -> None:

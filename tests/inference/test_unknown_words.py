@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -206,6 +207,27 @@ def test_entries_are_found_between_punctuation() -> None:
     assert words.translation("gato,") == "cat;"
     assert words.translation("«?»") == "«?»"
     assert words.translation("(Ödön)") == "(Ödön)"
+
+
+def test_entries_are_read_as_the_model_reads_its_source(caplog) -> None:
+    lower = train_tokenizer(
+        ["zürich ist schön"] * 9, kind="char", vocab_size=30, hard_vocab_limit=False,
+        byte_fallback=False, character_coverage=1.0, normalization="nmt_nfkc_cf",
+        train_sentences=100, seed=1,
+    )  # fmt: skip
+    given = {"ZÜRICH": "Zurich", "Zu\u0308rich": "Zurich", "ﬁnch": "pinzón", "Finch": "Fink"}
+    words = UnknownWords(given).read_by(lower)
+    assert words.dictionary == {"zürich": "Zurich", "finch": "pinzón"}
+    assert caplog.messages == [
+        "the model reads 'Finch' as 'finch', which the dictionary translates by 'pinzón': it never "
+        "writes 'Fink'"
+    ]
+
+
+def test_a_word_of_dashes_takes_no_minute() -> None:
+    start = time.perf_counter()
+    assert UnknownWords({}).translation(word := "a" + "-" * 300_000 + "a") == word
+    assert time.perf_counter() - start < 5
 
 
 def test_words_are_letters_together_and_anything_else_alone() -> None:

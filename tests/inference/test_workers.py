@@ -178,6 +178,23 @@ with Workers(3, lambda task: os.getpid()) as workers:
 """
 
 
+def test_a_stream_that_is_not_read_to_its_end_leaves_no_word() -> None:
+    script = """
+from translate.inference.workers import Workers
+
+def stream():
+    with Workers(2, str) as workers:
+        yield from workers.map([1, 2, 3])
+
+some = stream()
+print(next(some))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("1\n", "", 0)
+
+
 def test_workers_of_a_process_that_is_killed_end_by_themselves() -> None:
     done = subprocess.run(
         [sys.executable, "-c", KILLED],

@@ -191,6 +191,10 @@ class Tokenizer:
         found = list(self._processor.encode(_readable(text), out_type=str))
         return [*self.pieces(self.prefix), *found] if found else []
 
+    def normalised(self, text: str) -> str:
+        """The text as it is read: composed, perhaps in lower case, without spaces around it."""
+        return str(self._processor.normalize(_readable(text))).replace(WORD_START, " ").strip()
+
     @cached_property
     def whole_words(self) -> bool:
         """Whether every piece is a word with the space before it (kind `word`), `<unk>` too."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, NonNegativeFloat, ValidationError
 
 from translate import durable
 from translate.errors import UserError
@@ -38,7 +38,7 @@ class Confidence(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         judged: how right it was on sentences it was not learned from.
     """
 
-    slope: float
+    slope: NonNegativeFloat
     intercept: float
     good: float
     weights_sha256: str

@@ -172,6 +172,7 @@ class CTranslate2Search:
                 num_hypotheses=settings.beam_size,
                 length_penalty=self._exponent(),
                 min_decoding_length=0,
+                max_input_length=0,  # else 1,024
                 max_decoding_length=max(limits[i] for i in some),
                 return_scores=True,
                 asynchronous=True,

@@ -18,16 +18,16 @@ def together(bundles: Sequence[tuple[str, Bundle]]) -> Bundle:
 
     Raises:
         UserError: runs with different tokenizers of a side: their pieces mean different words, and
-            a sentence is cut into pieces once, for all of them. Or runs of opposite directions,
-            whose joint tokenizer is the same.
+            a sentence is cut into pieces once, for all of them. Or runs of other languages without
+            a tag that says which is meant: their joint tokenizer may be the same.
     """
     (first, one), *others = bundles
     for run, other in others:
-        (source, target), languages = one.config.languages, other.config.languages
-        if languages == (target, source) != (source, target):
+        if one.config.tag is None and one.config.languages != other.config.languages:
             raise UserError(
-                f"{run} translates {target} to {source}, but {first} translates {source} to "
-                f"{target}: the runs of an ensemble must translate in the same direction"
+                f"{run} translates {' to '.join(other.config.languages)}, but {first} translates "
+                f"{' to '.join(one.config.languages)}: the runs of an ensemble must translate "
+                "between the same languages"
             )
         for side in ("source", "target"):
             hashes = [bundle.config.tokenizers[side] for bundle in (one, other)]

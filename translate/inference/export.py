@@ -111,14 +111,26 @@ def write(
 
 
 def check_replaceable(folder: Path) -> None:
-    """UserError where an export would take the place of something that is none."""
-    if not folder.exists() or (folder / MANIFEST).is_file():
+    """UserError where an export would take the place of what no export has written."""
+    if not folder.exists():
         return
-    if not folder.is_dir() or any(folder.iterdir()):
+    if not folder.is_dir():
+        raise UserError(f"output={folder} is not a folder: name a new one")
+    found = {path.name for path in folder.iterdir()}
+    if others := found - _exported(folder, found):
         raise UserError(
-            f"output={folder} is not an export, and its contents would be removed: name a new "
-            "folder"
+            f"output={folder} contains {min(others)!r}, which is not of an export and would be "
+            "removed: name a new folder"
         )
+
+
+def _exported(folder: Path, found: set[str]) -> set[str]:
+    """The names of an export's files; all that were `found` if it was written without sums."""
+    try:
+        origin = json.loads((folder / MANIFEST).read_bytes())
+        return {MANIFEST, *origin["sha256"]} if "sha256" in origin else found
+    except (OSError, ValueError, TypeError):
+        return set()
 
 
 def random_sentences(count: int, *, vocab_size: int, longest: int = LONGEST) -> list[list[int]]:

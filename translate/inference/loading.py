@@ -53,6 +53,11 @@ def load(
     Raises:
         UserError: nothing to load there, or files that are damaged or do not belong together.
     """
+    if not isinstance(run, str | Path | Bundle):
+        raise UserError(f"{run!r} is no path: give the folder of a run")
+    for name, count in (("workers", workers), ("tokens_per_batch", tokens_per_batch)):
+        if count is not None and (not isinstance(count, int) or count < 1):
+            raise UserError(f"{name}={count!r}: must be a whole number of at least 1")
     keep_memory()
     device = choose_device(device)  # a wrong one is told before the work
     if not isinstance(split_sentences, bool):

@@ -14,12 +14,14 @@ import json
 import math
 import signal
 import sys
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+BLANK = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}  # kinds of characters that nobody sees
 Arrays = dict[str, Any]  # NumPy's, by the names of inputs or outputs
 Run = Callable[[Arrays], Arrays]
 
@@ -90,7 +92,11 @@ def main() -> None:
     lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace", newline="\n")
     for number, line in enumerate(lines, start=1):
         # a line break within is a space, as the program reads it
-        pieces = source.encode(" ".join(filter(None, line.splitlines())).strip())
+        text = " ".join(filter(None, line.splitlines())).strip()
+        if not any(unicodedata.category(character)[0] in "LMN" for character in text):
+            sys.stdout.write((text if set(map(unicodedata.category, text)) - BLANK else "") + "\n")
+            continue  # without a letter or a digit there is nothing to translate
+        pieces = source.encode(text)
         tokens: list[int] = []
         if pieces:
             pieces = [*about["source_prefix"], *pieces]

@@ -144,7 +144,7 @@ class Translator:
             limit=most_pieces(model, max_source_length),
             sentences=split_sentences,
         )
-        self.unknown_words = unknown_words
+        self.unknown_words = unknown_words and unknown_words.read_by(tokenizers.source)
         self.mbr = mbr
         self.guard = guard
         self.confidence = confidence

@@ -8,6 +8,7 @@ that word, else it is copied, which is right for names and numbers.
 from __future__ import annotations
 
 import itertools
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,9 @@ from translate.inference.bans import places
 from translate.models.head import NO_ATTENTION
 from translate.vocabulary import UNK
 
-EDGES = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)  # a word between its punctuation
+log = logging.getLogger(__name__)
+
+PUNCTUATION = re.compile(r"\W*")
 
 
 class UnknownWords:
@@ -60,6 +63,22 @@ class UnknownWords:
                     f"{dictionary[source]!r} before: keep one of the two"
                 )
         return cls(dictionary)
+
+    def read_by(self, tokenizer: Tokenizer) -> UnknownWords:
+        """The same, its source words as this tokenizer reads them in a sentence.
+
+        A warning tells of words that it reads alike, of which the first stands for both.
+        """
+        dictionary: dict[str, str] = {}
+        for word, translation in self.dictionary.items():
+            read = tokenizer.normalised(word)
+            if dictionary.setdefault(read, translation) != translation:
+                log.warning(
+                    "the model reads %r as %r, which the dictionary translates by %r: it never "
+                    "writes %r",
+                    word, read, dictionary[read], translation,
+                )  # fmt: skip
+        return UnknownWords(dictionary)
 
     def replace(
         self,
@@ -126,9 +145,8 @@ class UnknownWords:
 
     def translation(self, word: str) -> str:
         """The dictionary's entry for a source word, or the word itself."""
-        edges = EDGES.fullmatch(word)
-        assert edges is not None  # it matches anything
-        before, core, after = edges.groups()
+        core, before = _parted(word)
+        core, after = (part[::-1] for part in _parted(core[::-1]))
         return self._entry(word) or before + (self._entry(core) or core) + after
 
     def _entry(self, word: str) -> str | None:
@@ -139,6 +157,13 @@ def occurrences(texts: Iterable[str], text: str) -> int:
     """How often the texts stand in another, as what is banned does (`places`)."""
     wanted = filter(None, map(str.strip, texts))
     return sum(1 for one in wanted for _ in places(one, text))
+
+
+def _parted(word: str) -> tuple[str, str]:
+    """A word without the punctuation before it, and that."""
+    found = PUNCTUATION.match(word)
+    before = found[0] if found else ""
+    return word[len(before) :], before
 
 
 def spelling_spans(pieces: Sequence[str], prefix: int = 0) -> list[tuple[int, int]]:

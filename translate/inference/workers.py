@@ -9,6 +9,7 @@ import signal
 import sys
 import traceback
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -62,6 +63,8 @@ class Workers(Generic[Task, Result]):
         self._count, self._work = count, work
         self._connections: list[Connection] = []
         self._processes: list[BaseProcess] = []
+        # at the exit of Python too, where nobody has read a stream to its end
+        self._end = weakref.finalize(self, _end, self._processes, self._connections)
 
     def __enter__(self) -> Self:
         return self
@@ -72,11 +75,7 @@ class Workers(Generic[Task, Result]):
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
-        for process in self._processes:
-            process.kill()  # until it serves, our own handlers are its, and may only take note
-        for process, connection in zip(self._processes, self._connections, strict=True):
-            process.join()
-            connection.close()
+        self._end()
 
     def map(self, tasks: Sequence[Task]) -> list[Result]:
         """The result of every task, in their order; an error of one is raised here.
@@ -125,6 +124,14 @@ class Workers(Generic[Task, Result]):
         theirs.close()  # theirs alone: when they die, ours comes to an end
         self._connections.append(ours)
         self._processes.append(process)
+
+
+def _end(processes: list[BaseProcess], connections: list[Connection]) -> None:
+    for process in processes:
+        process.kill()  # until it serves, our own handlers are its, and may only take note
+    for process, connection in zip(processes, connections, strict=True):
+        process.join()
+        connection.close()
 
 
 def _serve(connection: Connection, ends: list[Connection], work: Callable[[Any], Any]) -> None:
