@@ -15,7 +15,7 @@ import torch
 
 import translate
 from translate.errors import UserError
-from translate.inference import bundle, loading
+from translate.inference import bundle
 from translate.inference.loading import load
 from translate.models.transformer import Transformer
 
@@ -54,7 +54,7 @@ def forge(folder: Path, name: str, content: bytes) -> None:
 
 LOADING = """
 import os, sys, torch
-from translate.inference import bundle, loading
+from translate.inference import bundle
 torch.set_num_threads(2)
 before = len(os.listdir("/proc/self/task"))
 bundle.load(sys.argv[1])
@@ -178,7 +178,7 @@ def test_keys_of_a_search_are_laid_over_the_run_s_own(saved) -> None:
 )
 def test_an_argument_of_the_wrong_type_is_told(saved, arguments, line) -> None:
     with pytest.raises(UserError, match=line):
-        loading.load(**({"run": saved} | arguments))
+        load(**({"run": saved} | arguments))
 
 
 @pytest.mark.parametrize("name", [*CHECKED, "checksums.json"])

@@ -55,7 +55,8 @@ def load(
     """
     if not isinstance(run, str | Path | Bundle):
         raise UserError(f"{run!r} is no path: give the folder of a run")
-    for name, count in (("workers", workers), ("tokens_per_batch", tokens_per_batch)):
+    counts: dict[str, object] = {"workers": workers, "tokens_per_batch": tokens_per_batch}
+    for name, count in counts.items():
         if count is not None and (not isinstance(count, int) or count < 1):
             raise UserError(f"{name}={count!r}: must be a whole number of at least 1")
     keep_memory()
