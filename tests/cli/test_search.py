@@ -158,7 +158,7 @@ def test_scores_of_pieces_add_up(program, run: str) -> None:
         (["search=greedy", "mbr=bleu", "x"], "for instance search=sample search.n_best=30"),
         (["workers=2", "interactive=true", "x"], "workers = 2: interactive=true translates one"),
         (["format=xml", "x"], "format = 'xml': must be 'text' or 'json'"),
-        (["search=diverse", "search.groups=4", "x"], "must be a multiple of 4 groups"),
+        (["search=diverse", "search.groups=4", "x"], "is not a multiple of search.groups = 4"),
         (["search=beam", "search.n_best=10", "x"], "n_best = 10 is more than the beam size"),
         (["workers=100000", "x"], "workers = 100000: this machine has"),
         (["constraints=-"], "input=- and constraints=-: only one can be standard input"),

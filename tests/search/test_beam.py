@@ -373,3 +373,20 @@ def test_a_model_of_nan_is_an_error_not_an_empty_line(table_model: Models, searc
     model.table.fill_(math.nan)
     with pytest.raises(UserError, match="not finite"):
         search(model, *batch([4], [5]))
+
+
+def test_one_hypothesis_of_nan_is_an_error_too(table_model: Models, monkeypatch) -> None:
+    """It would rank above all, and what it displaced be lost without a word."""
+    model = table_model(10, seed=1, end=1.0)
+    (found,) = beam(3, n_best=3)(model, *batch([4]))
+    first = next(one.tokens[0] for one in found[1:] if one.tokens)
+    step = model.decode_step
+
+    def broken(tokens: Tensor, *state, **options):
+        taken = step(tokens, *state, **options)
+        hidden = taken.hidden.masked_fill((tokens == first)[:, None], math.nan)
+        return taken._replace(hidden=hidden)
+
+    monkeypatch.setattr(model, "decode_step", broken)
+    with pytest.raises(UserError, match="not finite"):
+        beam(3, n_best=3)(model, *batch([4]))

@@ -100,6 +100,10 @@ def test_strength_makes_first_words_differ(table_model: Models) -> None:
 
 
 def test_shapes_that_do_not_fit_are_refused() -> None:
-    for shape in ((5, 2, 1.0, 1), (4, 2, 1.0, 5)):
-        with pytest.raises(UserError, match=r"beam_size \d must be a multiple of 2 groups"):
+    uneven, short = (
+        "search.beam_size = 5 is not a multiple of search.groups = 2",
+        "search.n_best = 5",
+    )
+    for shape, told in (((5, 2, 1.0, 1), uneven), ((4, 2, 1.0, 5), short)):
+        with pytest.raises(UserError, match=told):
             diverse(*shape)

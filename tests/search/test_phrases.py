@@ -62,7 +62,8 @@ def test_every_translation_has_its_phrases(
         model, *batch(*ids), constraints=constrained
     )
     for sentence, constraint, hypotheses in zip(ids, constrained, found, strict=True):
-        needed = sum(map(len, (constraint.prefix, *set(constraint.phrases))))
+        further = {p for p in constraint.phrases if not contains(constraint.prefix[:-1], p, None)}
+        needed = len(constraint.prefix) + sum(map(len, further))
         assert len({h.tokens for h in hypotheses}) == len(hypotheses)
         for hypothesis in hypotheses:
             assert all(contains(hypothesis.tokens, p, where) for p in constraint.phrases)
@@ -210,3 +211,11 @@ def test_banks_take_turns_and_leave_what_they_cannot_fill() -> None:
     assert in_turns(totals, banks, 4).tolist() == [[3, 0, 4, 1]]
     assert in_turns(totals, banks, 5).tolist() == [[3, 0, 4, 1, 2]]
     assert in_turns(totals, torch.zeros_like(banks), 3).tolist() == [[0, 1, 2]]
+
+
+def test_a_phrase_of_the_prefix_makes_no_room_for_more(table_model: Models) -> None:
+    """Only one at its very end may have to be written anew, as part of a longer word."""
+    model = table_model(10, seed=2, end=-9.0)
+    given = Constraint((4, 5, 6, 7), ((5, 6), (4, 5)))
+    ((found,),) = beam(3, offset=4)(model, *batch([4]), constraints=[given])
+    assert found.tokens == (4, 5, 6, 7)

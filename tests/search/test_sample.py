@@ -76,12 +76,16 @@ filtering = st.fixed_dictionaries(
         (lambda p: typical(p, 1e-46), [1]),
         (lambda p: min_p(p, 1.0), [0]),
         (lambda p: min_p(p, 0.5), [0, 1]),
-        (lambda p: top_k(p, 3), [0, 1, 2, 3]),
+        (lambda p: top_k(p, 2), [0, 1]),
     ],
 )
 def test_filters_keep_what_just_reaches_their_bound(kept, tokens: list[int]) -> None:
     log_probs = torch.tensor([[0.5, 0.25, 0.125, 0.125]], dtype=torch.float64).log()
     assert kept(log_probs).isfinite().nonzero()[:, 1].tolist() == tokens
+
+
+def test_no_more_are_kept_than_asked_for_where_many_are_alike() -> None:
+    assert top_k(torch.full((2, 9), -1.0), 3).isfinite().sum(1).tolist() == [3, 3]
 
 
 @settings(max_examples=60, deadline=None)

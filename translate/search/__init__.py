@@ -38,6 +38,8 @@ KINDS: dict[str, Callable[..., Search]] = {
 def build(kind: str, **options: Any) -> Search:
     """A search by its name; `options` are its constructor's keywords (conf/search lists them).
 
+    `rules` is a mapping of keys of conf/search/base.yaml.
+
     Raises:
         UserError: no such kind, or an option is unknown, missing or out of range.
     """

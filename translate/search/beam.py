@@ -59,8 +59,9 @@ class Asked(NamedTuple):
 class BeamSearch:
     """Up to `n_best` hypotheses a sentence, all different, best first.
 
-    A translation has at most max_length_ratio · source length + max_length_offset tokens, and no
-    more than the model can read. Finished ones are ranked by (Wu et al. 2016, eq. 14)
+    A translation has at most max_length_ratio · source length + max_length_offset tokens (what is
+    given, if that is more), and no more than the model can read. Finished ones are ranked by (Wu et
+    al. 2016, eq. 14)
 
         score = log P / lp(Y) + cp(X; Y),   cp(X; Y) = β Σ_i log(min(Σ_j p_ij, 1))
 
@@ -287,7 +288,7 @@ class BeamSearch:
         tokens: Int[Tensor, "B M"],
         banks: Int[Tensor, "B M"] | None,
     ) -> Int[Tensor, "B m"]:
-        """Which candidates get the places of a beam, best first."""
+        """Which candidates get the places of a beam: here the best, best first."""
         count = min(self._width, totals.shape[1])
         if banks is not None:
             return in_turns(totals, banks, count)

@@ -46,6 +46,20 @@ class Constraint:
     joints: Joints | None = field(default=None, compare=False, repr=False)
 
 
+def tokens_needed(prefix: Tokens, phrases: Sequence[Tokens]) -> int:
+    """How many tokens a prefix and the phrases that it does not contain have together.
+
+    A phrase at its very end may yet become a longer word, and counts.
+    """
+    within, places = prefix[:-1], range(len(prefix))
+    missing = [
+        phrase
+        for phrase in set(phrases)
+        if not any(within[start : start + len(phrase)] == phrase for start in places)
+    ]
+    return len(prefix) + sum(map(len, missing))
+
+
 # One a sentence of the batch; None: nothing is constrained
 Constraints = Sequence[Constraint] | None
 
@@ -72,7 +86,7 @@ def length_limits(
     most = math.inf if max_length is None else max_length - 1
     limits = [min(ratio * (length - 1) + offset, most) for length in source_lengths]
     needed = [
-        sum(map(len, (constraint.prefix, *set(constraint.phrases))))
+        tokens_needed(constraint.prefix, constraint.phrases)
         for constraint in constraints or [Constraint()] * len(limits)
     ]
     if max(needed, default=0) > most:

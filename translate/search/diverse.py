@@ -16,6 +16,7 @@ from translate.search.beam import BeamSearch
 from translate.search.constraints import Constraints, Tokens, refuse_phrases
 from translate.search.hypothesis import Hypothesis
 from translate.search.open_hypotheses import Beam
+from translate.search.refusals import too_many
 from translate.search.rules import NO_RULES, Rules
 from translate.search.scoring import Alpha, LengthPenalty, Strength
 
@@ -55,11 +56,13 @@ class DiverseBeamSearch(BeamSearch):
         max_length_offset: PositiveInt,
         rules: Rules = NO_RULES,
     ) -> None:
-        if beam_size % groups or n_best > beam_size:
+        if beam_size % groups:
             raise UserError(
-                f"beam_size {beam_size} must be a multiple of {groups} groups and at least n_best "
-                f"{n_best} (search.beam_size, search.groups, search.n_best)"
+                f"search.beam_size = {beam_size} is not a multiple of search.groups = {groups}: "
+                "choose a beam that the groups can share evenly"
             )
+        if n_best > beam_size:
+            raise UserError(too_many(n_best, beam_size))
         width = beam_size // groups
         super().__init__(
             beam_size=width,

@@ -58,6 +58,8 @@ class Ensemble(Seq2Seq):
 
     def __init__(self, models: Sequence[Seq2Seq]) -> None:
         first = models[0]
+        if len({model.target_vocab_size for model in models}) > 1:
+            raise ValueError("the models of an ensemble must share a target vocabulary")
         super().__init__(
             source_vocab_size=first.source_vocab_size, target_vocab_size=first.target_vocab_size
         )

@@ -20,9 +20,9 @@ Temperature = Annotated[float, Field(ge=1e-3, le=1e6)]
 
 
 def top_k(log_probs: Float[Tensor, "N V"], count: int) -> Float[Tensor, "N V"]:
-    """The `count` likeliest tokens, and what ties with the last of them (Fan et al. 2018)."""
-    least = log_probs.topk(min(count, log_probs.shape[1])).values[:, -1:]
-    return log_probs.masked_fill(log_probs < least, -math.inf)
+    """The `count` likeliest tokens (Fan et al. 2018)."""
+    best = log_probs.topk(min(count, log_probs.shape[1]))
+    return torch.full_like(log_probs, -math.inf).scatter(1, best.indices, best.values)
 
 
 def top_p(log_probs: Float[Tensor, "N V"], mass: float) -> Float[Tensor, "N V"]:

@@ -28,7 +28,8 @@ class Hypothesis:
         token_log_probs: the T summands of `log_prob`, </s> last.
         alignment: the decoder's attention, when asked for and when the model has any.
         finished: False where the length limit was reached, so that </s> was the only choice left;
-            its log-probability counts all the same.
+            its log-probability counts all the same. Where rules alone leave nothing but </s>, it
+            is True.
     """
 
     tokens: tuple[int, ...]
@@ -58,4 +59,8 @@ class Search(Protocol):
 
         `source` ends with </s> and `source_mask` is True at real tokens; `constraints` holds one
         for each sentence. The model is used in the mode it is in: call `model.eval()` first.
+
+        Raises:
+            UserError: phrases that this search cannot promise, or more than the model reads; a
+                coverage penalty without attention; log-probabilities that are not finite.
         """

@@ -79,7 +79,10 @@ class Beam(Batch):
 
 
 class Extensions(NamedTuple):
-    """The m likeliest extensions of each sentence's hypotheses, best first."""
+    """The m extensions of each beam's hypotheses that get its places, in the order of the choice.
+
+    That is best first, but under phrases and among groups.
+    """
 
     rows: Int[Tensor, "B m"]  # of the batch: which hypothesis is extended
     tokens: Int[Tensor, "B m"]

@@ -47,9 +47,9 @@ class Phrases:
     def candidates(self, found: Candidates, at: Position) -> tuple[Candidates, Int[Tensor, "N K"]]:
         """`found`, with the next token of every missing phrase, without what can never be whole.
 
-        No hypothesis ends with a phrase missing, and none goes on so that the tokens which are
-        missing would no longer fit under its length limit. How many are, comes second: the bank.
-        What is banned is no candidate either, unless nothing else is left.
+        Behind the prefix no hypothesis ends with a phrase missing, and none goes on so that the
+        tokens which are missing would no longer fit under its length limit. How many are, comes
+        second: the bank. What is banned is no candidate either, unless nothing else is left.
         """
         begun, _ = self._begun(at.history, at.sentences)  # (N, P)
         missing = begun < self.lengths[at.sentences]
@@ -67,7 +67,7 @@ class Phrases:
         room = self.limits[at.sentences] - at.history.shape[1] - 1  # for tokens after the next
         # </s> may be among them: the rules forbid it, but leave it where they forbid all else too
         lost = torch.where(tokens == EOS, missing_then > 0, missing_then > room[:, None])
-        ranks = ranks.masked_fill(lost, -math.inf)
+        ranks = ranks.masked_fill(lost & ~in_prefix[:, None], -math.inf)
         banned = apply(self.bans, at).gather(1, following).isneginf()
         banned = F.pad(banned, (found.tokens.shape[1], 0))  # from `found` the rules kept it already
         allowed = ranks.masked_fill(banned, -math.inf)

@@ -66,7 +66,7 @@ class Rules(NodeModel):
     def active(
         self, constraints: Constraints, limits: Int[Tensor, "B"], *, alone: bool
     ) -> tuple[Rule, ...]:
-        """Those that do something under these length limits, the strictest last.
+        """Those that may do something, the strictest last.
 
         Args:
             alone: a hypothesis has no other beside it that could take its place.

@@ -16,6 +16,10 @@ from translate.attention.ancestry import Number
 from translate.errors import UserError
 from translate.search.hypothesis import Hypothesis
 
+NOT_FINITE = (
+    "the model's log-probabilities are not finite (NaN or infinite weights): load an earlier "
+    "checkpoint, or train again with a lower learning rate"
+)
 ROOT = -1  # the parent of every first token
 
 Indices = npt.NDArray[np.int64]
@@ -72,7 +76,8 @@ class Tree:
             source_lengths: how many source positions are real, </s> included.
 
         Raises:
-            UserError: a sentence has no hypothesis, for the model's output is not finite.
+            UserError: the model's output is not finite, in any hypothesis: another would win that
+                is worse than it seemed.
         """
         columns = [
             torch.cat([column.flatten() for column in steps])
@@ -80,6 +85,8 @@ class Tree:
         ]
         sentences, parents, rows, tokens = torch.stack(columns[:4]).cpu().numpy()
         log_probs, ranks, scores, penalties = torch.stack(columns[4:]).cpu().numpy()
+        if np.isnan(ranks).any():
+            raise UserError(NOT_FINITE)
 
         def read(path: Indices) -> Hypothesis:
             end = path[-1]
@@ -129,8 +136,5 @@ def _ends(
     firsts = np.searchsorted(sentences[ends], np.arange(1, batch))
     found = [some[:count] for some in np.split(ends, firsts)]
     if not all(map(len, found)):
-        raise UserError(
-            "the model's log-probabilities are not finite (NaN or infinite weights): "
-            "load an earlier checkpoint, or train again with a lower learning rate"
-        )
+        raise UserError(NOT_FINITE)
     return found
