@@ -3,6 +3,8 @@
 SHELL := /bin/bash
 
 PYTHON ?= python3
+# make hands on what its command line sets, and scripts would run this one instead of .venv's.
+unexport PYTHON
 # More arguments for pip. Without a GPU, PyTorch's own index has wheels a tenth of the size:
 #   make demo PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu"
 PIP_ARGS ?=
@@ -17,7 +19,7 @@ TESTS = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal $(PYT
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed: $(PYTHON) is $$($(PYTHON) -V); try make PYTHON=python3.12" >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --editable '.[dev]'
 	@touch $@
 
@@ -53,7 +55,7 @@ coverage: $(VENV)/.proof ## the tests with branch coverage; half as long again, 
 
 soak: $(VENV)/.proof ## the long proofs of docs/reliability.md (hours); the figures go to soak.txt
 	rm -f soak.txt
-	OMP_NUM_THREADS=1 SOAK_FIGURES=$(CURDIR)/soak.txt $(BIN)/python -m pytest -q -m soak --timeout 7200 $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 SOAK_FIGURES="$(CURDIR)/soak.txt" $(BIN)/python -m pytest -q -m soak --timeout 7200 $(PYTEST_ARGS)
 	cat soak.txt
 	$(MAKE) flakes
 	$(MAKE) mutants

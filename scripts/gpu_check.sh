@@ -118,9 +118,10 @@ training() { # TITLE, SECONDS, WHAT bench_train.py IS TOLD… : the table goes i
   local title=$1 seconds=$2
   shift 2
   part "$title" "$seconds" "lightning hydra sentencepiece datasets sacrebleu" \
-    "$python" scripts/bench_train.py --models transformer --precisions bf16-mixed --tokens 25000 "$@" \
+    "$python" scripts/bench_train.py \
     data=toy tokenizer=word schedule=linear model.d_model=512 model.d_ff=2048 model.num_heads=8 \
-    model.encoder_layers=6 model.decoder_layers=6 trainer.accelerator=gpu "cache=$cache"
+    model.encoder_layers=6 model.decoder_layers=6 trainer.accelerator=gpu "cache=$cache" \
+    "$@" --models transformer --precisions bf16-mixed --tokens 25000  # takes all that follows
   cat "$(log_of "$title")" >> "$report" 2> /dev/null
 }
 

@@ -37,6 +37,16 @@ def test_no_version_known_to_be_unsafe_is_allowed(name: str, floor: str) -> None
     assert max(map(Version, floors)) >= Version(floor)
 
 
+def test_comet_is_given_a_pyarrow_that_takes_its_numpy() -> None:
+    """pyarrow does not say which NumPy it needs, but refuses 1 from 26 on when imported."""
+    extra = map(Requirement, PROJECT["optional-dependencies"]["comet"])
+    (pyarrow,) = (requirement for requirement in extra if requirement.name == "pyarrow")
+    (numpy,) = (requirement for requirement in NAMED if requirement.name == "numpy")
+    assert pyarrow.specifier.contains("25.0.1")
+    assert not pyarrow.specifier.contains("26.0.0")
+    assert numpy.specifier.contains("1.26.4")
+
+
 @pytest.mark.parametrize("requirement", NAMED, ids=str)
 def test_the_lock_holds_what_the_project_asks_for(requirement: Requirement) -> None:
     """If not: make requirements.lock."""

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from translate import durable
-from translate.durable import check_file, check_folder, naming, replacing, write
+from translate.durable import (
+    check_file,
+    check_folder,
+    naming,
+    remove_temporaries,
+    replacing,
+    write,
+)
 from translate.errors import UserError
 
 
@@ -64,6 +72,46 @@ def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
+def test_a_link_is_written_through(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    real, link = tmp_path / "folder" / "real", tmp_path / "link"
+    link.symlink_to("folder/real")
+    for content in (b"first", b"second"):  # there was no file, and there was one
+        check_file(link)
+        write(link, content)
+        assert link.is_symlink()
+        assert real.read_bytes() == content
+    assert list(real.parent.iterdir()) == [real]
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_the_file_behind_a_standard_stream_is_not_replaced(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the program, and the shell after it, write there goes on in the same file."""
+    path, link = tmp_path / "file", tmp_path / name  # like /dev/stdout
+    path.write_text("of before\n")
+    with path.open("a") as stream:  # >> file
+        monkeypatch.setattr(sys, name, stream)
+        link.symlink_to(f"/dev/fd/{stream.fileno()}")
+        stream.write("first\n")
+        for given in (link, path):
+            check_file(given)
+            write(given, b"content\n")
+        stream.write("last\n")
+    assert path.read_text() == "of before\nfirst\ncontent\ncontent\nlast\n"
+    assert link.is_symlink()
+
+
+@pytest.mark.parametrize("stream", [None, object()], ids=["closed", "a program's own"])
+def test_a_file_is_written_whatever_stands_for_standard_output(
+    tmp_path: Path, stream: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", stream)
+    write(tmp_path / "file", b"content")
+    assert (tmp_path / "file").read_bytes() == b"content"
+
+
 def test_a_place_that_cannot_be_written_is_told_before_there_is_something_to_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,3 +135,20 @@ def test_looking_whether_a_place_can_be_written_leaves_nothing_there(tmp_path: P
     check_folder(tmp_path / "a" / "b")
     check_file(tmp_path / "a" / "b" / "file")
     assert [path.name for path in tmp_path.rglob("*")] == ["a", "b"]
+
+
+def test_what_a_killed_process_was_writing_is_removed_and_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "folder.tmp").mkdir()
+    for name in ("file", "file.1-a.tmp"):
+        (tmp_path / name).write_bytes(b"")
+    unlink = Path.unlink
+
+    def late(path: Path, **options: bool) -> None:
+        unlink(path, missing_ok=True)  # by another process that starts
+        unlink(path, **options)
+
+    monkeypatch.setattr(Path, "unlink", late)
+    remove_temporaries(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.tmp"]

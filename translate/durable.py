@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryFile
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from translate.errors import UserError
 
@@ -21,9 +22,17 @@ HERE = token_hex(4)  # in two containers over one folder processes have the same
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write, and to read back; when the block has ended well, it is `path`.
 
+    A link stays, and what it leads to is replaced. A device, a pipe and a file that is standard
+    output already are written to as they are.
+
     Raises:
         OSError: `path` is what it was, unless the folder alone could not be synced at the end.
     """
+    if _in_place(path):
+        with naming(path), _opened(path) as file:
+            yield file
+        return
+    path = _behind(path)
     # same folder: the rename stays atomic; a name of its own: another process may write `path` too
     temporary = path.with_name(f"{path.name}.{os.getpid()}-{HERE}{TEMPORARY}")
     try:
@@ -51,20 +60,49 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file as a whole, and make its folder; a device or a pipe is written to as it is.
+    """Write a file as a whole, as `replacing` does, and make its folder.
 
     Raises:
         UserError: the path cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and not path.is_file():
-            path.write_bytes(content)
-        else:
-            with replacing(path) as file:
-                file.write(content)
+        with replacing(path) as file:
+            file.write(content)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def is_stream(path: Path, stream: TextIO) -> bool:
+    """Whether a path leads to what a standard stream reads or writes."""
+    try:
+        return os.path.samestat(os.fstat(stream.fileno()), path.stat())
+    # no file there yet, or none behind the stream, which may be closed or a program's own
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _standard(path: Path) -> TextIO | None:
+    """The stream that writes already to what a path leads to: /dev/stdout, or what `>` names."""
+    return next((one for one in (sys.stdout, sys.stderr) if is_stream(path, one)), None)
+
+
+def _in_place(path: Path) -> bool:
+    """Whether what a path leads to must stay: another file of its name would go unread."""
+    return (path.exists() and not path.is_file()) or _standard(path) is not None
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A device or a pipe; or a standard stream, which goes on where it is."""
+    if (stream := _standard(path)) is None:
+        return path.open("wb")
+    stream.flush()
+    return os.fdopen(stream.fileno(), "wb", closefd=False)
+
+
+def _behind(path: Path) -> Path:
+    """What a link leads to."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def check_folder(folder: Path) -> None:
@@ -91,8 +129,8 @@ def check_file(path: Path) -> None:
     """
     if path.is_dir():
         raise UserError(f"cannot write {path}: it is a folder")
-    if path.is_file() or not path.exists():
-        check_folder(path.parent)
+    if not _in_place(path):
+        check_folder(_behind(path).parent)
 
 
 def file_hash(path: Path) -> str:
@@ -116,4 +154,5 @@ def sync(path: Path) -> None:
 def remove_temporaries(folder: Path) -> None:
     """Delete what a killed process was writing."""
     for path in folder.glob(f"*{TEMPORARY}"):
-        path.unlink()
+        if not path.is_dir():
+            path.unlink(missing_ok=True)  # two may be starting

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.cli.arguments import OVERRIDE, split, wants_debug
+from translate.cli.arguments import OVERRIDE, paths_in, split, wants_debug
 from translate.cli.commands import COMMANDS
 from translate.cli.errors import UsageError
 
@@ -67,9 +69,18 @@ def test_home_is_where_the_shell_would_have_put_it(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_what_changes_the_configuration_is_told_from_what_shows_it(
-    flags: list[str], composing: tuple[str, ...]
+    flags: list[str], composing: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
     assert split(TEXT, [*flags, "search=beam"]).composing == composing
+
+
+def test_a_run_of_a_sweep_has_commas_in_its_name(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r-seed=2,model.dropout=0.1").mkdir()
+    assert paths_in("a,r-seed=2,model.dropout=0.1,b") == ["a", "r-seed=2,model.dropout=0.1", "b"]
+    assert paths_in("r-seed=2,model.dropout=0.2") == ["r-seed=2", "model.dropout=0.2"]
 
 
 @pytest.mark.parametrize("paths", [",", "a,,b", "a,"])

@@ -7,6 +7,7 @@ import json
 import shlex
 import shutil
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 import yaml
@@ -48,7 +49,7 @@ def test_what_is_missing_is_evaluated_and_what_is_there_is_used(
     assert first.status == 0, first.err
     assert "evaluating" in first.err
     assert "translates every sentence as" not in first.out  # seeds are not rivals
-    assert "over 2 seeds (mean and standard deviation)." in " ".join(first.out.split())
+    assert "over 2 seeds (mean and standard deviation).\n" in first.out
     assert "± 0.00" in first.out
     folder = runs / "toy-seed=1" / "evaluation"
     figures = only(folder, "test-against-toy-seed=2-*.json")
@@ -271,6 +272,44 @@ def test_another_model_is_evaluated_again(program, runs: Path, home: Path, tmp_p
     assert done.status == 0, done.err
     assert "the model of a has changed since its evaluation: evaluating it again" in done.err
     assert "b translates every sentence as a does." in done.out
+
+
+def test_what_is_missing_of_a_run_that_cannot_be_written_to_goes_below_the_output(
+    program, runs: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "ro", "there/ro"):
+        shutil.copytree(runs / "toy-seed=1" / "bundle", tmp_path / name / "bundle")
+        shutil.copy(runs / "toy-seed=1" / "config.yaml", tmp_path / name)
+
+    def refuse(dir: Path) -> object:
+        if "ro" in Path(dir).parts:
+            raise PermissionError(13, "Permission denied")
+        return TemporaryFile(dir=dir)
+
+    monkeypatch.setattr("translate.durable.TemporaryFile", refuse)
+    arguments = ("compare", "a", "ro", "there/ro", *FAST, f"cache={home}/data", "output=cmp")
+    done = program(*arguments)
+    assert done.status == 0, done.err
+    assert not list(tmp_path.glob("**/ro/evaluation/*"))
+    assert (tmp_path / "a" / "evaluation" / "test.json").is_file(), "as before"
+    assert "evaluating ro on test, into cmp/ro-" in done.err
+    made = sorted((tmp_path / "cmp").glob("ro-*/test.json"))
+    assert len(made) == 2, "the two may be called alike"
+    command = {json.loads(path.read_text("utf-8"))["command"]: path.parent for path in made}
+    for one, folder in command.items():
+        assert shlex.split(one)[-1] == f"output={folder.relative_to(tmp_path)}"
+    again = program(*arguments)
+    assert (again.status, again.out) == (0, done.out)
+    assert "evaluating" not in again.err, "what is there is found again"
+    shutil.copytree(made[0].parent, tmp_path / "ro" / "evaluation", dirs_exist_ok=True)
+    shutil.copytree(made[0].parent, tmp_path / "there" / "ro" / "evaluation", dirs_exist_ok=True)
+    elsewhere = program(*arguments[:-1], "output=elsewhere")
+    assert (elsewhere.status, elsewhere.out) == (0, done.out)
+    assert "evaluating" not in elsewhere.err, "nothing is missing"
+    done = program("compare", "ro", "a", *FAST, f"cache={home}/data")
+    assert (done.status, done.err.count("\n")) == (1, 1)
+    assert "cannot write to ro/evaluation: Permission denied; " in done.err
+    assert "with output=" in done.err
 
 
 def test_an_evaluation_of_more_than_the_run_is_not_taken_for_it(

@@ -184,7 +184,7 @@ def test_the_last_value_of_a_key_counts_and_the_others_are_told(program) -> None
     done = program("train", "data=toy", "seed=1", "trainer.max_steps=3", "seed=2", "-c", "job")
     assert done.status == 0
     assert yaml.safe_load(done.out)["seed"] == 2
-    assert done.err == "seed is given twice: 2 would override 1; keep only one\n"
+    assert done.err == "seed is given twice: 2 takes the place of 1\n"
 
 
 def test_an_experiment_with_the_model_of_another_is_told_as_such(program) -> None:
@@ -267,7 +267,63 @@ def test_a_search_that_cannot_be_is_refused_before_the_training(program) -> None
     for search in (["search=diverse", "search.beam_size=5"], ["search.n_best=10"]):
         done = program("train", "data=toy", "run=r", *search)
         assert done.status == 2
-        assert "multiple of 3 groups" in done.err or "n_best = 10 is more than the beam" in done.err
+        assert (
+            "multiple of search.groups = 3" in done.err
+            or "n_best = 10 is more than the beam" in done.err
+        )
+
+
+@pytest.mark.parametrize("option", ["search=greedy", "search=sample", "schedule=plateau"])
+def test_an_option_beside_an_experiment_takes_the_place_of_its_keys(program, option: str) -> None:
+    """What the experiment sets for another one is left out, and a slip is still a slip."""
+    done = program("train", "experiment=multi30k", option, "trainer.max_steps=0", "run=r")
+    assert done.status == 2
+    told, error = done.err.splitlines()
+    assert told.startswith("left out, for the option that is chosen has none: ")
+    assert error == "translate: error: trainer.max_steps = 0: must be greater than 0"
+    if option == "search=greedy":
+        done = program("train", "experiment=multi30k", option, "search.alpha=1", "run=r")
+        assert "search.alpha is not a key" in done.err
+
+
+def test_an_option_beside_a_run_under_way_leaves_the_rest_as_it_was(
+    program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs: list[dict[str, Any]] = []
+
+    def train(config: dict[str, Any], run: Path, init: str | None) -> float:
+        configs.append(config)
+        run.mkdir(exist_ok=True)
+        (run / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+        return 0.0
+
+    monkeypatch.setattr("translate.training.run.train", train)
+    first = program("train", "data=toy", "data.train=50", "model=rnn_none", "seed=7", "run=r")
+    again = program("train", "run=r", "schedule=plateau", "trainer.max_steps=9")
+    assert (first.status, again.status) == (0, 0), again.err
+    assert "other settings from r/config.yaml" in again.err
+    before, after = configs
+    assert after["schedule"]["kind"] == "plateau"
+    assert after["trainer"] == before["trainer"] | {"max_steps": 9}
+    kept = ("data", "tokenizer", "model", "optimizer", "search", "seed", "cache")
+    assert {key: after[key] for key in kept} == {key: before[key] for key in kept}
+
+
+def test_an_experiment_that_sets_nothing_is_refused(program, tmp_path: Path) -> None:
+    folder = tmp_path / "own" / "experiment"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text("data:\n  train: 5\n", encoding="utf-8")
+    options = ["--config-dir", str(tmp_path / "own"), "data=toy", "run=r"]
+    done = program("train", *options, "experiment=mine")
+    assert done.status == 2
+    assert (
+        "experiment.data is not a key: begin the experiment's file with the line `# @package"
+        in (done.err)
+    )
+    (folder / "mine.yaml").write_text("# @package _global_\ndata:\n  train: -5\n", encoding="utf-8")
+    assert "data.train = -5" in program("train", *options, "experiment=mine").err
+    missing = program("train", "--config-dir", "nowhere", "experiment=mine")
+    assert missing.err == "translate: error: --config-dir nowhere: there is no such folder\n"
 
 
 def test_a_language_is_not_translated_into_itself(program) -> None:

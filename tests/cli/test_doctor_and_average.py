@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
+
+from translate.errors import UserError
 
 TEXT = {
     "train.de": "ein Haus\nein Hund\nder Hund schläft\x07\n" * 2,
@@ -89,6 +92,18 @@ def test_findings_go_over_findings_alone(program, corpus, tmp_path: Path) -> Non
     assert (tmp_path / "train.de").read_text("utf-8") == TEXT["train.de"]
 
 
+def test_findings_go_after_what_standard_output_holds(
+    program, corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "log").write_text("mine\n")
+    with (tmp_path / "log").open("a", encoding="utf-8") as stdout:  # >> log
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert program("doctor", *corpus, f"json=/dev/fd/{stdout.fileno()}").status == 0
+    text = (tmp_path / "log").read_text("utf-8")
+    assert text.startswith('mine\n{\n  "findings": [')
+    assert "\n}\npairs: train 6, dev 1, test 1\n" in text
+
+
 def test_an_average_stands_beside_its_run_however_that_is_named(
     program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +118,25 @@ def test_an_average_stands_beside_its_run_however_that_is_named(
     for run in (".", "../a", str(tmp_path / "runs" / "a")):
         assert program("average", f"run={run}").status == 0
     assert {path.resolve() for path in made} == {tmp_path / "runs" / "a-last_5"}
+
+
+def test_an_average_has_its_configuration_before_its_bundle(
+    program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in between, it would be a run without a corpus."""
+    there: list[list[str]] = []
+
+    def failing(run: Path, steps: list[int], output: Path) -> None:
+        there.append([path.name for path in output.iterdir()])
+        raise UserError("no space")
+
+    monkeypatch.setattr("translate.training.checkpoint_average.average_checkpoints", failing)
+    monkeypatch.setattr("translate.training.checkpoint_average.choose", lambda *_, **__: [4])
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "config.yaml").write_text("data: {}")
+    assert program("average", "run=a", "output=b").status == 1
+    assert there == [["config.yaml"]]
+    assert not (tmp_path / "b").exists(), "or a second attempt would be refused"
 
 
 def test_preparing_begins_with_a_short_look(program, corpus, tmp_path: Path) -> None:

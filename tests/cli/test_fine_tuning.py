@@ -60,11 +60,15 @@ def test_a_smaller_vocabulary_takes_over_the_pieces_it_shares(
     done = program("train", f"init={trained}", "run=tuned", *small)
     assert done.status == 0, done.err
     assert "pieces keep their rows" in done.err
+    assert "are not in the vocabulary of the new text, and what was learned about them" in done.err
     record = json.loads((tmp_path / "tuned" / "provenance.json").read_text("utf-8"))
     assert record["init"]["bundle"] == str(trained / "bundle")
     other = program("train", f"init={trained}", "run=other", *small, "model.d_model=32")
     assert other.status == 1
     assert "model.d_model: 16 → 32" in other.err
+    unsaid = program("train", f"init={trained}", "run=other", "trainer.max_steps=1")
+    assert unsaid.status == 2
+    assert "not what to train on: give data= or experiment=" in unsaid.err
     nothing = program("train", "init=nowhere", *small)
     assert nothing.status == 1
     assert "nowhere does not exist: check the path" in nothing.err

@@ -128,7 +128,7 @@ def test_the_version(program) -> None:
         (
             StoppedError(signal.SIGINT),
             130,
-            "translate: stopped by SIGINT; run the same command to resume or start again\n",
+            "translate: stopped by SIGINT; to go on or start again, give the same command\n",
         ),
         (BrokenPipeError(), 141, ""),
         (

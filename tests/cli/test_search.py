@@ -192,7 +192,7 @@ def test_lists_of_another_length_are_told(program, run: str) -> None:
     Path("phrases").write_text("the\ndog\n", encoding="utf-8")
     done = program("text", run, "constraints=phrases", "der Hund")
     assert done.status == 1
-    assert "there are more prefixes or constraints than lines (1)" in done.err
+    assert "phrases has 2 lines, but the input has 1: line n is for line n" in done.err
 
 
 def test_prefixes_may_come_through_a_pipe(program, run: str) -> None:

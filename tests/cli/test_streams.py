@@ -32,6 +32,13 @@ def test_the_file_behind_standard_input_is_not_written(text: Path, monkeypatch) 
     )
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
+def test_a_full_disk_is_told_with_the_file() -> None:
+    with pytest.raises(OSError) as error, lines_out({"output": "/dev/full"}) as write:
+        write("mine")
+    assert error.value.filename == "/dev/full"
+
+
 @pytest.mark.parametrize("flush", [True, False])
 def test_what_is_called_gz_is_packed(tmp_path: Path, flush: bool) -> None:
     path = tmp_path / "text.gz"

@@ -57,7 +57,18 @@ def test_optuna_looks_for_the_best_the_same_way_each_time(
 def test_what_a_sweeper_varies_by_itself_names_the_folders_too() -> None:
     assert _swept(["data=toy"], ["data=toy", "model.dropout=0.1"]) == {"model.dropout"}
     assert _swept(["data=toy", "seed=1,2"], ["data=toy", "seed=1"]) == {"seed"}
-    assert _swept(["data=toy", "seed=1"], ["data=toy", "seed=1"]) == {"data", "seed"}
+    assert _swept(["data=toy", "seed=1"], ["data=toy", "seed=1"]) == set()
+
+
+def test_the_job_that_cannot_be_composed_is_told_with_its_key(program) -> None:
+    swept = ["--multirun", "data=toy", "model=transformer,rnn_luong", "model.d_model=64"]
+    done = program("train", *swept, "run=r")
+    assert done.status == 2
+    assert "with data=toy model=rnn_luong model.d_model=64: model.d_model is not a key of this" in (
+        done.err
+    )
+    several = program("train", "--multirun", "data=toy", "seed=1,2", "run=a,b")
+    assert several.err.startswith("translate: error: run=a,b: name one folder, to which")
 
 
 @pytest.mark.parametrize(

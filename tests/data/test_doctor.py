@@ -175,6 +175,18 @@ def test_a_third_language_is_found(clean: Splits) -> None:
     assert [(line.number, line.note) for line in finding.lines] == [(8, "source: fr")]
 
 
+def test_a_side_that_is_in_the_other_sides_language_as_a_whole_is_found() -> None:
+    """Nothing in the text itself tells which of the two is which."""
+    pytest.importorskip("py3langid")
+    german = "Die beiden braunen Hunde laufen sehr schnell über die große Wiese am Fluss."
+    english = "The two brown dogs run very fast across the large meadow beside the river."
+    splits = {"train": [Pair(german, english)] * 9, "dev": [Pair(english, german)] * 2}
+    splits["train"].append(Pair(english, english + "!"))  # a single one is for another check
+    finding = found(splits, OtherLanguages("de", "en"))["language"]
+    notes = ["source: en", "target: de"] * 2
+    assert [(line.split, line.note) for line in finding.lines] == [("dev", note) for note in notes]
+
+
 def test_repetitions_are_found(clean: Splits) -> None:
     def change(train: list[Pair]) -> None:
         train[10] = Pair(train[5].source.upper(), f" {train[5].target}")

@@ -99,6 +99,18 @@ def test_dev_and_test_files_are_taken_where_they_are_there(tmp_path):
         read("files", tmp_path, **keys)
 
 
+def test_what_is_held_out_is_told_with_the_name_that_others_give_it(tmp_path, caplog):
+    write_files(tmp_path, "train", PAIRS)
+    write_files(tmp_path, "val", PAIRS)
+    with caplog.at_level("INFO"):
+        read("files", tmp_path, dir=str(tmp_path), train="train", dev="auto", test="auto")
+    (told,) = caplog.messages  # none are held out for test
+    assert told == (
+        f"no dev.de in {tmp_path}: 1 sentences are held out of the training text (for val.de, set "
+        "data.dev=val)"
+    )
+
+
 def test_the_training_text_is_never_held_out(tmp_path):
     keys = {"dir": str(tmp_path), "train": "auto", "dev": None, "test": None}
     with pytest.raises(UserError, match=r"neither .*train\.de nor train\.de\.gz exists"):

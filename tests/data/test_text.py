@@ -103,6 +103,16 @@ def test_many_invalid_lines_are_summed_up(caplog):
     assert "20 lines" in caplog.records[-1].getMessage()
 
 
+def test_a_text_in_another_encoding_is_refused_where_only_slips_are_tolerated():
+    few, many = (b"gr\xfcn\n" * bad + b"ok\n" * 900 for bad in (9, 10))
+    assert len(list(read_lines(io.BytesIO(few), tolerated=0.01))) == 909
+    told = (
+        r"input: 10 of 910 lines contain bytes that are not UTF-8; convert it, .* iconv -f LATIN1"
+    )
+    with pytest.raises(UserError, match=told):
+        list(read_lines(io.BytesIO(many), tolerated=0.01))
+
+
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("text", ["grün\nrot\n", "上海\n北京\n", "上海"])

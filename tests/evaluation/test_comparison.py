@@ -79,13 +79,38 @@ def test_a_different_search_is_told() -> None:
     assert judged(system("a", WRONG), system("b", RIGHT)).caveats == []
 
 
+@pytest.mark.parametrize(("beam", "searched"), [(5, ""), (1, " (each with its own search)")])
+def test_a_verdict_on_different_searches_says_so(beam: int, searched: str) -> None:
+    better, chance = f"b is better than a{searched} by ", f"between b and a{searched} may be chance"
+    for texts, told in (((WRONG, RIGHT), better), ((RIGHT, NEARLY), chance)):
+        (said,) = judged(system("a", texts[0]), system("b", texts[1], beam=beam)).verdicts
+        assert told in said
+    worse, same = [WRONG, [*WRONG[:-1], "z"]], [WRONG, WRONG]
+    for one, other, told in (
+        (worse, [RIGHT, NEARLY], better), (same, [RIGHT, RIGHT], better), (worse, worse, chance),
+    ):  # fmt: skip
+        seeds = [system(f"a-seed={n}", text, "a") for n, text in enumerate(one)]
+        seeds += [system(f"b-seed={n}", text, "b", beam) for n, text in enumerate(other)]
+        (said,) = judged(*seeds).verdicts
+        assert told in said
+
+
 def test_that_many_tests_find_something_is_told() -> None:
     runs = [system(name, RIGHT) for name in "abcd"]
     (caveat,) = judged(*runs).caveats
     assert caveat.startswith("3 differences are tested, each at 5 %")
     assert "up to 14%." in caveat
-    seeds = [system(f"runs/a-seed={seed}", RIGHT, experiment="a") for seed in (1, 2, 3)]
-    assert judged(*seeds).caveats == []
+    seeds = [
+        [system(f"{name}-seed={seed}", RIGHT, experiment=name) for seed in (1, 2)]
+        for name in "abcd"
+    ]
+    assert judged(*seeds[0]).caveats == judged(*seeds[0], *seeds[1]).caveats == []
+    every_pair = judged(*(run for experiment in seeds for run in experiment))
+    (caveat,) = every_pair.caveats
+    assert caveat.startswith(f"{len(every_pair.verdicts)} differences are tested, each at 5 %")
+    assert "up to 26%." in caveat
+    (caveat,) = judged(runs[0], *seeds[1]).caveats  # a run alone beside each seed
+    assert caveat.startswith("2 differences are tested")
 
 
 def test_perplexities_of_different_pairs_are_told() -> None:
@@ -143,7 +168,9 @@ def test_the_same_seed_twice_is_no_experiment() -> None:
         "y-seed=1 has the same seed as x-seed=1, so no mean over the seeds of their experiment is "
         "given."
     )
-    assert found.caveats == [told]
+    many, twice = found.caveats
+    assert many.startswith("2 differences are tested")
+    assert twice == told
 
 
 def test_an_unfinished_run_is_told_and_is_none_of_the_seeds() -> None:

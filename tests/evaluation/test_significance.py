@@ -8,6 +8,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sacrebleu.significance import PairedTest
 
 from translate.errors import UserError
@@ -171,3 +173,8 @@ def test_welch_is_that_of_a_textbook() -> None:
     assert welch([1, 2, 3], [1, 2, 3]) == pytest.approx(1)
     assert welch([5, 5], [5, 5]) == 1
     assert math.isnan(welch([5, 5], [6, 6]))  # no seed tells how far others would be
+
+
+@given(st.floats(0, 100), st.integers(2, 7), st.integers(2, 7))
+def test_equal_values_are_equal_by_welch_however_many(value: float, some: int, more: int) -> None:
+    assert welch([value] * some, [value] * more) == 1

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, RenderableType
 
-from translate.plots.terminal import TerminalHeatmap
+from translate.plots.terminal import TerminalHeatmap, table
 
 
-def shown(heatmap: TerminalHeatmap, width: int = 80, *, encoding: str = "utf-8") -> list[str]:
+def shown(renderable: RenderableType, width: int = 80, *, encoding: str = "utf-8") -> list[str]:
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    Console(width=width, file=file, color_system=None).print(heatmap)
+    Console(width=width, file=file, color_system=None).print(renderable)
     file.seek(0)
     return file.read().splitlines()
 
@@ -82,3 +82,12 @@ def test_words_are_not_read_as_markup() -> None:
 def test_a_matrix_of_another_shape_is_refused() -> None:
     with pytest.raises(ValueError, match=r"\(2, 2\) for 1 target and 2 source"):
         TerminalHeatmap(["a", "b"], ["c"], np.ones((2, 2)))
+
+
+def test_what_would_move_the_terminal_is_spelled_out_in_a_table() -> None:
+    """Names of test sets and domains are a stranger's."""
+    rows = [["dom \033[31m[red]", "c\nd"]]
+    text = "\n".join(shown(table("news \x1b[2J", ["domain", "a\rb"], rows)))
+    assert "\x1b" not in text
+    for spelled in (r"news \x1b[2J", r"a\rb", r"dom \x1b[31m[red]", r"c\nd"):
+        assert spelled in text

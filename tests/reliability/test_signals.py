@@ -52,7 +52,7 @@ def test_a_signal_while_preparing_leaves_nothing_half_done(
     assert status_of(faults, [command, *PREPARE[1:]], prepared) == status
     last = (tmp_path / "said").read_text().splitlines()[-1]
     name = signal.Signals(number).name
-    assert last == f"translate: stopped by {name}; run the same command to resume or start again"
+    assert last == f"translate: stopped by {name}; to go on or start again, give the same command"
     left = [path.name for path in (tmp_path / "cache" / "corpora").iterdir()]
     assert all(name.endswith(".lock") for name in left)
     monkeypatch.undo()

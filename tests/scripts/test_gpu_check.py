@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -46,17 +49,42 @@ def test_without_torch_or_a_folder_it_refuses(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_all_limits_together_are_under_ten_minutes(tmp_path: Path) -> None:
-    scripts = {"python": "exit 0", "timeout": f'echo "$1" >> {tmp_path}/limits'}
+def started(folder: Path, *arguments: str) -> list[list[str]]:
+    """What would run on a machine with CUDA and all packages: a part's limit, then its command."""
+    record = f"{{ printf '%s\\t' \"$@\"; echo; }} >> {folder}/parts"
+    scripts = {"python": "exit 0", "timeout": record}
     for name, text in scripts.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    done = check(PYTHON=str(tmp_path / "python"), OUT=str(tmp_path / "out"), PATH=path)
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    path = f"{folder}:{os.environ['PATH']}"
+    done = check(str(folder / "out"), *arguments, PYTHON=str(folder / "python"), PATH=path)
     assert done.returncode == 0, done.stderr
-    limits = [int(line) for line in (tmp_path / "limits").read_text().split()]
+    return [line.split("\t")[:-1] for line in (folder / "parts").read_text().splitlines()]
+
+
+def test_all_limits_together_are_under_ten_minutes(tmp_path: Path) -> None:
+    limits = [int(limit) for limit, *_ in started(tmp_path)]
     assert len(limits) == 7
     assert sum(limits) + 60 <= 600  # a minute for what is between them
+
+
+def test_training_is_told_what_is_meant(
+    tmp_path: Path, load_script: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An option of several values would take what follows it."""
+    bench, told = load_script("bench_train"), []
+    for _, _, script, *arguments in started(tmp_path, "--compiled"):
+        if script == "scripts/bench_train.py":
+            monkeypatch.setattr(sys, "argv", [script, *arguments])
+            told.append(bench.arguments())
+    (eager, overrides), (compiled, of_compiled) = told
+    for options in (eager, compiled):
+        assert (options.models, options.precisions) == (["transformer"], ["bf16-mixed"])
+        assert options.tokens == [25000]
+    assert (eager.variant, compiled.variant) == (["padded=trainer.packing=off"], [])
+    assert set(of_compiled) - set(overrides) >= {"trainer.packing=off", "trainer.compile=true"}
+    assert "model.d_model=512" in overrides
+    assert not [one for one in (*overrides, *of_compiled) if one.startswith("-")]
 
 
 def test_the_report_says_what_passed_failed_and_was_skipped(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def test_a_run_begins_from_another_and_goes_on_from_itself(
         assert torch.equal(beginning[name], weight), name
     record = provenance.read(run)["init"]
     assert record == {"bundle": str(first / "bundle"), "weights": before.weights_sha256}
-    assert "0 are new" in (run / "train.log").read_text()
+    assert "0 are new, 0 are lost" in (run / "train.log").read_text()
     shutil.rmtree(first)  # it is needed no more
     settings["trainer"]["max_steps"] = 3
     train(settings, run, init=str(run / ".." / first.relative_to(tmp_path)))  # spelt otherwise

@@ -239,7 +239,7 @@ def test_a_second_signal_does_not_wait(
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
     *_, last = (tmp_path / "said").read_text().splitlines()
-    assert last == "translate: stopped by SIGINT; run the same command to resume or start again"
+    assert last == "translate: stopped by SIGINT; to go on or start again, give the same command"
     assert sorted(int(row["step"]) for row in rows(run)) == [0, 1]
     assert not list(run.rglob("*.ckpt"))
 

@@ -107,7 +107,7 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
                     f"{name}= is given twice, as {verbatim[name]!r} and {value!r}: keep only one"
                 )
             if name in LISTS:
-                paths = [_at_home(path.strip()) for path in value.split(",")]
+                paths = [_at_home(path.strip()) for path in paths_in(value)]
                 if "" in paths:
                     raise UsageError(f"{argument}: a path is missing between its commas")
                 value = ",".join(paths)
@@ -149,6 +149,17 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
     return Arguments(tuple(flags), tuple(overrides), verbatim, tuple(sentences), repeated)
 
 
+def paths_in(value: str) -> list[str]:
+    """The paths of a list; the name of one that exists may have commas, as those of a sweep do."""
+    parts, found = value.split(","), list[str]()
+    while parts:
+        sizes = range(len(parts), 0, -1)
+        most = next((n for n in sizes if Path(_at_home(",".join(parts[:n]))).exists()), 1)
+        found.append(",".join(parts[:most]))
+        parts = parts[most:]
+    return found
+
+
 def _at_home(path: str) -> str:
     """What a shell would have made of a ~ in front; a user who is not there stays."""
     try:
@@ -186,6 +197,8 @@ def _is_flag(argument: str) -> bool:
 def _check_value(flag: str, value: str) -> None:
     """Refuse what Hydra would answer with its own usage, full of options that are none here."""
     values = FLAGS[flag]
+    if values == ("FOLDER",) and value and not Path(value).is_dir():
+        raise UsageError(f"{flag} {value}: there is no such folder")
     if value in values or (values[0].isupper() and value and not value.startswith("-")):
         return
     forms = " or ".join(f"{flag} {each}" for each in values)

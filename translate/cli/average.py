@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from translate import schema
+from translate import durable, schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import UsageError, listed
@@ -61,9 +61,14 @@ def run(job: Job, *, checkpoints: Choice) -> None:
         raise UsageError(f"output={output} exists: name another folder, or remove it first")
     which, _, count = checkpoints.partition("_")
     steps = choose(folder, count=int(count), best=which == "best")
-    average_checkpoints(folder, steps, output)
-    if (folder / "config.yaml").is_file():
-        shutil.copy(folder / "config.yaml", output)  # evaluate reads from it which corpus
+    config = folder / "config.yaml"
+    try:
+        if config.is_file():  # first: a bundle alone does not tell evaluate which corpus
+            durable.write(output / config.name, config.read_bytes())
+        average_checkpoints(folder, steps, output)
+    except BaseException:
+        shutil.rmtree(output, ignore_errors=True)  # or it would be in the way of a second attempt
+        raise
     log.info(
         "averaged the checkpoints of steps %s into %s",
         ", ".join(map(str, steps)),

@@ -23,6 +23,7 @@ from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
 
 if TYPE_CHECKING:
+    from translate.cli.stored_evaluations import Place
     from translate.evaluation.comparison import Comparison, System
     from translate.evaluation.run import Judging, TestSet
 
@@ -50,7 +51,8 @@ Keys:
   data.split     test or dev; default test
   input          source sentences of your own, a line each, with
   reference      their translations, a line each; once for each file of references
-  output         the folder of the page and the JSON; default: evaluation/ in the first run
+  output         the folder of the page and the JSON; default: evaluation/ in the first run; what is
+                 missing of a run that cannot be written to is put in a folder there
   data, tokenizer  the corpus; default: as stored in the first run (data.dir=PATH if it has moved)
   cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
   device         auto, cpu, cuda, cuda:1 or mps
@@ -108,12 +110,9 @@ def run(
     shown: NonNegativeInt,
 ) -> None:
     """Compare the runs and tell."""
-    from rich.console import Console
-
-    from translate.cli.judging import read_test_set, seen_in_training
+    from translate.cli.judging import check_output, read_test_set, seen_in_training, show
     from translate.cli.stored import load_bundle
-    from translate.cli.stored_evaluations import check_stored, refuse_two_languages
-    from translate.durable import check_folder
+    from translate.cli.stored_evaluations import check_stored, find_place, refuse_two_languages
     from translate.evaluation.bleu_tokenizer import settle
     from translate.evaluation.comparison import compare
     from translate.evaluation.comparison_tables import render
@@ -126,32 +125,34 @@ def run(
         load_bundle(name)
     test_set = read_test_set(job, Path(runs[0]), data, tokenizer, Path(cache))
     folder = Path(job.verbatim.get("output", Path(runs[0]) / "evaluation"))
-    check_folder(folder)
+    check_output(folder)
     language = load_bundle(runs[0]).config.target_language
     tokenize = settle(tokenize, language, test_set.references)
     evaluate = partial(
         _evaluate, device=device, tokens_per_batch=tokens_per_batch,
         judging=Judging(tokenize, resamples, seed),
     )  # fmt: skip
-    placed = [_as_of(Path(name), Path(runs[0]), test_set, job) for name in runs]
-    refuse_two_languages(runs, placed)
-    for name, its_own in zip(runs, placed, strict=True):
-        check_stored(Path(name), its_own)  # before another is evaluated
+    places = [
+        find_place(Path(name), _as_of(Path(name), Path(runs[0]), test_set, job), folder)
+        for name in runs
+    ]
+    refuse_two_languages(places)
+    for place in places:
+        check_stored(place)  # before another is evaluated
     systems = [
         _system(
-            Path(name),
-            its_own,
-            partial(evaluate, command=_again(job, name)),
-            seen=seen_in_training(name, test_set.sources, cache),
+            place,
+            partial(evaluate, command=_again(job, place)),
+            seen=seen_in_training(str(place.run), test_set.sources, cache),
         )
-        for name, its_own in zip(runs, placed, strict=True)
+        for place in places
     ]
     comparison = compare(
         systems, test_set.sources, test_set.references,
         split=test_set.split, resamples=resamples, trials=trials, seed=seed, shown=shown,
         tokenize=tokenize,
     )  # fmt: skip
-    Console().print(render(comparison))
+    show(render(comparison))
     test = test_set.sources_sha256, test_set.references_sha256
     _write(comparison, folder, [runs, *test, resamples, trials, seed, tokenize])
 
@@ -182,12 +183,12 @@ def _is_run(folder: Path) -> bool:
 
 
 def _as_of(run: Path, first: Path, test_set: TestSet, job: Job) -> TestSet:
-    """The test set by the name of its evaluation in a run: `test` is kept for the run's own."""
-    if "input" not in job.verbatim:
-        own = _same_corpus(run, first, job)
-        counts = test_set.word_counts if own else None  # of the training text of another run
-        test_set = replace(test_set, own=own, word_counts=counts)
-    return test_set.placed(run / "evaluation")
+    """The test set as a run sees it: the name `test` is kept for the run's own."""
+    if "input" in job.verbatim:
+        return test_set
+    own = _same_corpus(run, first, job)
+    counts = test_set.word_counts if own else None  # of the training text of another run
+    return replace(test_set, own=own, word_counts=counts)
 
 
 def _same_corpus(run: Path, first: Path, job: Job) -> bool:
@@ -204,40 +205,38 @@ def _same_corpus(run: Path, first: Path, job: Job) -> bool:
     return not names_a_corpus(job) and texts[0] == texts[1]
 
 
-def _again(job: Job, run: str) -> list[str]:
+def _again(job: Job, place: Place) -> list[str]:
     """What to type for a run's evaluation: evaluate, but for a corpus that is not the run's."""
     if "input" in job.verbatim:
         text = [f"reference={path}" for path in job.repeated["reference"]]
         text.append(f"input={job.verbatim['input']}")
-    elif _same_corpus(Path(run), Path(_runs(job.sentences)[0]), job):
+    elif _same_corpus(place.run, Path(_runs(job.sentences)[0]), job):
         text = [f"data.split={job.config['data']['split']}"]
     else:
         return sys.argv[1:]
     kept = [o for o in job.overrides if not o.startswith(NOT_OF_EVALUATE)]
-    return ["evaluate", f"run={run}", *text, *kept]
+    kept += [] if place.own else [f"output={place.folder}"]
+    return ["evaluate", f"run={place.run}", *text, *kept]
 
 
-def _system(
-    run: Path, test_set: TestSet, evaluate: Callable[[Path, TestSet], None], *, seen: int
-) -> System:
+def _system(place: Place, evaluate: Callable[[Place], None], *, seen: int) -> System:
     """A run's translations of the test set: those it has, or made now."""
     from translate.cli.stored import load_bundle, training_config
     from translate.cli.stored_evaluations import is_current
     from translate.evaluation.comparison import System
-    from translate.evaluation.report import read
 
-    stored = read(run / "evaluation", test_set.split)
+    run, stored = place.run, place.read()
     if stored is not None and not is_current(stored, run):
         log.warning("the model of %s has changed since its evaluation: evaluating it again", run)
         stored = None
     if stored is None:
-        evaluate(run, test_set)
-        stored = read(run / "evaluation", test_set.split)
+        evaluate(place)
+        stored = place.read()
         assert stored is not None
     if stored.likelihood is None:
         raise UserError(
-            f"every pair of {test_set.split} is too long for {run}, so it has no perplexity to "
-            "compare: split the sentences"
+            f"every pair of {place.test_set.split} is too long for {run}, so it has no perplexity "
+            "to compare: split the sentences"
         )
     return System(
         name=str(run),
@@ -254,8 +253,7 @@ def _system(
 
 
 def _evaluate(
-    run: Path,
-    test_set: TestSet,
+    place: Place,
     *,
     command: Sequence[str],
     device: str,
@@ -267,14 +265,16 @@ def _evaluate(
     from translate.cli.stored import load_bundle
     from translate.inference.loading import load
 
-    log.info("evaluating %s on %s", run, test_set.split)
+    run, test_set = place.run, place.test_set
+    where = "" if place.own else f", into {place.folder}: the run cannot be written to"
+    log.info("evaluating %s on %s%s", run, test_set.split, where)
     bundle = load_bundle(str(run))
     search = bundle.config.search
     evaluate_run(
         run,
         load(bundle, device=device, tokens_per_batch=tokens_per_batch),
         test_set,
-        folder=run / "evaluation",
+        folder=place.folder,
         command=command,
         decoding={**search, "engine": "native", "replace_unknown": False, "dictionary": None},
         judging=judging,

@@ -35,9 +35,9 @@ from translate.cli.hydra_errors import (
     Check,
     explain,
     given_again,
+    leave_out_misfits,
     lists_of_options,
     problems,
-    without_misfits,
 )
 from translate.cli.streams import refuse_to_share
 from translate.errors import UserError, first_line
@@ -165,10 +165,12 @@ def _foretell(name: str, overrides: Sequence[str], check: Check) -> None:
         jobs = list(itertools.chain(*BasicSweeper.split_arguments(parsed, max_batch_size=None)))
         with initialize_config_dir(str(config_dir()), version_base="1.3"):
             for job in map(tuple, jobs[:MOST_FORETOLD]):
-                if found := problems(compose(name, list(job)), check):
+                composed = compose(name, list(job))
+                leave_out_misfits(composed, job)
+                if found := problems(composed, check, job):
                     swept = _swept(overrides, job)
                     own = (override for override in job if override.partition("=")[0] in swept)
-                    wrong[" ".join(own)] = without_misfits(found, job)
+                    wrong[" ".join(own)] = found
     except (HydraException, OmegaConfBaseException):
         return
     if len(wrong) == len(jobs):  # the first is told at once
@@ -194,8 +196,10 @@ def _job(composed: DictConfig, arguments: Arguments, check: Check) -> Job:
     runtime = HydraConfig.get()
     try:
         overrides = tuple(runtime.overrides.task)
-        if found := problems(composed, check):
-            raise listed(without_misfits(found, overrides))
+        if left_out := leave_out_misfits(composed, overrides):
+            log.info("left out, for the option that is chosen has none: %s", ", ".join(left_out))
+        if found := problems(composed, check, overrides):
+            raise listed(found)
         config: Any = OmegaConf.to_container(composed, resolve=True)
     except OmegaConfBaseException as error:
         raise UsageError(first_line(error)) from error
@@ -213,15 +217,14 @@ def _job(composed: DictConfig, arguments: Arguments, check: Check) -> Job:
 
 
 def _swept(given: Sequence[str], of_the_job: Sequence[str]) -> set[str]:
-    """The keys that differ from job to job; all of them when no override is a sweep.
+    """The keys that differ from job to job.
 
     A sweeper may have further ones of its own (`hydra.sweeper.params`).
     """
     parsed = OverridesParser.create().parse_overrides(list(given))
     keys = {str(o.key_or_group) for o in parsed}
     sweeps = {str(o.key_or_group) for o in parsed if o.is_sweep_override()}
-    sweeps |= {o.partition("=")[0] for o in of_the_job} - keys
-    return sweeps or keys
+    return sweeps | ({o.partition("=")[0] for o in of_the_job} - keys)
 
 
 @contextmanager

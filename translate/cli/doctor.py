@@ -30,7 +30,7 @@ something else. Then it reports how many dev words are unseen in training, and s
 limit and a vocabulary size: the largest of 1,000, 2,000, … 32,000 at which 95 % of the pieces
 (single letters aside) occur 100 times or more; if there is none, 1,000, with the share of pieces
 that do. Its findings deserve a look but are not always mistakes. Where pairs are lines of files,
-line numbers are those of the files, header included. To find sides in a third language,
+line numbers are those of the files, header included. To find sides in another language,
 install py3langid.
 
 Keys:
@@ -106,7 +106,9 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegat
 
 def _refuse_anything_else(path: Path) -> None:
     """What is written over may be findings of before, never the text that is examined."""
-    if not path.is_file() or not path.stat().st_size:
+    from translate.durable import is_stream
+
+    if not path.is_file() or not path.stat().st_size or is_stream(path, sys.stdout):
         return
     try:
         ours = json.loads(path.read_bytes()).keys() == {"findings", "advice"}

@@ -38,7 +38,7 @@ class StoppedError(BaseException):
 
     def __init__(self, number: int) -> None:
         name = signal.Signals(number).name
-        super().__init__(f"stopped by {name}; run the same command to resume or start again")
+        super().__init__(f"stopped by {name}; to go on or start again, give the same command")
         self.exit_code = 128 + number
 
 

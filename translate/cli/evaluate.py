@@ -121,11 +121,16 @@ def run(
     attention: list[PositiveInt],
 ) -> None:
     """Translate a test set and print its figures."""
-    from rich.console import Console
-
     from translate.cli.engines import engine_translator
     from translate.cli.errors import UsageError
-    from translate.cli.judging import FILES, OPTIONS, evaluate_run, read_test_set, seen_in_training
+    from translate.cli.judging import (
+        FILES,
+        OPTIONS,
+        evaluate_run,
+        read_test_set,
+        seen_in_training,
+        show,
+    )
     from translate.cli.stored import load_bundle
     from translate.evaluation.bleu_tokenizer import settle
     from translate.evaluation.comet import CometModel
@@ -171,7 +176,7 @@ def run(
         shown=shown,
         attention=attention,
     )
-    Console().print(render(report))
+    show(render(report))
 
 
 def _output(job: Job, run: Path) -> Path:

@@ -97,8 +97,8 @@ def run(
     from translate.inference.lines import Cutter
     from translate.inference.segments import most_pieces
 
-    name, output = job.name(to, "to"), job.verbatim.get("output")
-    folder = export_folder(job.verbatim["run"], name, output).absolute()
+    output = job.verbatim.get("output")
+    folder = export_folder(job.verbatim["run"], job.name(to, "to"), output).absolute()
     check_replaceable(folder)
     bundle = load_bundle(job.verbatim["run"])
     source = bundle.tokenizers.source

@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from translate.cli.config_dir import STORED, config_dir, groups, options
@@ -20,12 +21,37 @@ from translate.wording import nearest
 Check = Callable[[Mapping[str, Any]], list[str]]
 
 
-def problems(composed: DictConfig, check: Check) -> list[str]:
+FREE = ("optimizer", "schedule", "search")  # what an experiment sets, but is not made for
+
+
+def problems(composed: DictConfig, check: Check, overrides: Sequence[str]) -> list[str]:
     """What is missing in a configuration, and what `check` finds in the rest of it."""
     missing = sorted(OmegaConf.missing_keys(composed))
     config: Any = OmegaConf.to_container(composed, resolve=True)
     found = [line for line in check(config) if line.split(" ")[0] not in missing]
-    return [f"{key} is missing: write {key}=VALUE" for key in missing] + found
+    found = [f"{key} is missing: write {key}=VALUE" for key in missing] + found
+    return _without_misfits(found, overrides)
+
+
+def leave_out_misfits(composed: DictConfig, overrides: Sequence[str]) -> list[str]:
+    """Remove the keys that an experiment sets, and an option that is chosen beside it lacks.
+
+    The command line has the last word, and there it cannot remove a key.
+    """
+    chosen = dict(override.split("=", 1) for override in overrides)
+    if (experiment := chosen.get("experiment", "")) not in options("experiment"):
+        return []
+    set_by_it = _experiment(experiment)
+    left_out = []
+    for group in FREE:
+        if (option := chosen.get(group)) not in options(group):
+            continue
+        for key in set_by_it.get(group, {}).keys() - _node(group, option).keys():
+            if f"{group}.{key}" not in chosen:
+                with open_dict(composed[group]):
+                    del composed[group][key]
+                left_out.append(f"{group}.{key}")
+    return sorted(left_out)
 
 
 def explain(
@@ -65,8 +91,30 @@ def explain(
                     found.append(_reason(refusal, single, config, known))
             good += accepted[:1]
         with suppress(OmegaConfBaseException):  # a value that refers to one of the refused
-            found += without_misfits(problems(config, check), good) if found else []
+            leave_out_misfits(config, good)
+            found += problems(config, check, good) if found else []
+    if not found and multirun:
+        found = _of_a_sweep(config_name, overrides, check, verbatim)
     return found or [_one_line(error)]
+
+
+def _of_a_sweep(
+    config_name: str, overrides: Sequence[str], check: Check, verbatim: Sequence[str]
+) -> list[str]:
+    """What is wrong with the first of its jobs that cannot be composed."""
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
+    with suppress(HydraException):
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        jobs = chain.from_iterable(BasicSweeper.split_arguments(parsed, max_batch_size=None))
+        for job in jobs:
+            try:
+                with initialize_config_dir(str(config_dir()), version_base="1.3"):
+                    compose(config_name, list(job))
+            except Exception as error:
+                found = explain(error, config_name, job, check, multirun=False, verbatim=verbatim)
+                return [f"with {' '.join(job)}: {line}" for line in found]
+    return []
 
 
 def _singles(override: str) -> list[str]:
@@ -83,13 +131,13 @@ def _singles(override: str) -> list[str]:
         return [override]
 
 
-def without_misfits(found: Sequence[str], overrides: Sequence[str]) -> list[str]:
+def _without_misfits(found: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """These problems; the keys that an experiment gives to a model it is not for told in one."""
     chosen = dict(override.split("=", 1) for override in overrides)
     experiment, model = (chosen.get(group, "") for group in ("experiment", "model"))
     if experiment not in options("experiment") or model not in {STORED, *options("model")}:
         return list(found)  # one is not chosen, or of a folder of the user's own
-    meant, keys = _of_experiment(experiment)
+    meant, keys = _model_of(experiment)
     misfits = [line for line in found if line.split(" ")[0] in keys and " is not a key" in line]
     if meant == model or not misfits:
         return list(found)
@@ -97,7 +145,7 @@ def without_misfits(found: Sequence[str], overrides: Sequence[str]) -> list[str]
     others = [
         name
         for name in options("experiment")
-        if _node("model", _of_experiment(name)[0]).get("family") == family
+        if _node("model", _model_of(name)[0]).get("family") == family
     ]
     instead = f"; experiments for such a model: {', '.join(others)}" if others else ""
     wrong = ", ".join(line.split(" ")[0] for line in misfits)
@@ -108,9 +156,15 @@ def without_misfits(found: Sequence[str], overrides: Sequence[str]) -> list[str]
     ]
 
 
-def _of_experiment(name: str) -> tuple[str, list[str]]:
-    """The model that an experiment is for, and the keys of it that it sets."""
+def _experiment(name: str) -> dict[str, Any]:
+    """What an experiment's file holds."""
     node: Any = OmegaConf.to_container(OmegaConf.load(config_dir() / "experiment" / f"{name}.yaml"))
+    return dict(node)
+
+
+def _model_of(experiment: str) -> tuple[str, list[str]]:
+    """The model that an experiment is for, and the keys of it that it sets."""
+    node = _experiment(experiment)
     chosen = {key: option for entry in node["defaults"] for key, option in entry.items()}
     return chosen["override /model"], [f"model.{key}" for key in node.get("model", {})]
 
@@ -132,9 +186,7 @@ def given_again(overrides: Sequence[str]) -> list[str]:
     for override in overrides:
         key, _, value = override.partition("=")
         if key in values:
-            found.append(
-                f"{key} is given twice: {value} would override {values[key]}; keep only one"
-            )
+            found.append(f"{key} is given twice: {value} takes the place of {values[key]}")
         values[key] = value
     return found
 

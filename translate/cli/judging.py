@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from translate.cli.fields import Node
 from translate.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from translate.evaluation.alignment import WordAttention
     from translate.evaluation.report import Report
     from translate.evaluation.run import Judging, TestSet
@@ -24,6 +27,7 @@ log = logging.getLogger(__name__)
 # beside the search, the keys that say how a test set is translated: values, and names of files
 OPTIONS = ("target", "engine", "precision", "replace_unknown", "mbr")
 FILES = ("dictionary", "ensemble", "export", "shortlist")
+WIDE = 10_000  # characters: no line of a table or a verdict is as long
 
 
 def read_test_set(job: Job, run: Path, data: Node, tokenizer: Node, cache: Path) -> TestSet:
@@ -163,12 +167,14 @@ def evaluate_run(
             f"attention = {beyond[0]} is not a line of {test_set.split}, which has "
             f"{len(test_set.sources):,}"
         )
+    check_output(folder)
     placed = test_set.placed(folder)
     if placed.split != test_set.split:
         log.warning(
             "%s.json already belongs to other sentences: this evaluation is named %s",
             folder / test_set.split, placed.split,
         )  # fmt: skip
+    _tell_replaced(folder, placed.split, decoding)
 
     def page(report: Report, test_set: TestSet, hypotheses: Sequence[str]) -> str:
         drawn = _attention(translator, test_set, hypotheses, attention)
@@ -192,12 +198,51 @@ def evaluate_run(
         )
 
 
+def check_output(folder: Path) -> None:
+    """See that files can be made in a folder, which `output=` names or could name.
+
+    Raises:
+        UserError: none can.
+    """
+    from translate.durable import check_folder
+
+    try:
+        check_folder(folder)
+    except UserError as error:
+        raise UserError(f"{error}, with output=") from error
+
+
+def _tell_replaced(folder: Path, split: str, decoding: Mapping[str, Any]) -> None:
+    """A stored evaluation of another search, which `compare` would have used, is not kept."""
+    from translate.evaluation.comparison_caveats import search_differences
+    from translate.evaluation.report import read
+
+    try:
+        stored = read(folder, split)
+    except UserError:  # nothing would have used it
+        return
+    if stored and (found := search_differences([stored.decoding, decoding])):
+        log.warning(
+            "this replaces %s, which was made otherwise: %s; another output= keeps both",
+            folder / f"{split}.json",
+            ", ".join(f"{key} {' → '.join(values)}" for key, values in found.items()),
+        )
+
+
+def show(tables: RenderableType) -> None:
+    """Print tables, as wide as the terminal; where there is none, no line is cut."""
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else WIDE).print(tables)
+
+
 def read_sha256(run: Path, decoding: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 of what a run translates with beside its own model, by the key that names it.
 
     Raises:
         UserError: it is not there.
     """
+    from translate.cli.arguments import paths_in
     from translate.cli.engines import export_folder
     from translate.cli.stored import load_bundle
     from translate.durable import file_hash
@@ -207,7 +252,7 @@ def read_sha256(run: Path, decoding: Mapping[str, Any]) -> dict[str, str]:
     files = given.keys() & {"dictionary", "shortlist"}
     found = {key: file_hash(Path(given[key])) for key in sorted(files)}
     if "ensemble" in given:
-        members = filter(None, given["ensemble"].split(","))
+        members = paths_in(given["ensemble"])
         found["ensemble"] = fingerprint([load_bundle(each).weights_sha256 for each in members])
     if (engine := decoding.get("engine", "native")) != "native":
         folder = export_folder(str(run), engine, given.get("export"))

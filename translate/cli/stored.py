@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from translate.cli.arguments import Arguments
+from translate.cli.arguments import Arguments, paths_in
 from translate.cli.errors import UsageError
 from translate.errors import UserError, first_line
 
@@ -52,7 +52,7 @@ def load_runs(verbatim: Mapping[str, str], target: str | None) -> Bundle:
 
     if "ensemble" not in verbatim:
         return into(load_bundle(verbatim["run"]), target)
-    runs = [verbatim["run"], *verbatim["ensemble"].split(",")]
+    runs = [verbatim["run"], *paths_in(verbatim["ensemble"])]
     return into(together([(run, load_bundle(run)) for run in runs]), target)
 
 

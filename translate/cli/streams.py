@@ -8,15 +8,16 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command
 from translate.cli.errors import UsageError
 from translate.data.text import one_line, read_lines
+from translate.durable import is_stream, naming
 from translate.errors import UserError
 
 if TYPE_CHECKING:
@@ -55,11 +56,14 @@ def lines_in(verbatim: Mapping[str, str], sentences: Sequence[str] = ()) -> Iter
 
 def constraints_in(
     verbatim: Mapping[str, str], sentences: Sequence[str] = ()
-) -> TextConstraint | Iterator[TextConstraint]:
+) -> TextConstraint | list[TextConstraint] | Iterator[TextConstraint]:
     """What `prefix=`, or the lines of `prefixes=` and `constraints=`, ask of each translation.
+
+    All of them at once, unless something is read from standard input.
 
     Raises:
         UsageError: a prefix in two ways, or two things to be read from standard input.
+        UserError: more or fewer lines than the input has.
     """
     from translate.inference.text_constraints import TextConstraint
 
@@ -75,12 +79,21 @@ def constraints_in(
             f"{' and '.join(f'{key}=-' for key in piped)}: only one can be standard input"
         )
     rows = _rows([verbatim[key] for key in given])
-    return (
+    constraints = (
         TextConstraint(
             of.get("prefixes", prefix), tuple(filter(None, of.get("constraints", "").split("\t")))
         )
         for of in (dict(zip(given, row, strict=True)) for row in rows)
     )
+    if piped:
+        return constraints
+    known, lines = list(constraints), sum(1 for _ in lines_in(verbatim, sentences))
+    if len(known) != lines:
+        raise UserError(
+            f"{' and '.join(verbatim[key] for key in given)} has {len(known):,} lines, but the "
+            f"input has {lines:,}: line n is for line n of the input, and may be empty"
+        )
+    return known
 
 
 def _rows(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -163,8 +176,10 @@ def output_problems(verbatim: Mapping[str, str]) -> list[str]:
     path = Path(target)
     if target == "-":
         return []
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+    if path.is_dir() or not path.parent.is_dir():
         return [f"output={target} cannot be written: name a file in an existing folder"]
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        return [f"output={target} cannot be written: name a file where you may write"]
     if not path.is_file():
         return []
     shared = [
@@ -173,19 +188,11 @@ def output_problems(verbatim: Mapping[str, str]) -> list[str]:
         if key in READ and Path(source).exists() and path.samefile(source)
     ]
     # read or not: who redirects a file there still wants it
-    shared += ["standard input"] if _is_stream(path, sys.stdin) else []
+    shared += ["standard input"] if is_stream(path, sys.stdin) else []
     return [
         f"output={target} would overwrite {what}, which is the same file: name another file"
         for what in shared
     ]
-
-
-def _is_stream(path: Path, stream: TextIO) -> bool:
-    """Whether a path leads to what a standard stream reads or writes."""
-    try:
-        return os.path.samestat(os.fstat(stream.fileno()), path.stat())
-    except OSError:  # no file there yet, or none behind the stream
-        return False
 
 
 @contextmanager
@@ -197,9 +204,9 @@ def lines_out(verbatim: Mapping[str, str], *, flush: bool = False) -> Iterator[W
     which the shell may append to) is not opened anew. What is called .gz is packed.
     """
     path = verbatim.get("output", "-")
-    path = "-" if _is_stream(Path(path), sys.stdout) else path
+    path = "-" if is_stream(Path(path), sys.stdout) else path
     flush = flush or (path == "-" and sys.stdout.isatty())
-    with ExitStack() as stack:
+    with nullcontext() if path == "-" else naming(Path(path)), ExitStack() as stack:
 
         @cache
         def stream() -> BinaryIO:

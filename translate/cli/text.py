@@ -164,6 +164,8 @@ def run(
     if interactive is None:
         interactive = streams.interactive(job.verbatim, job.sentences)
     model = engine_translator({**job.config, "interactive": interactive}, job.verbatim)
+    if isinstance(constraints, list):
+        model.check(constraints)
     lines, sources = itertools.tee(lines)
     translations = model.stream(
         lines,

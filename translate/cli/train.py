@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
@@ -88,13 +88,25 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.stored import literal, load_bundle
 
     _refuse_sweeper(arguments)
-    base = {}
-    if "run" in arguments.verbatim and not any(map(is_choice, arguments.overrides)):
-        base = _begun(arguments.verbatim["run"])
-    if base:
+    _refuse_folders(arguments)
+    chosen = set(filter(is_choice, map(_key, arguments.overrides)))
+    begun = {}
+    if "run" in arguments.verbatim and "experiment" not in chosen and not arguments.multirun:
+        begun = _begun(arguments.verbatim["run"])
+    if begun and not chosen:
         log.info("settings from %s/config.yaml", arguments.verbatim["run"])
-        launch(command, _with_origin(arguments), job, check=check_begun, base=literal(base))
+        launch(command, _with_origin(arguments), job, check=check_begun, base=literal(begun))
+    elif begun and "init" not in arguments.verbatim:
+        log.info("other settings from %s/config.yaml", arguments.verbatim["run"])
+        nodes = {key: literal(node) for key, node in begun.items() if isinstance(node, dict)}
+        rest = _with_the_rest(_with_origin(arguments), begun, chosen)
+        launch(command, rest, job, check=check_begun, nodes=nodes)
     elif "init" in arguments.verbatim:
+        if not (chosen & {"data", "experiment"} or arguments.inspects):
+            raise UsageError(
+                "init= says what to begin from, not what to train on: give data= or experiment= "
+                "(translate models lists them)"
+            )
         before = load_bundle(arguments.verbatim["init"]).config
         model = {"family": before.family} | before.options
         completed = _with_stored_model(arguments, model)
@@ -114,6 +126,28 @@ def _refuse_resuming_nothing(arguments: Arguments) -> None:
             f"there is no run to resume in {arguments.verbatim['run']}: check run=; a new run "
             "needs experiment= or data= (translate models lists them)"
         )
+
+
+def _refuse_folders(arguments: Arguments) -> None:
+    run = arguments.verbatim.get("run", "")
+    if arguments.multirun and "," in run:
+        raise UsageError(
+            f"run={run}: name one folder, to which the settings that vary are appended"
+        )
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0]
+
+
+def _with_the_rest(arguments: Arguments, begun: Node, chosen: Set[str]) -> Arguments:
+    """Whatever of a run under way is not chosen anew is its own: options and plain values."""
+    own = [
+        f"{key}={STORED}" if isinstance(value, dict) else f"{key}={json.dumps(value)}"
+        for key, value in begun.items()
+        if key not in {*chosen, *map(_key, arguments.overrides)}
+    ]
+    return replace(arguments, overrides=(*own, *arguments.overrides))
 
 
 def _begun(run: str) -> dict[str, Any]:
@@ -141,7 +175,7 @@ def _with_origin(arguments: Arguments) -> Arguments:
 
 def _with_stored_model(arguments: Arguments, model: Node) -> Arguments:
     """The network is that of `init=`, unless one is chosen; an experiment has no say in it."""
-    keys = {override.partition("=")[0] for override in arguments.overrides}
+    keys = set(map(_key, arguments.overrides))
     if "model" in keys:
         return arguments
     over = model if "experiment" in keys else {}  # whose values would come after the option's
@@ -154,7 +188,7 @@ def check(config: Mapping[str, Any]) -> list[str]:
     from translate.cli.validation import training_problems
 
     nodes = without_experiment(config)
-    found = schema.problems(_nodes, nodes, "")
+    found = [*_unplaced(config), *schema.problems(_nodes, nodes, "")]
     whole = all(isinstance(nodes.get(name), dict) for name in schema.keys(_nodes)[:-2])
     return [*found, *(training_problems(nodes) if whole else [])]
 
@@ -170,6 +204,17 @@ def check_begun(config: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def _unplaced(config: Mapping[str, Any]) -> list[str]:
+    """What speaks against an experiment's own file, whose keys would all be left unread."""
+    if not isinstance(node := config.get("experiment"), Mapping):
+        return []
+    return [
+        f"experiment.{key} is not a key: begin the experiment's file with the line "
+        f"`# @package _global_`, so that it sets {key}"
+        for key in node
+    ]
+
+
 def without_experiment(config: Mapping[str, Any]) -> Node:
     """An experiment is a choice of settings, and none itself."""
     return {key: value for key, value in config.items() if key != "experiment"}
@@ -177,7 +222,7 @@ def without_experiment(config: Mapping[str, Any]) -> Node:
 
 def job(job: Job) -> float:
     """Train; the best dev BLEU."""
-    from translate.training.run import train
+    from translate.training.run import Interrupted, train
 
     config = _with_one_end(without_experiment(job.config), job.overrides)
     run = folder(job)
@@ -189,13 +234,18 @@ def job(job: Job) -> float:
         return _score_of_finished(job, run, config)
     for name in ("lightning", "lightning.fabric", "lightning.pytorch"):
         logging.getLogger(name).handlers.clear()  # they log through ours, once
-    with _processes_of_its_own():
-        return train(config, run, init=job.verbatim.get("init"))
+    try:
+        with _processes_of_its_own():
+            return train(config, run, init=job.verbatim.get("init"))
+    except Interrupted:
+        if job.swept:
+            log.info("to go on with all runs of the sweep, give the same command again")
+        raise
 
 
 def _with_one_end(config: Node, overrides: Sequence[str]) -> Node:
     """Of ENDS, one that is given takes the other's place; where both are, the earlier one ends."""
-    keys = {override.partition("=")[0] for override in overrides}
+    keys = set(map(_key, overrides))
     trainer = config["trainer"]
     given = {end for end in ENDS if f"trainer.{end}" in keys and trainer[end] is not None}
     left_out = dict.fromkeys(ENDS - given) if given else {}

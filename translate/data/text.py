@@ -54,19 +54,22 @@ _UNSPACED = re.compile(UNSPACED)
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def read_lines(file: str | Path | BinaryIO, *, strict: bool = False) -> Iterator[str]:
+def read_lines(
+    file: str | Path | BinaryIO, *, strict: bool = False, tolerated: float = 1.0
+) -> Iterator[str]:
     r"""The lines of a file or a binary stream, plain or gzip (told by its first bytes), lazily.
 
     One `\r` before the line's end and a byte-order mark at the start are dropped. Bytes that are
     not UTF-8 become U+FFFD with a warning that names the line; with `strict` they raise UserError
-    instead, as UTF-16 (by its byte-order mark) and text packed otherwise always do.
+    instead, as UTF-16 (by its byte-order mark) and text packed otherwise always do. At the end so
+    does a file with more of them than the share `tolerated`: it has another encoding.
     """
     with ExitStack() as stack:
         if isinstance(file, str | Path):
             name, stream = str(file), stack.enter_context(_open(Path(file)))
         else:
             name, stream = str(getattr(file, "name", "input")), file
-        yield from _decode(_raw_lines(stream, name), name, strict)
+        yield from _decode(_raw_lines(stream, name), name, strict, tolerated)
 
 
 def json_line(record: Mapping[str, object]) -> str:
@@ -168,8 +171,8 @@ class _WoundBack:
         return read or self.stream.read(size)
 
 
-def _decode(lines: Iterable[bytes], name: str, strict: bool) -> Iterator[str]:
-    invalid = 0
+def _decode(lines: Iterable[bytes], name: str, strict: bool, tolerated: float) -> Iterator[str]:
+    number = invalid = 0
     for number, line in enumerate(lines, start=1):
         if number == 1:
             if line.startswith(UTF_16_MARKS):  # no UTF-8, and hardly a word in another encoding
@@ -189,5 +192,10 @@ def _decode(lines: Iterable[bytes], name: str, strict: bool) -> Iterator[str]:
             if invalid <= WARNINGS:
                 log.warning("%s and was replaced", place)
             yield line.decode("utf-8", "replace")
+    if invalid > max(WARNINGS, tolerated * number):
+        raise UserError(
+            f"{name}: {invalid:,} of {number:,} lines contain bytes that are not UTF-8; convert "
+            "it, for instance by iconv -f LATIN1 -t UTF-8"
+        )
     if invalid > WARNINGS:
         log.warning("%s: %d lines in total contained bytes that are not UTF-8", name, invalid)

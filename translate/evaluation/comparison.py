@@ -15,7 +15,7 @@ from statistics import fmean, stdev
 
 from translate.evaluation import sentences
 from translate.evaluation.buckets import Bucket, by_source_length
-from translate.evaluation.comparison_caveats import caveats
+from translate.evaluation.comparison_caveats import caveats, searched
 from translate.evaluation.likelihood import Likelihood
 from translate.evaluation.metrics import DEFAULT, METRICS, Scores, evaluate
 from translate.evaluation.sentences import Record, SentenceScores
@@ -174,6 +174,7 @@ def compare(
         for other in others
     ]
     experiments = group(columns)
+    verdicts = _verdicts(columns, challengers, experiments)
     return Comparison(
         split=split,
         items=len(sources),
@@ -182,8 +183,8 @@ def compare(
         columns=columns,
         challengers=challengers,
         experiments=experiments,
-        caveats=caveats(columns, resamples=resamples, trials=trials),
-        verdicts=_verdicts(columns, challengers, experiments),
+        caveats=caveats(columns, tests=len(verdicts), resamples=resamples, trials=trials),
+        verdicts=verdicts,
         shown=most_different(columns, sources, references, shown),
     )
 
@@ -193,6 +194,7 @@ def verdict(baseline: System, other: System, found: Mapping[str, Difference]) ->
     if list(baseline.hypotheses) == list(other.hypotheses):
         return f"{other.name} translates every sentence as {baseline.name} does."
     bleu, chrf = found["bleu"], found["chrf"]
+    rival = f"{baseline.name}{searched([baseline, other])}"
     chance = (
         f"two equally good systems would differ by that much in {_share(bleu.randomisation)} of "
         f"shuffles (approximate randomisation) and {_share(bleu.bootstrap)} of resamples "
@@ -200,13 +202,13 @@ def verdict(baseline: System, other: System, found: Mapping[str, Difference]) ->
     )
     if not bleu.real:
         return (
-            f"The difference of {abs(bleu.gain):.2f} BLEU between {other.name} and "
-            f"{baseline.name} may be chance: {chance}{_second_opinion(bleu, chrf)}."
+            f"The difference of {abs(bleu.gain):.2f} BLEU between {other.name} and {rival} may be "
+            f"chance: {chance}{_second_opinion(bleu, chrf)}."
         )
     which = "better" if bleu.gain > 0 else "worse"
     return (
-        f"{other.name} is {which} than {baseline.name} by {abs(bleu.gain):.2f} BLEU, and the "
-        f"difference is real: {chance}{_second_opinion(bleu, chrf)}."
+        f"{other.name} is {which} than {rival} by {abs(bleu.gain):.2f} BLEU, and the difference is "
+        f"real: {chance}{_second_opinion(bleu, chrf)}."
     )
 
 
@@ -287,6 +289,8 @@ def _verdicts(
 
 
 def _between(columns: Sequence[Column], first: Experiment, second: Experiment) -> str:
+    systems = [c.system for c in columns if c.system.name in {*first.runs, *second.runs}]
+    rival = f"{first.name}{searched(systems)}"
     bleu = {column.system.name: column.scores.bleu.score for column in columns}
     p = welch(*([bleu[run] for run in experiment.runs] for experiment in (first, second)))
     apart = second.means["bleu"] - first.means["bleu"]
@@ -297,17 +301,17 @@ def _between(columns: Sequence[Column], first: Experiment, second: Experiment) -
     )
     if math.isnan(p):
         return (
-            f"{second.name} is {which} than {first.name} by {abs(apart):.2f} BLEU ({means}), but "
-            "no seed deviates from the others: whether that is chance cannot be tested."
+            f"{second.name} is {which} than {rival} by {abs(apart):.2f} BLEU ({means}), but no "
+            "seed deviates from the others: whether that is chance cannot be tested."
         )
     chance = f"equal means would differ by that much in {_share(p)} of cases (Welch's t-test)"
     if p >= SURE:
         return (
-            f"The difference of {abs(apart):.2f} BLEU between {second.name} and {first.name} may "
-            f"be chance ({means}): {chance}."
+            f"The difference of {abs(apart):.2f} BLEU between {second.name} and {rival} may be "
+            f"chance ({means}): {chance}."
         )
     return (
-        f"{second.name} is {which} than {first.name} by {abs(apart):.2f} BLEU ({means}), and the "
+        f"{second.name} is {which} than {rival} by {abs(apart):.2f} BLEU ({means}), and the "
         f"difference is real: {chance}."
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from translate.evaluation.buckets import TOO_SHORT, too_short
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 ENOUGH = 20  # of n resamples the lowest probability is 1 / (n + 1), and below 5 % is real
 
 
-def caveats(columns: Sequence[Column], *, resamples: int, trials: int) -> list[str]:
-    """All that makes the figures less than they seem, a line each."""
+def caveats(columns: Sequence[Column], *, tests: int, resamples: int, trials: int) -> list[str]:
+    """All that makes the figures less than they seem, a line each; `tests` counts the verdicts."""
     systems = [column.system for column in columns]
     return [
         *_languages(systems),
         *_seen(systems, len(columns[0].sentences)),
-        *_many(systems),
+        *_many(tests),
         *_few(resamples=resamples, trials=trials),
         *_unfinished(systems),
         *_seeds_twice(systems),
@@ -49,14 +49,13 @@ def _seen(systems: Sequence[System], items: int) -> list[str]:
     ]
 
 
-def _many(systems: Sequence[System]) -> list[str]:
-    """Of many tests at 5 % some come out by chance; seeds of one experiment are no rivals."""
-    rivals = len({system.experiment for system in systems} - {systems[0].experiment})
-    if rivals < 2:
+def _many(tests: int) -> list[str]:
+    """Of many tests at 5 % some come out by chance."""
+    if tests < 2:
         return []
     return [
-        f"{rivals} differences are tested, each at 5 %: were all runs equally good, one or more "
-        f"would be called real with a probability of up to {1 - 0.95**rivals:.0%}."
+        f"{tests} differences are tested, each at 5 %: were all runs equally good, one or more "
+        f"would be called real with a probability of up to {1 - 0.95**tests:.0%}."
     ]
 
 
@@ -91,10 +90,22 @@ def _seeds_twice(systems: Sequence[System]) -> list[str]:
 
 
 def _search(systems: Sequence[System]) -> list[str]:
-    keys = dict.fromkeys(key for system in systems for key in system.search)
-    values = {key: [str(system.search.get(key)) for system in systems] for key in keys}
-    differing = [f"{key} {', '.join(each)}" for key, each in values.items() if len(set(each)) > 1]
+    found = search_differences([system.search for system in systems])
+    differing = [f"{key} {', '.join(each)}" for key, each in found.items()]
     return [f"The runs searched differently: {'; '.join(differing)}."] if differing else []
+
+
+def search_differences(searches: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
+    """The settings in which searches differ, with the value of each as text."""
+    keys = dict.fromkeys(key for search in searches for key in search)
+    values = {key: [str(search.get(key)) for search in searches] for key in keys}
+    return {key: each for key, each in values.items() if len(set(each)) > 1}
+
+
+def searched(systems: Sequence[System]) -> str:
+    """What a verdict says behind the names of systems that may differ by their search alone."""
+    differing = search_differences([system.search for system in systems])
+    return " (each with its own search)" if differing else ""
 
 
 def _likelihood(systems: Sequence[System]) -> list[str]:

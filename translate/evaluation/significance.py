@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, variance
+from statistics import mean, variance
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -171,7 +171,7 @@ def welch(first: Sequence[float], second: Sequence[float]) -> float:
     and no seed deviates from its own, which tells nothing of how far others would.
     """
     parts = [variance(values) / len(values) for values in (first, second)]
-    apart = fmean(first) - fmean(second)
+    apart = mean(first) - mean(second)  # exact, unlike fmean: equal values have equal means
     if not sum(parts):
         return 1.0 if apart == 0 else math.nan
     t = abs(apart) / math.sqrt(sum(parts))

@@ -23,8 +23,8 @@ def model_card(config: Mapping[str, Any], num_parameters: int) -> str:
     lines = "\n".join(f"- **{name}**: {value}" for name, value in facts.items())
     return f"""---
 language:
-- {source}
-- {target}
+- {source.replace("_", "-")}
+- {target.replace("_", "-")}
 library_name: attention-translate
 pipeline_tag: translation
 ---

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from translate.plots.figure import label
+from translate.wording import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -30,15 +31,21 @@ GAP = 1  # characters between columns
 
 
 def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Names in the first column, figures in the others; no text is read as rich's markup."""
+    """Names in the first column, figures in the others.
+
+    No text is read as rich's markup, and none moves the terminal.
+    """
     from rich.table import Table
     from rich.text import Text
 
-    result = Table(title=Text(title), title_justify="left")
+    def shown(text: str) -> Text:
+        return Text(escaped(text))
+
+    result = Table(title=shown(title), title_justify="left")
     for number, heading in enumerate(headings):
-        result.add_column(Text(heading), justify="right" if number else "left", overflow="fold")
+        result.add_column(shown(heading), justify="right" if number else "left", overflow="fold")
     for row in rows:
-        result.add_row(*map(Text, row))
+        result.add_row(*map(shown, row))
     return result
 
 

@@ -26,6 +26,8 @@ from translate.training import provenance
 
 log = logging.getLogger(__name__)
 
+MOST_LOST = 0.1  # of the pieces of a vocabulary, without a warning
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -45,12 +47,21 @@ class Origin:
         source = origins(old.source, tokenizers.source)
         target = origins(old.target, tokenizers.target)
         transfer(self.bundle.model, model, source=source, target=target)
-        account = "; ".join(
-            f"{side}: {int((rows != NEW).sum()):,} pieces keep their rows, "
-            f"{int((rows == NEW).sum()):,} are new"
-            for side, rows in (("source", source), ("target", target))
-        )
-        log.info("starting from %s (%s)", self.folder, account)
+        accounts = []
+        for side, rows, before in (("source", source, old.source), ("target", target, old.target)):
+            kept, lost = int((rows != NEW).sum()), len(before) - int((rows != NEW).sum())
+            accounts.append(
+                f"{side}: {kept:,} pieces keep their rows, {len(rows) - kept:,} are new, {lost:,} "
+                "are lost"
+            )
+            if lost > MOST_LOST * len(before):
+                log.warning(
+                    "%d of the %d %s pieces of %s are not in the vocabulary of the new text, and "
+                    "what was learned about them is lost: fewer are with the old text beside the "
+                    "new (data.extra)",
+                    lost, len(before), side, self.folder,
+                )  # fmt: skip
+        log.info("starting from %s (%s)", self.folder, "; ".join(accounts))
 
 
 def find_origin(

@@ -22,8 +22,8 @@ LEARNED = 20_000  # training pairs to learn the two languages from
 FEWEST = 100  # pairs, to tell the languages apart by
 SHORTEST = 20  # characters of a side that is judged
 LIKE_THE_OTHER = 0.4  # of the way to the other language's usual sentence
-SURE = 0.9  # probability of a third language
-LONG = 50  # characters from which on a third language is told
+SURE = 0.9  # probability of another language
+LONG = 50  # characters from which on another language is told
 WHICH = {
     (True, True): "the sides are swapped",
     (True, False): "the source looks like the target language",
@@ -104,7 +104,10 @@ def _grams(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class OtherLanguages:
-    """Long sentences that are surely in a third language, by py3langid (Lui & Baldwin 2012)."""
+    """Long sentences that are surely in another language, by py3langid (Lui & Baldwin 2012).
+
+    That is a third one, or the other side's where most of a side are in it.
+    """
 
     source: str  # codes of the languages that the sides should be in
     target: str
@@ -114,19 +117,28 @@ class OtherLanguages:
         try:
             from py3langid.langid import MODEL_FILE, LanguageIdentifier
         except ModuleNotFoundError:
-            log.info("not looking for third languages: %s", install("doctor"))
+            log.info("not looking for other languages: %s", install("doctor"))
             return
         identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
         if unknown := {self.source, self.target} - set(identifier.labels):
-            log.info("not looking for third languages: py3langid does not know %s",
+            log.info("not looking for other languages: py3langid does not know %s",
                      ", ".join(sorted(unknown)))  # fmt: skip
             return
-        notes = [
-            (split, index, f"{side}: {language}")
+        sure = [
+            (split, index, side, language)
             for split, index, side, text in sides(splits)
             if len(text) >= LONG
             for language, probability in [identifier.classify(text)]
-            if language not in (self.source, self.target) and probability > SURE
+            if probability > SURE
         ]
-        advice = "remove the pairs that are in another language"
-        yield Finding("language", "a side in a third language", advice, lines_of(splits, notes))
+        counts = Counter((split, side, language) for split, _, side, language in sure)
+        meant = {"source": self.source, "target": self.target}
+        notes = [
+            (split, index, f"{side}: {language}")
+            for split, index, side, language in sure
+            # a few in the other side's language are `swapped_sides`' to tell
+            if language not in meant.values()
+            or counts[split, side, language] > counts[split, side, meant[side]]
+        ]
+        advice = "remove these pairs; if they are most, data.source or data.target is wrong"
+        yield Finding("language", "a side in another language", advice, lines_of(splits, notes))

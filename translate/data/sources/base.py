@@ -29,6 +29,7 @@ from translate.schema import NodeModel
 SPLITS = ("train", "dev", "test")
 LanguageColumns = dict[str, str | int]
 NonEmpty = Annotated[str, Field(min_length=1)]  # a name or a path: empty, it names nothing
+NOT_UTF_8 = 0.01  # of the lines of a text: more are no slips
 MAIN = "main"  # the corpus of `data` itself, beside those of `data.extra`
 
 
@@ -163,7 +164,7 @@ class Table(Source, ABC):
 
 def parallel(sources: Path, targets: Path) -> Iterator[Pair]:
     """Pair the lines of two files; UserError with both counts if they differ."""
-    left, right = read_lines(sources), read_lines(targets)
+    left, right = (read_lines(path, tolerated=NOT_UTF_8) for path in (sources, targets))
     for count, (source, target) in enumerate(zip_longest(left, right), start=1):
         if source is None or target is None:
             more = count + sum(1 for _ in chain(left, right))

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 # a prefix (`train` for train.de and train.en) or both file names, source first
 Name = NonEmpty | tuple[NonEmpty, NonEmpty]
+OTHER_NAMES = ("valid", "val", "validation", "devel")  # for dev, in the corpora of others
 AUTO = "auto"  # in place of a name: the split's own name, where there are such files
 
 
@@ -54,12 +55,27 @@ class Files(Source):
         )
 
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
-        pairs: dict[str, Iterable[Pair]] = {
-            split: parallel(*paths) for split, paths in self._paths().items()
-        }
+        paths = self._paths()
+        for split in SPLITS:
+            if getattr(self, split) == AUTO and split not in paths:
+                self._tell_held_out(split)
+        pairs: dict[str, Iterable[Pair]] = {split: parallel(*both) for split, both in paths.items()}
         for split, path in self._links().items():
             pairs[split] = _aligned(pairs[split], path)
         return pairs
+
+    def _tell_held_out(self, split: str) -> None:
+        """That a split is taken out of the training text, where its files may have another name."""
+        if not isinstance(count := getattr(self.hold_out, split), int) or not count:
+            return
+        root = Path(self.dir or ".").expanduser()
+        names = OTHER_NAMES if split == "dev" else ()
+        other = next((name for name in names if _present(root / f"{name}.{self.source}")), None)
+        log.info(
+            "no %s.%s in %s: %s sentences are held out of the training text%s",
+            split, self.source, root, f"{count:,}",
+            "" if other is None else f" (for {other}.{self.source}, set data.dev={other})",
+        )  # fmt: skip
 
     def _links(self) -> dict[str, Path]:
         """The alignment files: of train, and of dev and test where they exist."""

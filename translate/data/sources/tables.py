@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from translate.data.pair import Pair
-from translate.data.sources.base import SPLITS, NonEmpty, PairColumns, Table
+from translate.data.sources.base import NOT_UTF_8, SPLITS, NonEmpty, PairColumns, Table
 from translate.data.text import read_lines, without_surrogates
 from translate.durable import file_hash
 from translate.errors import UserError
@@ -88,7 +88,7 @@ def read_tsv(path: Path, places: PairColumns, *, header: bool) -> Iterator[Pair]
 def _numbered(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a file with their numbers from 1, without blank ones at its end."""
     held = []
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, tolerated=NOT_UTF_8), start=1):
         held.append((number, line))
         if line.strip(" "):
             yield from held
