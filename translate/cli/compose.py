@@ -9,7 +9,6 @@ Lightning starts the other processes of a distributed run from the two.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import sys
@@ -35,6 +34,7 @@ from translate.cli.hydra_errors import (
     Check,
     explain,
     given_again,
+    jobs_of,
     leave_out_misfits,
     lists_of_options,
     problems,
@@ -155,17 +155,14 @@ def _foretell(name: str, overrides: Sequence[str], check: Check) -> None:
     A sweeper that looks for the best makes its jobs up as it goes, and what cannot be composed here
     is Hydra's to tell.
     """
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-
     if any(override.startswith(("hydra/sweeper", "hydra.sweeper")) for override in overrides):
         return
     wrong: dict[str, list[str]] = {}
-    parsed = OverridesParser.create().parse_overrides(list(overrides))
     try:
-        jobs = list(itertools.chain(*BasicSweeper.split_arguments(parsed, max_batch_size=None)))
+        jobs = jobs_of(overrides)
         with initialize_config_dir(str(config_dir()), version_base="1.3"):
-            for job in map(tuple, jobs[:MOST_FORETOLD]):
-                composed = compose(name, list(job))
+            for job in jobs[:MOST_FORETOLD]:
+                composed = compose(name, job)
                 leave_out_misfits(composed, job)
                 if found := problems(composed, check, job):
                     swept = _swept(overrides, job)

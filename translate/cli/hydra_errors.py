@@ -20,7 +20,6 @@ from translate.wording import nearest
 
 Check = Callable[[Mapping[str, Any]], list[str]]
 
-
 FREE = ("optimizer", "schedule", "search")  # what an experiment sets, but is not made for
 
 
@@ -102,19 +101,23 @@ def _of_a_sweep(
     config_name: str, overrides: Sequence[str], check: Check, verbatim: Sequence[str]
 ) -> list[str]:
     """What is wrong with the first of its jobs that cannot be composed."""
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-
     with suppress(HydraException):
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
-        jobs = chain.from_iterable(BasicSweeper.split_arguments(parsed, max_batch_size=None))
-        for job in jobs:
+        for job in jobs_of(overrides):
             try:
                 with initialize_config_dir(str(config_dir()), version_base="1.3"):
-                    compose(config_name, list(job))
+                    compose(config_name, job)
             except Exception as error:
                 found = explain(error, config_name, job, check, multirun=False, verbatim=verbatim)
                 return [f"with {' '.join(job)}: {line}" for line in found]
     return []
+
+
+def jobs_of(overrides: Sequence[str]) -> list[list[str]]:
+    """The overrides of each job of a sweep, as Hydra combines them."""
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    return list(chain(*BasicSweeper.split_arguments(parsed, max_batch_size=None)))
 
 
 def _singles(override: str) -> list[str]:

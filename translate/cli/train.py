@@ -82,32 +82,29 @@ SEARCH = "hydra/sweeper=dev_bleu"  # conf/hydra/sweeper/dev_bleu.yaml
 
 
 def main(command: Command, arguments: Arguments) -> None:
-    """Run the command. A run under way brings its settings, unless options are chosen anew."""
+    """Run the command. A run under way brings its settings, but for options chosen anew."""
     from translate.cli.compose import launch
     from translate.cli.hydra_errors import is_choice
     from translate.cli.stored import literal, load_bundle
 
     _refuse_sweeper(arguments)
-    _refuse_folders(arguments)
+    _refuse_several_folders(arguments)
+    given = arguments.verbatim
     chosen = set(filter(is_choice, map(_key, arguments.overrides)))
-    begun = {}
-    if "run" in arguments.verbatim and "experiment" not in chosen and not arguments.multirun:
-        begun = _begun(arguments.verbatim["run"])
+    begun = _begun(given["run"]) if "run" in given else {}
+    # what chooses everything anew is compared with the run as a whole
+    anew = "experiment" in chosen or "init" in given or arguments.multirun
     if begun and not chosen:
-        log.info("settings from %s/config.yaml", arguments.verbatim["run"])
+        log.info("settings from %s/config.yaml", given["run"])
         launch(command, _with_origin(arguments), job, check=check_begun, base=literal(begun))
-    elif begun and "init" not in arguments.verbatim:
-        log.info("other settings from %s/config.yaml", arguments.verbatim["run"])
+    elif begun and not anew:
+        log.info("other settings from %s/config.yaml", given["run"])
         nodes = {key: literal(node) for key, node in begun.items() if isinstance(node, dict)}
-        rest = _with_the_rest(_with_origin(arguments), begun, chosen)
-        launch(command, rest, job, check=check_begun, nodes=nodes)
-    elif "init" in arguments.verbatim:
-        if not (chosen & {"data", "experiment"} or arguments.inspects):
-            raise UsageError(
-                "init= says what to begin from, not what to train on: give data= or experiment= "
-                "(translate models lists them)"
-            )
-        before = load_bundle(arguments.verbatim["init"]).config
+        completed = _with_the_rest(_with_origin(arguments), begun, chosen)
+        launch(command, completed, job, check=check_begun, nodes=nodes)
+    elif "init" in given:
+        _refuse_the_default_corpus(arguments, chosen)
+        before = load_bundle(given["init"]).config
         model = {"family": before.family} | before.options
         completed = _with_stored_model(arguments, model)
         launch(command, completed, job, check=check, nodes={"model": model})
@@ -128,7 +125,16 @@ def _refuse_resuming_nothing(arguments: Arguments) -> None:
         )
 
 
-def _refuse_folders(arguments: Arguments) -> None:
+def _refuse_the_default_corpus(arguments: Arguments, chosen: Set[str]) -> None:
+    """Whoever goes on with a model means a certain text."""
+    if not (chosen & {"data", "experiment"} or arguments.inspects):
+        raise UsageError(
+            "init= says what to begin from, not what to train on: give data= or experiment= "
+            "(translate models lists them)"
+        )
+
+
+def _refuse_several_folders(arguments: Arguments) -> None:
     run = arguments.verbatim.get("run", "")
     if arguments.multirun and "," in run:
         raise UsageError(
