@@ -141,6 +141,8 @@ def _goes_on(before: str, first: str) -> bool:
 
     A Korean word begins behind a space; its particles follow words of any script.
     """
-    if spells_a_word(first) or unspaced(first):
-        return spells_a_word(before) and not unspaced(first)
+    if unspaced(first):
+        return False
+    if spells_a_word(first):
+        return spells_a_word(before)
     return all(unicodedata.category(character)[0] in "LMN" for character in (before, first))

@@ -6,9 +6,10 @@ import logging
 import math
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 
 from sentencex import segment
 
@@ -171,21 +172,31 @@ def sentences(text: str, language: str) -> list[str]:
     Where no space follows, none ends (`node.js!`), but in scripts that have none; nor within what
     must stay as it is (`/?Q=1`).
     """
-    found: list[str] = []
-    place, items = 0, WHOLE.spans(text)
-    for part in chain.from_iterable(_segmented(block, language) for block in _blocks(text)):
-        apart = not found or found[-1][-1].isspace() or any(map(unspaced, (found[-1][-1], part[0])))
-        if apart and _outside(place, items) == place:
-            found.append(part)
-        else:
-            found[-1] += part
-        place += len(part)
-    return found
+    parts = chain.from_iterable(_segmented(block, language) for block in _blocks(text))
+    items = WHOLE.spans(text)
+    ends = [
+        end
+        for end in accumulate(map(len, parts))
+        if _may_end(text, end) and _outside(end, items) == end
+    ]
+    return _cut_at(ends, text)
+
+
+def _may_end(text: str, place: int) -> bool:
+    """Whether a sentence may end there: behind a space, or where the script has none."""
+    return text[place - 1 : place].isspace() or any(map(unspaced, text[place - 1 : place + 1]))
+
+
+def _cut_at(places: Iterable[int], text: str) -> list[str]:
+    """The text in parts that begin there."""
+    inner = sorted(place for place in places if 0 < place < len(text))
+    return [text[start:end] for start, end in pairwise([0, *inner, len(text)])]
 
 
 def _outside(place: int, items: Sequence[tuple[int, int]]) -> int:
     """Where a cut at this place does not go through one of the items: before it, or here."""
-    return next((start for start, end in items if start < place < end), place)
+    before = bisect_left(items, (place,)) - 1
+    return items[before][0] if before >= 0 and items[before][1] > place else place
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -245,8 +256,8 @@ def _clauses(text: str, limit: int, lengths: Lengths) -> Iterator[str]:
 def _anywhere(text: str, size: int) -> list[str]:
     """Parts of `size` characters, or a few less where the next must stay whole."""
     items = WHOLE.spans(text)
-    places = {_outside(place, items) or place for place in range(size, len(text), size)}
-    return [text[start:end] for start, end in pairwise([0, *sorted(places), len(text)])]
+    places = range(size, len(text), size)
+    return _cut_at({_outside(place, items) or place for place in places}, text)
 
 
 def trimmed(texts: Sequence[str], ids: Sequence[list[int]]) -> Line:
