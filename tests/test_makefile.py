@@ -46,12 +46,12 @@ def test_the_python_that_makes_the_environment_does_not_run_the_checks(clone: Pa
     assert "by .venv" in make(clone, "check", "PYTHON=/bin/false")
 
 
-def test_an_environment_without_pip_is_made_anew(clone: Path) -> None:
+def test_an_environment_without_pip_is_mended(clone: Path) -> None:
     """`python -m venv` puts pip there last."""
     program(clone / ".venv" / "bin" / "python", 'case "$*" in *pip*) exit 1 ;; esac')
     program(clone / "whole", "")
     program(clone / "python3", 'case "$*" in *venv*) cp whole .venv/bin/python; echo "$@" ;; esac')
-    assert make(clone, "-s", "install", "PYTHON=./python3") == "-m venv --clear .venv\n"
+    assert make(clone, "-s", "install", "PYTHON=./python3") == "-m venv .venv\n"
     (clone / ".venv" / ".installed").unlink()
     assert make(clone, "-s", "install", "PYTHON=./python3") == "", "with pip it stays"
 

@@ -23,7 +23,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write, and to read back; when the block has ended well, it is `path`.
 
     A link stays, and what it leads to is replaced. A device, a pipe and a file that is standard
-    output already are written to as they are.
+    output already are written to as they are, and cannot be read back.
 
     Raises:
         OSError: `path` is what it was, unless the folder alone could not be synced at the end.

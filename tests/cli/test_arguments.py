@@ -80,6 +80,8 @@ def test_a_run_of_a_sweep_has_commas_in_its_name(tmp_path: Path, monkeypatch) ->
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r-seed=2,model.dropout=0.1").mkdir()
     assert paths_in("a,r-seed=2,model.dropout=0.1,b") == ["a", "r-seed=2,model.dropout=0.1", "b"]
+    many = [f"seed_{number:03}" for number in range(60)]
+    assert paths_in(",".join(many)) == many, "longer together than a name may be"
     assert paths_in("r-seed=2,model.dropout=0.2") == ["r-seed=2", "model.dropout=0.2"]
 
 

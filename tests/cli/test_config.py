@@ -298,7 +298,8 @@ def test_an_option_beside_a_run_under_way_leaves_the_rest_as_it_was(
         return 0.0
 
     monkeypatch.setattr("translate.training.run.train", train)
-    first = program("train", "data=toy", "data.train=50", "model=rnn_none", "seed=7", "run=r")
+    toy = ["data=toy", "data.train=50", "model=rnn_none", "cache='Müll ä'"]
+    first = program("train", *toy, "seed=7", "run=r")
     again = program("train", "run=r", "schedule=plateau", "trainer.max_steps=9")
     assert (first.status, again.status) == (0, 0), again.err
     assert "other settings from r/config.yaml" in again.err

@@ -74,6 +74,11 @@ def test_scripts_without_spaces_are_cut_at_their_punctuation() -> None:
         ("en", "Visit https://a.b/?Q=1 now. Or <a title='So. Yes.'>this</a>. Bye.", 3),
         ("en", "Call foo.Bar() in node.js!Important", 1),
         ("zh", "你好!我是学生。他也是。", 3),
+        ("en", "It is known.[2][3] So it goes.", 2),
+        ("zh", "他说：“好。”Tom走了。", 2),
+        ("hi", "वह आया।मैं गया।", 2),
+        ("ar", "كيف حالك؟أنا بخير.", 2),
+        ("de", "Er kam.„Ja“, sagte er.", 2),
     ],
 )
 def test_abbreviations_and_numbers_end_no_sentence(language, text, count) -> None:

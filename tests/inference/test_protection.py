@@ -41,6 +41,7 @@ ALL = Protection([*VERBATIM, "number"])
         ("请访问https://x.com/a。", ["https://x.com/a"]),
         ("发送到a@b.com吧，müller-x@y.de", ["a@b.com", "müller-x@y.de"]),
         ("共%d个文件、%sさん、%s님", ["%d", "%s", "%s"]),
+        ("info@한국.한국, a@公司.cn", ["info@한국.한국", "a@公司.cn"]),
         ("20%désormais, 100%ige, %s-Datei", ["%s"]),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from slow_twins import batch, contains, joints, limit, rescored
+from slow_twins import batch, contains, goes_on, joints, limit, rescored
 
 from translate.models.seq2seq import Seq2Seq
 from translate.search import BeamSearch, Constraint, Rules
@@ -62,7 +62,15 @@ def test_every_translation_has_its_phrases(
         model, *batch(*ids), constraints=constrained
     )
     for sentence, constraint, hypotheses in zip(ids, constrained, found, strict=True):
-        further = {p for p in constraint.phrases if not contains(constraint.prefix[:-1], p, None)}
+        begun = constraint.prefix
+        further = {
+            p
+            for p in constraint.phrases
+            if not any(
+                begun[i : i + len(p)] == p and not goes_on(p, begun[i + len(p) :], where)
+                for i in range(len(begun) - len(p))
+            )
+        }
         needed = len(constraint.prefix) + sum(map(len, further))
         assert len({h.tokens for h in hypotheses}) == len(hypotheses)
         for hypothesis in hypotheses:
@@ -219,3 +227,10 @@ def test_a_phrase_of_the_prefix_makes_no_room_for_more(table_model: Models) -> N
     given = Constraint((4, 5, 6, 7), ((5, 6), (4, 5)))
     ((found,),) = beam(3, offset=4)(model, *batch([4]), constraints=[given])
     assert found.tokens == (4, 5, 6, 7)
+
+
+def test_the_beginning_of_a_longer_word_in_the_prefix_is_no_phrase(table_model: Models) -> None:
+    model = table_model(10, seed=2, end=-9.0)
+    asked = Constraint((5, 9, 4), ((5,),), joints=joints(10))  # 9 goes on with the word of 5
+    ((found,),) = beam(3, offset=1)(model, *batch([4]), constraints=[asked])
+    assert contains(found.tokens, (5,), joints(10))

@@ -18,6 +18,7 @@ and paths must never reach it. The rules, in order:
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -152,9 +153,10 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
 def paths_in(value: str) -> list[str]:
     """The paths of a list; the name of one that exists may have commas, as those of a sweep do."""
     parts, found = value.split(","), list[str]()
+    exists = os.path.exists  # of a name that is too long too, which a Path refuses
     while parts:
         sizes = range(len(parts), 0, -1)
-        most = next((n for n in sizes if Path(_at_home(",".join(parts[:n]))).exists()), 1)
+        most = next((n for n in sizes if exists(_at_home(",".join(parts[:n])))), 1)
         found.append(",".join(parts[:most]))
         parts = parts[most:]
     return found

@@ -36,6 +36,7 @@ class Job:
     choices: Mapping[str, str] = field(default_factory=dict)  # group → the option chosen
     overrides: tuple[str, ...] = ()  # this job's
     composing: tuple[str, ...] = ()  # the flags that it was composed with
+    multirun: bool = False  # one of a sweep
     swept: tuple[str, ...] = ()  # of the overrides, those that differ from job to job
 
     def name(self, stem: str, *told: str) -> str:

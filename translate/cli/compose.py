@@ -209,6 +209,7 @@ def _job(composed: DictConfig, arguments: Arguments, check: Check) -> Job:
         choices={str(k): str(v) for k, v in runtime.runtime.choices.items() if v is not None},
         overrides=overrides,
         composing=arguments.composing,
+        multirun=arguments.multirun,
         swept=tuple(o for o in overrides if o.partition("=")[0] in swept),
     )
 

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -38,9 +39,7 @@ def leave_out_misfits(composed: DictConfig, overrides: Sequence[str]) -> list[st
     The command line has the last word, and there it cannot remove a key.
     """
     chosen = dict(override.split("=", 1) for override in overrides)
-    if (experiment := chosen.get("experiment", "")) not in options("experiment"):
-        return []
-    set_by_it = _experiment(experiment)
+    set_by_it = _experiment(chosen.get("experiment", ""))
     left_out = []
     for group in FREE:
         if (option := chosen.get(group)) not in options(group):
@@ -160,9 +159,13 @@ def _without_misfits(found: Sequence[str], overrides: Sequence[str]) -> list[str
 
 
 def _experiment(name: str) -> dict[str, Any]:
-    """What an experiment's file holds."""
-    node: Any = OmegaConf.to_container(OmegaConf.load(config_dir() / "experiment" / f"{name}.yaml"))
-    return dict(node)
+    """What an experiment's file holds, the program's own or one of --config-dir; empty if none."""
+    folders = GlobalHydra.instance().config_loader().get_search_path().get_path()
+    for folder in (str(each.path).removeprefix("file://") for each in folders):
+        if (file := Path(folder, "experiment", f"{name}.yaml")).is_file():
+            node: Any = OmegaConf.to_container(OmegaConf.load(file))
+            return dict(node or {})
+    return {}
 
 
 def _model_of(experiment: str) -> tuple[str, list[str]]:

@@ -94,7 +94,8 @@ def _dispatch(given: list[str]) -> int:
         keys = [override.partition("=")[0] for override in parsed.overrides]
         if meant := difflib.get_close_matches("run", keys, n=1):
             raise errors.UsageError(f"{meant[0]} is not a key; did you mean run?")
-        if (named := parsed.sentences[:1]) and Path(named[0], "config.yaml").is_file():
+        named = parsed.sentences[:1]  # it may be too long for a Path
+        if named and os.path.isfile(f"{named[0]}/config.yaml"):  # noqa: PTH113
             raise errors.UsageError(f"run=PATH is missing; did you mean run={named[0]}?")
         raise errors.UsageError("run=PATH is missing: give the folder that translate train wrote")
     _log_to_stderr()

@@ -59,7 +59,7 @@ def constraints_in(
 ) -> TextConstraint | list[TextConstraint] | Iterator[TextConstraint]:
     """What `prefix=`, or the lines of `prefixes=` and `constraints=`, ask of each translation.
 
-    All of them at once, unless something is read from standard input.
+    All of them at once, if the input can be counted beforehand.
 
     Raises:
         UsageError: a prefix in two ways, or two things to be read from standard input.
@@ -85,7 +85,8 @@ def constraints_in(
         )
         for of in (dict(zip(given, row, strict=True)) for row in rows)
     )
-    if piped:
+    # a pipe can be read only once
+    if not sentences and not Path(verbatim.get("input", "-")).is_file():
         return constraints
     known, lines = list(constraints), sum(1 for _ in lines_in(verbatim, sentences))
     if len(known) != lines:

@@ -148,11 +148,13 @@ def _key(override: str) -> str:
 
 def _with_the_rest(arguments: Arguments, begun: Node, chosen: Set[str]) -> Arguments:
     """Whatever of a run under way is not chosen anew is its own: options and plain values."""
-    own = [
-        f"{key}={STORED}" if isinstance(value, dict) else f"{key}={json.dumps(value)}"
+    given = {*chosen, *map(_key, arguments.overrides)}
+    values = {
+        key: STORED if isinstance(value, dict) else json.dumps(value, ensure_ascii=False)
         for key, value in begun.items()
-        if key not in {*chosen, *map(_key, arguments.overrides)}
-    ]
+        if key not in given
+    }
+    own = (f"{key}={value}" for key, value in values.items())
     return replace(arguments, overrides=(*own, *arguments.overrides))
 
 
@@ -232,7 +234,7 @@ def job(job: Job) -> float:
 
     config = _with_one_end(without_experiment(job.config), job.overrides)
     run = folder(job)
-    if job.swept:
+    if job.multirun:
         # further processes of a distributed run are started from sys.argv: it must name this job
         init = [f"init={job.verbatim['init']}"] if "init" in job.verbatim else []
         sys.argv = [sys.argv[0], "train", *job.composing, f"run={run}", *init, *job.overrides]
@@ -244,7 +246,7 @@ def job(job: Job) -> float:
         with _processes_of_its_own():
             return train(config, run, init=job.verbatim.get("init"))
     except Interrupted:
-        if job.swept:
+        if job.multirun:
             log.info("to go on with all runs of the sweep, give the same command again")
         raise
 
@@ -310,7 +312,7 @@ def _score_of_finished(job: Job, run: Path, config: Node) -> float:
     from translate.training.refusals import refuse_other_configuration, refuse_other_corpus
 
     record = read(run)
-    if not job.swept:
+    if not job.multirun:
         steps = record.get("steps", 0)
         longer = f"trainer.max_steps={2 * steps}"
         if config["trainer"]["patience"]:  # which may be what ended it

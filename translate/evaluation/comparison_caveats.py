@@ -98,8 +98,9 @@ def _search(systems: Sequence[System]) -> list[str]:
 def search_differences(searches: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
     """The settings in which searches differ, with the value of each as text."""
     keys = dict.fromkeys(key for search in searches for key in search)
-    values = {key: [str(search.get(key)) for search in searches] for key in keys}
-    return {key: each for key, each in values.items() if len(set(each)) > 1}
+    values = {key: [search.get(key) for search in searches] for key in keys}
+    differing = {key: each for key, each in values.items() if any(one != each[0] for one in each)}
+    return {key: list(map(str, each)) for key, each in differing.items()}
 
 
 def searched(systems: Sequence[System]) -> str:

@@ -131,6 +131,6 @@ def _sentence(comparison: Comparison, shown: Shown) -> Text:
         line = Text(f"  chrF {chrf:5.1f}  ")
         for word in word_diff(hypothesis, against)[0]:
             line.append(escaped(word.text), style="" if word.shared else "bold underline")
-        line.append(f"  {column.system.name}", style="dim")
+        line.append(f"  {escaped(column.system.name)}", style="dim")
         lines.append(line)
     return Text("\n").join([*lines, Text("")])

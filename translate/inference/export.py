@@ -128,8 +128,9 @@ def _exported(folder: Path, found: set[str]) -> set[str]:
     """The names of an export's files; all that were `found` if it was written without sums."""
     try:
         origin = json.loads((folder / MANIFEST).read_bytes())
-        return {MANIFEST, *origin["sha256"]} if "sha256" in origin else found
-    except (OSError, ValueError, TypeError):
+        made_of = origin["weights_sha256"] and origin.get("sha256")
+        return found if made_of is None else {MANIFEST, *made_of}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return set()
 
 

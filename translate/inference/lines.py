@@ -169,8 +169,8 @@ class Cutter:
 def sentences(text: str, language: str) -> list[str]:
     """The sentences of a text, each with the space behind it.
 
-    Where no space follows, none ends (`node.js!`), but in scripts that have none; nor within what
-    must stay as it is (`/?Q=1`).
+    None ends where a word follows at once (`node.js!Important`), but in scripts without spaces, nor
+    within what must stay as it is (`/?Q=1`).
     """
     parts = chain.from_iterable(_segmented(block, language) for block in _blocks(text))
     items = WHOLE.spans(text)
@@ -183,8 +183,9 @@ def sentences(text: str, language: str) -> list[str]:
 
 
 def _may_end(text: str, place: int) -> bool:
-    """Whether a sentence may end there: behind a space, or where the script has none."""
-    return text[place - 1 : place].isspace() or any(map(unspaced, text[place - 1 : place + 1]))
+    """Whether a sentence may end there: not where a word goes on at once, as in `node.js`."""
+    last, first = text[place - 1 : place], text[place : place + 1]
+    return not (last in ".!?" and first.isalnum() and not unspaced(first))
 
 
 def _cut_at(places: Iterable[int], text: str) -> list[str]:

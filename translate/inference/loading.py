@@ -57,7 +57,7 @@ def load(
         raise UserError(f"{run!r} is no path: give the folder of a run")
     counts: dict[str, object] = {"workers": workers, "tokens_per_batch": tokens_per_batch}
     for name, count in counts.items():
-        if count is not None and (not isinstance(count, int) or count < 1):
+        if count is not None and (type(count) is not int or count < 1):
             raise UserError(f"{name}={count!r}: must be a whole number of at least 1")
     keep_memory()
     device = choose_device(device)  # a wrong one is told before the work

@@ -20,7 +20,7 @@ VERBATIM: dict[Kind, str] = {
     "url": rf"(?<!{WORD})(?i:https?://|ftp://|www\.)"
     r"(?:[^\s<>\"()、。，；：！？（）「」]|\([^\s<>\"()]*\))*(?:[^\W_][/&#=_-]*|\([^\s<>\"()]*\))",
     "email": rf"(?<!{WORD})(?<![.+-])(?:{WORD}|[.+-]){{1,64}}@"
-    rf"(?:{WORD}|-){{1,64}}(?:\.(?:{WORD}|-){{1,64}})+",
+    rf"(?:(?:{WORD}|-){{1,64}}(?:\.(?:{WORD}|-){{1,64}})+|[\w-]{{1,64}}(?:\.[\w-]{{1,64}})+)",
     "tag": r"</?[A-Za-z][^<>]{0,500}>"
     r"|&(?:#\d{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",
     # of Python, JavaScript, Jinja and shells; then of printf, for whose flag a space may not stand

@@ -18,7 +18,7 @@ from translate.errors import UserError
 from translate.inference.bans import Bans, places
 from translate.inference.segments import each, text_of
 from translate.search import Constraint
-from translate.search.constraints import Joints, Tokens, tokens_needed
+from translate.search.constraints import Joints, Tokens
 from translate.vocabulary import UNK
 
 log = logging.getLogger(__name__)
@@ -158,7 +158,8 @@ class ConstraintEncoder:
         for text, tokens in [*asked, *zip(constraint.phrases, phrases, strict=True)]:
             if not tokens:
                 raise UserError(f"line {line}: {text!r} contains nothing to write: leave it out")
-        if (needed := tokens_needed(prefix, phrases)) > self._most:
+        needed = Constraint(prefix, phrases, joints=self._joints).tokens_needed
+        if needed > self._most:
             raise UserError(
                 f"line {line}: prefix and phrases have {needed} pieces, and this model writes at "
                 f"most {self._most}: shorten them"

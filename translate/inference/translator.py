@@ -161,7 +161,7 @@ class Translator:
         return [best.text for best, *_ in self.stream(sentences)]
 
     def check(self, constraints: Iterable[TextConstraint]) -> None:
-        """UserError where one, line by line, is such that no translation can meet it."""
+        """UserError where one, line by line, is such that no translation of a text can meet it."""
         for number, constraint in enumerate(constraints, start=1):
             list(self._constraint_encoder(constraint, 1, number))
 

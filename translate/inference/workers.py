@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import multiprocessing
+import os
 import pickle
 import signal
 import sys
@@ -64,7 +65,7 @@ class Workers(Generic[Task, Result]):
         self._connections: list[Connection] = []
         self._processes: list[BaseProcess] = []
         # at the exit of Python too, where nobody has read a stream to its end
-        self._end = weakref.finalize(self, _end, self._processes, self._connections)
+        self._end = weakref.finalize(self, _end, os.getpid(), self._processes, self._connections)
 
     def __enter__(self) -> Self:
         return self
@@ -126,7 +127,9 @@ class Workers(Generic[Task, Result]):
         self._processes.append(process)
 
 
-def _end(processes: list[BaseProcess], connections: list[Connection]) -> None:
+def _end(owner: int, processes: list[BaseProcess], connections: list[Connection]) -> None:
+    if os.getpid() != owner:  # forked from it, with a copy of what is not its own
+        return
     for process in processes:
         process.kill()  # until it serves, our own handlers are its, and may only take note
     for process, connection in zip(processes, connections, strict=True):

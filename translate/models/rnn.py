@@ -284,10 +284,11 @@ class RNN(Seq2Seq):
             attended = places.spread(state.attended).flatten(0, 1)  # (N, S)
             keys = self.coverage(keys, attended, memory.fertility)  # (N, S, A)
             scores = self.score(by_hypothesis.flatten(0, 1), keys).reshape(*queries.shape[:2], -1)
-        beam, length = each = by_hypothesis.shape[1:3]
+        beam, length = by_hypothesis.shape[1:3]
         position = state.length + torch.arange(length, device=query.device)
         weights = self.align(scores, memory.mask, queries, position.repeat(beam))
         context = weights @ memory.states
+        each = beam, length
         return places.rows(context.unflatten(1, each)), places.rows(weights.unflatten(1, each))
 
     @staticmethod

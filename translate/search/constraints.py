@@ -45,19 +45,24 @@ class Constraint:
     glued: tuple[Tokens, ...] = ()
     joints: Joints | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def tokens_needed(self) -> int:
+        """How many the prefix and the phrases that it does not contain have together.
 
-def tokens_needed(prefix: Tokens, phrases: Sequence[Tokens]) -> int:
-    """How many tokens a prefix and the phrases that it does not contain have together.
+        A phrase at its very end may yet become a longer word, and counts.
+        """
+        missing = (phrase for phrase in set(self.phrases) if not self._begins_with(phrase))
+        return len(self.prefix) + sum(map(len, missing))
 
-    A phrase at its very end may yet become a longer word, and counts.
-    """
-    within, places = prefix[:-1], range(len(prefix))
-    missing = [
-        phrase
-        for phrase in set(phrases)
-        if not any(within[start : start + len(phrase)] == phrase for start in places)
-    ]
-    return len(prefix) + sum(map(len, missing))
+    def _begins_with(self, phrase: Tokens) -> bool:
+        """Whether the prefix contains the phrase, and goes on with another word."""
+        ends = range(len(phrase), len(self.prefix))
+        found = (end for end in ends if self.prefix[end - len(phrase) : end] == phrase)
+        return any(
+            self.joints is None
+            or not (self.joints.open[phrase[-1]] and self.joints.onward[self.prefix[end]])
+            for end in found
+        )
 
 
 # One a sentence of the batch; None: nothing is constrained
@@ -86,8 +91,7 @@ def length_limits(
     most = math.inf if max_length is None else max_length - 1
     limits = [min(ratio * (length - 1) + offset, most) for length in source_lengths]
     needed = [
-        tokens_needed(constraint.prefix, constraint.phrases)
-        for constraint in constraints or [Constraint()] * len(limits)
+        constraint.tokens_needed for constraint in constraints or [Constraint()] * len(limits)
     ]
     if max(needed, default=0) > most:
         raise UserError(

@@ -54,7 +54,8 @@ class Origin:
                 f"{side}: {kept:,} pieces keep their rows, {len(rows) - kept:,} are new, {lost:,} "
                 "are lost"
             )
-            if lost > MOST_LOST * len(before):
+            told_already = side == "target" and old.joint and tokenizers.joint
+            if lost > MOST_LOST * len(before) and not told_already:
                 log.warning(
                     "%d of the %d %s pieces of %s are not in the vocabulary of the new text, and "
                     "what was learned about them is lost: fewer are with the old text beside the "
