@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,9 +16,18 @@ from pydantic import Field
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job, file_name
-from translate.cli.config_dir import STORED
 from translate.cli.errors import UsageError
 from translate.cli.fields import Folder, Node
+from translate.cli.train_start import (
+    begun_config,
+    key_of,
+    refuse_resuming_nothing,
+    refuse_several_folders,
+    refuse_the_default_corpus,
+    with_origin,
+    with_stored_model,
+    with_the_rest,
+)
 from translate.errors import UserError
 from translate.wording import install
 
@@ -88,107 +95,29 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.stored import literal, load_bundle
 
     _refuse_sweeper(arguments)
-    _refuse_several_folders(arguments)
+    refuse_several_folders(arguments)
     given = arguments.verbatim
-    chosen = set(filter(is_choice, map(_key, arguments.overrides)))
-    begun = _begun(given["run"]) if "run" in given else {}
+    chosen = set(filter(is_choice, map(key_of, arguments.overrides)))
+    begun = begun_config(given["run"]) if "run" in given else {}
     # what chooses everything anew is compared with the run as a whole
     anew = "experiment" in chosen or "init" in given or arguments.multirun
     if begun and not chosen:
         log.info("settings from %s/config.yaml", given["run"])
-        launch(command, _with_origin(arguments), job, check=check_begun, base=literal(begun))
+        launch(command, with_origin(arguments), job, check=check_begun, base=literal(begun))
     elif begun and not anew:
         log.info("other settings from %s/config.yaml", given["run"])
         nodes = {key: literal(node) for key, node in begun.items() if isinstance(node, dict)}
-        completed = _with_the_rest(_with_origin(arguments), begun, chosen)
+        completed = with_the_rest(with_origin(arguments), begun, chosen)
         launch(command, completed, job, check=check_begun, nodes=nodes)
     elif "init" in given:
-        _refuse_the_default_corpus(arguments, chosen)
+        refuse_the_default_corpus(arguments, chosen)
         before = load_bundle(given["init"]).config
         model = {"family": before.family} | before.options
-        completed = _with_stored_model(arguments, model)
+        completed = with_stored_model(arguments, model)
         launch(command, completed, job, check=check, nodes={"model": model})
     else:
-        _refuse_resuming_nothing(arguments)
+        refuse_resuming_nothing(arguments)
         launch(command, arguments, job, check=check)
-
-
-def _refuse_resuming_nothing(arguments: Arguments) -> None:
-    """A slip in run= must not begin another training, on the corpus that is the default."""
-    from translate.cli.hydra_errors import is_choice
-
-    new = any(map(is_choice, arguments.overrides))
-    if "run" in arguments.verbatim and not (new or arguments.multirun or arguments.inspects):
-        raise UsageError(
-            f"there is no run to resume in {arguments.verbatim['run']}: check run=; a new run "
-            "needs experiment= or data= (translate models lists them)"
-        )
-
-
-def _refuse_the_default_corpus(arguments: Arguments, chosen: Set[str]) -> None:
-    """Whoever goes on with a model means a certain text."""
-    if not (chosen & {"data", "experiment"} or arguments.inspects):
-        raise UsageError(
-            "init= says what to begin from, not what to train on: give data= or experiment= "
-            "(translate models lists them)"
-        )
-
-
-def _refuse_several_folders(arguments: Arguments) -> None:
-    run = arguments.verbatim.get("run", "")
-    if arguments.multirun and "," in run:
-        raise UsageError(
-            f"run={run}: name one folder, to which the settings that vary are appended"
-        )
-
-
-def _key(override: str) -> str:
-    return override.partition("=")[0]
-
-
-def _with_the_rest(arguments: Arguments, begun: Node, chosen: Set[str]) -> Arguments:
-    """Whatever of a run under way is not chosen anew is its own: options and plain values."""
-    given = {*chosen, *map(_key, arguments.overrides)}
-    values = {
-        key: STORED if isinstance(value, dict) else json.dumps(value, ensure_ascii=False)
-        for key, value in begun.items()
-        if key not in given
-    }
-    own = (f"{key}={value}" for key, value in values.items())
-    return replace(arguments, overrides=(*own, *arguments.overrides))
-
-
-def _begun(run: str) -> dict[str, Any]:
-    """The configuration of a run under way, which an earlier version may have begun."""
-    from translate.cli.stored import training_config
-    from translate.models import registry
-
-    config = training_config(run)
-    if isinstance(options := config.get("model"), dict):
-        config["model"] = registry.completed(str(options.get("family")), options)
-    return config
-
-
-def _with_origin(arguments: Arguments) -> Arguments:
-    """What the first call of a run named as `init=`, which another that goes on need not repeat.
-
-    A run without a checkpoint yet has nothing else to begin from.
-    """
-    from translate.training.provenance import noted
-
-    if origin := noted(Path(arguments.verbatim["run"]), "init"):
-        return replace(arguments, verbatim={"init": origin["bundle"]} | arguments.verbatim)
-    return arguments
-
-
-def _with_stored_model(arguments: Arguments, model: Node) -> Arguments:
-    """The network is that of `init=`, unless one is chosen; an experiment has no say in it."""
-    keys = set(map(_key, arguments.overrides))
-    if "model" in keys:
-        return arguments
-    over = model if "experiment" in keys else {}  # whose values would come after the option's
-    stored = [f"model.{key}={json.dumps(over[key])}" for key in over if f"model.{key}" not in keys]
-    return replace(arguments, overrides=(f"model={STORED}", *stored, *arguments.overrides))
 
 
 def check(config: Mapping[str, Any]) -> list[str]:
@@ -253,7 +182,7 @@ def job(job: Job) -> float:
 
 def _with_one_end(config: Node, overrides: Sequence[str]) -> Node:
     """Of ENDS, one that is given takes the other's place; where both are, the earlier one ends."""
-    keys = set(map(_key, overrides))
+    keys = set(map(key_of, overrides))
     trainer = config["trainer"]
     given = {end for end in ENDS if f"trainer.{end}" in keys and trainer[end] is not None}
     left_out = dict.fromkeys(ENDS - given) if given else {}

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from translate.data.text import spaced
+from translate.inference.translation import Translation
 
 Utility = Literal["chrf", "bleu"]
 SentenceScore = Callable[[str, str], float]  # hypothesis, reference → 0 … 100
+
+
+def ranked(found: Sequence[Translation], utility: Utility) -> list[Translation]:
+    """By the utility expected of each, which becomes its score; best first."""
+    utilities = expected_utilities([translation.text for translation in found], utility)
+    scored = [replace(one, score=score) for one, score in zip(found, utilities, strict=True)]
+    return sorted(scored, key=lambda translation: translation.score, reverse=True)
 
 
 def expected_utilities(candidates: Sequence[str], utility: Utility) -> list[float]:

@@ -9,7 +9,7 @@ The way of a line through `Translator`, with the modules beside this one that ha
     _batch        as much of it at once as memory holds                out_of_memory
     _together     → Hypothesis: from the model, without what is banned translate/search, bans
     _translation  → Translation: of a segment, decoded                 unknown_words, confidence
-    _ranked       the n best of each in order                          minimum_bayes_risk
+    _search       the n best of each in order                          minimum_bayes_risk
     _translate    → Translation: of the line, joined                   lines
 
 Before they are joined the guard looks at them (guard), and has some made again: by a search of its
@@ -37,7 +37,7 @@ from translate.inference.device import choose_device
 from translate.inference.forcing import TeacherForcing, as_numpy, encoded_pairs
 from translate.inference.guard import Guard, warn
 from translate.inference.lines import Cutter, Line
-from translate.inference.minimum_bayes_risk import Utility, expected_utilities
+from translate.inference.minimum_bayes_risk import Utility, ranked
 from translate.inference.out_of_memory import by_halves
 from translate.inference.segments import (
     MAX_SCORED_LENGTH,
@@ -134,10 +134,8 @@ class Translator:
         self.forcing = TeacherForcing(self.model, self.device)
         self.tokenizers = tokenizers
         self.search = search
-        self._scored_at_once = TOKENS_SCORED if tokens_per_batch is None else tokens_per_batch
-        if tokens_per_batch is None:
-            tokens_per_batch = by_default(self.device)
-        self.tokens_per_batch = tokens_per_batch
+        self._scored_at_once = tokens_per_batch or TOKENS_SCORED
+        self.tokens_per_batch = tokens_per_batch or by_default(self.device)
         self._cut = Cutter(
             tokenizers.source,
             language=languages[0],
@@ -228,7 +226,8 @@ class Translator:
         batches = shared_out([len(s.ids) + 1 for s in segments], most, self.workers)
         answers = workers.map([Batch([segments[i] for i in batch], again) for batch in batches])
         found = dict(zip(itertools.chain(*batches), itertools.chain(*answers), strict=True))
-        return [self._ranked(found[i]) for i in range(len(segments))]
+        n_best = [found[i] for i in range(len(segments))]
+        return n_best if self.mbr is None else [ranked(some, self.mbr) for some in n_best]
 
     def _tokens_of_a_batch(self) -> int:
         """Each worker's share, but none so small that its products would be slow."""
@@ -287,14 +286,6 @@ class Translator:
             if self.confidence is None
             else self.confidence(evidence(hypothesis.log_prob, len(tokens))),
         )
-
-    def _ranked(self, found: list[Translation]) -> list[Translation]:
-        """By minimum Bayes risk, if that is wanted; else as they are."""
-        if self.mbr is None:
-            return found
-        utilities = expected_utilities([translation.text for translation in found], self.mbr)
-        scored = [replace(t, score=u) for t, u in zip(found, utilities, strict=True)]
-        return sorted(scored, key=lambda translation: translation.score, reverse=True)
 
     def _around(
         self, guard: Guard, search: Find, segments: Sequence[Segment]

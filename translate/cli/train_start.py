@@ -1,0 +1,94 @@
+"""What a call of `translate train` begins from: nothing, a run under way, or a trained model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Set
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from translate.cli.arguments import Arguments
+from translate.cli.config_dir import STORED
+from translate.cli.errors import UsageError
+from translate.cli.fields import Node
+
+
+def refuse_resuming_nothing(arguments: Arguments) -> None:
+    """A slip in run= must not begin another training, on the corpus that is the default."""
+    from translate.cli.hydra_errors import is_choice
+
+    new = any(map(is_choice, arguments.overrides))
+    if "run" in arguments.verbatim and not (new or arguments.multirun or arguments.inspects):
+        raise UsageError(
+            f"there is no run to resume in {arguments.verbatim['run']}: check run=; a new run "
+            "needs experiment= or data= (translate models lists them)"
+        )
+
+
+def refuse_the_default_corpus(arguments: Arguments, chosen: Set[str]) -> None:
+    """Whoever goes on with a model means a certain text."""
+    if not (chosen & {"data", "experiment"} or arguments.inspects):
+        raise UsageError(
+            "init= says what to begin from, not what to train on: give data= or experiment= "
+            "(translate models lists them)"
+        )
+
+
+def refuse_several_folders(arguments: Arguments) -> None:
+    """The folders of a sweep are made of one name, and a list would be that."""
+    run = arguments.verbatim.get("run", "")
+    if arguments.multirun and "," in run:
+        raise UsageError(
+            f"run={run}: name one folder, to which the settings that vary are appended"
+        )
+
+
+def key_of(override: str) -> str:
+    """What an override sets or chooses."""
+    return override.partition("=")[0]
+
+
+def with_the_rest(arguments: Arguments, begun: Node, chosen: Set[str]) -> Arguments:
+    """Whatever of a run under way is not chosen anew is its own: options and plain values."""
+    given = {*chosen, *map(key_of, arguments.overrides)}
+    values = {
+        key: STORED if isinstance(value, dict) else json.dumps(value, ensure_ascii=False)
+        for key, value in begun.items()
+        if key not in given
+    }
+    own = (f"{key}={value}" for key, value in values.items())
+    return replace(arguments, overrides=(*own, *arguments.overrides))
+
+
+def begun_config(run: str) -> dict[str, Any]:
+    """The configuration of a run under way, which an earlier version may have begun."""
+    from translate.cli.stored import training_config
+    from translate.models import registry
+
+    config = training_config(run)
+    if isinstance(options := config.get("model"), dict):
+        config["model"] = registry.completed(str(options.get("family")), options)
+    return config
+
+
+def with_origin(arguments: Arguments) -> Arguments:
+    """What the first call of a run named as `init=`, which another that goes on need not repeat.
+
+    A run without a checkpoint yet has nothing else to begin from.
+    """
+    from translate.training.provenance import noted
+
+    if origin := noted(Path(arguments.verbatim["run"]), "init"):
+        return replace(arguments, verbatim={"init": origin["bundle"]} | arguments.verbatim)
+    return arguments
+
+
+def with_stored_model(arguments: Arguments, model: Node) -> Arguments:
+    """The network is that of `init=`, unless one is chosen; an experiment has no say in it."""
+    keys = set(map(key_of, arguments.overrides))
+    if "model" in keys:
+        return arguments
+    over = model if "experiment" in keys else {}  # whose values would come after the option's
+    stored = [f"model.{key}={json.dumps(over[key])}" for key in over if f"model.{key}" not in keys]
+    return replace(arguments, overrides=(f"model={STORED}", *stored, *arguments.overrides))
