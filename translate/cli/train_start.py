@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Set
 from dataclasses import replace
 from pathlib import Path
@@ -53,12 +54,27 @@ def with_the_rest(arguments: Arguments, begun: Node, chosen: Set[str]) -> Argume
     """Whatever of a run under way is not chosen anew is its own: options and plain values."""
     given = {*chosen, *map(key_of, arguments.overrides)}
     values = {
-        key: STORED if isinstance(value, dict) else json.dumps(value, ensure_ascii=False)
+        key: STORED if isinstance(value, dict) else _quoted(value)
         for key, value in begun.items()
         if key not in given
     }
     own = (f"{key}={value}" for key, value in values.items())
     return replace(arguments, overrides=(*own, *arguments.overrides))
+
+
+def _quoted(value: object) -> str:
+    """A plain value as Hydra reads it back: in its texts a backslash counts before a quote alone.
+
+    A run may come from a stranger, and nothing in its values is to be obeyed.
+    """
+    from translate.cli.stored import literal
+
+    if not isinstance(value, str):
+        return json.dumps(value)
+    doubled = re.sub(
+        r'(\\*)("|$)', lambda end: 2 * end[1] + end[2].replace('"', '\\"'), literal(value)
+    )
+    return f'"{doubled}"'
 
 
 def begun_config(run: str) -> dict[str, Any]:
