@@ -28,24 +28,47 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: `path` is what it was, unless the folder alone could not be synced at the end.
     """
-    if _in_place(path):
-        with naming(path), _opened(path) as file:
-            yield file
-        return
-    path = _behind(path)
-    # same folder: the rename stays atomic; a name of its own: another process may write `path` too
-    temporary = path.with_name(f"{path.name}.{os.getpid()}-{HERE}{TEMPORARY}")
+    # a name of its own: another process may write `path` too
+    temporary = _beside(path, f".{os.getpid()}-{HERE}{TEMPORARY}")
     try:
-        with naming(path), temporary.open("w+b") as file:
+        with _becoming(path, temporary) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
     except BaseException:
         with suppress(OSError):  # what cannot be removed now is removed at the next start
             temporary.unlink(missing_ok=True)
         raise
-    sync(path.parent)
+
+
+@contextmanager
+def growing(path: Path) -> Iterator[BinaryIO]:
+    """`replacing`, for what is worth keeping in part: until the end, and if it fails, `partial`."""
+    with _becoming(path, partial(path)) as file:
+        yield file
+
+
+def partial(path: Path) -> Path:
+    """Where `growing` writes."""
+    return path if _in_place(path) else _beside(path, ".partial")
+
+
+@contextmanager
+def _becoming(path: Path, temporary: Path) -> Iterator[BinaryIO]:
+    if _in_place(path):
+        with naming(path), _opened(path) as file:
+            yield file
+        return
+    with naming(path), temporary.open("w+b") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(_behind(path))
+    sync(temporary.parent)
+
+
+def _beside(path: Path, ending: str) -> Path:
+    """A name in the folder that holds a file, not a link to it: so a rename is atomic."""
+    path = _behind(path)
+    return path.with_name(path.name + ending)
 
 
 @contextmanager

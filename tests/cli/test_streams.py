@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import io
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from translate.cli.streams import lines_out, output_problems
+from translate.cli.streams import Advance, constraints_in, lines_done, lines_out, output_problems
+from translate.data import progress
 from translate.data.text import read_lines
 
 
@@ -49,9 +53,128 @@ def test_what_is_called_gz_is_packed(tmp_path: Path, flush: bool) -> None:
     assert list(read_lines(path)) == ["mine", "yours"]
 
 
+@pytest.mark.parametrize("name", ["text", "text.gz"])
+def test_a_file_has_its_name_when_all_lines_are_written(tmp_path: Path, name: str, caplog) -> None:
+    path = tmp_path / name
+    path.write_text("of an earlier command\n", encoding="utf-8")
+
+    def translations(end: BaseException | None) -> None:
+        with lines_out({"output": str(path)}) as write:
+            write("eins")
+            write("zwei")
+            assert path.read_text("utf-8") == "of an earlier command\n"
+            if end is not None:
+                raise end
+
+    with pytest.raises(KeyboardInterrupt):
+        translations(KeyboardInterrupt())
+    kept = tmp_path / f"{name}.partial"
+    assert path.read_text("utf-8") == "of an earlier command\n"
+    assert list(read_lines(kept)) == ["eins", "zwei"]
+    assert caplog.messages == [f"lines written so far, in {kept}: 2"]
+    translations(None)
+    assert list(read_lines(path)) == ["eins", "zwei"]
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_what_fails_before_the_first_line_leaves_nothing(tmp_path: Path, caplog) -> None:
+    with pytest.raises(KeyboardInterrupt), lines_out({"output": str(tmp_path / "text")}):
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+    assert not caplog.messages
+
+
+def test_a_link_to_the_output_stays(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "there" / "text")
+    with lines_out({"output": str(link)}) as write:
+        write("mine")
+    assert link.is_symlink()
+    assert (tmp_path / "there" / "text").read_text("utf-8") == "mine\n"
+
+
+def test_a_link_into_no_folder_is_told_before(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "missing" / "text")
+    (problem,) = output_problems({"output": str(link)})
+    assert problem == f"output={link} cannot be written: name a file in an existing folder"
+
+
 def test_the_file_behind_standard_output_is_not_opened_anew(text: Path, monkeypatch) -> None:
     with text.open("a", encoding="utf-8") as stdout:  # >> text
         monkeypatch.setattr(sys, "stdout", stdout)
         with lines_out({"output": f"/dev/fd/{stdout.fileno()}"}) as write:
             write("yours")
     assert text.read_text("utf-8") == "mine\nyours\n"
+
+
+class Terminal(io.StringIO):
+    """What a person sees, or types into."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def shown(monkeypatch) -> list[int | None]:
+    """The totals of the bars that were shown."""
+    totals: list[int | None] = []
+
+    @contextmanager
+    def bar(description: str, total: int | None, *, counted: bool) -> Iterator[Advance]:
+        assert counted
+        totals.append(total)
+        yield lambda lines: None
+
+    monkeypatch.setattr(progress, "progress", bar)
+    return totals
+
+
+@pytest.fixture
+def terminal(monkeypatch) -> Callable[..., None]:
+    """What makes the standard streams of these names a terminal, and files of the others."""
+
+    def make(*names: str) -> None:
+        for name in ("stdin", "stdout", "stderr"):
+            monkeypatch.setattr(sys, name, Terminal() if name in names else io.StringIO())
+
+    return make
+
+
+@pytest.mark.parametrize("output", [{}, {"output": "there"}])
+def test_a_bar_counts_the_lines_of_a_file_or_a_pipe(text: Path, shown, terminal, output) -> None:
+    text.write_text("eins\nzwei\nohne Ende", encoding="utf-8")
+    terminal("stderr")
+    with lines_done({"input": str(text), **output}, []):
+        pass
+    with lines_done(output, []):
+        pass
+    assert shown == [3, None]
+
+
+def test_no_bar_stands_between_what_a_person_reads_or_types(text: Path, shown, terminal) -> None:
+    there = {"input": str(text), "output": "there"}
+    for names, verbatim, sentences in (
+        (["stderr"], {}, ["A sentence."]),
+        (["stderr", "stdin"], {"output": "there"}, []),
+        (["stderr", "stdout"], {"input": str(text)}, []),
+        ([], there, []),
+    ):
+        terminal(*names)
+        with lines_done(verbatim, sentences) as advance:
+            advance(1)
+    assert shown == []
+    terminal("stderr", "stdin", "stdout")
+    with lines_done(there, []):
+        pass
+    assert shown == [1]
+
+
+def test_lines_are_counted_without_a_word_of_their_bytes(text: Path, caplog) -> None:
+    text.write_bytes(b"\xff\n\xfe\n")
+    constraints = text.with_name("constraints")
+    constraints.write_text("ein\n\n", encoding="utf-8")
+    verbatim = {"input": str(text), "constraints": str(constraints)}
+    assert len(list(constraints_in(verbatim))) == 2
+    assert not caplog.messages

@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command
 from translate.cli.errors import UsageError
-from translate.data.text import one_line, read_lines
-from translate.durable import is_stream, naming
+from translate.data.text import count_lines, one_line, read_lines
+from translate.durable import growing, is_stream, partial
 from translate.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ FOR_EACH = ("prefixes", "constraints")  # files with a line for each line of the
 STREAMS = {"input", *FOR_EACH}
 
 Write = Callable[[str], None]
+Advance = Callable[[int], None]
 
 # keys of files with a line for each line, or for each word
 READ = {
@@ -88,7 +89,7 @@ def constraints_in(
     # a pipe can be read only once
     if not sentences and not Path(verbatim.get("input", "-")).is_file():
         return constraints
-    known, lines = list(constraints), sum(1 for _ in lines_in(verbatim, sentences))
+    known, lines = list(constraints), len(sentences) or count_lines(verbatim["input"])
     if len(known) != lines:
         raise UserError(
             f"{' and '.join(verbatim[key] for key in given)} has {len(known):,} lines, but the "
@@ -177,9 +178,11 @@ def output_problems(verbatim: Mapping[str, str]) -> list[str]:
     path = Path(target)
     if target == "-":
         return []
-    if path.is_dir() or not path.parent.is_dir():
+    beside = partial(path)
+    if path.is_dir() or not beside.parent.is_dir():
         return [f"output={target} cannot be written: name a file in an existing folder"]
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    needed = {path, path if beside == path else beside.parent}
+    if not all(os.access(each, os.W_OK) for each in needed if each.exists()):
         return [f"output={target} cannot be written: name a file where you may write"]
     if not path.is_file():
         return []
@@ -197,33 +200,60 @@ def output_problems(verbatim: Mapping[str, str]) -> list[str]:
 
 
 @contextmanager
+def lines_done(verbatim: Mapping[str, str], sentences: Sequence[str]) -> Iterator[Advance]:
+    """Yield what counts lines on a progress bar, where a person sees it and nothing else there."""
+    standard = {"input": sys.stdin, "output": sys.stdout}
+    typed = any(verbatim.get(key, "-") == "-" and each.isatty() for key, each in standard.items())
+    if sentences or typed or not sys.stderr.isatty():
+        yield lambda lines: None
+        return
+    from translate.data.progress import progress
+
+    path = verbatim.get("input", "-")
+    total = count_lines(path) if Path(path).is_file() else None  # a pipe is read only once
+    with progress("translating", total, counted=True) as advance:
+        yield advance
+
+
+@contextmanager
 def lines_out(verbatim: Mapping[str, str], *, flush: bool = False) -> Iterator[Write]:
     """Yield what writes a line to `output=`, else to standard output.
 
-    A file is opened with the first line, or at the end where there was none: what fails before
-    leaves an earlier file of that name as it was. One that is standard output already (/dev/stdout,
-    which the shell may append to) is not opened anew. What is called .gz is packed.
+    A file has its name when all lines are written; what a command that fails has written is beside
+    it, and an earlier file of that name is as it was. One that is standard output already
+    (/dev/stdout, which the shell may append to) is not opened anew. What is called .gz is packed.
     """
     path = verbatim.get("output", "-")
     path = "-" if is_stream(Path(path), sys.stdout) else path
     flush = flush or (path == "-" and sys.stdout.isatty())
-    with nullcontext() if path == "-" else naming(Path(path)), ExitStack() as stack:
+    written = 0
+    try:
+        with ExitStack() as stack:
 
-        @cache
-        def stream() -> BinaryIO:
-            return sys.stdout.buffer if path == "-" else stack.enter_context(_created(Path(path)))
+            @cache
+            def stream() -> BinaryIO:  # with the first line: what fails before leaves no file
+                return sys.stdout.buffer if path == "-" else _created(Path(path), stack)
 
-        def write(line: str) -> None:
-            stream().write(line.encode("utf-8", "replace") + b"\n")
-            if flush:
-                stream().flush()
+            def write(line: str) -> None:
+                nonlocal written
+                stream().write(line.encode("utf-8", "replace") + b"\n")
+                written += 1
+                if flush:
+                    stream().flush()
 
-        yield write
-        stream().flush()
+            yield write
+            stream().flush()
+    except BaseException:
+        if written and path != "-" and (kept := partial(Path(path))) != Path(path):
+            log.warning("lines written so far, in %s: %s", kept, f"{written:,}")
+        raise
 
 
-def _created(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path, "wb")) if path.suffix == ".gz" else path.open("wb")
+def _created(path: Path, stack: ExitStack) -> BinaryIO:
+    file = stack.enter_context(growing(path))
+    if path.suffix != ".gz":
+        return file
+    return cast(BinaryIO, stack.enter_context(gzip.open(file, "wb")))
 
 
 def _as_text(argument: str) -> str:

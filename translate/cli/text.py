@@ -59,7 +59,8 @@ of such lines. Numbers are compared, never changed.
 Keys:
   run            the folder of the run (required)
   ensemble       further runs, separated by commas, whose probabilities are averaged with its own
-  input, output  files (output=x.gz is packed with gzip); default standard input and output
+  input, output  files (output=x.gz is packed with gzip); default standard input and output. Until
+                 all lines are written, output=x is x.partial
   search         how to search; default: as stored in the run (translate models group=search)
   target         of a multilingual run: the tag of the language to translate into
   prefix         how every translation begins; prefixes=FILE: one for each input line
@@ -177,10 +178,12 @@ def run(
     numbered = scores or (search.get("n_best", 1) > 1 and mbr is None)
     with (
         closing(translations),  # its workers too, whatever happens to the output
+        streams.lines_done(job.verbatim, job.sentences) as advance,
         streams.lines_out(job.verbatim, flush=interactive) as write,
     ):
         for number, (found, source) in enumerate(zip(translations, sources, strict=True), start=1):
             watch.see(found[0])
+            advance(1)
             if format == "json":
                 write(_as_json(source, model.tokenizers, found))
                 continue

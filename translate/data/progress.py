@@ -14,20 +14,26 @@ from rich.progress import (
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
+    TimeRemainingColumn,
 )
 
 PATIENCE = 2.0  # seconds before anything is shown
 
 
 @contextmanager
-def progress(description: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Yield a function that counts steps; a spinner alone where `total` is unknown.
+def progress(
+    description: str, total: int | None = None, *, counted: bool = False
+) -> Iterator[Callable[[int], None]]:
+    """Yield a function that counts steps; a spinner alone where there is neither total nor count.
 
     Nothing appears before `PATIENCE` is over, nor on a stderr that is no terminal, and nothing
     remains after.
     """
-    counts = (BarColumn(), MofNCompleteColumn()) if total else ()
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), *counts, TimeElapsedColumn())
+    counts = (BarColumn(), MofNCompleteColumn()) if total or counted else ()
+    left = (TextColumn("•"), TimeRemainingColumn()) if total else ()
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}"), *counts, TimeElapsedColumn(), *left
+    )  # fmt: skip
     console = Console(stderr=True)
     bar = Progress(*columns, console=console, transient=True)
     task = bar.add_task(description, total=total)
