@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
@@ -147,6 +148,18 @@ def test_a_failure_is_one_line_and_a_status(program, monkeypatch, error, status,
     monkeypatch.setattr("translate.cli.models.job", fail)
     done = program("models")
     assert (done.status, done.out, done.err) == (status, "", line)
+
+
+def test_what_a_stranger_named_moves_no_terminal(program, monkeypatch) -> None:
+    def fail(job: object) -> None:
+        logging.getLogger("translate.cli").warning("%s is odd:\n\ttwice", "\x1b[2Jrun")
+        raise UserError("\x1b]0;mine\x07 is missing\n  in two lines")
+
+    monkeypatch.setattr("translate.cli.models.job", fail)
+    assert program("models").err == (
+        "\\x1b[2Jrun is odd:\n\ttwice\n"
+        "translate: error: \\x1b]0;mine\\x07 is missing\n  in two lines\n"
+    )
 
 
 def test_a_traceback_only_when_asked_for(program, monkeypatch) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from translate.errors import UserError
-from translate.wording import listing
+from translate.wording import escaped, listing
 
 FAILURE, USAGE, BROKEN_PIPE = 1, 2, 141  # 128 + the signal, as shells count
 
@@ -87,7 +87,7 @@ def report(error: BaseException, *, debug: bool) -> int:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"translate: error: {text}\n")
+    sys.stderr.write(escaped(f"translate: error: {text}\n", kept="\n\t"))
 
 
 def _silence_stdout() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import translate
 from translate.cli import arguments, errors
 from translate.cli.commands import COMMANDS, Command, whole_run
-from translate.wording import nearest
+from translate.wording import escaped, nearest
 
 HELP = """\
 translate: neural machine translation with attention
@@ -114,11 +114,14 @@ def _help(command: Command) -> str:
 
 
 class _Stderr(logging.Handler):
-    """To what is standard error at the time: a progress bar takes its place to stay below."""
+    """To what is standard error at the time: a progress bar takes its place to stay below.
+
+    What a file, a run or a model is called may be a stranger's: it moves no terminal.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.write(escaped(self.format(record), kept="\n\t") + "\n")
         except Exception:
             self.handleError(record)
 

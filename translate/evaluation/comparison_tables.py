@@ -32,8 +32,8 @@ def render(comparison: Comparison) -> Group:
         *seeds,
         table("BLEU / chrF by source length", *length_rows(comparison)),
         *(_sentence(comparison, shown) for shown in comparison.shown),
-        *(Text(caveat) for caveat in comparison.caveats),
-        *(Text(verdict, style="bold") for verdict in comparison.verdicts),
+        *(Text(escaped(caveat)) for caveat in comparison.caveats),
+        *(Text(escaped(verdict), style="bold") for verdict in comparison.verdicts),
     )
 
 
