@@ -273,17 +273,41 @@ def test_a_search_that_cannot_be_is_refused_before_the_training(program) -> None
         )
 
 
-@pytest.mark.parametrize("option", ["search=greedy", "search=sample", "schedule=plateau"])
+@pytest.mark.parametrize(
+    "option", ["search=greedy", "search=sample", "schedule=plateau", "optimizer=sgd"]
+)
 def test_an_option_beside_an_experiment_takes_the_place_of_its_keys(program, option: str) -> None:
     """What the experiment sets for another one is left out, and a slip is still a slip."""
     done = program("train", "experiment=multi30k", option, "trainer.max_steps=0", "run=r")
     assert done.status == 2
     told, error = done.err.splitlines()
-    assert told.startswith("left out, for the option that is chosen has none: ")
+    assert told.startswith("left out, for the experiment has another option: ")
     assert error == "translate: error: trainer.max_steps = 0: must be greater than 0"
     if option == "search=greedy":
         done = program("train", "experiment=multi30k", option, "search.alpha=1", "run=r")
         assert "search.alpha is not a key" in done.err
+
+
+@pytest.mark.parametrize(
+    ("given", "rate"),
+    [
+        (["optimizer=sgd"], 1.0),
+        (["optimizer=sgd", "optimizer.learning_rate=0.5"], 0.5),
+        (["optimizer=adamw"], 3e-3),
+    ],
+)
+def test_a_learning_rate_is_for_the_optimizer_of_its_experiment(
+    program, monkeypatch: pytest.MonkeyPatch, given: list[str], rate: float
+) -> None:
+    rates: list[float] = []
+
+    def train(config: dict[str, Any], run: Path, init: str | None) -> float:
+        rates.append(config["optimizer"]["learning_rate"])
+        return 0.0
+
+    monkeypatch.setattr("translate.training.run.train", train)
+    assert program("train", "experiment=multi30k_rnn", *given, "run=r").status == 0
+    assert rates == [rate]
 
 
 def test_an_option_beside_a_run_under_way_leaves_the_rest_as_it_was(
@@ -310,6 +334,40 @@ def test_an_option_beside_a_run_under_way_leaves_the_rest_as_it_was(
     assert after["cache"] == folder
     kept = ("data", "tokenizer", "model", "optimizer", "search", "seed")
     assert {key: after[key] for key in kept} == {key: before[key] for key in kept}
+
+
+@pytest.mark.parametrize(
+    ("given", "ends"),
+    [
+        ([], (None, 7)),
+        (["trainer.max_steps=9"], (9, None)),
+        (["trainer.max_steps=9", "trainer.max_epochs=2"], (9, 2)),
+        (["trainer.max_epochs=null"], (10_000, None)),
+    ],
+)
+def test_epochs_of_an_experiment_take_the_place_of_the_default_steps(
+    program, tmp_path: Path, given: list[str], ends: tuple[int | None, int | None]
+) -> None:
+    folder = tmp_path / "own" / "experiment"
+    folder.mkdir(parents=True)
+    text = "# @package _global_\ntrainer:\n  max_epochs: 7\n"
+    (folder / "mine.yaml").write_text(text, encoding="utf-8")
+    options = ["--config-dir", str(tmp_path / "own"), "data=toy", "experiment=mine", "-c", "job"]
+    trainer = yaml.safe_load(program("train", *options, *given).out)["trainer"]
+    assert (trainer["max_steps"], trainer["max_epochs"]) == ends
+
+
+def test_a_configuration_is_shown_as_it_would_run_with_what_is_wrong_in_it(program) -> None:
+    done = program("train", "experiment=toy_rnn", "optimizer=sgd", "trainer.max_epochs=4", "-c=job")
+    shown = yaml.safe_load(done.out)
+    assert done.status == 0
+    assert shown["optimizer"] == {"kind": "sgd", "learning_rate": 1.0, "momentum": 0.0}
+    assert (shown["trainer"]["max_steps"], shown["trainer"]["max_epochs"]) == (None, 4)
+    wrong = program("train", "data=files", "model.dropout=2", "--cfg", "job")
+    assert wrong.status == 2
+    assert yaml.safe_load(wrong.out)["model"]["dropout"] == 2
+    assert "model.dropout = 2: must be less than" in wrong.err
+    assert "data.source is missing: write data.source=VALUE" in wrong.err
 
 
 def test_an_experiment_that_sets_nothing_is_refused(program, tmp_path: Path) -> None:

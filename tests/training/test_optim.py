@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from translate.attention.alignment import AdditiveAttention
 from translate.training.optim import (
@@ -73,6 +74,49 @@ def test_the_steps_are_those_of_adamw() -> None:
         w = w - 0.1 * 0.5 * w
         w = w - 0.1 * (m / (1 - 0.7**t)) / ((v / (1 - 0.8**t)).sqrt() + 0.3)
         torch.testing.assert_close(model.weight.detach(), w)
+
+
+def steps_of(options: dict[str, Any], gradients: list[Tensor]) -> list[Tensor]:
+    """The weight after each step, from zero."""
+    model = nn.Linear(2, 2, bias=False).double()
+    nn.init.zeros_(model.weight)
+    optimizer = build_optimizer(model, **options)
+    found = []
+    for gradient in gradients:
+        model.weight.grad = gradient.clone()
+        optimizer.step()
+        found.append(model.weight.detach().clone())
+    return found
+
+
+GRADIENTS = [
+    torch.tensor([[0.5 * t, -2.0], [0.1, 1.0]], dtype=torch.float64) for t in (1.0, 2.0, 3.0)
+]
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_the_steps_are_those_of_gradient_descent(momentum: float) -> None:
+    w, direction = torch.zeros(2, 2, dtype=torch.float64), 0.0
+    for g, found in zip(
+        GRADIENTS,
+        steps_of({"kind": "sgd", "learning_rate": 0.1, "momentum": momentum}, GRADIENTS),
+        strict=True,
+    ):
+        direction = momentum * direction + g
+        w = w - 0.1 * direction
+        torch.testing.assert_close(found, w)
+
+
+def test_the_steps_are_those_of_adadelta() -> None:
+    """Zeiler 2012, algorithm 1, times a learning rate."""
+    options = {"kind": "adadelta", "learning_rate": 0.5, "rho": 0.9, "eps": 0.01}
+    w, squares, moves = torch.zeros(2, 2, dtype=torch.float64), 0.0, torch.tensor(0.0)
+    for g, found in zip(GRADIENTS, steps_of(options, GRADIENTS), strict=True):
+        squares = 0.9 * squares + 0.1 * g**2
+        move = -((moves + 0.01).sqrt() / (squares + 0.01).sqrt()) * g
+        moves = 0.9 * moves + 0.1 * move**2
+        w = w + 0.5 * move
+        torch.testing.assert_close(found, w)
 
 
 def test_decay_spares_vectors() -> None:

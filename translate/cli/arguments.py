@@ -46,6 +46,7 @@ FLAGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["--config-dir", "-cd"], ("FOLDER",)),
     "--info": ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
 }
+SHOWING = ("-cjob", "-c=job", "--cfgjob", "--cfg=job")
 COMPOSING = ("--config-dir", "-cd", "--package", "-p")  # those that change what is composed
 
 
@@ -73,6 +74,13 @@ class Arguments:
             if name in COMPOSING:
                 found += [flag] if equals else [flag, following]
         return tuple(found)
+
+    @property
+    def shows_job(self) -> bool:
+        """Whether all of a single job's configuration, and nothing else, is asked for."""
+        asked = [*map("".join, pairwise(self.flags)), *self.flags]
+        whole = not any(flag.partition("=")[0] in ("-p", "--package") for flag in self.flags)
+        return whole and not self.multirun and any(flag in SHOWING for flag in asked)
 
     @property
     def inspects(self) -> bool:

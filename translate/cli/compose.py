@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import hydra
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
@@ -44,6 +45,8 @@ from translate.errors import UserError, first_line
 
 log = logging.getLogger(__name__)
 
+Settle = Callable[[Any, Sequence[str]], Any]
+
 MOST_FORETOLD = 256  # jobs of a sweep that are looked at before the first begins
 
 QUIET = [
@@ -60,6 +63,7 @@ def launch(
     job: Callable[[Job], float | None],
     *,
     check: Check = lambda config: [],
+    settle: Settle = lambda config, overrides: config,
     nodes: Mapping[str, Mapping[str, Any]] | None = None,
     base: Mapping[str, Any] | None = None,
 ) -> None:
@@ -71,6 +75,7 @@ def launch(
     Args:
         check: tells every problem of a composed configuration; those of its values are listed
             together with those that Hydra has with the names of its keys.
+        settle: what the command makes of a composed configuration and the overrides that led to it.
         nodes: group → the node a run carries, to be had as `group=stored`.
         base: a whole configuration to start from in place of the command's YAML.
 
@@ -99,7 +104,9 @@ def launch(
 
     def task(composed: DictConfig) -> float | None:
         try:
-            prepared = _job(composed, arguments, check)
+            prepared = _job(composed, arguments, check, settle)
+            if arguments.shows_job:
+                return None
             HydraConfig.instance().cfg = None
             with _command_line(program):
                 result = job(prepared)
@@ -115,7 +122,7 @@ def launch(
             raise JobFailedError from error
 
     try:
-        if arguments.flags:
+        if arguments.composing or (arguments.flags and not arguments.shows_job):
             if arguments.multirun:
                 _foretell(name, arguments.overrides, check)
             _by_hydra(name, arguments, task)
@@ -178,26 +185,31 @@ def _foretell(name: str, overrides: Sequence[str], check: Check) -> None:
 
 def _by_hydra(name: str, arguments: Arguments, task: Callable[[DictConfig], float | None]) -> None:
     """Let Hydra's own program do what its flags ask for."""
+    flags = arguments.composing if arguments.shows_job else arguments.flags
     app = hydra.main(version_base="1.3", config_path=str(config_dir()), config_name=name)(task)
     with tempfile.TemporaryDirectory(prefix="translate-") as sweep:  # Hydra leaves a file a sweep
         quiet = [*QUIET, f"hydra.sweep.dir='{sweep}'"]
         # flags first: argparse takes no more of them once it has met an override
         with (
-            _command_line([sys.argv[0], *arguments.flags, *quiet, *arguments.overrides]),
+            _command_line([sys.argv[0], *flags, *quiet, *arguments.overrides]),
             _full_errors(),
         ):
             app()
 
 
-def _job(composed: DictConfig, arguments: Arguments, check: Check) -> Job:
+def _job(composed: DictConfig, arguments: Arguments, check: Check, settle: Settle) -> Job:
+    """What the command is to do; shown, whatever is wrong with it, where that is asked for."""
     runtime = HydraConfig.get()
     try:
         overrides = tuple(runtime.overrides.task)
         if left_out := leave_out_misfits(composed, overrides):
-            log.info("left out, for the option that is chosen has none: %s", ", ".join(left_out))
-        if found := problems(composed, check, overrides):
+            log.info("left out, for the experiment has another option: %s", ", ".join(left_out))
+        found = problems(composed, check, overrides)
+        config = settle(OmegaConf.to_container(composed, resolve=True), overrides)
+        if arguments.shows_job:
+            sys.stdout.write(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+        if found:
             raise listed(found)
-        config: Any = OmegaConf.to_container(composed, resolve=True)
     except OmegaConfBaseException as error:
         raise UsageError(first_line(error)) from error
     swept = _swept(arguments.overrides, overrides) if arguments.multirun else set()

@@ -34,22 +34,39 @@ def problems(composed: DictConfig, check: Check, overrides: Sequence[str]) -> li
 
 
 def leave_out_misfits(composed: DictConfig, overrides: Sequence[str]) -> list[str]:
-    """Remove the keys that an experiment sets, and an option that is chosen beside it lacks.
+    """Undo what an experiment sets for another option than the one that is chosen beside it.
 
+    The keys that the option lacks; and the learning rate, which says nothing to another optimizer.
     The command line has the last word, and there it cannot remove a key.
     """
     chosen = dict(override.split("=", 1) for override in overrides)
-    set_by_it = _experiment(chosen.get("experiment", ""))
+    name = chosen.get("experiment", "")
+    set_by_it = _experiment(name)
     left_out = []
     for group in FREE:
         if (option := chosen.get(group)) not in options(group):
             continue
-        for key in set_by_it.get(group, {}).keys() - _node(group, option).keys():
+        node, given = _node(group, option), set_by_it.get(group, {}).keys()
+        misfits = given - node.keys()
+        if (
+            "learning_rate" in given
+            and node.kind != compose("train", [f"experiment={name}"])[group].kind
+        ):
+            misfits.add("learning_rate")
+        for key in misfits:
             if f"{group}.{key}" not in chosen:
                 with open_dict(composed[group]):
                     del composed[group][key]
+                    if key in node:
+                        composed[group][key] = node[key]
                 left_out.append(f"{group}.{key}")
     return sorted(left_out)
+
+
+def set_by_experiment(overrides: Sequence[str], group: str) -> dict[str, Any]:
+    """What the experiment that is chosen, if one is, sets in a group."""
+    chosen = dict(override.split("=", 1) for override in overrides)
+    return dict(_experiment(chosen.get("experiment", "")).get(group, {}))
 
 
 def explain(

@@ -103,21 +103,28 @@ def main(command: Command, arguments: Arguments) -> None:
     anew = "experiment" in chosen or "init" in given or arguments.multirun
     if begun and not chosen:
         log.info("settings from %s/config.yaml", given["run"])
-        launch(command, with_origin(arguments), job, check=check_begun, base=literal(begun))
+        launch(
+            command,
+            with_origin(arguments),
+            job,
+            check=check_begun,
+            settle=_settled,
+            base=literal(begun),
+        )
     elif begun and not anew:
         log.info("other settings from %s/config.yaml", given["run"])
         nodes = {key: literal(node) for key, node in begun.items() if isinstance(node, dict)}
         completed = with_the_rest(with_origin(arguments), begun, chosen)
-        launch(command, completed, job, check=check_begun, nodes=nodes)
+        launch(command, completed, job, check=check_begun, settle=_settled, nodes=nodes)
     elif "init" in given:
         refuse_the_default_corpus(arguments, chosen)
         before = load_bundle(given["init"]).config
         model = {"family": before.family} | before.options
         completed = with_stored_model(arguments, model)
-        launch(command, completed, job, check=check, nodes={"model": model})
+        launch(command, completed, job, check=check, settle=_settled, nodes={"model": model})
     else:
         refuse_resuming_nothing(arguments)
-        launch(command, arguments, job, check=check)
+        launch(command, arguments, job, check=check, settle=_settled)
 
 
 def check(config: Mapping[str, Any]) -> list[str]:
@@ -161,8 +168,7 @@ def job(job: Job) -> float:
     """Train; the best dev BLEU."""
     from translate.training.run import Interrupted, train
 
-    config = _with_one_end(without_experiment(job.config), job.overrides)
-    run = folder(job)
+    config, run = dict(job.config), folder(job)
     if job.multirun:
         # further processes of a distributed run are started from sys.argv: it must name this job
         init = [f"init={job.verbatim['init']}"] if "init" in job.verbatim else []
@@ -180,13 +186,20 @@ def job(job: Job) -> float:
         raise
 
 
-def _with_one_end(config: Node, overrides: Sequence[str]) -> Node:
-    """Of ENDS, one that is given takes the other's place; where both are, the earlier one ends."""
-    keys = set(map(key_of, overrides))
+def _settled(config: Node, overrides: Sequence[str]) -> Node:
+    """Of ENDS, one that is given takes the other's place; where both are, the earlier one ends.
+
+    What is typed has precedence over an experiment, and that over the default.
+    """
+    from translate.cli.hydra_errors import set_by_experiment
+
+    config = without_experiment(config)
     trainer = config["trainer"]
-    given = {end for end in ENDS if f"trainer.{end}" in keys and trainer[end] is not None}
-    left_out = dict.fromkeys(ENDS - given) if given else {}
-    return config | {"trainer": trainer | left_out}
+    typed = {key.removeprefix("trainer.") for key in map(key_of, overrides)}
+    for keys in (typed, set_by_experiment(overrides, "trainer").keys()):
+        if given := {end for end in ENDS & keys if trainer[end] is not None}:
+            return config | {"trainer": trainer | dict.fromkeys(ENDS - given)}
+    return config
 
 
 @contextmanager

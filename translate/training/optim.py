@@ -27,9 +27,8 @@ def adamw(
     weight_decay: Annotated[float, Field(ge=0)],
 ) -> Optimizer:
     """AdamW (Loshchilov & Hutter 2019), fused; decay spares vectors: norms, biases, v."""
-    learned = [p for p in model.parameters() if p.requires_grad]
-    matrices = [p for p in learned if p.squeeze().dim() > 1]
-    vectors = [p for p in learned if p.squeeze().dim() <= 1]
+    matrices = [p for p in _learned(model) if p.squeeze().dim() > 1]
+    vectors = [p for p in _learned(model) if p.squeeze().dim() <= 1]
     groups: list[dict[str, Any]] = [
         {"params": matrices, "weight_decay": weight_decay},
         {"params": vectors},
@@ -37,6 +36,22 @@ def adamw(
     return torch.optim.AdamW(
         groups, lr=learning_rate, betas=(beta1, beta2), eps=eps, weight_decay=0.0, fused=True
     )
+
+
+def sgd(model: nn.Module, *, learning_rate: PositiveFloat, momentum: Beta) -> Optimizer:
+    """Stochastic gradient descent (Luong et al. 2015, section 4.1), fused."""
+    return torch.optim.SGD(_learned(model), lr=learning_rate, momentum=momentum, fused=True)
+
+
+def adadelta(
+    model: nn.Module, *, learning_rate: PositiveFloat, rho: Beta, eps: PositiveFloat
+) -> Optimizer:
+    """Adadelta (Zeiler 2012), which Bahdanau et al. 2015 trained with (appendix B.2)."""
+    return torch.optim.Adadelta(_learned(model), lr=learning_rate, rho=rho, eps=eps)
+
+
+def _learned(model: nn.Module) -> list[nn.Parameter]:
+    return [p for p in model.parameters() if p.requires_grad]
 
 
 def _warm(step: int, warmup_steps: int) -> float:
@@ -88,7 +103,11 @@ def plateau(
     )  # fmt: skip
 
 
-OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adamw": adamw}
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "adamw": adamw,
+    "sgd": sgd,
+    "adadelta": adadelta,
+}
 FACTORS: dict[str, Callable[..., Factor]] = {
     "inverse_sqrt": inverse_sqrt,
     "linear": linear,
