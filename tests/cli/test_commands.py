@@ -31,11 +31,12 @@ def test_training_leaves_the_files_of_a_run(trained: Path) -> None:
 def test_a_run_begun_before_an_option_was_there_goes_on(
     program, trained: Path, tmp_path: Path
 ) -> None:
-    """Without those of its model; other keys that are missing are told, and what to do."""
+    """Without those of model and tokenizer; others that are missing are told, and what to do."""
     run = shutil.copytree(trained, tmp_path / "run")
     config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
     for option in Transformer.since:
         del config["model"][option]
+    del config["tokenizer"]["pretrained"]
     (run / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
     done = program("train", f"run={run}", "trainer.max_steps=3")
     assert done.status == 0, done.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,69 @@ def test_a_smaller_vocabulary_takes_over_the_pieces_it_shares(
     nothing = program("train", "init=nowhere", *small)
     assert nothing.status == 1
     assert "nowhere does not exist: check the path" in nothing.err
+
+
+def tokenizer(program, *arguments: str) -> dict[str, object]:
+    done = program("train", "data=toy", *arguments, "-c", "job", "-p", "tokenizer")
+    assert done.status == 0, done.err
+    return dict(yaml.safe_load(done.out))
+
+
+def test_the_vocabulary_is_that_of_the_bundle_unless_something_of_one_is_chosen(
+    program, trained: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "origin").symlink_to(trained)
+    kept = str(tmp_path / "origin" / "bundle")
+    before = yaml.safe_load((trained / "config.yaml").read_text("utf-8"))["tokenizer"]
+    for given in ([], ["experiment=toy"], ["tokenizer.sampling.alpha=0.2"]):
+        found = tokenizer(program, "init=origin", *given)
+        assert (found["pretrained"], found["kind"]) == (kept, before["kind"])
+    assert tokenizer(program, "init=origin/bundle")["pretrained"] == kept
+    for given in (["tokenizer=bpe"], ["tokenizer.vocab_size=99"]):
+        assert tokenizer(program, "init=origin", *given)["pretrained"] is None
+
+
+def test_a_run_with_the_vocabulary_of_another_needs_it_no_more_to_be_evaluated(
+    program, trained: Path, tmp_path: Path, small: list[str]
+) -> None:
+    """The two can be ensembled, and the first may be gone."""
+    origin = shutil.copytree(trained, tmp_path / trained.name)
+    given = [argument for argument in small if not argument.startswith("tokenizer.")]
+    done = program("train", f"init={origin}", "run=tuned", *given)
+    assert done.status == 0, done.err
+    assert " 0 are new, 0 are lost" in done.err
+    spm = (trained / "bundle" / "source.spm").read_bytes()
+    assert (tmp_path / "tuned" / "bundle" / "source.spm").read_bytes() == spm
+    both = program("text", "run=tuned", f"ensemble={origin}", "device=cpu", "der Hund schläft .")
+    assert both.status == 0, both.err
+    shutil.rmtree(origin)
+    done = program("evaluate", "run=tuned", "data.split=dev", "device=cpu", small[-1])
+    assert done.status == 0, done.err
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["tokenizer.joint=false"], "tokenizer.joint = false, which its vocabulary is not"),
+        (["data.tag=bt"], "its vocabulary has no tag bt, which data names"),
+    ],
+)
+def test_a_vocabulary_that_does_not_fit_is_refused(
+    program, trained: Path, tmp_path: Path, small: list[str], given: list[str], told: str
+) -> None:
+    (tmp_path / "origin").symlink_to(trained)
+    done = program(
+        "train", "tokenizer.pretrained=origin", "run=r", "model.tied_embeddings=decoder",
+        *small, *given,
+    )  # fmt: skip
+    assert done.status == 1
+    assert f"tokenizer.pretrained = origin: {told}; change that, or learn a" in done.err
+
+
+def test_a_place_without_a_vocabulary_is_refused(program, small: list[str]) -> None:
+    done = program("prepare", "tokenizer.pretrained=nowhere", *small[:6], small[-1])
+    assert done.status == 1
+    assert "tokenizer.pretrained = nowhere: there is no source.spm; name a run" in done.err
 
 
 def test_what_a_call_that_failed_began_from_holds_for_the_next_with_another_key(

@@ -131,6 +131,8 @@ def corpus_of_run(
             f"{run} has no config.yaml that names its corpus: give data= and tokenizer=, or "
             "input=FILE reference=FILE where the command has those keys"
         )
+    if tokenizer.get("pretrained"):  # what it names may be gone, and the run has the same
+        tokenizer = {**tokenizer, "pretrained": str(run)}
     corpus = prepare(settings, tokenizer, cache=cache)
     table = corpus.test if data["split"] == "test" else corpus.dev
     if table is None:

@@ -26,6 +26,7 @@ from translate.cli.train_start import (
     refuse_the_default_corpus,
     with_origin,
     with_stored_model,
+    with_stored_vocabulary,
     with_the_rest,
 )
 from translate.errors import UserError
@@ -49,10 +50,11 @@ folder; those given beside run= are compared with them, and only settings that c
 result so far may differ (how long to train, devices, logging). The folder holds the configuration,
 metrics, logs, checkpoints and the bundle: the model that every other command uses.
 
-init=PATH starts from the weights of a run or bundle instead of random ones. The network is that of
-PATH, even if experiment= has another, unless model= is given; weights whose shapes do not fit are
-refused. The vocabulary is learned from the new text: pieces that both vocabularies have keep what
-was learned about them, and the log counts the others.
+init=PATH starts from the weights of a run or bundle instead of random ones. Its network and its
+vocabulary are those of PATH, even if experiment= has others. With model= the network is another,
+and weights whose shapes do not fit are refused. With tokenizer= (or a key of it) a vocabulary is
+learned from the new text: pieces that both have keep what was learned about them, and the log
+counts the others.
 
 --multirun trains a run for each combination, each in its own folder; finished runs are not trained
 again. With hydra/sweeper=dev_bleu, Optuna (an extra) searches for the best dev BLEU:
@@ -118,9 +120,10 @@ def main(command: Command, arguments: Arguments) -> None:
         launch(command, completed, job, check=check_begun, settle=_settled, nodes=nodes)
     elif "init" in given:
         refuse_the_default_corpus(arguments, chosen)
-        before = load_bundle(given["init"]).config
-        model = {"family": before.family} | before.options
-        completed = with_stored_model(arguments, model)
+        before = load_bundle(given["init"])
+        model = {"family": before.config.family} | before.config.options
+        completed = with_stored_vocabulary(arguments, given["init"], before.tokenizers)
+        completed = with_stored_model(completed, model)
         launch(command, completed, job, check=check, settle=_settled, nodes={"model": model})
     else:
         refuse_resuming_nothing(arguments)

@@ -7,12 +7,15 @@ import re
 from collections.abc import Set
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from translate.cli.arguments import Arguments
 from translate.cli.config_dir import STORED
 from translate.cli.errors import UsageError
 from translate.cli.fields import Node
+
+if TYPE_CHECKING:
+    from translate.data.tokenizer import Tokenizers
 
 
 def refuse_resuming_nothing(arguments: Arguments) -> None:
@@ -98,6 +101,29 @@ def with_origin(arguments: Arguments) -> Arguments:
     if origin := noted(Path(arguments.verbatim["run"]), "init"):
         return replace(arguments, verbatim={"init": origin["bundle"]} | arguments.verbatim)
     return arguments
+
+
+def with_stored_vocabulary(arguments: Arguments, place: str, tokenizers: Tokenizers) -> Arguments:
+    """The vocabulary is that of `init=`, unless one is chosen; an experiment has no say in it.
+
+    Of each piece that it lacks what was learned would be lost.
+    """
+    from translate.cli.config_dir import options
+    from translate.cli.stored import training_config
+    from translate.inference.bundle import find
+
+    keys = set(map(key_of, arguments.overrides))
+    if any(re.match(r"tokenizer(\.(?!sampling)|$)", key) for key in keys):
+        return arguments
+    kind = training_config(place).get("tokenizer", {}).get("kind")
+    if kind not in options("tokenizer"):  # a bundle alone does not say
+        kind = "word" if tokenizers.source.whole_words else "unigram"
+    own = (
+        f"tokenizer={kind}",
+        f"tokenizer.joint={json.dumps(tokenizers.joint)}",
+        f"tokenizer.pretrained={_quoted(str(find(place).absolute()))}",
+    )
+    return replace(arguments, overrides=(*own, *arguments.overrides))
 
 
 def with_stored_model(arguments: Arguments, model: Node) -> Arguments:

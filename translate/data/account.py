@@ -51,6 +51,7 @@ def account(
         },
         "tokenizer": {
             "kind": settings.kind,
+            "pretrained": settings.pretrained,
             "joint": tokenizers.joint,
             "source_size": len(tokenizers.source),
             "target_size": len(tokenizers.target),

@@ -93,7 +93,7 @@ def _fill(
     unseen = [Pair(row.source, text) for rows in held_out.values() for row in rows
               for text in row.references]  # fmt: skip
     texts = [main, *_extra(source, unseen, scratch)]
-    tokenizers = _train_tokenizers(texts, source, settings)
+    tokenizers = _tokenizers(texts, source, settings)
     tokenizers.save(folder)
     counts = {"source": LanguageCounts(), "target": LanguageCounts()}
     _write(folder / "train.arrow", _training_columns(texts, tokenizers, counts))
@@ -223,11 +223,30 @@ class _Sentences:
                 yield from (getattr(pair, side) for pair in text.pairs)
 
 
-def _train_tokenizers(
-    texts: Sequence[Text], source: Source, settings: TokenizerConfig
-) -> Tokenizers:
-    options = settings.model_dump(exclude={"joint", "sampling"}) | {"seed": source.seed}
+def _tokenizers(texts: Sequence[Text], source: Source, settings: TokenizerConfig) -> Tokenizers:
+    """Those that are given, or learned from the text."""
     tags = sorted({text.tag for text in texts if text.tag is not None})
+    if settings.pretrained is None:
+        return _train_tokenizers(texts, source, settings, tags)
+    given = Tokenizers.find(Path(settings.pretrained))
+    problem = ""
+    if given.joint != settings.joint:
+        problem = f"tokenizer.joint = {str(settings.joint).lower()}, which its vocabulary is not"
+    if missing := [tag for tag in tags if tag not in given.source.tags]:
+        problem = f"its vocabulary has no tag {', '.join(missing)}, which data names"
+    if problem:
+        raise UserError(
+            f"tokenizer.pretrained = {settings.pretrained}: {problem}; change that, or learn a "
+            "vocabulary with tokenizer.pretrained=null"
+        )
+    return given
+
+
+def _train_tokenizers(
+    texts: Sequence[Text], source: Source, settings: TokenizerConfig, tags: Sequence[str]
+) -> Tokenizers:
+    learned = settings.model_dump(exclude={"joint", "sampling", "pretrained"})
+    options = learned | {"seed": source.seed}
     with progress(f"Learning a vocabulary ({settings.kind})"):
         if settings.joint:
             sentences = _Sentences(texts, ("source", "target"))

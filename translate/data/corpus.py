@@ -177,10 +177,18 @@ def _key(source: Source, tokenizer: TokenizerConfig, cache: Path) -> str:
         source.fingerprint(cache),
         source.model_dump(mode="json", exclude=BATCHING | {"dir", "extra"}),
         [(name, *text.fingerprint()) for name, text in (source.extra or {}).items()],
-        tokenizer.model_dump(mode="json", exclude={"sampling"}),
+        _vocabulary(tokenizer),
     ]
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
+
+
+def _vocabulary(tokenizer: TokenizerConfig) -> Any:
+    """What tells it from others: the pieces that are given, or how they are to be learned."""
+    if tokenizer.pretrained is None:
+        return tokenizer.model_dump(mode="json", exclude={"sampling", "pretrained"})
+    given = Tokenizers.find(Path(tokenizer.pretrained))
+    return [given.source.sha256, given.target.sha256]
 
 
 @contextmanager

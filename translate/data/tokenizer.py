@@ -57,6 +57,7 @@ class TokenizerConfig(schema.NodeModel):
     byte_fallback: bool
     normalization: Normalization
     train_sentences: PositiveInt
+    pretrained: str | None = None  # of runs that were begun without it, which are still evaluated
     sampling: Sampling
 
 
@@ -256,6 +257,17 @@ class Tokenizers:
         )
         both = cls(source, target)
         return cls(source, source) if both.joint else both
+
+    @classmethod
+    def find(cls, place: Path) -> Tokenizers:
+        """Those of a run, a bundle, or a folder with source.spm and target.spm."""
+        for folder in (place, place / "bundle"):
+            if (folder / "source.spm").is_file():
+                return cls.load(folder)
+        raise UserError(
+            f"tokenizer.pretrained = {place}: there is no source.spm; name a run, a bundle, or "
+            "another folder with source.spm and target.spm"
+        )
 
 
 def check_tokenizer(config: Mapping[str, Any]) -> list[str]:

@@ -58,8 +58,8 @@ class Origin:
             if lost > MOST_LOST * len(before) and not told_already:
                 log.warning(
                     "%d of the %d %s pieces of %s are not in the vocabulary of the new text, and "
-                    "what was learned about them is lost: fewer are with the old text beside the "
-                    "new (data.extra)",
+                    "what was learned about them is lost: with init= and without tokenizer keys "
+                    "the vocabulary stays",
                     lost, len(before), side, self.folder,
                 )  # fmt: skip
         log.info("starting from %s (%s)", self.folder, "; ".join(accounts))

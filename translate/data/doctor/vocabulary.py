@@ -109,7 +109,9 @@ def _largest(
 
     `scale` is how many times as large as `texts` the whole training text is.
     """
-    options = settings.model_dump(exclude={"joint", "sampling", "vocab_size"}) | {"seed": seed}
+    options = settings.model_dump(exclude={"joint", "sampling", "pretrained", "vocab_size"}) | {
+        "seed": seed
+    }
     best = None
     for size in SIZES:
         try:
