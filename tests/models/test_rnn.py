@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from translate.attention.alignment import SCORES
 from translate.attention.masks import padding_mask
-from translate.models.rnn import RNN
+from translate.models.rnn import RNN, Score
 
 EXACT = {"rtol": 0.0, "atol": 1e-12}
 OPTIONS: dict[str, Any] = {
@@ -19,7 +20,6 @@ OPTIONS: dict[str, Any] = {
     "max_fertility": 2.0, "query": "current", "input_feeding": False, "bridge": "linear",
     "tied_embeddings": "none", "dropout": 0.0,
 }  # fmt: skip
-SCORES = ["additive", "dot", "scaled_dot", "general", "concat", "projected"]
 ATTENTIONS = ["none", *SCORES, "local_m", "local_p"]
 
 
@@ -34,6 +34,10 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
     source = torch.randint(4, 11, (2, 6), generator=generator)
     target = torch.randint(4, 11, (2, 5), generator=generator)
     return source, padding_mask(torch.tensor([6, 3]), 6), target
+
+
+def test_every_score_can_be_chosen() -> None:
+    assert get_args(Score) == tuple(SCORES)
 
 
 def decoder_runs(model: RNN) -> int:

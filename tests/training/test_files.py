@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import logging
+import re
 import subprocess
 import time
 from contextlib import suppress
@@ -151,17 +152,43 @@ def test_an_estimate_is_of_steps_alone(
     assert caplog.messages == ["about 50 s for the remaining 50 steps, without validations"]
 
 
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True)
+
+
 def test_the_commit_is_of_this_code_and_not_of_what_is_around_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = tmp_path / ".venv" / "provenance.py"
     installed.parent.mkdir()
     installed.touch()
-    for arguments in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "its own"]):
-        identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-        subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], check=True)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "its own")
     monkeypatch.setattr(provenance, "__file__", str(installed))
     assert provenance._commit() is None
+
+
+def test_a_commit_has_a_plus_where_code_was_changed_or_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "translate" / "training" / "provenance.py"
+    module.parent.mkdir(parents=True)
+    module.touch()
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "all of it")
+    monkeypatch.setattr(provenance, "__file__", str(module))
+    (tmp_path / "notes.txt").touch()
+    clean = provenance._commit()
+    assert clean is not None
+    assert re.fullmatch("[0-9a-f]{40}", clean)
+    own = tmp_path / "translate" / "mine.py"
+    own.touch()
+    assert provenance._commit() == f"{clean}+"
+    own.unlink()
+    module.write_text("changed = True\n", encoding="utf-8")
+    assert provenance._commit() == f"{clean}+"
 
 
 def test_a_log_on_a_full_disk_prints_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:

@@ -115,7 +115,10 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str | None:
-    """The checkout's commit, `+` for uncommitted changes; None outside a checkout."""
+    """The checkout's commit, `+` if the code is not all of it; None outside a checkout.
+
+    Files that are new count, as a model's module; those beside the code do not.
+    """
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str:
@@ -128,6 +131,9 @@ def _commit() -> str | None:
         git(
             "ls-files", "--error-unmatch", Path(__file__).name
         )  # a repository may be around a .venv
-        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+        status = git(
+            "status", "--porcelain", "--untracked-files=all", "--", ":/translate", ":/conf"
+        )
+        return git("rev-parse", "HEAD") + ("+" if status else "")
     except (OSError, subprocess.CalledProcessError):
         return None
