@@ -92,7 +92,10 @@ def test_sentences_that_a_run_was_trained_on_are_told(
     one, other = (str(shutil.copytree(trained, tmp_path / name, ignore=without)) for name in "ab")
     text = corpus.load(home / "data" / "corpora" / provenance.noted(trained, "corpus")["corpus"])
     for name, column in (("s", "source"), ("r", "target")):
-        lines = [*text.train.column(column)[:3].to_pylist(), "something else"]
+        trained_on = [
+            x.replace(" ", "  ").upper() for x in text.train.column(column)[:3].to_pylist()
+        ]
+        lines = [*trained_on, "something else"]
         (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     few = ["input=s", "reference=r", f"cache={home}/data", "resamples=10"]
     done = program("compare", one, other, *few, "output=judged")

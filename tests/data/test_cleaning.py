@@ -125,10 +125,16 @@ def test_a_bad_expression_is_a_problem_of_the_configuration(rules):
 
 
 def test_overlap_counts_either_side_after_normalising(rules, tmp_path):
-    train = [Pair("Guten Tag", "Hi"), Pair("Hallo", "hello  there"), Pair("Ja", "Yes")]
-    held_out = [Pair("guten  tag", "Good day"), Pair("Servus", "Hello there")]
+    train = [
+        Pair("Guten Tag", "Hi"), Pair("Hallo", "hello  there"), Pair("Ja", "Yes"),
+        Pair("می خوانم", "I read"),
+    ]  # fmt: skip
+    held_out = [
+        Pair("guten  tag", "Good day"), Pair("Servus", "Hello there"),
+        Pair("می\u200cخوانم", "I am reading"),
+    ]  # fmt: skip
     kept, dropped = drop_overlap(write_pairs(tmp_path / "train", train), held_out, rules)
-    assert (list(kept), dropped) == ([Pair("Ja", "Yes")], 2)
+    assert (list(kept), dropped) == ([Pair("Ja", "Yes")], 3)
 
 
 def test_overlap_is_looked_for_before_and_after_replacing(rules, tmp_path):

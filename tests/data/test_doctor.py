@@ -189,7 +189,7 @@ def test_a_side_that_is_in_the_other_sides_language_as_a_whole_is_found() -> Non
 
 def test_repetitions_are_found(clean: Splits) -> None:
     def change(train: list[Pair]) -> None:
-        train[10] = Pair(train[5].source.upper(), f" {train[5].target}")
+        train[10] = Pair(train[5].source.upper(), train[5].target.replace(" ", "\u200b"))
 
     finding = found(damaged(clean, change), duplicates)["duplicate"]
     assert [(line.number, line.note) for line in finding.lines] == [(11, "as line 6")]

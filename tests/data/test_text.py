@@ -20,6 +20,7 @@ from translate.data.text import (
     normalise,
     one_line,
     read_lines,
+    sameness,
     unspaced,
     without_surrogates,
 )
@@ -153,12 +154,14 @@ def test_json_is_one_line_for_every_reader(text):
 def test_normalise_ignores_case_and_spaces():
     assert normalise(" Ein\u00a0 HAUS ") == normalise("ein haus")
     assert normalise("a b") != normalise("ab")
+    assert sameness(" Ein\u00a0 HAUS ") == sameness("einhaus") == "einhaus"
 
 
 @given(st.text())
 def test_normalise_ignores_how_characters_are_composed(text):
     composed, apart = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
     assert normalise(composed) == normalise(apart) == normalise(text)
+    assert sameness(composed) == sameness(apart) == sameness(text)
     assert normalise("Cafe\u0301 I\u0307") == normalise("CAF\u00c9 \u0130")
 
 
@@ -173,6 +176,7 @@ def test_normalise_ignores_how_characters_are_composed(text):
 )  # fmt: skip
 def test_what_a_tokenizer_reads_alike_is_the_same_sentence(one, other):
     assert normalise(one) == normalise(other)
+    assert sameness(one) == sameness(other)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import math
 import pickle
 import subprocess
 import sys
+import unicodedata
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -20,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from translate.data.sampling import LONGEST, BPESampler, Sampling, UnigramSampler
+from translate.data.text import sameness
 from translate.data.tokenizer import Tokenizer, Tokenizers, check_tokenizer
 from translate.data.vocabulary_learning import train_tokenizer
 from translate.errors import UserError
@@ -52,6 +54,15 @@ def tokenizer(request):
 @pytest.fixture(scope="module", params=["unigram", "bpe"])
 def with_bytes(request):
     return trained(request.param, byte_fallback=True)
+
+
+@pytest.mark.parametrize("normalization", ["nmt_nfkc", "nfkc"])
+def test_what_is_read_alike_counts_as_the_same_sentence(normalization):
+    """Whether a sign is read as a space, as nothing or as other signs, and beside an accent."""
+    read = trained("char", normalization=normalization).normalised
+    signs = (chr(code) for code in range(0x20000) if unicodedata.category(chr(code))[1] not in "ns")
+    texts = (f"a{sign}{accent}b" for sign in signs for accent in ("", "\u0308"))
+    assert not [text for text in texts if sameness(text) != sameness(read(text))]
 
 
 def test_known_text_comes_back(tokenizer):

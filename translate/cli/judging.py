@@ -119,19 +119,18 @@ def seen_in_training(run: str, sources: Sequence[str], cache: str) -> int:
 
     Of a split of the run's own corpus none is, unless data.allow_overlap=true asked for it.
     """
-    import pyarrow
-    import pyarrow.compute
-
+    from translate.data.columns import in_order
     from translate.data.corpus import load
+    from translate.data.text import sameness
     from translate.training import provenance
 
     corpus = provenance.noted(Path(run), "corpus") or {}
     folder = Path(cache).expanduser() / "corpora" / corpus.get("corpus", "")
     if not corpus or not folder.is_dir():
         return 0
-    trained = load(folder).train.column("source")
-    known = trained.filter(pyarrow.compute.is_in(trained, pyarrow.array(sources)))
-    return sum(map(set(known.to_pylist()).__contains__, sources))
+    asked = list(map(sameness, sources))
+    known = set(asked).intersection(map(sameness, in_order(load(folder).train, "source")))
+    return sum(map(known.__contains__, asked))
 
 
 def evaluate_run(

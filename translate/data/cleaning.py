@@ -15,7 +15,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
 from translate.data.pair import Pair
 from translate.data.pair_table import PairTable, Places, digests, write_pairs
-from translate.data.text import has_text, normalise
+from translate.data.text import has_text, sameness
 from translate.schema import NodeModel
 
 log = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ def _broken_rule(pair: Pair, rules: Cleaning) -> str | None:
         shorter + rules.ratio_slack
     ):
         return "length_ratio"
-    if rules.drop_identical and normalise(pair.source) == normalise(pair.target):
+    if rules.drop_identical and sameness(pair.source) == sameness(pair.target):
         return "identical"
     return None
 
@@ -137,10 +137,10 @@ def drop_overlap(
     """
     sources, targets = set(), set()
     for pair in chain(held_out, tidy(held_out, rules)):
-        sources.add(normalise(pair.source))
-        targets.add(normalise(pair.target))
+        sources.add(sameness(pair.source))
+        targets.add(sameness(pair.target))
     apart = np.fromiter(
-        (normalise(p.source) not in sources and normalise(p.target) not in targets for p in train),
+        (sameness(p.source) not in sources and sameness(p.target) not in targets for p in train),
         dtype=bool,
     )
     kept = train.at(np.flatnonzero(apart))

@@ -27,7 +27,7 @@ from translate.data.sources import KINDS, MAIN, Source
 from translate.data.tokenizer import OFF, TokenizerConfig, Tokenizers, check_tokenizer
 from translate.errors import UserError
 
-FORMAT = 6  # raise it when the same input would be prepared differently
+FORMAT = 7  # raise it when the same input would be prepared differently
 # keys of `data` that change no prepared file
 BATCHING = {"max_length", "tokens_per_batch", "pool_batches", "workers", "temperature"}
 

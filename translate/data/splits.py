@@ -18,7 +18,7 @@ from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from translate.data.pair import Pair
 from translate.data.pair_table import CHUNK, PairTable, Places, digests
-from translate.data.text import fold, normalise
+from translate.data.text import fold, sameness
 from translate.errors import UserError
 from translate.schema import NodeModel
 
@@ -114,13 +114,13 @@ def _remedy(counts: Mapping[str, int], fewer: Mapping[str, int], pairs: int, lar
 def components(pairs: Iterable[Pair]) -> Places:
     """For each pair the number of its connected component, counted from 0.
 
-    Sentences that `normalise` makes the same are one node, on whichever side they stand. Each
+    Sentences that `sameness` makes the same are one node, on whichever side they stand. Each
     round hangs the root of a pair's one side under that of its other, the larger under the smaller,
     and then every node under its root, until both sides of all pairs have one root (Shiloach and
     Vishkin 1982): a few rounds over arrays, without an object for each sentence.
     """
     sides = [
-        digests(normalise(text) for text in side)
+        digests(sameness(text) for text in side)
         for side in ((pair.source for pair in pairs), (pair.target for pair in pairs))
     ]
     nodes, ends = np.unique(np.concatenate(sides), return_inverse=True)

@@ -28,6 +28,8 @@ INVISIBLE = re.compile(
     "[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\ufeff]"
 )
+# what one reader takes for a space and another for nothing; ▁ is SentencePiece's own space
+BETWEEN = re.compile(rf"{INVISIBLE.pattern}|[\s\u2581\ufffd]")
 BLANK = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}  # controls, formats, surrogates, separators
 OTHERWISE_PACKED = {
     "xz": rb"\xfd7zXZ\0",
@@ -122,15 +124,27 @@ def has_text(line: str) -> bool:
 
 
 def normalise(text: str) -> str:
-    """The form in which two sentences count as the same.
+    """The form in which two words count as the same.
 
-    Neither case, spaces nor invisible characters tell them apart, nor the ways to write a character
-    that a tokenizer reads alike: é or e and an accent, ﬁ or fi, … or three dots, １ or 1.
+    Neither case nor invisible characters tell them apart, nor the ways to write a character that a
+    tokenizer reads alike: é or e and an accent, ﬁ or fi, … or three dots, １ or 1.
     """
     if text.isascii() and text.isprintable():
         return fold(text)
     composed = unicodedata.normalize("NFKC", INVISIBLE.sub("", text))
     return unicodedata.normalize("NFKC", fold(composed))  # of some letters other cases are not
+
+
+def sameness(text: str) -> str:
+    """The form in which two sentences count as the same: that of their words, without spaces.
+
+    Signs of no width are spaces to one tokenizer and nothing to another: a sentence with a
+    non-joiner is the same as with a space there and as with neither.
+    """
+    if text.isascii() and text.isprintable():
+        return text.casefold().replace(" ", "")
+    composed = unicodedata.normalize("NFKC", text)  # some signs are spaces with an accent
+    return unicodedata.normalize("NFKC", BETWEEN.sub("", composed.casefold()))
 
 
 def fold(text: str) -> str:

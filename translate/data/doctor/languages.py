@@ -12,7 +12,7 @@ from statistics import median
 
 from translate.data.doctor.finding import Finding, lines_of, sides
 from translate.data.pair import Pair
-from translate.data.text import normalise
+from translate.data.text import normalise, sameness
 from translate.wording import install
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ WHICH = {
 
 
 def copies(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
-    """Pairs of one sentence twice, but for what `normalise` ignores; empty ones are none."""
+    """Pairs of one sentence twice, but for what `sameness` ignores; empty ones are none."""
     notes = [
         (split, index, "both sides are the same")
         for split, pairs in splits.items()
@@ -76,7 +76,7 @@ def _leaning(splits: Mapping[str, Sequence[Pair]]) -> Iterator[tuple[str, int, s
 
 
 def _copied(pair: Pair) -> bool:
-    return normalise(pair.source) == normalise(pair.target)
+    return sameness(pair.source) == sameness(pair.target)
 
 
 class _Scales:

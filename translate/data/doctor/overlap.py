@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from translate.data.doctor.finding import Finding, lines_of, number_of
 from translate.data.pair import Pair
-from translate.data.text import normalise
+from translate.data.text import sameness
 
 SHINGLE = 5  # characters
 NEAR = 0.85  # Jaccard similarity of the shingles of two pairs
@@ -17,12 +17,12 @@ Shingles = frozenset[str]
 
 
 def duplicates(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
-    """Pairs that stand in a split again, but for what `normalise` ignores."""
+    """Pairs that stand in a split again, but for what `sameness` ignores."""
     notes = []
     for split, pairs in splits.items():
         first: dict[tuple[str, str], int] = {}
         for index, pair in enumerate(pairs):
-            before = first.setdefault((normalise(pair.source), normalise(pair.target)), index)
+            before = first.setdefault((sameness(pair.source), sameness(pair.target)), index)
             if before != index:
                 notes.append((split, index, f"as line {number_of(pairs, before)}"))
     advice = (
@@ -57,12 +57,12 @@ class LiteralOverlap:
         sources: dict[str, str] = {}
         targets: dict[str, str] = {}
         for place, pair in others:
-            sources.setdefault(normalise(pair.source), place)
-            targets.setdefault(normalise(pair.target), place)
-        whole = {(normalise(p.source), normalise(p.target)): place for place, p in others}
+            sources.setdefault(sameness(pair.source), place)
+            targets.setdefault(sameness(pair.target), place)
+        whole = {(sameness(p.source), sameness(p.target)): place for place, p in others}
         notes = []
         for index, pair in enumerate(pairs):
-            source, target = normalise(pair.source), normalise(pair.target)
+            source, target = sameness(pair.source), sameness(pair.target)
             if (source, target) in whole:
                 notes.append((split, index, f"both sides are {whole[source, target]}"))
             elif not self.allow_one_side and source in sources:
@@ -85,10 +85,10 @@ def near(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
     for number, (_, found) in enumerate(held_out):
         for shingle in _prefix(found, frequency):
             index[shingle].append(number)
-    literal = {(normalise(p.source), normalise(p.target)) for _, p in _held_out(splits)}
+    literal = {(sameness(p.source), sameness(p.target)) for _, p in _held_out(splits)}
     notes = []
     for line, pair in enumerate(splits["train"]):
-        if (normalise(pair.source), normalise(pair.target)) in literal:
+        if (sameness(pair.source), sameness(pair.target)) in literal:
             continue
         found = shingles(pair)
         candidates = {n for shingle in _prefix(found, frequency) for n in index.get(shingle, ())}
@@ -104,7 +104,7 @@ def near(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
 
 def shingles(pair: Pair) -> Shingles:
     """All runs of five characters of both sides, told apart by side."""
-    sides = (("s", normalise(pair.source)), ("t", normalise(pair.target)))
+    sides = (("s", sameness(pair.source)), ("t", sameness(pair.target)))
     return frozenset(
         side + text[start : start + SHINGLE]
         for side, text in sides
