@@ -56,6 +56,18 @@ def with_bytes(request):
     return trained(request.param, byte_fallback=True)
 
 
+@pytest.mark.parametrize("normalization", ["nmt_nfkc", "nfkc", "identity"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_white_space_is_the_one_space_that_training_text_has(kind, normalization):
+    tokenizer = trained(kind, normalization=normalization)
+    text, tidy = "\ufffdthe\tcat\u00a0 sees\u2028 2\x1f", "\ufffdthe cat sees 2"
+    assert tokenizer.encode(text) == tokenizer.encode(tidy)
+    assert tokenizer.encode_all([text], threads=1) == [tokenizer.encode(tidy)]
+    assert tokenizer.encode_words(text) == tokenizer.encode_words(tidy)
+    assert tokenizer.spelled(text) == tokenizer.spelled(tidy)
+    assert tokenizer.normalised(text) == tokenizer.normalised(tidy)
+
+
 @pytest.mark.parametrize("normalization", ["nmt_nfkc", "nfkc"])
 def test_what_is_read_alike_counts_as_the_same_sentence(normalization):
     """Whether a sign is read as a space, as nothing or as other signs, and beside an accent."""

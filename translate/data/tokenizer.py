@@ -224,8 +224,8 @@ class Tokenizer:
 
 
 def _readable(text: str) -> str:
-    """As a sentence is translated: one line, without white space around it."""
-    return one_line(without_surrogates(text)).strip()
+    """As training text is tidied: one line of words with one space between them."""
+    return " ".join(without_surrogates(text).split())
 
 
 @dataclass(frozen=True)
