@@ -98,7 +98,7 @@ def test_a_dev_line_that_would_fill_the_memory_is_left_out(
     corpus: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = corpus(dropout=0.0)
-    longest = [max(pair) for pair in zip(*lengths(table.dev), strict=True)]
+    longest = [max(pair) - 1 for pair in zip(*lengths(table.dev), strict=True)]
     limit = sorted(longest)[len(longest) // 2]
     monkeypatch.setattr(module, "MOST_JUDGED", limit)
     options: dict[str, Any] = {
@@ -113,6 +113,8 @@ def test_a_dev_line_that_would_fill_the_memory_is_left_out(
     assert f"{said} of dev/loss, the first of them dev pair {first}" in caplog.text
     assert TranslationData(table, max_length=max(longest), **options).judged.all()
     monkeypatch.setattr(module, "MOST_JUDGED", 1)
+    data = TranslationData(table, max_length=limit, **options)  # as of the training pairs
+    assert data.judged.tolist() == [length <= limit for length in longest]
     with pytest.raises(UserError, match="every dev pair has more than 1 pieces"):
         TranslationData(table, max_length=1, **options)
 

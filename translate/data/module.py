@@ -241,12 +241,11 @@ def _judged(dev: Table, *, most: int) -> Bool[np.ndarray, "pairs"]:
     Raises:
         UserError: none does.
     """
-    longest = np.maximum(*lengths(dev))
+    longest = np.maximum(*lengths(dev)) - 1  # </s> is no piece here, as in data.max_length
     judged: Bool[np.ndarray, "pairs"] = longest <= most
     if not judged.any():
         raise UserError(
-            f"every dev pair has more than {most:,} pieces, including </s>: cut the lines into "
-            "sentences"
+            f"every dev pair has more than {most:,} pieces: cut the lines into sentences"
         )
     if not judged.all():
         log.warning(
