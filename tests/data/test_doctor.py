@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from translate.data.batching import TokenBatches
 from translate.data.doctor import QUICK, Check, all_checks, examine, quick_look
+from translate.data.doctor import misaligned as misaligned_module
 from translate.data.doctor.characters import anomaly, quoted
 from translate.data.doctor.finding import Finding, Line
 from translate.data.doctor.languages import OtherLanguages, copies, swapped_sides
@@ -90,6 +92,48 @@ def test_shifted_blocks_swapped_neighbours_and_strays_are_found(clean: Splits) -
         (101, "with line 102"), (701, "with line 702"), (1901, "with line 1902"),
     ]  # fmt: skip
     assert numbers(findings["stray"]) == [51]
+
+
+def slow_offsets(judge: misaligned_module._Judge, split: str) -> list[int]:
+    """Every line beside every neighbour, one by one."""
+    sources, targets = judge.ids[split]
+
+    def evidence(line: int, other: int) -> float:
+        return float(judge.lexicons[1 - line % 2].evidence([sources[line]], [targets[other]])[0])
+
+    found = []
+    for line in range(len(sources)):
+        near = sorted(range(-5, 6), key=lambda k: (abs(k), -k))
+        found_at = {k: evidence(line, line + k) for k in near if 0 <= line + k < len(sources)}
+        likely = {k: value for k, value in found_at.items() if value > judge.middle}
+        doubtful = found_at[0] < judge.middle
+        found.append(max(likely, key=lambda k: likely[k]) if doubtful and likely else 0)
+    return found
+
+
+def test_neighbours_are_weighed_for_doubtful_lines_alone_and_a_few_at_once(
+    clean: Splits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change(train: list[Pair]) -> None:
+        shift(train, 500, 560)
+        swap(train, 100)
+        train[0], train[7] = Pair(train[0].source, "x"), Pair("", train[7].target)
+
+    judge = misaligned_module._Judge(damaged(clean, change))
+    slowly = slow_offsets(judge, "train")
+    weighed: list[int] = []
+    evidence = Lexicon.evidence
+
+    def counted(self: Lexicon, sources: Any, targets: Any) -> Any:
+        weighed.append(len(sources))
+        return evidence(self, sources, targets)
+
+    monkeypatch.setattr(Lexicon, "evidence", counted)
+    monkeypatch.setattr(misaligned_module, "TOGETHER", 300)
+    assert judge.offsets("train") == slowly
+    assert sum(map(bool, slowly)) > 50
+    assert max(weighed) == 300
+    assert sum(weighed) < 2 * len(slowly)
 
 
 def test_every_number_is_of_the_file_that_has_a_header(clean: Splits) -> None:

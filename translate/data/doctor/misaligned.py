@@ -24,6 +24,7 @@ MOST = 50_000  # training pairs that it is learned from
 REACH = 5  # lines up and down, where a lost partner is looked for
 BLOCK = 3  # lines that go astray together, with …
 GAP = 10  # … at most so many in a row between them that say nothing, and never half of all
+TOGETHER = 5_000  # lines that are weighed at once: memory goes by their pairs of words
 INFORMED = 0.5  # nats by which pairs must be likelier than random ones, to judge by
 TELLING = 4  # known words a side, to call a line a stray
 STRAY = 0.1  # of the way from random pairs to usual ones
@@ -101,16 +102,22 @@ class _Judge:
         sizes = {"num_sources": len(self.words[0]), "num_targets": len(self.words[1])}
         return Lexicon(sources[half:stop:2], targets[half:stop:2], **sizes)
 
-    def _evidence(self, split: str, offset: int) -> Float[np.ndarray, "_"]:
-        """Of each line's source for the target `offset` lines below, around the end."""
+    def _evidence(self, split: str, offset: int, rows: Ids | None = None) -> Float[np.ndarray, "_"]:
+        """Of some lines' sources (all) for the target `offset` lines below, around the end.
+
+        Of the other lines it is nan.
+        """
         sources, targets = self.ids[split]
         count = len(sources)
+        rows = np.arange(count) if rows is None else rows
         found = np.full(count, np.nan)
         for half in (0, 1):
-            chosen = range(half, count, 2)
-            found[half::2] = self.lexicons[1 - half].evidence(
-                [sources[i] for i in chosen], [targets[(i + offset) % count] for i in chosen]
-            )
+            chosen = rows[rows % 2 == half]
+            for start in range(0, len(chosen), TOGETHER):
+                block = chosen[start : start + TOGETHER]
+                found[block] = self.lexicons[1 - half].evidence(
+                    [sources[i] for i in block], [targets[(i + offset) % count] for i in block]
+                )
         return found
 
     def offsets(self, split: str) -> list[int]:
@@ -118,16 +125,15 @@ class _Judge:
 
         Another place is believed only where the own one is unlikely and that one is likely.
         """
-        count = len(self.ids[split][0])
-        own = self._evidence(split, 0)
-        best, place = own.copy(), np.zeros(count, dtype=int)
+        best = self._evidence(split, 0)
+        place = np.zeros(len(best), dtype=int)
+        doubtful = np.flatnonzero(best < self.middle)
         for offset in [k for distance in range(1, REACH + 1) for k in (distance, -distance)]:
-            found = self._evidence(split, offset)
-            rows = np.arange(count)
-            found[(rows + offset < 0) | (rows + offset >= count)] = np.nan
+            there = (doubtful + offset >= 0) & (doubtful + offset < len(best))
+            found = self._evidence(split, offset, doubtful[there])
             better = (found > best) & (found > self.middle)
             best, place = np.where(better, found, best), np.where(better, offset, place)
-        return [int(k) for k in np.where(own < self.middle, place, 0)]
+        return place.tolist()
 
     def strays(self, split: str) -> list[int]:
         """Lines of some length that are explained no better than at random."""
