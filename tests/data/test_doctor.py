@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from translate.data.batching import TokenBatches
 from translate.data.doctor import QUICK, Check, all_checks, examine, quick_look
+from translate.data.doctor import languages as languages_module
 from translate.data.doctor import misaligned as misaligned_module
+from translate.data.doctor import vocabulary as vocabulary_module
 from translate.data.doctor.characters import anomaly, quoted
 from translate.data.doctor.finding import Finding, Line
 from translate.data.doctor.languages import OtherLanguages, copies, swapped_sides
@@ -134,6 +136,23 @@ def test_neighbours_are_weighed_for_doubtful_lines_alone_and_a_few_at_once(
     assert sum(map(bool, slowly)) > 50
     assert max(weighed) == 300
     assert sum(weighed) < 2 * len(slowly)
+
+
+def test_what_is_usual_is_learned_from_the_whole_file(
+    clean: Splits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one domain comes after the other, the first lines are only of the first."""
+
+    def change(train: list[Pair]) -> None:
+        swap(train, 100)
+        train[200] = Pair(*reversed(train[200][:2]))
+        train[:0] = [Pair(f"{n} + {n}", f"{n} , {n}") for n in range(1000)]
+
+    monkeypatch.setattr(misaligned_module, "MOST", 1000)
+    monkeypatch.setattr(languages_module, "LEARNED", 1000)
+    findings = found(damaged(clean, change), misaligned, swapped_sides)
+    assert numbers(findings["swapped"]) == [1101]
+    assert numbers(findings["other_side"]) == [1201]
 
 
 def test_every_number_is_of_the_file_that_has_a_header(clean: Splits) -> None:
@@ -433,7 +452,14 @@ def test_a_vocabulary_of_characters_is_told_as_it_was_learned(clean: Splits) -> 
 def test_a_lone_pair_is_within_the_length_that_is_advised() -> None:
     splits = {"train": [Pair("ein Haus", "a rather large house")]}
     advice = advise(splits, BPE, seed=1, tokens_per_batch=500, pool_batches=10)
-    assert advice.max_length == 5  # four words, a piece each, and the end
+    assert advice.max_length == 4  # words, a piece each
+
+
+def test_advice_is_drawn_from_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary_module, "SAMPLE", 100)
+    train = [Pair("ja", "yes")] * 200 + [Pair("ja " * 30, "yes " * 30)] * 200
+    advice = advise({"train": train}, BPE, seed=1, tokens_per_batch=500, pool_batches=10)
+    assert advice.max_length == 30
 
 
 def test_words_of_a_script_without_spaces_are_its_characters() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from translate.data.pair import Lines, Pair
@@ -45,6 +46,11 @@ def sides(splits: Mapping[str, Sequence[Pair]]) -> Iterator[tuple[str, int, str,
         for index, pair in enumerate(pairs):
             yield split, index, "source", pair.source
             yield split, index, "target", pair.target
+
+
+def drawn(pairs: Sequence[Pair], most: int, *, seed: int = 1) -> list[int]:
+    """The indices of at most so many pairs, rising; a file may have one domain after the other."""
+    return sorted(Random(seed).sample(range(len(pairs)), min(most, len(pairs))))
 
 
 def number_of(pairs: Sequence[Pair], index: int) -> int:

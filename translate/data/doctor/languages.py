@@ -7,10 +7,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, repeat
+from itertools import repeat
 from statistics import median
 
-from translate.data.doctor.finding import Finding, lines_of, sides
+from translate.data.doctor.finding import Finding, drawn, lines_of, sides
 from translate.data.pair import Pair
 from translate.data.text import normalise, sameness
 from translate.wording import install
@@ -18,7 +18,8 @@ from translate.wording import install
 log = logging.getLogger(__name__)
 
 GRAM = 3  # characters
-LEARNED = 20_000  # training pairs to learn the two languages from
+LEARNED = 20_000  # training pairs to learn the two languages from …
+USUAL = 2_000  # … and of these at most, to know the usual sentence of each by
 FEWEST = 100  # pairs, to tell the languages apart by
 SHORTEST = 20  # characters of a side that is judged
 LIKE_THE_OTHER = 0.4  # of the way to the other language's usual sentence
@@ -57,12 +58,15 @@ def swapped_sides(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
 
 def _leaning(splits: Mapping[str, Sequence[Pair]]) -> Iterator[tuple[str, int, str]]:
     """Split, index and which sides; nothing where the text does not tell the languages apart."""
-    train = [pair for pair in splits["train"][:LEARNED] if not _copied(pair)]
+    pairs = splits["train"]
+    train = [pairs[i] for i in drawn(pairs, LEARNED) if not _copied(pairs[i])]
     if len(train) < FEWEST:
         return
     weigh = _Scales([p.source for p in train], [p.target for p in train])
-    source, target = (median(map(weigh, (getattr(p, side) for p in islice(train, 2000))))
-                      for side in ("source", "target"))  # fmt: skip
+    usual = train[:: 1 + len(train) // USUAL]
+    source, target = (
+        median(weigh(getattr(pair, side)) for pair in usual) for side in ("source", "target")
+    )
     if not source > 0 > target:
         return
     for split, pairs in splits.items():

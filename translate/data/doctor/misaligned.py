@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from translate.data.doctor.finding import Finding, lines_of, number_of
+from translate.data.doctor.finding import Finding, drawn, lines_of, number_of
 from translate.data.doctor.lexicon import Ids, Lexicon, Words
 from translate.data.pair import Pair
 
@@ -72,8 +72,12 @@ class _Judge:
     """The evidence for pairs of lines, by the lexicon of the half that they are not in."""
 
     def __init__(self, splits: Mapping[str, Sequence[Pair]]) -> None:
-        train = splits["train"][:MOST]
-        self.words = (Words(p.source for p in train), Words(p.target for p in train))
+        train = splits["train"]
+        learned = drawn(train, MOST)
+        self.words = (
+            Words(train[index].source for index in learned),
+            Words(train[index].target for index in learned),
+        )
         self.ids: dict[str, tuple[list[Ids], list[Ids]]] = {
             split: (
                 [self.words[0].encode(pair.source) for pair in pairs],
@@ -81,14 +85,15 @@ class _Judge:
             )
             for split, pairs in splits.items()
         }
-        self.doubt = self._weigh(len(train))  # why it cannot judge; nothing where it can
+        self.doubt = self._weigh(learned)  # why it cannot judge; nothing where it can
 
-    def _weigh(self, count: int) -> str:
-        """Learn from `count` training pairs what is usual; the reason where that tells nothing."""
-        if count < FEWEST:
-            return f"{count} training pairs are fewer than {FEWEST}"
-        self.lexicons = [self._learn(half, count) for half in (0, 1)]
-        usual, random = (self._evidence("train", offset) for offset in (0, count // 2))
+    def _weigh(self, learned: Sequence[int]) -> str:
+        """Learn from some training pairs what is usual; the reason where that tells nothing."""
+        if len(learned) < FEWEST:
+            return f"{len(learned)} training pairs are fewer than {FEWEST}"
+        self.lexicons = [self._learn([i for i in learned if i % 2 == half]) for half in (0, 1)]
+        far = len(self.ids["train"][0]) // 2
+        usual, random = (self._evidence("train", offset) for offset in (0, far))
         if np.isnan(usual).all() or np.isnan(random).all():
             return "no words recur on both sides (words are split at spaces and punctuation)"
         self.usual, self.random = float(np.nanmedian(usual)), float(np.nanmedian(random))
@@ -97,10 +102,10 @@ class _Judge:
             return "the words of a line say too little about those of its translation"
         return ""
 
-    def _learn(self, half: int, stop: int) -> Lexicon:
-        sources, targets = self.ids["train"]
+    def _learn(self, learned: Sequence[int]) -> Lexicon:
+        sources, targets = ([side[i] for i in learned] for side in self.ids["train"])
         sizes = {"num_sources": len(self.words[0]), "num_targets": len(self.words[1])}
-        return Lexicon(sources[half:stop:2], targets[half:stop:2], **sizes)
+        return Lexicon(sources, targets, **sizes)
 
     def _evidence(self, split: str, offset: int, rows: Ids | None = None) -> Float[np.ndarray, "_"]:
         """Of some lines' sources (all) for the target `offset` lines below, around the end.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from translate.data.batching import TokenBatches
+from translate.data.doctor.finding import drawn
 from translate.data.mixing import Mixture
 from translate.data.pair import Pair
 from translate.data.text import spaced
@@ -33,7 +34,7 @@ class Advice:
     pieces: int  # that the text gave it, no more than vocab_size
     often: float  # share of those of several characters that are
     pieces_per_word: float  # with that vocabulary
-    max_length: int  # pieces; 99.9 % of the sentences are no longer
+    max_length: int  # pieces without </s>; 99.9 % of the sentences are no longer
     padding: float  # share of padding in batches of that vocabulary
 
     def as_dict(self) -> dict[str, Any]:
@@ -68,8 +69,8 @@ def advise(
     tokens_per_batch: int,
     pool_batches: int,
 ) -> Advice:
-    """Try vocabularies of rising size on the training text."""
-    train = splits["train"][:SAMPLE]
+    """Try vocabularies of rising size on the training text, of which `seed` draws a part."""
+    train = [splits["train"][index] for index in drawn(splits["train"], SAMPLE, seed=seed)]
     texts = [pair.source for pair in train] + [pair.target for pair in train]
     size, learned, often, ids = _largest(
         texts, settings, seed, scale=len(splits["train"]) / max(1, len(train))
@@ -95,7 +96,7 @@ def advise(
         pieces=learned,
         often=often,
         pieces_per_word=float((lengths.sum() - len(lengths)) / max(1, words)),
-        max_length=longest,
+        max_length=max(1, longest - 1),  # which does not count </s>
         padding=padding(batches),
     )  # fmt: skip
 
