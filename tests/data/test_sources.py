@@ -350,6 +350,19 @@ def test_a_local_folder_goes_before_the_hub(tmp_path, hub_keys):
     assert read("hub", tmp_path, **keys) == {"train": PAIRS[:2], "dev": PAIRS[1:]}
 
 
+def test_a_limit_hides_nothing_that_is_wrong_with_the_files(tmp_path, hub_keys):
+    names = {"train": "train", "dev": None, "test": None}
+    keys = hub_keys | {"dir": str(tmp_path), "files": names, "limit": 2}
+    write_files(tmp_path, "train", PAIRS)
+    (tmp_path / "train.en").write_bytes(lines(["one", "two"]))
+    with pytest.raises(UserError, match=r"train.de has 3 lines, but .*train.en has 2"):
+        read("hub", tmp_path, **keys)
+    write_files(tmp_path, "train", PAIRS * 9)
+    (tmp_path / "train.en").write_bytes("große\n".encode("latin-1") * 27)
+    with pytest.raises(UserError, match="27 of 27 lines contain bytes that are not UTF-8"):
+        read("hub", tmp_path, **keys)
+
+
 def test_a_split_that_is_not_there_may_be_held_out(tmp_path, hub_keys, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     write_files(tmp_path, "train", PAIRS)

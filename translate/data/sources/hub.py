@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -60,7 +61,7 @@ class Hub(Table):
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         if self.dir is not None:
             return {
-                split: islice(parallel(*paths), self._most(split))
+                split: _first(parallel(*paths), self._most(split))
                 for split, paths in self._paths().items()
             }
         if self.id is None:
@@ -101,3 +102,9 @@ class Hub(Table):
                 f"{where} cannot be loaded: {reason}; check the id, data.config and "
                 f"data.splits, and the network{or_held_out(f'data.splits.{split}')}"
             ) from None
+
+
+def _first(pairs: Iterator[Pair], most: int | None) -> Iterator[Pair]:
+    """The first pairs; the others are read for what only the end of their files can tell."""
+    yield from islice(pairs, most)
+    deque(pairs, maxlen=0)
