@@ -21,6 +21,7 @@ from translate.data.text import (
     one_line,
     read_lines,
     sameness,
+    spaced,
     unspaced,
     without_surrogates,
 )
@@ -142,6 +143,11 @@ def test_a_missing_file_and_a_damaged_archive_are_one_line_errors(tmp_path):
 def test_one_line_never_breaks_and_surrogates_go(text):
     assert len(one_line(text).splitlines()) <= 1
     without_surrogates(text).encode()
+
+
+@given(st.text(st.sampled_from("a 1é\u0e01\u4e00、ﾀＡ\U00020000\u2028가")))
+def test_a_sign_of_a_script_without_spaces_has_spaces_around_it(text):
+    assert spaced(text) == "".join(f" {sign} " if unspaced(sign) else sign for sign in text)
 
 
 @given(st.text())

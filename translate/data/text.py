@@ -104,9 +104,7 @@ def unspaced(character: str) -> bool:
 
 def spaced(text: str) -> str:
     """`text` with spaces around each character of a script without."""
-    if text.isascii():
-        return text
-    return "".join(f" {character} " if unspaced(character) else character for character in text)
+    return text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text)
 
 
 def spells_a_word(character: str) -> bool:
