@@ -157,7 +157,12 @@ def check_file(path: Path) -> None:
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
+    """SHA-256 of a file's bytes, which can then be read again."""
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for
+        raise UserError(
+            f"{path} is no file that can be read twice, but a pipe or a device: write it to a file "
+            "first"
+        )
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -197,6 +197,23 @@ def test_missing_files_say_what_was_looked_for(tmp_path):
         read("files", tmp_path, dir="nowhere", train="a", dev=None, test=None)
 
 
+def test_a_pipe_is_refused_before_it_is_waited_for(tmp_path):
+    write_files(tmp_path, "train", PAIRS)
+    (tmp_path / "train.de").unlink()
+    os.mkfifo(tmp_path / "train.de")
+    none, pipe = {"dev": None, "test": None}, str(tmp_path / "train.de")
+    extra = {"more": {"source": pipe, "target": pipe}}
+    told = "train.de is no file that can be read twice, .*: write it to a file first"
+    with pytest.raises(UserError, match=told):
+        make("files", dir=str(tmp_path), train="train", **none).fingerprint(tmp_path)
+    with pytest.raises(UserError, match=told):
+        make("tsv", train=pipe, header=False, columns=None, **none).fingerprint(tmp_path)
+    with pytest.raises(UserError, match=told):
+        make("files", dir=None, train="x", extra=extra, **none).extra["more"].fingerprint()
+    with pytest.raises(UserError, match=r"nothing cannot be read \(No such file"):
+        make("tsv", train="nothing", header=False, columns=None, **none).fingerprint(tmp_path)
+
+
 def test_home_is_home_in_names_of_files(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     write_files(tmp_path, "train", PAIRS)

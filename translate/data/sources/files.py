@@ -148,9 +148,9 @@ def find_files(
 
 
 def _present(path: Path) -> Path | None:
-    """The file itself, or compressed."""
+    """The file itself, or compressed; what is no regular file is for `file_hash` to refuse."""
     candidates = (path, path.with_name(path.name + ".gz"))
-    return next((candidate for candidate in candidates if candidate.is_file()), None)
+    return next((one for one in candidates if one.exists() and not one.is_dir()), None)
 
 
 def _existing(path: Path, key: str) -> Path:
