@@ -295,6 +295,14 @@ def test_jsonl_by_path(tmp_path):
     assert read("jsonl", tmp_path, columns=columns, **keys) == {"train": PAIRS}
 
 
+def test_null_is_an_empty_text(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    rows = [{"de": "a", "en": None, "by": None}, {"de": "b", "en": "c", "by": 1}]
+    path.write_bytes(lines(map(json.dumps, rows)))
+    keys = {"train": str(path), "dev": None, "test": None, "columns": None, "domain": "by"}
+    assert read("jsonl", tmp_path, **keys) == {"train": [Pair("a", ""), Pair("b", "c", "1")]}
+
+
 @pytest.mark.parametrize("line", ["{", "9" * 5000, "[" * 100_000], ids=["open", "long", "deep"])
 def test_a_line_that_is_no_json_is_named(tmp_path, line):
     path = tmp_path / "pairs.jsonl"

@@ -143,6 +143,8 @@ def _at_path(row: Any, path: str | int, place: str, key: str) -> str:
             there = ", ".join(map(str, value)) if isinstance(value, Mapping) else "none"
             raise UserError(f"{place} has no column {path} ({key}): it has {there}")
         value = value[step]
+    if value is None:
+        return ""  # as NULL is in SQL, and an empty cell of a hub's table
     if isinstance(value, int) and key == "data.domain":
         return str(value)
     if not isinstance(value, str):
