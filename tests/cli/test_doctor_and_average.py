@@ -45,6 +45,36 @@ def test_findings_are_told_and_kept(program, corpus, tmp_path: Path) -> None:
     assert found["advice"]["unseen_words"] == {"source": 0.0, "target": 0.0}
 
 
+def test_further_text_is_examined_as_text_to_train_on(program, corpus, tmp_path: Path) -> None:
+    (tmp_path / "more.de").write_text("ein Hund\nein Tag\x07\nein Berg\n", encoding="utf-8")
+    (tmp_path / "more.en").write_text("a dog\na day\na <b>hill\n", encoding="utf-8")
+    done = program("doctor", *corpus, "data.extra={more: {source: more.de, target: more.en}}")
+    assert done.status == 0, done.err
+    assert done.out.startswith("pairs: train 6, dev 1, test 1, extra.more 3\n")
+    assert "training text in dev or test (extra.more 1): " in done.out
+    assert "  extra.more line 1  both sides are dev line 1\n" in done.out
+    assert "strange characters (train 2): " in done.out
+    assert "strange characters (extra.more 2): " in done.out
+    done = program("doctor", *corpus, "data.extra={more: {source: no.de, target: more.en}}")
+    assert (done.status, done.out) == (1, "")
+    assert "no.de cannot be read (No such file or directory)" in done.err
+
+
+def test_a_tag_may_stand_for_another_language(program, corpus, tmp_path: Path) -> None:
+    pytest.importorskip("py3langid")
+    german = "Die Regierung hat gestern beschlossen, dass alle Schulen länger geöffnet bleiben."
+    french = (
+        "Le gouvernement a décidé hier que toutes les écoles resteront ouvertes plus longtemps."
+    )
+    (tmp_path / "more.de").write_text(f"{german}\n", encoding="utf-8")
+    (tmp_path / "more.fr").write_text(f"{french}\n", encoding="utf-8")
+    told = []
+    for tag in ("", ", tag: fr"):
+        extra = f"data.extra={{more: {{source: more.de, target: more.fr{tag}}}}}"
+        told.append("another language (extra.more 1)" in program("doctor", *corpus, extra).out)
+    assert told == [True, False]
+
+
 def test_findings_are_told_and_kept_where_nothing_can_be_advised(
     program, corpus, tmp_path: Path
 ) -> None:

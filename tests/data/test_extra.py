@@ -90,6 +90,15 @@ def test_what_is_held_out_is_dropped_and_told(
     assert shown.count("dropped: overlap") == 2
 
 
+def test_a_quick_look_takes_in_every_corpus(
+    prepared: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, "back", [("warm a\x07", "a <b> warm"), ("warm b", "b are warm")])
+    told = "strange characters (extra.back 2)"
+    assert prepared().report["suspicious"] == [told]
+    assert f"{told}: run translate doctor with the same settings" in caplog.text
+
+
 def test_overlap_that_is_allowed_stays_and_is_told(
     prepared: Prepared, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import NonNegativeInt
 
@@ -15,6 +16,11 @@ from translate.cli.errors import UsageError
 from translate.cli.fields import Folder, Node
 from translate.cli.validation import corpus_problems
 from translate.errors import UserError
+
+if TYPE_CHECKING:
+    from translate.data.doctor.finding import Finding
+    from translate.data.pair import Lines
+    from translate.data.sources import Source
 
 HELP = """\
 translate doctor: find what may be wrong with a corpus
@@ -26,7 +32,8 @@ Reads the text as it is, before cleaning, and lists suspicious lines: empty side
 source, repeated pairs, training text that is also in dev or test (exactly or nearly), test text in
 dev, strange characters, quoted cells, lengths that do not match, sides in the wrong language,
 blocks of translations shifted against their sources, swapped neighbours, and translations of
-something else. Then it reports how many dev words are unseen in training, and suggests a length
+something else. A corpus of data.extra is examined likewise, as extra.NAME; one with a tag may be
+in any language. Then it reports how many dev words are unseen in training, and suggests a length
 limit and a vocabulary size: the largest of 1,000, 2,000, … 32,000 at which 95 % of the pieces
 (single letters aside) occur 100 times or more; if there is none, 1,000, with the share of pieces
 that do. Its findings deserve a look but are not always mistakes. Where pairs are lines of files,
@@ -57,9 +64,9 @@ def job(job: Job) -> None:
 def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegativeInt) -> None:
     """Examine the corpus, print the findings and perhaps keep them."""
     from translate.data.batching import TOKENS_ON_CPU
-    from translate.data.doctor import all_checks, examine
     from translate.data.doctor.report import told
     from translate.data.doctor.vocabulary import advise
+    from translate.data.pair import Lines
     from translate.data.progress import progress
     from translate.data.sources import KINDS
     from translate.data.tokenizer import TokenizerConfig
@@ -72,10 +79,8 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegat
     tokens = source.tokens_per_batch
     with progress("reading and examining"):
         splits = source.read(Path(cache).expanduser())
-        checks = all_checks(
-            source=source.source, target=source.target, allow_overlap=source.allow_overlap
-        )
-        findings = examine(splits, checks)
+        extras = {n: Lines(extra.open(), first=1) for n, extra in (source.extra or {}).items()}
+        findings = _examined(source, splits, extras)
         # those that training drops are not learned from, and to try takes time with their square
         most = source.cleaning.max_characters or sys.maxsize
         short = [p for p in splits["train"] if max(len(p.source), len(p.target)) <= most]
@@ -97,11 +102,28 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegat
         }
         text = json.dumps(found, ensure_ascii=False, indent=2)
         write(Path(job.verbatim["json"]), f"{text}\n".encode("utf-8", "replace"))
-    sizes = ", ".join(f"{split} {len(pairs):,}" for split, pairs in splits.items())
+    read = splits | {f"extra.{name}": pairs for name, pairs in extras.items()}
+    sizes = ", ".join(f"{split} {len(pairs):,}" for split, pairs in read.items())
     report = [f"pairs: {sizes}", *told(findings, lines=lines), *(advice.told() if advice else ())]
     sys.stdout.write("".join(f"{line}\n" for line in report))
     if problem:
         raise problem
+
+
+def _examined(source: Source, splits: dict[str, Lines], extras: dict[str, Lines]) -> list[Finding]:
+    """The findings of the corpus, then of each further training text beside its dev and test."""
+    from translate.data.doctor import all_checks, examine, of_extra
+    from translate.data.doctor.languages import OtherLanguages
+
+    checks = all_checks(
+        source=source.source, target=source.target, allow_overlap=source.allow_overlap
+    )
+    findings = examine(splits, checks)
+    within = [check for check in checks if not isinstance(check, OtherLanguages)]
+    for name, extra in (source.extra or {}).items():  # with a tag, it may be in another language
+        found = examine(splits | {"train": extras[name]}, within if extra.tag else checks)
+        findings += of_extra(name, found)
+    return findings
 
 
 def _refuse_anything_else(path: Path) -> None:

@@ -21,7 +21,8 @@ import pyarrow
 
 from translate.data.account import LanguageCounts, account, language_account
 from translate.data.cleaning import clean, drop_overlap
-from translate.data.doctor import QUICK, quick_look
+from translate.data.doctor import QUICK, of_extra, quick_look
+from translate.data.doctor.finding import Finding
 from translate.data.doctor.report import headline
 from translate.data.pair import Item, Pair, items
 from translate.data.pair_table import ALIGNMENT, CHUNK, PairTable, Text
@@ -88,11 +89,12 @@ def build(
 def _fill(
     folder: Path, source: Source, settings: TokenizerConfig, cache: Path, scratch: Path
 ) -> None:
-    given, suspicious = _look(source.open(cache))
+    heads, given = _look(source.open(cache))
+    suspicious = _told(quick_look(heads))
     main, held_out = _clean_and_split(source, given, scratch)
     unseen = [Pair(row.source, text) for rows in held_out.values() for row in rows
               for text in row.references]  # fmt: skip
-    texts = [main, *_extra(source, unseen, scratch)]
+    texts = [main, *_extra(source, unseen, scratch, suspicious)]
     tokenizers = _tokenizers(texts, source, settings)
     tokenizers.save(folder)
     counts = {"source": LanguageCounts(), "target": LanguageCounts()}
@@ -115,14 +117,21 @@ def _fill(
     )
 
 
-def _look(given: Mapping[str, Iterable[Pair]]) -> tuple[dict[str, Iterable[Pair]], list[str]]:
-    """The same splits, and what their first lines show of mistakes."""
+def _look(
+    given: Mapping[str, Iterable[Pair]],
+) -> tuple[dict[str, list[Pair]], dict[str, Iterable[Pair]]]:
+    """The first pairs of each split, and then all of them."""
     streams = {split: iter(pairs) for split, pairs in given.items()}
     heads = {split: list(islice(pairs, QUICK)) for split, pairs in streams.items()}
-    suspicious = [headline(finding) for finding in quick_look(heads)]
+    return heads, {split: chain(heads[split], streams[split]) for split in streams}
+
+
+def _told(findings: Iterable[Finding]) -> list[str]:
+    """What is suspicious, in words, which are logged as well."""
+    suspicious = [headline(finding) for finding in findings]
     for line in suspicious:
         log.warning("%s: run translate doctor with the same settings to see the lines", line)
-    return {split: chain(heads[split], streams[split]) for split in streams}, suspicious
+    return suspicious
 
 
 def _clean_and_split(
@@ -165,15 +174,19 @@ def _clean_and_split(
     return Text(MAIN, train, source.tag, dropped, taken), held_out
 
 
-def _extra(source: Source, held_out: Sequence[Pair], scratch: Path) -> Iterator[Text]:
-    """The further training corpora, by the rules of the main one.
+def _extra(
+    source: Source, held_out: Sequence[Pair], scratch: Path, suspicious: list[str]
+) -> Iterator[Text]:
+    """The further training corpora, by the rules of the main one; what is `suspicious` is added.
 
     They may translate the other way, so that a sentence is looked for on both sides.
     """
     held_out = [*held_out, *(p._replace(source=p.target, target=p.source) for p in held_out)]
     for name, extra in (source.extra or {}).items():
         with progress(f"Reading data.extra.{name}"):
-            pairs, dropped = clean(extra.open(), source.cleaning, scratch / name)
+            heads, given = _look({"train": extra.open()})
+            pairs, dropped = clean(given["train"], source.cleaning, scratch / name)
+        suspicious += _told(of_extra(name, quick_look(heads)))
         pairs = _without_overlap(pairs, held_out, source, f"data.extra.{name}", dropped)
         if not pairs:
             raise UserError(_nothing_left(f"data.extra.{name}", dropped))

@@ -7,6 +7,7 @@ lines. Checks look for what is rare in a corpus that is mostly right.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from translate.data.doctor import characters, languages, lengths, misaligned, overlap
 from translate.data.doctor.finding import Finding
@@ -48,3 +49,14 @@ def quick_look(splits: Mapping[str, Sequence[Pair]]) -> list[Finding]:
 def examine(splits: Mapping[str, Sequence[Pair]], checks: Iterable[Check]) -> list[Finding]:
     """All findings that name a line, in the order of the checks."""
     return [finding for check in checks for finding in check(splits) if finding.lines]
+
+
+def of_extra(name: str, findings: Iterable[Finding]) -> list[Finding]:
+    """What was found in training text that is the further corpus `name`, under this name."""
+    named = [
+        replace(finding, lines=[
+            replace(line, split=f"extra.{name}") for line in finding.lines if line.split == "train"
+        ])
+        for finding in findings
+    ]  # fmt: skip
+    return [finding for finding in named if finding.lines]
