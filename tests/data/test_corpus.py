@@ -378,6 +378,21 @@ def test_given_splits_stay_line_by_line_and_overlap_leaves_training(
     assert "and stay" in caplog.text
 
 
+@pytest.mark.parametrize("allowed", [False, True])
+def test_given_test_text_in_a_given_dev_is_told(data, tokenizer, tmp_path, folder, caplog, allowed):
+    for name, text in (
+        ("dev.de", "neu\nanders\nalt\n"), ("dev.en", "new\nother\nold\n"),
+        ("test.de", "NEU\nneuer\nal t\n"), ("test.en", "New\nOther\nvery old\n"),
+    ):  # fmt: skip
+        (folder / name).write_text(text, encoding="utf-8")
+    changes = {"dev": "dev", "test": "test", "allow_overlap": allowed}
+    report = prepare(data | changes, tokenizer, cache=tmp_path).report
+    told = f"test text in dev (test {1 if allowed else 3})"  # allowed, only whole pairs
+    assert report["suspicious"] == [told]
+    assert told in caplog.text
+    assert f"Suspicious: {told}" in render(report)
+
+
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("hold_out", [{"dev": 10, "test": 12}, {"dev": 1, "test": 0}])
 def test_kept_and_dropped_are_the_lines_read(data, tokenizer, tmp_path, folder, given, hold_out):

@@ -21,8 +21,9 @@ import pyarrow
 
 from translate.data.account import LanguageCounts, account, language_account
 from translate.data.cleaning import clean, drop_overlap
-from translate.data.doctor import QUICK, of_extra, quick_look
+from translate.data.doctor import QUICK, examine, of_extra, quick_look
 from translate.data.doctor.finding import Finding
+from translate.data.doctor.overlap import LiteralOverlap
 from translate.data.doctor.report import headline
 from translate.data.pair import Item, Pair, items
 from translate.data.pair_table import ALIGNMENT, CHUNK, PairTable, Text
@@ -91,7 +92,7 @@ def _fill(
 ) -> None:
     heads, given = _look(source.open(cache))
     suspicious = _told(quick_look(heads))
-    main, held_out = _clean_and_split(source, given, scratch)
+    main, held_out = _clean_and_split(source, given, scratch, suspicious)
     unseen = [Pair(row.source, text) for rows in held_out.values() for row in rows
               for text in row.references]  # fmt: skip
     texts = [main, *_extra(source, unseen, scratch, suspicious)]
@@ -135,9 +136,9 @@ def _told(findings: Iterable[Finding]) -> list[str]:
 
 
 def _clean_and_split(
-    source: Source, given: Mapping[str, Iterable[Pair]], scratch: Path
+    source: Source, given: Mapping[str, Iterable[Pair]], scratch: Path, suspicious: list[str]
 ) -> tuple[Text, dict[str, list[Item]]]:
-    """The main corpus of training, and the items of dev and test.
+    """The main corpus of training, and the items of dev and test; to `suspicious` test text in dev.
 
     Splits that come with the source stay as they are, line by line: scores on them are compared
     with others'. Groups are whole, too, but for empty pairs. What is held out by number comes last,
@@ -149,6 +150,8 @@ def _clean_and_split(
             given["train"], source.cleaning, scratch / MAIN, whole=groups_of(wanted)
         )
         fixed = {name: list(pairs) for name, pairs in given.items() if name != "train"}
+    literal = LiteralOverlap(allow_one_side=source.allow_overlap)
+    suspicious += _told(examine({"train": [], **fixed}, [literal]))
     if not train:
         raise UserError(_nothing_left("the training text", dropped))
     train, groups = take_groups(train, wanted)
