@@ -7,12 +7,16 @@ import json
 import logging
 import multiprocessing
 import os
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 
 import pyarrow.ipc
 import pytest
 import yaml
+from filelock import FileLock
 
 from translate.data import build as build_module
 from translate.data import corpus as corpus_module
@@ -299,6 +303,27 @@ def test_what_a_killed_process_left_is_swept_away(data, tokenizer, tmp_path):
     folder.rename(stale)  # as after kill -9 just before the renaming
     assert prepare(data, tokenizer, cache=tmp_path).folder == folder
     assert not stale.exists()
+    others = [folder.with_name(f"{key}.tmp-x") for key in ("dead", "alive")]
+    for other in others:
+        (other / "scratch").mkdir(parents=True)
+    with FileLock(folder.with_name("alive.lock")):
+        prepare(data, tokenizer | {"vocab_size": 321}, cache=tmp_path)
+    assert [other.exists() for other in others] == [False, True]
+
+
+def test_that_another_process_is_waited_for_is_told(data, tokenizer, tmp_path, caplog):
+    folder = prepare(data, tokenizer, cache=tmp_path).folder
+    shutil.rmtree(folder)
+    with caplog.at_level(logging.INFO), ThreadPoolExecutor(1) as pool:
+        with FileLock(f"{folder}.lock"):
+            waiting = pool.submit(prepare, data, tokenizer, cache=tmp_path)
+            deadline = time.monotonic() + 10
+            while "waiting" not in caplog.text and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert not folder.exists()
+        assert waiting.result().folder == folder
+    told = f"another process prepares the corpus {folder}: waiting until it is there"
+    assert caplog.messages.count(told) == 1
 
 
 def _prepare(data, tokenizer, cache, barrier, queue):

@@ -37,6 +37,7 @@ from translate.errors import UserError
 
 log = logging.getLogger(__name__)
 
+TEMPORARY = ".tmp-"  # between the key of a corpus that is being prepared and a random end
 INTEGERS = pyarrow.int32()
 TYPES = {
     "source": pyarrow.string(),
@@ -65,9 +66,7 @@ def build(
     Raises:
         UserError: the text cannot be prepared, or is not `unchanged` afterwards.
     """
-    for stale in folder.parent.glob(f"{folder.name}.tmp-*"):
-        shutil.rmtree(stale, ignore_errors=True)  # of a process that died; the lock is ours
-    temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}{TEMPORARY}", dir=folder.parent))
     try:
         scratch = temporary / "scratch"
         scratch.mkdir()

@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from translate import schema
-from translate.data.build import build
+from translate.data.build import TEMPORARY, build
 from translate.data.mixing import by_temperature
 from translate.data.sampling import Sampling
 from translate.data.sources import KINDS, MAIN, Source
 from translate.data.tokenizer import OFF, TokenizerConfig, Tokenizers, check_tokenizer
 from translate.errors import UserError
+
+log = logging.getLogger(__name__)
 
 FORMAT = 7  # raise it when the same input would be prepared differently
 # keys of `data` that change no prepared file
@@ -100,7 +104,8 @@ def prepare(data: Mapping[str, Any], tokenizer: Mapping[str, Any], *, cache: Pat
     with _writing(cache):
         if not folder.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{folder}.lock"):
+            _sweep(folder.parent)
+            with _locked(folder):
                 if not folder.is_dir():  # another process may have made it while this one waited
                     build(
                         source, settings, cache, folder,
@@ -189,6 +194,29 @@ def _vocabulary(tokenizer: TokenizerConfig) -> Any:
         return tokenizer.model_dump(mode="json", exclude={"sampling", "pretrained"})
     given = Tokenizers.find(Path(tokenizer.pretrained))
     return [given.source.sha256, given.target.sha256]
+
+
+def _sweep(corpora: Path) -> None:
+    """Remove what killed processes left: what has no process that holds its corpus' lock."""
+    for left in corpora.glob(f"*{TEMPORARY}*"):
+        key = left.name.partition(TEMPORARY)[0]
+        with suppress(Timeout), FileLock(corpora / f"{key}.lock", blocking=False):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """While no other process prepares this corpus; that it is waited for is told."""
+    lock = FileLock(f"{folder}.lock")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        log.info("another process prepares the corpus %s: waiting until it is there", folder)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager
