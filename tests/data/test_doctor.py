@@ -298,10 +298,15 @@ def test_empty_sides_and_lengths_that_do_not_fit_are_found(clean: Splits) -> Non
     def change(train: list[Pair]) -> None:
         train[1] = Pair("\u3000", "a house .")
         train[2] = Pair("", " ")
+        train[4] = Pair("ein Haus .", "\u200b\ufeff")
+        train[5] = Pair("\u200b", "\u200e")  # no copy either
         train[3] = Pair("ja .", train[3].target * 4)
 
-    findings = found(damaged(clean, change), empty, outliers)
-    assert [line.note for line in findings["empty"].lines] == ["source", "both sides"]
+    findings = found(damaged(clean, change), empty, copies, outliers)
+    assert [(line.number, line.note) for line in findings["empty"].lines] == [
+        (2, "source"), (3, "both sides"), (5, "target"), (6, "both sides"),
+    ]  # fmt: skip
+    assert "copy" not in findings
     assert numbers(findings["length"]) == [4]
 
 

@@ -12,7 +12,7 @@ from statistics import median
 
 from translate.data.doctor.finding import Finding, drawn, lines_of, sides
 from translate.data.pair import Pair
-from translate.data.text import normalise, sameness
+from translate.data.text import has_text, normalise, sameness
 from translate.wording import install
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def copies(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
         (split, index, "both sides are the same")
         for split, pairs in splits.items()
         for index, pair in enumerate(pairs)
-        if _copied(pair) and pair.source.strip()
+        if _copied(pair) and has_text(pair.source)
     ]
     advice = "cleaning drops such training pairs; in dev and test, supply the translation"
     yield Finding("copy", "a copy, not a translation", advice, lines_of(splits, notes))

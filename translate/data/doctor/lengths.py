@@ -8,6 +8,7 @@ import numpy as np
 
 from translate.data.doctor.finding import Finding, lines_of
 from translate.data.pair import Pair
+from translate.data.text import has_text
 
 FAR = 7.0  # standard deviations of length beyond which a pair is an outlier
 NARROWEST = 0.25  # of δ: the text of a template hardly varies, which makes nothing an outlier
@@ -17,12 +18,11 @@ FEWEST = 50  # pairs, to know what is usual
 def empty(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
     """Lines without a visible character on one side or both."""
     notes = [
-        (split, index, "both sides" if not (pair.source.strip() or pair.target.strip())
-         else "source" if not pair.source.strip() else "target")
+        (split, index, "both sides" if not any(seen) else "target" if seen[0] else "source")
         for split, pairs in splits.items()
         for index, pair in enumerate(pairs)
-        if not pair.source.strip() or not pair.target.strip()
-    ]  # fmt: skip
+        if not all(seen := (has_text(pair.source), has_text(pair.target)))
+    ]
     advice = "cleaning drops such training pairs; in dev and test, find the missing text"
     yield Finding("empty", "an empty side", advice, lines_of(splits, notes))
 
