@@ -105,6 +105,12 @@ def test_many_invalid_lines_are_summed_up(caplog):
     assert "20 lines" in caplog.records[-1].getMessage()
 
 
+def test_utf_16_without_a_mark_is_known_by_its_zeros():
+    text = io.BytesIO("grün\n".encode("utf-16-le") * 9)
+    with pytest.raises(UserError, match=r"iconv -f UTF-16 -t UTF-8"):
+        list(read_lines(text, tolerated=0.01))
+
+
 def test_a_text_in_another_encoding_is_refused_where_only_slips_are_tolerated():
     few, many = (b"gr\xfcn\n" * bad + b"ok\n" * 900 for bad in (9, 10))
     assert len(list(read_lines(io.BytesIO(few), tolerated=0.01))) == 909

@@ -191,6 +191,7 @@ class _WoundBack:
 
 def _decode(lines: Iterable[bytes], name: str, strict: bool, tolerated: float) -> Iterator[str]:
     number = invalid = 0
+    encoding = "LATIN1"
     for number, line in enumerate(lines, start=1):
         if number == 1:
             if line.startswith(UTF_16_MARKS):  # no UTF-8, and hardly a word in another encoding
@@ -207,13 +208,14 @@ def _decode(lines: Iterable[bytes], name: str, strict: bool, tolerated: float) -
             if strict:
                 raise UserError(f"{place}; convert the file, for instance with iconv") from None
             invalid += 1
+            encoding = "UTF-16" if b"\0" in line else encoding
             if invalid <= WARNINGS:
                 log.warning("%s and was replaced", place)
             yield line.decode("utf-8", "replace")
     if invalid > max(WARNINGS, tolerated * number):
         raise UserError(
             f"{name}: {invalid:,} of {number:,} lines contain bytes that are not UTF-8; convert "
-            "it, for instance by iconv -f LATIN1 -t UTF-8"
+            f"it, for instance by iconv -f {encoding} -t UTF-8"
         )
     if invalid > WARNINGS:
         log.warning("%s: %d lines in total contained bytes that are not UTF-8", name, invalid)
