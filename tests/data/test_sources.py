@@ -103,7 +103,10 @@ def test_what_is_held_out_is_told_with_the_name_that_others_give_it(tmp_path, ca
     write_files(tmp_path, "train", PAIRS)
     write_files(tmp_path, "val", PAIRS)
     with caplog.at_level("INFO"):
-        read("files", tmp_path, dir=str(tmp_path), train="train", dev="auto", test="auto")
+        files = make("files", dir=str(tmp_path), train="train", dev="auto", test="auto")
+        files.read(tmp_path / "cache")
+        assert not caplog.messages  # whoever reads, as the doctor does, holds nothing out
+        files.tell_held_out()
     (told,) = caplog.messages  # none are held out for test
     assert told == (
         f"no dev.de in {tmp_path}: 1 sentences are held out of the training text (for val.de, set "
@@ -186,6 +189,16 @@ def test_unequal_line_counts_name_both_files_and_counts(tmp_path):
     (tmp_path / "train.en").write_bytes(lines(["one", "two"]))
     with pytest.raises(UserError, match=r"train.de has 3 lines, but .*train.en has 2"):
         read("files", tmp_path, dir=str(tmp_path), train="train", dev=None, test=None)
+    (tmp_path / "train.de").write_bytes(lines(["eins"]))
+    with pytest.raises(UserError, match=r"train.de has 1 line, but .*train.en has 2: "):
+        read("files", tmp_path, dir=str(tmp_path), train="train", dev=None, test=None)
+
+
+def test_further_text_may_be_compressed_as_any_other(tmp_path):
+    write_files(tmp_path, "mono", PAIRS, compress=True)
+    extra = {"back": {"source": str(tmp_path / "mono.de"), "target": str(tmp_path / "mono.en.gz")}}
+    files = make("files", dir=None, train="x", dev=None, test=None, extra=extra)
+    assert list(files.extra["back"].open()) == PAIRS
 
 
 def test_missing_files_say_what_was_looked_for(tmp_path):
@@ -244,6 +257,9 @@ def test_tsv_by_number_and_by_header(tmp_path):
     by_number = read("tsv", tmp_path, train=str(plain), header=False, columns=columns, **files)
     by_name = read("tsv", tmp_path, train=str(headed), header=True, columns=None, **files)
     assert by_number == by_name == {"train": PAIRS}
+    quoted = {"de": "2", "en": "1"}  # digits in quotation marks
+    found = read("tsv", tmp_path, train=str(plain), header=False, columns=quoted, **files)
+    assert found == by_name
 
 
 def test_tsv_problems_name_line_and_column(tmp_path):

@@ -90,6 +90,7 @@ def _fill(
     folder: Path, source: Source, settings: TokenizerConfig, cache: Path, scratch: Path
 ) -> None:
     heads, given = _look(source.open(cache))
+    source.tell_held_out()
     suspicious = _told(quick_look(heads))
     main, held_out = _clean_and_split(source, given, scratch, suspicious)
     unseen = [Pair(row.source, text) for rows in held_out.values() for row in rows

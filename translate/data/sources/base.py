@@ -79,7 +79,8 @@ class Extra(NodeModel):
         return parallel(*self._paths())
 
     def _paths(self) -> tuple[Path, Path]:
-        return Path(self.source).expanduser(), Path(self.target).expanduser()
+        source, target = (Path(name).expanduser() for name in (self.source, self.target))
+        return present(source) or source, present(target) or target
 
 
 class Source(NodeModel, ABC):
@@ -139,6 +140,9 @@ class Source(NodeModel, ABC):
         first = self.first_line()
         return {split: Lines(pairs, first=first) for split, pairs in self.open(cache).items()}
 
+    def tell_held_out(self) -> None:
+        """Log which splits are to be held out although their text may be there."""
+
     def first_line(self) -> int:
         """The line of each file that its first pair stands on, from 1; the next pair on the next.
 
@@ -169,11 +173,18 @@ def parallel(sources: Path, targets: Path) -> Iterator[Pair]:
         if source is None or target is None:
             more = count + sum(1 for _ in chain(left, right))
             counts = (count - 1, more) if source is None else (more, count - 1)
+            lines = f"{counts[0]} line{'s' * (counts[0] != 1)}"
             raise UserError(
-                f"{sources} has {counts[0]} lines, but {targets} has {counts[1]}: parallel files "
+                f"{sources} has {lines}, but {targets} has {counts[1]}: parallel files "
                 "need one translation per line; find the missing line first"
             )
         yield Pair(source, target)
+
+
+def present(path: Path) -> Path | None:
+    """The file itself, or compressed; what is no regular file is for `file_hash` to refuse."""
+    candidates = (path, path.with_name(path.name + ".gz"))
+    return next((one for one in candidates if one.exists() and not one.is_dir()), None)
 
 
 def or_held_out(key: str) -> str:

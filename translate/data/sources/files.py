@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from translate.data.pair import Pair
 from translate.data.pharaoh import read_links
-from translate.data.sources.base import SPLITS, NonEmpty, Source, or_held_out, parallel
+from translate.data.sources.base import SPLITS, NonEmpty, Source, or_held_out, parallel, present
 from translate.durable import file_hash
 from translate.errors import UserError
 
@@ -55,14 +55,17 @@ class Files(Source):
         )
 
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
-        paths = self._paths()
-        for split in SPLITS:
-            if getattr(self, split) == AUTO and split not in paths:
-                self._tell_held_out(split)
-        pairs: dict[str, Iterable[Pair]] = {split: parallel(*both) for split, both in paths.items()}
+        pairs: dict[str, Iterable[Pair]] = {
+            split: parallel(*both) for split, both in self._paths().items()
+        }
         for split, path in self._links().items():
             pairs[split] = _aligned(pairs[split], path)
         return pairs
+
+    def tell_held_out(self) -> None:
+        for split in SPLITS:
+            if getattr(self, split) == AUTO and self._name(split) is None:
+                self._tell_held_out(split)
 
     def _tell_held_out(self, split: str) -> None:
         """That a split is taken out of the training text, where its files may have another name."""
@@ -70,7 +73,7 @@ class Files(Source):
             return
         root = Path(self.dir or ".").expanduser()
         names = OTHER_NAMES if split == "dev" else ()
-        other = next((name for name in names if _present(root / f"{name}.{self.source}")), None)
+        other = next((name for name in names if present(root / f"{name}.{self.source}")), None)
         log.info(
             "no %s.%s in %s: %s sentences are held out of the training text%s",
             split, self.source, root, f"{count:,}",
@@ -85,7 +88,7 @@ class Files(Source):
         for split in SPLITS:
             name = self._name(split)
             path = root / f"{name}.{self.alignments}"
-            if split == "train" or (isinstance(name, str) and _present(path)):
+            if split == "train" or (isinstance(name, str) and present(path)):
                 found[split] = _existing(path, "data.alignments")
         return found
 
@@ -105,7 +108,7 @@ class Files(Source):
         if split == "train":  # cannot be held out: that its files are missing is told
             return split
         root = Path(self.dir or ".").expanduser()
-        sides = [_present(root / f"{split}.{end}") for end in (self.source, self.target)]
+        sides = [present(root / f"{split}.{end}") for end in (self.source, self.target)]
         return split if any(sides) else None
 
 
@@ -147,14 +150,8 @@ def find_files(
     return found[0], found[1]
 
 
-def _present(path: Path) -> Path | None:
-    """The file itself, or compressed; what is no regular file is for `file_hash` to refuse."""
-    candidates = (path, path.with_name(path.name + ".gz"))
-    return next((one for one in candidates if one.exists() and not one.is_dir()), None)
-
-
 def _existing(path: Path, key: str) -> Path:
-    if found := _present(path):
+    if found := present(path):
         return found
     raise UserError(
         f"neither {path} nor {path.name}.gz exists; set data.dir (the folder), {key} (the file) "

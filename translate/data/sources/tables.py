@@ -96,10 +96,10 @@ def _numbered(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _position(column: str | int, names: list[str], path: Path, key: str) -> int:
-    if isinstance(column, int) and column >= 1:
-        return column - 1
     if column in names:
         return names.index(str(column))
+    if str(column).isdecimal() and int(column) >= 1:
+        return int(column) - 1
     commas = ", no tab: is it comma-separated?" if len(names) == 1 and "," in names[0] else ""
     there = (
         f"its header line has {', '.join(names)}{commas}"
