@@ -150,7 +150,7 @@ def test_temperature_evens_the_corpora_that_have_no_weight(
 ) -> None:
     corpus = prepared(data={"temperature": temperature})
     assert [part.weight for part in corpus.parts] == pytest.approx([1.0, (40 / 27) ** power])
-    fixed = prepared(data={"temperature": temperature}, weight=0.3)
+    fixed = prepared(weight=0.3)
     assert [part.weight for part in fixed.parts] == [1.0, 0.3]
     assert corpus.folder == fixed.folder
 
@@ -214,6 +214,18 @@ def test_mistakes_are_told_by_name(
 ) -> None:
     with pytest.raises(UserError, match=message):
         prepared(**changes)
+
+
+@pytest.mark.parametrize("weight", [None, 0.5])
+def test_a_temperature_needs_a_corpus_without_a_weight(weight: float | None) -> None:
+    changes = {"dir": None, "source": "de", "target": "en", "temperature": 5.0}
+    alone = check_data(node("data", "base", "files", **changes))
+    assert alone == [
+        "data: temperature = 5 mixes corpora without a weight, but data.extra has none: add one, "
+        "or set it to 1"
+    ]
+    extra = {"back": {"source": "a", "target": "b", "weight": weight}}
+    assert check_data(node("data", "base", "files", extra=extra, **changes)) == alone * bool(weight)
 
 
 def test_the_main_corpus_has_its_name_for_itself() -> None:

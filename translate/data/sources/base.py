@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import (
     Field,
@@ -15,6 +15,7 @@ from pydantic import (
     PositiveInt,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 
 from translate.data.cleaning import Cleaning
@@ -110,6 +111,16 @@ class Source(NodeModel, ABC):
         if target == info.data.get("source"):
             raise ValueError("must be another language than data.source")
         return target
+
+    @model_validator(mode="after")
+    def _temperature_has_something_to_mix(self) -> Self:
+        weights = [extra.weight for extra in (self.extra or {}).values()]
+        if self.temperature != 1 and None not in weights:
+            raise ValueError(
+                f"temperature = {self.temperature:g} mixes corpora without a weight, but "
+                "data.extra has none: add one, or set it to 1"
+            )
+        return self
 
     @field_validator("extra")
     @classmethod
