@@ -384,11 +384,25 @@ def test_hub_reads_what_datasets_loads(tmp_path, hub_keys, streaming, monkeypatc
         read("hub", tmp_path, **keys | {"splits": {"train": "no", "dev": None, "test": None}})
 
 
+def test_a_local_file_is_read_anew_when_only_its_text_has_changed(tmp_path, hub_keys, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    path = tmp_path / "pairs" / "train.jsonl"
+    path.parent.mkdir()
+    splits = {"train": "train", "dev": None, "test": None}
+    for word in ("one", "two"):
+        path.write_text(json.dumps({"de": "wort", "en": word}) + "\n")
+        os.utime(path, (10**9, 10**9))
+        found = read("hub", tmp_path, **hub_keys | {"id": str(path.parent), "splits": splits})
+        assert found == {"train": [Pair("wort", word)]}
+
+
 def test_a_local_folder_goes_before_the_hub(tmp_path, hub_keys):
     write_files(tmp_path, "train", PAIRS, compress=True)
     write_files(tmp_path, "dev", PAIRS[1:])
     keys = hub_keys | {"id": "nobody/nothing", "dir": str(tmp_path), "limit": 2}
     assert read("hub", tmp_path, **keys) == {"train": PAIRS[:2], "dev": PAIRS[1:]}
+    few = {"train": PAIRS[:1], "dev": PAIRS[1:]}  # the limit is of the training text alone
+    assert read("hub", tmp_path, **keys | {"limit": 1}) == few
 
 
 def test_a_limit_hides_nothing_that_is_wrong_with_the_files(tmp_path, hub_keys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,9 +54,7 @@ class Hub(Table):
                 f"{split} {file_hash(a)} {file_hash(b)}" for split, (a, b) in self._paths().items()
             )
         wanted = self.model_dump(include={"id", "config", "revision", "splits", "columns", "limit"})
-        here = Path(self.id or "")  # a folder of that name goes before the hub
-        files = sorted(path for path in here.rglob("*") if path.is_file()) if self.id else []
-        told = {str(path.relative_to(here)): file_hash(path) for path in files}
+        told = self._local()
         return json.dumps(wanted | ({"files": told} if told else {}), sort_keys=True)
 
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
@@ -70,9 +69,19 @@ class Hub(Table):
                 "the hub, or data.dir=FOLDER, a local folder with "
                 f"{self.files.train}.{self.source}, {self.files.train}.{self.target}, … (.gz too)"
             )
+        downloads = cache / "hub"
+        if told := self._local():  # `datasets` takes a file of the same time for the same
+            digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+            downloads /= digest[:20]
         return {
-            split: self._load(split, name, cache) for split, name in self.splits.given().items()
+            split: self._load(split, name, downloads) for split, name in self.splits.given().items()
         }
+
+    def _local(self) -> dict[str, str]:
+        """The files, and their hashes, of a folder of that name, which goes before the hub."""
+        here = Path(self.id or "")
+        files = sorted(path for path in here.rglob("*") if path.is_file()) if self.id else []
+        return {str(path.relative_to(here)): file_hash(path) for path in files}
 
     def _most(self, split: str) -> int | None:
         return self.limit if split == "train" else None
@@ -84,7 +93,7 @@ class Hub(Table):
             for split, name in self.files.given().items()
         }
 
-    def _load(self, split: str, name: str, cache: Path) -> Iterator[Pair]:
+    def _load(self, split: str, name: str, downloads: Path) -> Iterator[Pair]:
         import datasets
 
         where = f"data.id = {self.id}, split {name}"
@@ -92,7 +101,7 @@ class Hub(Table):
         try:
             rows = datasets.load_dataset(
                 cast(str, self.id), self.config, split=name, revision=self.revision,
-                streaming=self.streaming, cache_dir=str(cache / "hub"),
+                streaming=self.streaming, cache_dir=str(downloads),
             )  # fmt: skip
             for row in islice(cast(Iterable[dict[str, Any]], rows), self._most(split)):
                 yield pair_at(row, places, where)
