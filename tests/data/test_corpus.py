@@ -363,6 +363,9 @@ def test_the_report_adds_up_and_is_worth_reading(data, tokenizer, tmp_path, fold
     }
     assert corpus.report["dropped"] == dropped
     assert json.loads(json.dumps(corpus.report)) == corpus.report
+    words = sum(len(sentence.split()) for sentence in corpus.train["source"].to_pylist())
+    pieces = sum(corpus.train["source_length"].to_pylist())
+    assert corpus.report["languages"]["source"]["pieces_per_word"] == round(pieces / words, 3)
     text = render(corpus.report)
     for shown in ("dropped: too long", "counted [by us]", "320", "pieces per word", "dev"):
         assert shown in text

@@ -187,6 +187,14 @@ def test_groups_are_taken_whole_and_by_name():
         take_groups(table(pairs), {"dev": [7]})
 
 
+def test_half_of_the_pairs_may_be_held_out_and_no_more():
+    pairs = table([Pair(f"a{n}", f"b{n}") for n in range(4)])
+    left, taken = take_components(pairs, {"dev": 1, "test": 1}, 0)
+    assert (len(left), len(taken["dev"]), len(taken["test"])) == (2, 1, 1)
+    with pytest.raises(UserError, match="half of the pairs must be left"):
+        take_components(pairs, {"dev": 2, "test": 1}, 0)
+
+
 def test_zero_holds_nothing_out():
     left, taken = take_components(table(grid(3)), {"test": 0}, 0)
     assert (list(left), taken) == (grid(3), {})
