@@ -113,6 +113,23 @@ def test_overlap_that_is_allowed_stays_and_is_told(
     assert "something else" in corpus.train["target"].to_pylist()
 
 
+def test_pieces_per_word_are_told_of_each_corpus_by_itself(
+    prepared: Prepared, tmp_path: Path
+) -> None:
+    write(tmp_path, "back", [(f"warmgutneu{c}", f"{c} is warm") for c in "abcdefghij"])
+    corpus = prepared()
+    main, back = (part.pairs for part in corpus.parts)
+    told = (
+        corpus.report["languages"]["source"]["pieces_per_word"],
+        corpus.report["extra"]["back"]["pieces_per_word"]["source"],
+    )
+    for found, rows in zip(told, (range(main), range(main, main + back)), strict=True):
+        words = sum(len(corpus.train["source"][row].as_py().split()) for row in rows)
+        pieces = sum(corpus.train["source_length"][row].as_py() for row in rows)
+        assert found == round(pieces / words, 3)
+    assert "pieces per word: target" in render(corpus.report)
+
+
 def test_a_tag_stands_before_every_source_of_its_corpus_alone(prepared: Prepared) -> None:
     corpus = prepared(tag="bt")
     source = corpus.tokenizers.source

@@ -26,8 +26,12 @@ def account(
     tokenizers: Tokenizers,
     texts: Sequence[Text],
     held_out: Mapping[str, Sequence[Item]],
+    counts: Mapping[str, Mapping[str, LanguageCounts]],
 ) -> dict[str, Any]:
-    """The report of a corpus, as plain JSON values; the first of `texts` is the main one."""
+    """The report of a corpus, as plain JSON values; the first of `texts` is the main one.
+
+    `counts` are of each text by its name, and of each of its sides.
+    """
     main, *extra = texts
     sources = len(np.unique(digests(pair.source for pair in main.pairs)))
     splits = {"train": {"items": sources, "pairs": len(main.pairs)}}
@@ -46,6 +50,9 @@ def account(
                 "pairs": len(text.pairs),
                 "tag": text.tag,
                 "dropped": {rule: text.dropped[rule] for rule in RULES},
+                "pieces_per_word": {
+                    side: count.pieces_per_word for side, count in counts[text.name].items()
+                },
             }
             for text in extra
         },
@@ -61,7 +68,7 @@ def account(
 
 @dataclass
 class LanguageCounts:
-    """What is counted of the training text of one language as it passes."""
+    """What is counted of one side of a training text as it passes."""
 
     words: int = 0  # what stands between spaces, and each character of a script without
     pieces: int = 0
@@ -73,6 +80,10 @@ class LanguageCounts:
         self.words += sum(len(spaced(text).split()) for text in texts)
         self.pieces += sum(lengths)
         self.longest = max(self.longest, *lengths)
+
+    @property
+    def pieces_per_word(self) -> float:
+        return round(self.pieces / max(1, self.words), 3)
 
 
 def language_account(
@@ -86,7 +97,7 @@ def language_account(
     tokens = Counter(token for sentence in unseen for token in sentence)
     unknown = sum(count for token, count in tokens.items() if tokenizer.is_unknown(token))
     return {
-        "pieces_per_word": round(counts.pieces / max(1, counts.words), 3),
+        "pieces_per_word": counts.pieces_per_word,
         "longest": counts.longest,
         "unknown_rate": round(unknown / max(1, tokens.total()), 6),
     }
@@ -125,7 +136,10 @@ def _splits(report: Mapping[str, Any]) -> Table:
 
 def _extra(name: str, extra: Mapping[str, Any]) -> Table:
     tag = "" if extra["tag"] is None else f" <{extra['tag']}>"
-    return _cleaning(f"Extra: {name}{tag}", extra["pairs"], extra["dropped"])
+    table = _cleaning(f"Extra: {name}{tag}", extra["pairs"], extra["dropped"])
+    for side, pieces in extra["pieces_per_word"].items():
+        table.add_row(f"pieces per word: {side}", f"{pieces:.2f}")
+    return table
 
 
 def _cleaning(title: str, kept: int, dropped: Mapping[str, int]) -> Table:

@@ -98,19 +98,17 @@ def _fill(
     texts = [main, *_extra(source, unseen, scratch, suspicious)]
     tokenizers = _tokenizers(texts, source, settings)
     tokenizers.save(folder)
-    counts = {"source": LanguageCounts(), "target": LanguageCounts()}
+    counts = {text.name: {"source": LanguageCounts(), "target": LanguageCounts()} for text in texts}
     _write(folder / "train.arrow", _training_columns(texts, tokenizers, counts))
     tagged = tokenizers.tagged(source.tag)
     tables = {name: _item_columns(rows, tagged) for name, rows in held_out.items()}
     for name, columns in tables.items():
         _write(folder / f"{name}.arrow", [columns])
-    report = account(source, settings, tokenizers, texts, held_out) | {
+    report = account(source, settings, tokenizers, texts, held_out, counts) | {
         "suspicious": suspicious,
         "languages": {
-            side: language_account(
-                getattr(tokenizers, side), counts[side], tables["dev"][f"{side}_ids"]
-            )
-            for side in counts
+            side: language_account(getattr(tokenizers, side), count, tables["dev"][f"{side}_ids"])
+            for side, count in counts[MAIN].items()
         },
     }
     (folder / "report.json").write_text(
@@ -279,7 +277,9 @@ def _train_tokenizers(
 
 
 def _training_columns(
-    texts: Sequence[Text], tokenizers: Tokenizers, counts: Mapping[str, LanguageCounts]
+    texts: Sequence[Text],
+    tokenizers: Tokenizers,
+    counts: Mapping[str, Mapping[str, LanguageCounts]],
 ) -> Iterator[Columns]:
     """The rows of training, `CHUNK` at a time; `counts` are kept as they pass."""
     aligned = any(text.pairs.aligned for text in texts)
@@ -294,7 +294,7 @@ def _training_columns(
                 }
                 columns |= _token_columns(columns["source"], columns["target"], tagged)
                 columns |= {"alignment": [pair.alignment for pair in chunk]} if aligned else {}
-                for side, count in counts.items():
+                for side, count in counts[text.name].items():
                     count.add(columns[side], columns[f"{side}_ids"])
                 yield columns
                 advance(len(chunk))
