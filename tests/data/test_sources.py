@@ -247,6 +247,19 @@ def test_a_fingerprint_follows_the_text_and_not_its_place(tmp_path):
 # --- tables
 
 
+def test_a_text_that_is_packed_anew_is_the_same(tmp_path):
+    """gzip notes the time, so that its bytes are others."""
+    none, prints = {"dev": None, "test": None}, set()
+    text = lines(["a\tb", "c\td"])
+    for time in (None, 1, 2):
+        path = tmp_path / str(time)
+        path.write_bytes(text if time is None else gzip.compress(text, mtime=time))
+        table = make("tsv", train=str(path), header=False, columns=None, **none)
+        files = make("files", dir=None, train=[str(path), str(path)], **none)
+        prints.add((table.fingerprint(tmp_path), files.fingerprint(tmp_path)))
+    assert len(prints) == 1
+
+
 def test_tsv_by_number_and_by_header(tmp_path):
     rows = [f"{p.target}\t{p.source}\tsomeone" for p in PAIRS]
     plain, headed = tmp_path / "plain.tsv", tmp_path / "headed.tsv"

@@ -7,6 +7,7 @@ stand inside real sentences; two parallel files read that way fall out of step w
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import logging
 import re
@@ -18,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from translate.durable import file_hash
 from translate.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -78,6 +80,17 @@ def count_lines(path: str | Path) -> int:
     """How many `read_lines` yields; nothing is decoded, nor warned of."""
     with _open(Path(path)) as stream:
         return sum(1 for _ in _raw_lines(stream, str(path)))
+
+
+def text_hash(path: Path) -> str:
+    """SHA-256 of a file's text: packed again it has other bytes, for gzip notes the time."""
+    if not path.is_file():
+        return file_hash(path)  # which says what it is
+    digest = hashlib.sha256()
+    with _open(path) as stream:
+        for line in _raw_lines(stream, str(path)):
+            digest.update(line)
+    return digest.hexdigest()
 
 
 def json_line(record: Mapping[str, object]) -> str:

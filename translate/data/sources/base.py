@@ -21,9 +21,8 @@ from pydantic import (
 from translate.data.cleaning import Cleaning
 from translate.data.pair import Lines, Pair
 from translate.data.splits import HoldOut
-from translate.data.text import read_lines
+from translate.data.text import read_lines, text_hash
 from translate.data.tokenizer import Tag
-from translate.durable import file_hash
 from translate.errors import UserError
 from translate.schema import NodeModel
 
@@ -73,7 +72,7 @@ class Extra(NodeModel):
     def fingerprint(self) -> tuple[str, str, str | None]:
         """All that shapes what is prepared of it."""
         source, target = self._paths()
-        return file_hash(source), file_hash(target), self.tag
+        return text_hash(source), text_hash(target), self.tag
 
     def open(self) -> Iterator[Pair]:
         """The pairs, read as they are asked for."""
@@ -193,7 +192,7 @@ def parallel(sources: Path, targets: Path) -> Iterator[Pair]:
 
 
 def present(path: Path) -> Path | None:
-    """The file itself, or compressed; what is no regular file is for `file_hash` to refuse."""
+    """The file itself, or compressed; what is no regular file is for `text_hash` to refuse."""
     candidates = (path, path.with_name(path.name + ".gz"))
     return next((one for one in candidates if one.exists() and not one.is_dir()), None)
 

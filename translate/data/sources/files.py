@@ -12,7 +12,7 @@ from pydantic import model_validator
 from translate.data.pair import Pair
 from translate.data.pharaoh import read_links
 from translate.data.sources.base import SPLITS, NonEmpty, Source, or_held_out, parallel, present
-from translate.durable import file_hash
+from translate.data.text import text_hash
 from translate.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Files(Source):
         texts = [(split, *paths) for split, paths in self._paths().items()]
         links = [(f"{split} links", path) for split, path in self._links().items()]
         return " ".join(
-            f"{name} {' '.join(map(file_hash, files))}" for name, *files in texts + links
+            f"{name} {' '.join(map(text_hash, files))}" for name, *files in texts + links
         )
 
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:

@@ -22,6 +22,7 @@ from translate.data.sources.base import (
 )
 from translate.data.sources.files import find_files
 from translate.data.sources.tables import pair_at
+from translate.data.text import text_hash
 from translate.durable import file_hash
 from translate.errors import UserError, first_line
 
@@ -51,7 +52,7 @@ class Hub(Table):
     def fingerprint(self, cache: Path) -> str:
         if self.dir is not None:
             return " ".join(
-                f"{split} {file_hash(a)} {file_hash(b)}" for split, (a, b) in self._paths().items()
+                f"{split} {text_hash(a)} {text_hash(b)}" for split, (a, b) in self._paths().items()
             )
         wanted = self.model_dump(include={"id", "config", "revision", "splits", "columns", "limit"})
         told = self._local()

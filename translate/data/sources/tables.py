@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from translate.data.pair import Pair
 from translate.data.sources.base import NOT_UTF_8, SPLITS, NonEmpty, PairColumns, Table
-from translate.data.text import read_lines, without_surrogates
-from translate.durable import file_hash
+from translate.data.text import read_lines, text_hash, without_surrogates
 from translate.errors import UserError
 
 ONE_OBJECT = "data=jsonl takes one object a line"
@@ -28,7 +27,7 @@ class _Files(Table):
     test: NonEmpty | None
 
     def fingerprint(self, cache: Path) -> str:
-        hashes = " ".join(f"{split} {file_hash(path)}" for split, path in self._paths().items())
+        hashes = " ".join(f"{split} {text_hash(path)}" for split, path in self._paths().items())
         return f"{hashes} {json.dumps(self.columns)}"
 
     def _paths(self) -> dict[str, Path]:
