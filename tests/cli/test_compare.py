@@ -12,7 +12,7 @@ from tempfile import TemporaryFile
 import pytest
 import yaml
 
-from translate.cli.compare import _experiment
+from translate.cli import compared_runs
 from translate.data import corpus
 from translate.training import provenance
 
@@ -249,7 +249,7 @@ def test_seeds_of_an_experiment_differ_in_nothing_that_changes_the_result(
         (run / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
         record = {"status": "finished", "corpus": {"corpus": text}}
         (run / "provenance.json").write_text(json.dumps(record), encoding="utf-8")
-        return _experiment(run)
+        return compared_runs.experiment(run)
 
     first = experiment()
     for key in ("trainer.log_every", "trainer.threads", "trainer.max_minutes", "trainer.compile",

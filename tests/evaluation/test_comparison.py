@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from translate.evaluation.comparison import Comparison, System, _common_name, compare
+from translate.evaluation.comparison import Comparison, System, compare
 from translate.evaluation.comparison_page import comparison_page
 from translate.evaluation.comparison_tables import render
+from translate.evaluation.experiments import _common_name
 from translate.evaluation.likelihood import Likelihood
 from translate.evaluation.sentences import word_diff
 

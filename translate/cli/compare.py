@@ -7,7 +7,7 @@ import json
 import logging
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,12 +20,11 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job, shortened, whole_run
 from translate.cli.errors import UsageError, listed
 from translate.cli.fields import Device, Folder, Node
-from translate.errors import UserError
 
 if TYPE_CHECKING:
     from translate.cli.stored_evaluations import Place
-    from translate.evaluation.comparison import Comparison, System
-    from translate.evaluation.run import Judging, TestSet
+    from translate.evaluation.comparison import Comparison
+    from translate.evaluation.run import TestSet
 
 log = logging.getLogger(__name__)
 
@@ -66,10 +65,6 @@ Put a run whose path looks like KEY=VALUE after --.
 """
 
 NOT_OF_EVALUATE = ("data.split=", "trials=", "shown=")
-# a run may go on with others, but its result is another then
-SHAPING = {f"trainer.{key}" for key in (
-    "max_steps", "max_epochs", "patience", "devices", "num_nodes",
-)}  # fmt: skip
 
 
 def main(command: Command, arguments: Arguments) -> None:
@@ -110,6 +105,7 @@ def run(
     shown: NonNegativeInt,
 ) -> None:
     """Compare the runs and tell."""
+    from translate.cli.compared_runs import evaluate, system
     from translate.cli.judging import check_output, read_test_set, seen_in_training, show
     from translate.cli.stored import load_bundle
     from translate.cli.stored_evaluations import check_stored, find_place, refuse_two_languages
@@ -128,8 +124,8 @@ def run(
     check_output(folder)
     language = load_bundle(runs[0]).config.target_language
     tokenize = settle(tokenize, language, test_set.references)
-    evaluate = partial(
-        _evaluate, device=device, tokens_per_batch=tokens_per_batch,
+    missing = partial(
+        evaluate, device=device, tokens_per_batch=tokens_per_batch,
         judging=Judging(tokenize, resamples, seed),
     )  # fmt: skip
     places = [
@@ -140,9 +136,9 @@ def run(
     for place in places:
         check_stored(place)  # before another is evaluated
     systems = [
-        _system(
+        system(
             place,
-            partial(evaluate, command=_again(job, place)),
+            partial(missing, command=_again(job, place)),
             seen=seen_in_training(str(place.run), test_set.sources, cache),
         )
         for place in places
@@ -217,97 +213,6 @@ def _again(job: Job, place: Place) -> list[str]:
     kept = [o for o in job.overrides if not o.startswith(NOT_OF_EVALUATE)]
     kept += [] if place.own else [f"output={place.folder}"]
     return ["evaluate", f"run={place.run}", *text, *kept]
-
-
-def _system(place: Place, evaluate: Callable[[Place], None], *, seen: int) -> System:
-    """A run's translations of the test set: those it has, or made now."""
-    from translate.cli.stored import load_bundle, training_config
-    from translate.cli.stored_evaluations import is_current
-    from translate.evaluation.comparison import System
-
-    run, stored = place.run, place.read()
-    if stored is not None and not is_current(stored, run):
-        log.warning("the model of %s has changed since its evaluation: evaluating it again", run)
-        stored = None
-    if stored is None:
-        evaluate(place)
-        stored = place.read()
-        assert stored is not None
-    if stored.likelihood is None:
-        raise UserError(
-            f"every pair of {place.test_set.split} is too long for {run}, so it has no perplexity "
-            "to compare: split the sentences"
-        )
-    return System(
-        name=str(run),
-        hypotheses=stored.hypotheses,
-        likelihood=stored.likelihood,
-        search=stored.decoding,
-        experiment=_experiment(run),
-        seed=training_config(run).get("seed"),
-        unfinished=_unfinished(run),
-        languages=load_bundle(str(run)).config.languages,
-        seen=seen,
-        sha256=stored.figures["sha256"],
-    )
-
-
-def _evaluate(
-    place: Place,
-    *,
-    command: Sequence[str],
-    device: str,
-    tokens_per_batch: int | None,
-    judging: Judging,
-) -> None:
-    """As `translate evaluate` would, with the run's own search."""
-    from translate.cli.judging import evaluate_run
-    from translate.cli.stored import load_bundle
-    from translate.inference.loading import load
-
-    run, test_set = place.run, place.test_set
-    where = "" if place.own else f", into {place.folder}: the run cannot be written to"
-    log.info("evaluating %s on %s%s", run, test_set.split, where)
-    bundle = load_bundle(str(run))
-    search = bundle.config.search
-    evaluate_run(
-        run,
-        load(bundle, device=device, tokens_per_batch=tokens_per_batch),
-        test_set,
-        folder=place.folder,
-        command=command,
-        decoding={**search, "engine": "native", "replace_unknown": False, "dictionary": None},
-        judging=judging,
-        shown=0,
-        attention=[],
-    )
-
-
-def _experiment(run: Path) -> str:
-    """What shaped the run but the seed; an average, or one without a configuration, is alone."""
-    from translate.cli.stored import load_bundle, training_config
-    from translate.training import provenance
-    from translate.training.settings import MAY_CHANGE, flat
-
-    config, free = flat(training_config(run)), {"seed"} | MAY_CHANGE - SHAPING
-    shared = {key: value for key, value in config.items() if key not in free}
-    record = provenance.read(run) if (run / provenance.FILE).is_file() else {}
-    if not shared or "mean of" in load_bundle(str(run)).config.extra:
-        return str(run)
-    text = record.get("corpus", config.get("data.dir"))
-    return json.dumps([shared, text, record.get("init")], sort_keys=True, default=str)
-
-
-def _unfinished(run: Path) -> str | None:
-    """The step of the model of a run whose training has not ended."""
-    from translate.cli.stored import load_bundle, training_config
-    from translate.training.provenance import run_status
-
-    if run_status(run) != "unfinished":
-        return None
-    step = load_bundle(str(run)).config.extra.get("step", "unknown")
-    last = training_config(run).get("trainer", {}).get("max_steps")
-    return f"its model is of step {step}" + (f" of {last}" if last else "")
 
 
 def _write(comparison: Comparison, folder: Path, made: Sequence[object]) -> None:

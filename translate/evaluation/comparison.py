@@ -6,20 +6,18 @@ one experiment, with the mean and the deviation of its seeds.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import combinations
-from statistics import fmean, stdev
 
 from translate.evaluation import sentences
 from translate.evaluation.buckets import Bucket, by_source_length
-from translate.evaluation.comparison_caveats import caveats, searched
+from translate.evaluation.comparison_caveats import caveats
+from translate.evaluation.comparison_verdicts import verdict, verdicts
+from translate.evaluation.experiments import Experiment, group
 from translate.evaluation.likelihood import Likelihood
-from translate.evaluation.metrics import DEFAULT, METRICS, Scores, evaluate
+from translate.evaluation.metrics import DEFAULT, Scores, evaluate
 from translate.evaluation.sentences import Record, SentenceScores
-from translate.evaluation.significance import SURE, Difference, differences, welch
+from translate.evaluation.significance import Difference, differences
 
 
 @dataclass(frozen=True)
@@ -56,16 +54,6 @@ class Challenger:
     differences: Mapping[str, Difference]  # by metric
     record: Record
     verdict: str
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """Several seeds of one configuration; mean and standard deviation of each metric."""
-
-    name: str
-    runs: Sequence[str]
-    means: Mapping[str, float]
-    deviations: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -174,7 +162,7 @@ def compare(
         for other in others
     ]
     experiments = group(columns)
-    verdicts = _verdicts(columns, challengers, experiments)
+    told = verdicts(columns, challengers, experiments)
     return Comparison(
         split=split,
         items=len(sources),
@@ -183,136 +171,9 @@ def compare(
         columns=columns,
         challengers=challengers,
         experiments=experiments,
-        caveats=caveats(columns, tests=len(verdicts), resamples=resamples, trials=trials),
-        verdicts=verdicts,
+        caveats=caveats(columns, tests=len(told), resamples=resamples, trials=trials),
+        verdicts=told,
         shown=most_different(columns, sources, references, shown),
-    )
-
-
-def verdict(baseline: System, other: System, found: Mapping[str, Difference]) -> str:
-    """Whether the difference in BLEU is real, in a sentence; what chrF says of it, in a clause."""
-    if list(baseline.hypotheses) == list(other.hypotheses):
-        return f"{other.name} translates every sentence as {baseline.name} does."
-    bleu, chrf = found["bleu"], found["chrf"]
-    rival = f"{baseline.name}{searched([baseline, other])}"
-    chance = (
-        f"two equally good systems would differ by that much in {_share(bleu.randomisation)} of "
-        f"shuffles (approximate randomisation) and {_share(bleu.bootstrap)} of resamples "
-        "(bootstrap)"
-    )
-    if not bleu.real:
-        return (
-            f"The difference of {abs(bleu.gain):.2f} BLEU between {other.name} and {rival} may be "
-            f"chance: {chance}{_second_opinion(bleu, chrf)}."
-        )
-    which = "better" if bleu.gain > 0 else "worse"
-    return (
-        f"{other.name} is {which} than {rival} by {abs(bleu.gain):.2f} BLEU, and the difference is "
-        f"real: {chance}{_second_opinion(bleu, chrf)}."
-    )
-
-
-def _second_opinion(bleu: Difference, chrf: Difference) -> str:
-    if not chrf.real:
-        return "; by chrF the difference is not certain" if bleu.real else ""
-    if bleu.real and bleu.gain * chrf.gain > 0:
-        return "; chrF agrees"
-    better = "better" if chrf.gain > 0 else "worse"
-    return f"; but by chrF it is {better} by {abs(chrf.gain):.2f}, and that is real"
-
-
-def _share(p: float) -> str:
-    """A p-value in percent; below 0.1 % no more than that is said."""
-    return f"{p:.1%}" if p >= 0.001 else "less than 0.1%"
-
-
-def group(columns: Sequence[Column]) -> list[Experiment]:
-    """The experiments of which there are two seeds or more, in order of appearance.
-
-    One seed twice, as in a copy of a run, would make a deviation that is not of seeds; so would a
-    run that is unfinished.
-    """
-    members: dict[str, list[Column]] = {}
-    for column in columns:
-        if column.system.unfinished is None:
-            members.setdefault(column.system.experiment, []).append(column)
-    return [
-        _experiment(runs)
-        for runs in members.values()
-        if 1 < len(runs) == len({column.system.seed for column in runs})
-    ]
-
-
-def _experiment(seeds: Sequence[Column]) -> Experiment:
-    names = [column.system.name for column in seeds]
-    values = {
-        metric: [column.scores.by_name()[metric].score for column in seeds] for metric in METRICS
-    }
-    values["bits_per_character"] = [c.system.likelihood.bits_per_character for c in seeds]
-    return Experiment(
-        name=_common_name(names),
-        runs=names,
-        means={metric: fmean(scores) for metric, scores in values.items()},
-        deviations={metric: stdev(scores) for metric, scores in values.items()},
-    )
-
-
-def _common_name(runs: Sequence[str]) -> str:
-    """The name of a sweep's folders without the seed."""
-    without = {re.sub(r"[-,_]?(?<!\.)seed[=_-]?\d+", "", run) for run in runs}
-    name = without.pop()
-    if without or not name or name.endswith(("/", ".")):  # nothing is left but the seed
-        return f"{runs[0]} and {len(runs) - 1} more"
-    return name
-
-
-def _verdicts(
-    columns: Sequence[Column],
-    challengers: Sequence[Challenger],
-    experiments: Sequence[Experiment],
-) -> list[str]:
-    """A sentence a difference: experiments by the means of their seeds, other runs one by one."""
-    seeded = {name for experiment in experiments for name in experiment.runs}
-    both = [_between(columns, *pair) for pair in combinations(experiments, 2)]
-    alone = [
-        one.verdict
-        for one in challengers
-        if one.name not in seeded or columns[0].system.name not in seeded
-    ]
-    if len(experiments) == 1 and not alone:
-        (only,) = experiments
-        return [
-            f"{only.name} has {only.means['bleu']:.2f} ± {only.deviations['bleu']:.2f} BLEU over "
-            f"{len(only.runs)} seeds (mean and standard deviation)."
-        ]
-    return both + alone
-
-
-def _between(columns: Sequence[Column], first: Experiment, second: Experiment) -> str:
-    systems = [c.system for c in columns if c.system.name in {*first.runs, *second.runs}]
-    rival = f"{first.name}{searched(systems)}"
-    bleu = {column.system.name: column.scores.bleu.score for column in columns}
-    p = welch(*([bleu[run] for run in experiment.runs] for experiment in (first, second)))
-    apart = second.means["bleu"] - first.means["bleu"]
-    which = "better" if apart > 0 else "worse"
-    means = " against ".join(
-        f"{e.means['bleu']:.2f} ± {e.deviations['bleu']:.2f} over {len(e.runs)} seeds"
-        for e in (second, first)
-    )
-    if math.isnan(p):
-        return (
-            f"{second.name} is {which} than {rival} by {abs(apart):.2f} BLEU ({means}), but no "
-            "seed deviates from the others: whether that is chance cannot be tested."
-        )
-    chance = f"equal means would differ by that much in {_share(p)} of cases (Welch's t-test)"
-    if p >= SURE:
-        return (
-            f"The difference of {abs(apart):.2f} BLEU between {second.name} and {rival} may be "
-            f"chance ({means}): {chance}."
-        )
-    return (
-        f"{second.name} is {which} than {rival} by {abs(apart):.2f} BLEU ({means}), and the "
-        f"difference is real: {chance}."
     )
 
 

@@ -1,0 +1,114 @@
+"""What `translate compare` knows of a run: its translations, and what it was made of."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from translate.errors import UserError
+
+if TYPE_CHECKING:
+    from translate.cli.stored_evaluations import Place
+    from translate.evaluation.comparison import System
+    from translate.evaluation.run import Judging
+
+log = logging.getLogger(__name__)
+
+# a run may go on with others, but its result is another then
+SHAPING = {f"trainer.{key}" for key in (
+    "max_steps", "max_epochs", "patience", "devices", "num_nodes",
+)}  # fmt: skip
+
+
+def system(place: Place, judge: Callable[[Place], None], *, seen: int) -> System:
+    """A run's translations of the test set: those it has, or made now."""
+    from translate.cli.stored import load_bundle, training_config
+    from translate.cli.stored_evaluations import is_current
+    from translate.evaluation.comparison import System
+
+    run, stored = place.run, place.read()
+    if stored is not None and not is_current(stored, run):
+        log.warning("the model of %s has changed since its evaluation: evaluating it again", run)
+        stored = None
+    if stored is None:
+        judge(place)
+        stored = place.read()
+        assert stored is not None
+    if stored.likelihood is None:
+        raise UserError(
+            f"every pair of {place.test_set.split} is too long for {run}, so it has no perplexity "
+            "to compare: split the sentences"
+        )
+    return System(
+        name=str(run),
+        hypotheses=stored.hypotheses,
+        likelihood=stored.likelihood,
+        search=stored.decoding,
+        experiment=experiment(run),
+        seed=training_config(run).get("seed"),
+        unfinished=_unfinished(run),
+        languages=load_bundle(str(run)).config.languages,
+        seen=seen,
+        sha256=stored.figures["sha256"],
+    )
+
+
+def evaluate(
+    place: Place,
+    *,
+    command: Sequence[str],
+    device: str,
+    tokens_per_batch: int | None,
+    judging: Judging,
+) -> None:
+    """As `translate evaluate` would, with the run's own search."""
+    from translate.cli.judging import evaluate_run
+    from translate.cli.stored import load_bundle
+    from translate.inference.loading import load
+
+    run, test_set = place.run, place.test_set
+    where = "" if place.own else f", into {place.folder}: the run cannot be written to"
+    log.info("evaluating %s on %s%s", run, test_set.split, where)
+    bundle = load_bundle(str(run))
+    search = bundle.config.search
+    evaluate_run(
+        run,
+        load(bundle, device=device, tokens_per_batch=tokens_per_batch),
+        test_set,
+        folder=place.folder,
+        command=command,
+        decoding={**search, "engine": "native", "replace_unknown": False, "dictionary": None},
+        judging=judging,
+        shown=0,
+        attention=[],
+    )
+
+
+def experiment(run: Path) -> str:
+    """What shaped the run but the seed; an average, or one without a configuration, is alone."""
+    from translate.cli.stored import load_bundle, training_config
+    from translate.training import provenance
+    from translate.training.settings import MAY_CHANGE, flat
+
+    config, free = flat(training_config(run)), {"seed"} | MAY_CHANGE - SHAPING
+    shared = {key: value for key, value in config.items() if key not in free}
+    record = provenance.read(run) if (run / provenance.FILE).is_file() else {}
+    if not shared or "mean of" in load_bundle(str(run)).config.extra:
+        return str(run)
+    text = record.get("corpus", config.get("data.dir"))
+    return json.dumps([shared, text, record.get("init")], sort_keys=True, default=str)
+
+
+def _unfinished(run: Path) -> str | None:
+    """The step of the model of a run whose training has not ended."""
+    from translate.cli.stored import load_bundle, training_config
+    from translate.training.provenance import run_status
+
+    if run_status(run) != "unfinished":
+        return None
+    step = load_bundle(str(run)).config.extra.get("step", "unknown")
+    last = training_config(run).get("trainer", {}).get("max_steps")
+    return f"its model is of step {step}" + (f" of {last}" if last else "")
