@@ -14,7 +14,7 @@ from sacrebleu.significance import PairedTest
 
 from translate.errors import UserError
 from translate.evaluation.metrics import build_metrics, chrf, evaluate, reference_streams
-from translate.evaluation.significance import _beyond, differences, intervals, welch
+from translate.evaluation.significance import _beyond, another_seed, differences, intervals, welch
 
 ANIMALS = ("dog", "cat")
 REFERENCES = [[f"the {animal} sees a house number {i}"] for i in range(8) for animal in ANIMALS]
@@ -28,11 +28,11 @@ def test_a_clear_difference_is_real_and_none_is_not() -> None:
     found = differences({"a": WRONG, "b": RIGHT, "c": WRONG}, REFERENCES, **HOW)
     assert list(found) == ["b", "c"]
     for metric in ("bleu", "chrf", "ter"):
-        assert found["b"][metric].real
+        assert found["b"][metric].significant
         assert found["b"][metric].gain > 0, "better is positive, for TER too"
         assert str(found["c"][metric].gain) == "0.0", "and no -0.0"
         assert (found["c"][metric].bootstrap, found["c"][metric].randomisation) == (1, 1)
-        assert not found["c"][metric].real
+        assert not found["c"][metric].significant
 
 
 def apart(one: list[str], other: list[str], references: list[list[str]], metric: str) -> float:
@@ -84,7 +84,7 @@ def test_few_sentences_that_differ_are_no_real_difference() -> None:
     found = differences({"a": one, "b": [*RIGHT[:3], *one[3:]]}, references, **HOW)["b"]
     for metric in ("bleu", "chrf", "ter"):
         assert found[metric].randomisation == pytest.approx(0.25, abs=0.07)
-        assert not found[metric].real
+        assert not found[metric].significant
     single = differences({"a": WRONG[:1], "b": RIGHT[:1]}, REFERENCES[:1], **HOW)["b"]
     assert [each.randomisation for each in single.values()] == [1, 1, 1]
 
@@ -173,6 +173,18 @@ def test_welch_is_that_of_a_textbook() -> None:
     assert welch([1, 2, 3], [1, 2, 3]) == pytest.approx(1)
     assert welch([5, 5], [5, 5]) == 1
     assert math.isnan(welch([5, 5], [6, 6]))  # no seed tells how far others would be
+
+
+def test_a_score_lies_as_far_from_the_seeds_as_another_seed_would() -> None:
+    """Slow twin: of groups drawn alike, the share whose last lies as far from the others."""
+    seeds, score = [30.0, 31.0, 33.0], 36.0
+    t = (score - np.mean(seeds)) / (np.std(seeds, ddof=1) * math.sqrt(4 / 3))
+    *drawn, last = np.random.default_rng(1).normal(size=(4, 200_000))
+    others = np.array(drawn)
+    apart = (last - others.mean(0)) / (others.std(0, ddof=1) * math.sqrt(4 / 3))
+    assert another_seed(score, seeds) == pytest.approx((abs(apart) >= t).mean(), abs=0.003)
+    assert another_seed(5, [5, 5]) == 1
+    assert math.isnan(another_seed(6, [5, 5]))
 
 
 @given(st.floats(0, 100), st.integers(2, 7), st.integers(2, 7))

@@ -139,7 +139,7 @@ COMMANDS = {
         ),
         Command(
             "compare",
-            "compare runs side by side, and test whether differences are real",
+            "compare runs side by side, and test whether differences are more than chance",
             verbatim=("input", "reference", "output"),
             repeatable=("reference",),
             sentences=True,

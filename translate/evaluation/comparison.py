@@ -54,6 +54,7 @@ class Challenger:
     differences: Mapping[str, Difference]  # by metric
     record: Record
     verdict: str
+    another_seed: bool  # of the first run's configuration, and nothing else
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ class Comparison:
             "against_the_first": [
                 {
                     "run": one.name,
+                    "another_seed": one.another_seed,
                     **{metric: asdict(found) for metric, found in one.differences.items()},
                     "sentences": one.record._asdict(),
                 }
@@ -158,6 +160,8 @@ def compare(
             found[other.system.name],
             sentences.record(first.sentences, other.sentences),
             verdict(first.system, other.system, found[other.system.name]),
+            another_seed=other.system.experiment == first.system.experiment
+            and other.system.seed != first.system.seed,
         )
         for other in others
     ]
@@ -171,7 +175,7 @@ def compare(
         columns=columns,
         challengers=challengers,
         experiments=experiments,
-        caveats=caveats(columns, tests=len(told), resamples=resamples, trials=trials),
+        caveats=caveats(columns, experiments, tests=len(told), resamples=resamples, trials=trials),
         verdicts=told,
         shown=most_different(columns, sources, references, shown),
     )

@@ -9,17 +9,26 @@ from translate.evaluation.buckets import TOO_SHORT, too_short
 
 if TYPE_CHECKING:
     from translate.evaluation.comparison import Column, System
+    from translate.evaluation.experiments import Experiment
 
 
-ENOUGH = 20  # of n resamples the lowest probability is 1 / (n + 1), and below 5 % is real
+ENOUGH = 20  # of n resamples the lowest probability is 1 / (n + 1), and it has to be below 5 %
 
 
-def caveats(columns: Sequence[Column], *, tests: int, resamples: int, trials: int) -> list[str]:
+def caveats(
+    columns: Sequence[Column],
+    experiments: Sequence[Experiment],
+    *,
+    tests: int,
+    resamples: int,
+    trials: int,
+) -> list[str]:
     """All that makes the figures less than they seem, a line each; `tests` counts the verdicts."""
     systems = [column.system for column in columns]
     return [
         *_languages(systems),
         *_seen(systems, len(columns[0].sentences)),
+        *_trained_once(columns, experiments),
         *_many(tests),
         *_few(resamples=resamples, trials=trials),
         *_unfinished(systems),
@@ -49,19 +58,34 @@ def _seen(systems: Sequence[System], items: int) -> list[str]:
     ]
 
 
+def _trained_once(columns: Sequence[Column], experiments: Sequence[Experiment]) -> list[str]:
+    """Sentences are resampled, trainings cannot be: two seeds of one recipe differ by as much."""
+    seeded = {name for experiment in experiments for name in experiment.runs}
+    names = [column.system.name for column in columns]
+    alone = [name for name in names if name not in seeded]
+    if not alone:
+        return []
+    return [
+        f"Trained once: {', '.join(alone)}. The tests tell of other sentences, not of other seeds, "
+        "which may differ as much: train each configuration with seed=1,2,3 (--multirun) and "
+        "compare the folders."
+    ]
+
+
 def _many(tests: int) -> list[str]:
     """Of many tests at 5 % some come out by chance."""
     if tests < 2:
         return []
     return [
         f"{tests} differences are tested, each at 5 %: were all runs equally good, one or more "
-        f"would be called real with a probability of up to {1 - 0.95**tests:.0%}."
+        f"would seem more than chance with a probability of up to {1 - 0.95**tests:.0%}."
     ]
 
 
 def _few(**counts: int) -> list[str]:
     return [
-        f"{name} = {count} is too few to show that a difference is real: give {ENOUGH} or more."
+        f"{name} = {count} is too few to show that a difference is more than chance: give "
+        f"{ENOUGH} or more."
         for name, count in counts.items()
         if count < ENOUGH
     ]

@@ -24,13 +24,13 @@ from translate.plots.page import (
 )
 
 HOW = (
-    "Differences are called real where paired bootstrap resampling ({resamples:,} resamples) and "
+    "Two models are said to differ where paired bootstrap resampling ({resamples:,} resamples) and "
     "approximate randomisation ({trials:,} trials, seed {seed}), over sacreBLEU's statistics, find "
-    "a probability below 5 % that two equally good systems would differ by that much or more. A "
-    "gain is positive where the run is better. Sentences are won and lost by chrF. Perplexity is "
-    "that of the references and is only comparable between runs with the same target vocabulary; "
-    "bits per character are comparable between all runs that spell the references in full, without "
-    "<unk> and in their original case."
+    "a probability below 5 % that two equally good systems would differ by that much or more. That "
+    "is about other sentences, not about other seeds. A gain is positive where the run is better. "
+    "Sentences are won and lost by chrF. Perplexity is that of the references and is only "
+    "comparable between runs with the same target vocabulary; bits per character are comparable "
+    "between all runs that spell the references in full, without <unk> and in their original case."
 )
 
 

@@ -58,9 +58,10 @@ def difference_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]
     headings = ["run", "metric", "gain", "p bootstrap", "p randomisation", "won, lost, tied"]
     rows = []
     for one in comparison.challengers:
+        name = f"{one.name} (another seed)" if one.another_seed else one.name
         for metric, found in one.differences.items():
             rows.append([
-                one.name if metric == "bleu" else "",
+                name if metric == "bleu" else "",
                 METRICS[metric].label,
                 f"{found.gain:+.2f}",
                 f"{found.bootstrap:.4f}",

@@ -20,7 +20,7 @@ from translate.evaluation.metrics import DEFAULT, METRICS, build_metrics, refere
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
-SURE = 0.05  # a p-value below is called a real difference
+SURE = 0.05  # a difference with a p-value below is hardly chance
 EQUAL = 1e-9  # in percent: the rounding in sums of statistics, which must not part what is tied
 
 
@@ -44,8 +44,8 @@ class Difference:
     randomisation: float
 
     @property
-    def real(self) -> bool:
-        """Whether both tests find it too large for chance."""
+    def significant(self) -> bool:
+        """Whether both tests find it too large for a chance choice of sentences."""
         return max(self.bootstrap, self.randomisation) < SURE
 
 
@@ -179,6 +179,19 @@ def welch(first: Sequence[float], second: Sequence[float]) -> float:
         part**2 / (len(values) - 1) for part, values in zip(parts, (first, second), strict=True)
     )
     return _beyond(t, freedom)
+
+
+def another_seed(score: float, seeds: Sequence[float]) -> float:
+    """How often another seed would lie as far from the mean of `seeds` (two or more) as `score`.
+
+    t = (x - m) / (s √(1 + 1/n)) with n - 1 degrees of freedom, as for a single case beside a small
+    group (Crawford & Howell 1998). NaN where `score` differs and no seed deviates.
+    """
+    apart = abs(score - mean(seeds))
+    spread = math.sqrt(variance(seeds) * (1 + 1 / len(seeds)))
+    if not spread:
+        return 1.0 if apart == 0 else math.nan
+    return _beyond(apart / spread, len(seeds) - 1)
 
 
 def _beyond(t: float, freedom: float) -> float:
