@@ -240,14 +240,14 @@ def test_a_stopped_training_is_told_and_is_no_seed(
 def test_seeds_of_an_experiment_differ_in_nothing_that_changes_the_result(
     runs: Path, tmp_path: Path
 ) -> None:
-    def experiment(key: str = "seed", value: object = 7, text: str = "one") -> str:
-        run = tmp_path / f"{key}-{text}"
+    def experiment(key: str = "seed", value: object = 7, text: str = "one", **facts: object) -> str:
+        run = tmp_path / f"{key}-{value}-{text}-{facts}"
         shutil.copytree(runs / "toy-seed=1", run)
         config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
         *nodes, last = key.split(".")
         (config[nodes[0]] if nodes else config)[last] = value
         (run / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-        record = {"status": "finished", "corpus": {"corpus": text}}
+        record = {"status": "finished", "corpus": {"corpus": text}} | facts
         (run / "provenance.json").write_text(json.dumps(record), encoding="utf-8")
         return compared_runs.experiment(run)
 
@@ -259,6 +259,25 @@ def test_seeds_of_an_experiment_differ_in_nothing_that_changes_the_result(
                 "trainer.num_nodes", "trainer.accumulate", "data.seed"):  # fmt: skip
         assert experiment(key) != first, key
     assert experiment(text="another") != first, "the files of a folder may have changed"
+    auto = {
+        numbers: experiment("trainer.precision", "auto", precision=numbers)
+        for numbers in ("bf16-mixed", "32-true")
+    }
+    assert auto["bf16-mixed"] != auto["32-true"] == first, "what auto came to is what counts"
+    sizes = [
+        experiment("data.tokens_per_batch", "auto", tokens_per_batch=size) for size in (512, 1024)
+    ]
+    assert sizes[0] != sizes[1]
+
+
+def test_the_circumstances_of_a_run_are_those_of_all_its_calls(tmp_path: Path) -> None:
+    calls = [{"commit": sha * 20, "versions": {"torch": "2.13"}} for sha in ("ab", "ab", "cd")]
+    record = {"status": "finished", "device": "H100", **calls[0], "calls": calls[1:]}
+    (tmp_path / "provenance.json").write_text(json.dumps(record), encoding="utf-8")
+    assert compared_runs.circumstances(tmp_path) == {
+        "commit": "ababababab then cdcdcdcdcd", "device": "H100", "torch": "2.13",
+    }  # fmt: skip
+    assert compared_runs.circumstances(tmp_path / "without a record") == {}
 
 
 def test_another_model_is_evaluated_again(program, runs: Path, home: Path, tmp_path: Path) -> None:

@@ -159,6 +159,19 @@ def test_that_many_tests_find_something_is_told() -> None:
     assert caveat.startswith("2 differences are tested")
 
 
+def test_runs_that_were_trained_by_another_program_or_machine_are_told() -> None:
+    """Seeds of one experiment among them; what is not known of a run is not held against it."""
+    made = [{"commit": "aa", "device": "H100", "torch": "2.13"}, {"commit": "bb", "torch": "2.13"}]
+    seeds = [system(f"x-seed={n}", text, "x") for n, text in enumerate([RIGHT, NEARLY, WRONG])]
+    runs = [replace(one, circumstances=each) for one, each in zip(seeds, [*made, {}], strict=True)]
+    found = judged(*runs)
+    assert found.caveats == [
+        "The runs were not trained alike: commit aa (x-seed=0), bb (x-seed=1)."
+    ]
+    assert found.as_dict()["runs"][0]["circumstances"] == made[0]
+    assert judged(*(replace(one, circumstances=made[0]) for one in seeds)).caveats == []
+
+
 def test_perplexities_of_different_pairs_are_told() -> None:
     nearsighted = replace(system("b", RIGHT), likelihood=Likelihood(-30.0, 50, 180, left_out=2))
     (caveat,) = told(judged(system("a", WRONG), nearsighted))

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from translate.errors import UserError
 
@@ -48,6 +48,7 @@ def system(place: Place, judge: Callable[[Place], None], *, seen: int) -> System
         likelihood=stored.likelihood,
         search=stored.decoding,
         experiment=experiment(run),
+        circumstances=circumstances(run),
         seed=training_config(run).get("seed"),
         unfinished=_unfinished(run),
         languages=load_bundle(str(run)).config.languages,
@@ -90,16 +91,51 @@ def evaluate(
 def experiment(run: Path) -> str:
     """What shaped the run but the seed; an average, or one without a configuration, is alone."""
     from translate.cli.stored import load_bundle, training_config
-    from translate.training import provenance
+
+    shared, record = settings(run), _record(run)
+    if not shared or "mean of" in load_bundle(str(run)).config.extra:
+        return str(run)
+    text = record.get("corpus", training_config(run).get("data", {}).get("dir"))
+    return json.dumps([shared, text, record.get("init")], sort_keys=True, default=str)
+
+
+def settings(run: Path) -> dict[str, Any]:
+    """The configuration by flat keys, with what `auto` came to; no seed, nor what is free."""
+    from translate.cli.stored import training_config
+    from translate.training import token_budget
     from translate.training.settings import MAY_CHANGE, flat
 
     config, free = flat(training_config(run)), {"seed"} | MAY_CHANGE - SHAPING
-    shared = {key: value for key, value in config.items() if key not in free}
-    record = provenance.read(run) if (run / provenance.FILE).is_file() else {}
-    if not shared or "mean of" in load_bundle(str(run)).config.extra:
-        return str(run)
-    text = record.get("corpus", config.get("data.dir"))
-    return json.dumps([shared, text, record.get("init")], sort_keys=True, default=str)
+    record = _record(run)
+    for key, fact in (
+        ("trainer.precision", "precision"), ("data.tokens_per_batch", token_budget.KEY),
+    ):  # fmt: skip
+        if key in config and fact in record:
+            config[key] = record[fact]
+    return {key: value for key, value in config.items() if key not in free}
+
+
+def circumstances(run: Path) -> dict[str, str]:
+    """Commit, device and versions of a training, which change its figures by little or by much.
+
+    One that was resumed may have had several of each; of a run without a record nothing is known.
+    """
+    record = _record(run)
+    calls = [record, *(record.get("calls") or [])]
+    packages = dict.fromkeys(name for call in calls for name in call.get("versions", {}))
+    found = {
+        "commit": [(call.get("commit") or "")[:10] for call in calls],
+        "device": [record.get("device")],
+        **{name: [call.get("versions", {}).get(name) for call in calls] for name in packages},
+    }
+    told = {key: " then ".join(dict.fromkeys(filter(None, each))) for key, each in found.items()}
+    return {key: value for key, value in told.items() if value}
+
+
+def _record(run: Path) -> dict[str, Any]:
+    from translate.training import provenance
+
+    return provenance.read(run) if (run / provenance.FILE).is_file() else {}
 
 
 def _unfinished(run: Path) -> str | None:

@@ -34,6 +34,7 @@ class System:
     languages: tuple[str, str] = ("", "")
     seen: int = 0  # of the sources, how many are known to be in its training text
     sha256: Mapping[str, str] = field(default_factory=dict)  # of model, texts and translations
+    circumstances: Mapping[str, str] = field(default_factory=dict)  # commit, device and versions
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class Comparison:
                 {
                     "run": column.system.name,
                     "sha256": dict(column.system.sha256),
+                    "circumstances": dict(column.system.circumstances),
                     **asdict(column.scores),
                     "likelihood": column.system.likelihood.as_dict(),
                     "buckets": [asdict(bucket) for bucket in column.buckets],

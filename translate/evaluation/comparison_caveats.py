@@ -33,6 +33,7 @@ def caveats(
         *_few(resamples=resamples, trials=trials),
         *_unfinished(systems),
         *_seeds_twice(systems),
+        *_circumstances(systems),
         *_search(systems),
         *_likelihood(systems),
         *_without_bleu(columns),
@@ -111,6 +112,20 @@ def _seeds_twice(systems: Sequence[System]) -> list[str]:
                 "their experiment is given."
             )
     return found
+
+
+def _circumstances(systems: Sequence[System]) -> list[str]:
+    """Of runs whose record tells: the same configuration is not the same program everywhere."""
+    keys = dict.fromkeys(key for system in systems for key in system.circumstances)
+    differing = []
+    for key in keys:
+        runs: dict[str, list[str]] = {}
+        for system in (each for each in systems if key in each.circumstances):
+            runs.setdefault(system.circumstances[key], []).append(system.name)
+        if len(runs) > 1:
+            told = (f"{value} ({', '.join(names)})" for value, names in runs.items())
+            differing.append(f"{key} {', '.join(told)}")
+    return [f"The runs were not trained alike: {'; '.join(differing)}."] if differing else []
 
 
 def _search(systems: Sequence[System]) -> list[str]:
