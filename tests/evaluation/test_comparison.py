@@ -332,6 +332,18 @@ def test_scores_that_bleu_cannot_give_are_told() -> None:
     assert judged(*systems[::-1]).as_dict()["runs"][1]["buckets"][0]["bleu"] is None
 
 
+def test_where_bleu_is_0_for_want_of_four_tokens_chrf_is_judged() -> None:
+    short, shorter = ["dog"] * 12, [*["dog"] * 11, "cat"]
+    (said,) = judged(system("a", short), system("b", RIGHT)).verdicts
+    assert " chrF, and these two models would differ alike" in said
+    pair = [system(f"x-seed={n}", text, "x") for n, text in enumerate([short, shorter])]
+    more = [system(f"y-seed={n}", text, "y") for n, text in enumerate([RIGHT, NEARLY])]
+    for others in ([], [system("y", RIGHT)], more):
+        (said,) = judged(*pair, *others).verdicts
+        assert " chrF" in said
+        assert "BLEU" not in said
+
+
 def test_a_bleu_that_is_not_defined_is_no_bar_of_0() -> None:
     long = "the dog sees a house"
     found = compare(

@@ -161,7 +161,7 @@ def compare(
             other.system.name,
             found[other.system.name],
             sentences.record(first.sentences, other.sentences),
-            verdict(first.system, other.system, found[other.system.name]),
+            verdict(first, other, found[other.system.name]),
             another_seed=other.system.experiment == first.system.experiment
             and other.system.seed != first.system.seed,
         )

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from translate.evaluation.buckets import too_short
 from translate.evaluation.comparison_caveats import searched
 from translate.evaluation.experiments import Experiment
+from translate.evaluation.metrics import METRICS
 from translate.evaluation.significance import SURE, Difference, another_seed, welch
 
 if TYPE_CHECKING:
-    from translate.evaluation.comparison import Challenger, Column, System
+    from translate.evaluation.comparison import Challenger, Column
 
 
 def verdicts(
@@ -35,36 +37,46 @@ def verdicts(
         told += [_beside(columns, experiment, columns[0]) for experiment in experiments]
         told += [one.verdict for one in challengers if one.name not in of]
     if not told:
-        (only,) = experiments
+        (only,), metric = experiments, judged_by(columns)
         return [
-            f"{only.name} has {only.means['bleu']:.2f} ± {only.deviations['bleu']:.2f} BLEU over "
-            f"{len(only.runs)} seeds (mean and standard deviation)."
+            f"{only.name} has {only.means[metric]:.2f} ± {only.deviations[metric]:.2f} "
+            f"{METRICS[metric].label} over {len(only.runs)} seeds (mean and standard deviation)."
         ]
     return told
 
 
-def verdict(baseline: System, other: System, found: Mapping[str, Difference]) -> str:
+def verdict(first: Column, second: Column, found: Mapping[str, Difference]) -> str:
     """Whether two models differ in BLEU by more than chance; what chrF says of it, in a clause."""
+    baseline, other, metric = first.system, second.system, judged_by([first, second])
     if list(baseline.hypotheses) == list(other.hypotheses):
         return f"{other.name} translates every sentence as {baseline.name} does."
-    bleu, chrf = found["bleu"], found["chrf"]
+    one, opinion = found[metric], ""
+    if metric == "bleu":
+        opinion = _second_opinion(one, found["chrf"])
     rival = f"{baseline.name}{searched([baseline, other])}"
+    apart = f"{abs(one.gain):.2f} {METRICS[metric].label}"
     chance = (
-        f"two equally good systems would differ by that much in {_share(bleu.randomisation)} of "
-        f"shuffles (approximate randomisation) and {_share(bleu.bootstrap)} of resamples "
-        "(bootstrap)"
+        f"two equally good systems would differ by that much in {_share(one.randomisation)} of "
+        f"shuffles (approximate randomisation) and {_share(one.bootstrap)} of resamples (bootstrap)"
     )
-    if not bleu.significant:
+    if not one.significant:
         return (
-            f"The difference of {abs(bleu.gain):.2f} BLEU between {other.name} and {rival} may be "
-            f"chance: {chance}{_second_opinion(bleu, chrf)}."
+            f"The difference of {apart} between {other.name} and {rival} may be chance: "
+            f"{chance}{opinion}."
         )
-    which = "better" if bleu.gain > 0 else "worse"
     return (
-        f"{other.name} is {which} than {rival} by {abs(bleu.gain):.2f} BLEU, and these two models "
-        f"would differ alike on other sentences of this kind: {chance}"
-        f"{_second_opinion(bleu, chrf)}."
+        f"{other.name} is {_which(one.gain)} than {rival} by {apart}, and these two models would "
+        f"differ alike on other sentences of this kind: {chance}{opinion}."
     )
+
+
+def judged_by(columns: Sequence[Column]) -> str:
+    """The metric of a verdict: BLEU, or chrF where a system's BLEU is 0 for want of four tokens."""
+    return "chrf" if any(too_short(one.scores, one.buckets) for one in columns) else "bleu"
+
+
+def _which(gain: float) -> str:
+    return "better" if gain > 0 else "worse"
 
 
 def _second_opinion(bleu: Difference, chrf: Difference) -> str:
@@ -72,8 +84,9 @@ def _second_opinion(bleu: Difference, chrf: Difference) -> str:
         return "; by chrF the difference is not certain" if bleu.significant else ""
     if bleu.significant and bleu.gain * chrf.gain > 0:
         return "; chrF agrees"
-    better = "better" if chrf.gain > 0 else "worse"
-    return f"; but by chrF it is {better} by {abs(chrf.gain):.2f}, which is hardly chance"
+    return (
+        f"; but by chrF it is {_which(chrf.gain)} by {abs(chrf.gain):.2f}, which is hardly chance"
+    )
 
 
 def _share(p: float) -> str:
@@ -82,36 +95,39 @@ def _share(p: float) -> str:
 
 
 def _between(columns: Sequence[Column], first: Experiment, second: Experiment) -> str:
-    systems = [c.system for c in columns if c.system.name in {*first.runs, *second.runs}]
-    rival = f"{first.name}{searched(systems)}"
-    p = welch(*(_scores(columns, experiment) for experiment in (first, second)))
-    apart = second.means["bleu"] - first.means["bleu"]
-    which = "better" if apart > 0 else "worse"
-    means = f"{_mean(second)} against {_mean(first)}"
+    pooled = [column for column in columns if column.system.name in {*first.runs, *second.runs}]
+    metric = judged_by(pooled)
+    rival = f"{first.name}{searched([column.system for column in pooled])}"
+    p = welch(*(_scores(columns, experiment, metric) for experiment in (first, second)))
+    gain = second.means[metric] - first.means[metric]
+    apart = f"{abs(gain):.2f} {METRICS[metric].label}"
+    means = f"{_mean(second, metric)} against {_mean(first, metric)}"
     if math.isnan(p):
         return (
-            f"{second.name} is {which} than {rival} by {abs(apart):.2f} BLEU ({means}), but no "
-            "seed deviates from the others: whether that is chance cannot be tested."
+            f"{second.name} is {_which(gain)} than {rival} by {apart} ({means}), but no seed "
+            "deviates from the others: whether that is chance cannot be tested."
         )
     chance = f"equal means would differ by that much in {_share(p)} of cases (Welch's t-test)"
     if p >= SURE:
         return (
-            f"The difference of {abs(apart):.2f} BLEU between {second.name} and {rival} may be "
-            f"chance ({means}): {chance}."
+            f"The difference of {apart} between {second.name} and {rival} may be chance ({means}): "
+            f"{chance}."
         )
     return (
-        f"{second.name} is {which} than {rival} by {abs(apart):.2f} BLEU ({means}), and other "
-        f"seeds would differ alike on these sentences: {chance}."
+        f"{second.name} is {_which(gain)} than {rival} by {apart} ({means}), and other seeds would "
+        f"differ alike on these sentences: {chance}."
     )
 
 
 def _beside(columns: Sequence[Column], experiment: Experiment, alone: Column) -> str:
     """A single training says nothing of its own seeds, only whether it could be one of theirs."""
-    systems = [c.system for c in columns if c.system.name in experiment.runs]
-    rival = f"{experiment.name}{searched([*systems, alone.system])} ({_mean(experiment)})"
-    score = alone.scores.bleu.score
-    p = another_seed(score, _scores(columns, experiment))
-    has = f"{alone.system.name} has {score:.2f} BLEU"
+    seeds = [column for column in columns if column.system.name in experiment.runs]
+    metric = judged_by([*seeds, alone])
+    searches = searched([column.system for column in (*seeds, alone)])
+    rival = f"{experiment.name}{searches} ({_mean(experiment, metric)})"
+    score = alone.scores.by_name()[metric].score
+    p = another_seed(score, _scores(columns, experiment, metric))
+    has = f"{alone.system.name} has {score:.2f} {METRICS[metric].label}"
     if math.isnan(p):
         return (
             f"{has} and differs from {rival}, but no seed deviates from the others: whether that "
@@ -124,10 +140,11 @@ def _beside(columns: Sequence[Column], experiment: Experiment, alone: Column) ->
     )
 
 
-def _mean(experiment: Experiment) -> str:
-    mean, deviation = experiment.means["bleu"], experiment.deviations["bleu"]
+def _mean(experiment: Experiment, metric: str) -> str:
+    mean, deviation = experiment.means[metric], experiment.deviations[metric]
     return f"{mean:.2f} ± {deviation:.2f} over {len(experiment.runs)} seeds"
 
 
-def _scores(columns: Sequence[Column], experiment: Experiment) -> list[float]:
-    return [c.scores.bleu.score for c in columns if c.system.name in experiment.runs]
+def _scores(columns: Sequence[Column], experiment: Experiment, metric: str) -> list[float]:
+    runs = [column for column in columns if column.system.name in experiment.runs]
+    return [column.scores.by_name()[metric].score for column in runs]
