@@ -255,7 +255,7 @@ def by_sentences(
 def by_seeds(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, float]:
     """Welch's p-value over the seeds, by change."""
     return {
-        change: welch(scores[RECIPE]["bleu"], found["bleu"])
+        change: welch(scores[RECIPE]["bleu"], found["bleu"]).p
         for change, found in scores.items()
         if change != RECIPE
     }

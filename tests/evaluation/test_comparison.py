@@ -15,9 +15,10 @@ from rich.console import Console
 from translate.evaluation.comparison import Comparison, System, compare
 from translate.evaluation.comparison_page import comparison_page
 from translate.evaluation.comparison_tables import render
-from translate.evaluation.experiments import _common_name
+from translate.evaluation.experiments import _common_name, seeds
 from translate.evaluation.likelihood import Likelihood
 from translate.evaluation.sentences import word_diff
+from translate.evaluation.significance import holm, welch
 
 SOURCES = [f"der Hund sieht Haus {i}" for i in range(12)]
 REFERENCES = [[f"the dog sees house {i}"] for i in range(12)]
@@ -141,21 +142,25 @@ def test_a_verdict_on_different_searches_says_so(beam: int, searched: str) -> No
 
 
 def test_that_many_tests_find_something_is_told() -> None:
-    runs = [system(name, RIGHT) for name in "abcd"]
+    runs = [system(name, [*RIGHT[:-1], name]) for name in "abcd"]
     (caveat,) = told(judged(*runs))
     assert caveat.startswith("3 differences are tested, each at 5 %")
-    assert "up to 14%." in caveat
-    seeds = [
-        [system(f"{name}-seed={seed}", RIGHT, experiment=name) for seed in (1, 2)]
+    assert caveat.endswith("up to 15%.")
+    equal = [system(name, RIGHT) for name in "abc"]
+    assert told(judged(*equal)) == []
+    (caveat,) = told(judged(*equal, system("d", WRONG), system("e", WRONG)))
+    assert caveat.endswith("Of 2 that do, 2 remain so with p-values adjusted for that (Holm).")
+    several = [
+        [system(f"{name}-seed={n}", text, name) for n, text in enumerate([RIGHT, NEARLY])]
         for name in "abcd"
     ]
-    assert told(judged(*seeds[0])) == told(judged(*seeds[0], *seeds[1])) == []
-    every_pair = judged(*(run for experiment in seeds for run in experiment))
+    assert told(judged(*several[0])) == told(judged(*several[0], *several[1])) == []
+    every_pair = judged(*(run for experiment in several for run in experiment))
     (caveat,) = told(every_pair)
     assert caveat.startswith(f"{len(every_pair.verdicts)} differences are tested, each at 5 %")
-    assert "up to 26%." in caveat
-    assert told(judged(runs[0], *seeds[1])) == []
-    (caveat,) = told(judged(runs[0], runs[1], *seeds[2]))  # a run alone, and an experiment
+    assert "up to 30%." in caveat
+    assert told(judged(runs[0], *several[1])) == []
+    (caveat,) = told(judged(runs[0], runs[1], *several[2]))  # a run alone, and an experiment
     assert caveat.startswith("2 differences are tested")
 
 
@@ -255,6 +260,30 @@ def test_experiments_are_judged_by_their_means() -> None:
     assert ", and other seeds would differ alike on these sentences: " in said
 
 
+def test_every_two_experiments_are_tested_by_every_metric() -> None:
+    texts = {"x": [WRONG, [*WRONG[:-1], "z"]], "y": [RIGHT, NEARLY], "z": [RIGHT, RIGHT]}
+    runs = [
+        system(f"{name}-seed={n}", text, name)
+        for name, both in texts.items()
+        for n, text in enumerate(both)
+    ]
+    found = judged(*runs)
+    record = json.loads(json.dumps(found.as_dict(), allow_nan=False))["experiment_pairs"]
+    assert [(each["first"], each["second"]) for each in record[:3]] == [
+        ("x", "y"), ("x", "z"), ("y", "z"),
+    ]  # fmt: skip
+    assert [each["metric"] for each in record[::3]] == ["bleu", "chrf", "ter"]
+    assert all(each["gain"] > 0 for each in record), "better is positive, for TER too"
+    bleu = {one.name: seeds(found.columns, one, "bleu") for one in found.experiments}
+    assert (record[0]["p"], record[0]["degrees_of_freedom"]) == welch(bleu["x"], bleu["y"])
+    p_values = [each["p"] for each in record[:3]]
+    assert [each["p_holm"] for each in record[:3]] == holm(p_values)
+    still = [system(f"{name}-seed={n}", text, name)
+             for name, text in (("a", RIGHT), ("b", WRONG)) for n in (1, 2)]  # fmt: skip
+    first, *_ = judged(*still).experiment_pairs
+    assert (first.p, first.p_holm, first.degrees_of_freedom) == (None, None, None)
+
+
 def test_a_page_says_how_its_probabilities_were_made() -> None:
     found = compare(
         [system("a", RIGHT), system("b", NEARLY)], SOURCES, REFERENCES,
@@ -274,6 +303,7 @@ def test_terminal_page_and_json_say_the_same() -> None:
     for place in (shown, page):
         assert f"{bleu:+.2f}" in place
         assert "line 1" in place
+        assert f"{record['against_the_first'][0]['bleu']['low']:+.2f} to +" in place
     assert comparison.verdicts[0] in page.replace("&#x27;", "'")
     assert record["runs"][1]["buckets"][0]["items"] == 12
     assert "&lt;b&gt;eats" in page, "text from the data is escaped"

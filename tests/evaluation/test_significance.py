@@ -14,7 +14,14 @@ from sacrebleu.significance import PairedTest
 
 from translate.errors import UserError
 from translate.evaluation.metrics import build_metrics, chrf, evaluate, reference_streams
-from translate.evaluation.significance import _beyond, another_seed, differences, intervals, welch
+from translate.evaluation.significance import (
+    _beyond,
+    another_seed,
+    differences,
+    holm,
+    intervals,
+    welch,
+)
 
 ANIMALS = ("dog", "cat")
 REFERENCES = [[f"the {animal} sees a house number {i}"] for i in range(8) for animal in ANIMALS]
@@ -63,7 +70,10 @@ def test_randomisation_agrees_with_all_swaps_of_the_two_systems(better: int, met
 
 
 def test_the_bootstrap_agrees_with_all_resamples() -> None:
-    """Slow twin: of all n^n resamples, the share that move the difference by as much as it is."""
+    """Slow twin: of all n^n resamples, the share that move the difference by as much as it is.
+
+    And the middle 95 % of the gain over all of them.
+    """
     one, other, references = WRONG[:4], [*RIGHT[:2], *WRONG[2:4]], REFERENCES[:4]
 
     def gain(items: tuple[int, ...]) -> float:
@@ -71,10 +81,35 @@ def test_the_bootstrap_agrees_with_all_resamples() -> None:
         return chrf([other[i] for i in items], chosen) - chrf([one[i] for i in items], chosen)
 
     observed = gain((0, 1, 2, 3))
-    exact = share([gain(drawn) - observed for drawn in product(range(4), repeat=4)], observed)
+    gains = [gain(drawn) for drawn in product(range(4), repeat=4)]
+    exact = share([one - observed for one in gains], observed)
     found = differences({"a": one, "b": other}, references, resamples=1500, trials=1, seed=1)
     assert 0.05 < exact < 0.9
     assert found["b"]["chrf"].bootstrap == pytest.approx(exact, abs=0.04)
+    interval = found["b"]["chrf"].low, found["b"]["chrf"].high
+    assert interval == pytest.approx(np.quantile(gains, [0.025, 0.975]), abs=0.5)
+
+
+def test_a_gain_in_ter_lies_in_its_interval() -> None:
+    found = differences({"a": MIXED, "b": RIGHT, "c": MIXED}, REFERENCES, **HOW)
+    for metric in ("bleu", "chrf", "ter"):
+        better, equal = found["b"][metric], found["c"][metric]
+        assert 0 < better.low < better.gain < better.high
+        assert (equal.low, equal.high) == (0, 0)
+        assert better.bootstrap_holm == pytest.approx(2 * better.bootstrap)
+        assert equal.randomisation_holm == 1
+
+
+@given(st.lists(st.floats(0, 1), min_size=1), st.floats(0.001, 0.999))
+def test_adjusted_p_values_are_those_that_holm_rejects(p_values: list[float], alpha: float) -> None:
+    """Slow twin: reject the smallest while it is below α by the number of those that are left."""
+    rejected = 0
+    for p in sorted(p_values):
+        if (len(p_values) - rejected) * p > alpha:
+            break
+        rejected += 1
+    assert sum(p <= alpha for p in holm(p_values)) == rejected
+    assert sorted(holm(p_values)) == holm(sorted(p_values))
 
 
 def test_few_sentences_that_differ_are_no_real_difference() -> None:
@@ -169,10 +204,10 @@ def test_students_t_is_that_of_the_tables(t: float, freedom: float, p: float) ->
 
 def test_welch_is_that_of_a_textbook() -> None:
     # t = 2.2 / √(0.7/5 + 0.5/5) = 4.49 with 7.78 degrees of freedom
-    assert welch([3, 4, 4, 5, 5], [2, 3, 1, 2, 2]) == pytest.approx(0.0022, abs=1e-4)
-    assert welch([1, 2, 3], [1, 2, 3]) == pytest.approx(1)
-    assert welch([5, 5], [5, 5]) == 1
-    assert math.isnan(welch([5, 5], [6, 6]))  # no seed tells how far others would be
+    assert welch([3, 4, 4, 5, 5], [2, 3, 1, 2, 2]) == pytest.approx((0.0022, 7.784), abs=1e-3)
+    assert welch([1, 2, 3], [1, 2, 3]).p == pytest.approx(1)
+    assert welch([5, 5], [5, 5]).p == 1
+    assert math.isnan(welch([5, 5], [6, 6]).p)  # no seed tells how far others would be
 
 
 def test_a_score_lies_as_far_from_the_seeds_as_another_seed_would() -> None:
@@ -189,4 +224,4 @@ def test_a_score_lies_as_far_from_the_seeds_as_another_seed_would() -> None:
 
 @given(st.floats(0, 100), st.integers(2, 7), st.integers(2, 7))
 def test_equal_values_are_equal_by_welch_however_many(value: float, some: int, more: int) -> None:
-    assert welch([value] * some, [value] * more) == 1
+    assert welch([value] * some, [value] * more).p == 1

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from translate.evaluation import sentences
 from translate.evaluation.buckets import Bucket, by_source_length
 from translate.evaluation.comparison_caveats import caveats
-from translate.evaluation.comparison_verdicts import verdict, verdicts
-from translate.evaluation.experiments import Experiment, group
+from translate.evaluation.comparison_verdicts import Verdict, verdict, verdicts
+from translate.evaluation.experiments import Experiment, ExperimentPair, group, pairs
 from translate.evaluation.likelihood import Likelihood
 from translate.evaluation.metrics import DEFAULT, Scores, evaluate
 from translate.evaluation.sentences import Record, SentenceScores
@@ -54,7 +54,7 @@ class Challenger:
     name: str
     differences: Mapping[str, Difference]  # by metric
     record: Record
-    verdict: str
+    verdict: Verdict
     another_seed: bool  # of the first run's configuration, and nothing else
 
 
@@ -80,6 +80,7 @@ class Comparison:
     columns: Sequence[Column]
     challengers: Sequence[Challenger]
     experiments: Sequence[Experiment]
+    experiment_pairs: Sequence[ExperimentPair]
     caveats: Sequence[str]  # what else than the models differs
     verdicts: Sequence[str]  # a plain sentence for each difference
     shown: Sequence[Shown]
@@ -114,6 +115,7 @@ class Comparison:
                 for one in self.challengers
             ],
             "experiments": [vars(experiment) for experiment in self.experiments],
+            "experiment_pairs": [vars(pair) for pair in self.experiment_pairs],
         }
 
 
@@ -177,8 +179,15 @@ def compare(
         columns=columns,
         challengers=challengers,
         experiments=experiments,
-        caveats=caveats(columns, experiments, tests=len(told), resamples=resamples, trials=trials),
-        verdicts=told,
+        experiment_pairs=pairs(columns, experiments),
+        caveats=caveats(
+            columns,
+            experiments,
+            p_values=[one.p for one in told if one.p is not None],
+            resamples=resamples,
+            trials=trials,
+        ),
+        verdicts=[one.text for one in told],
         shown=most_different(columns, sources, references, shown),
     )
 

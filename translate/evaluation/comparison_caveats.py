@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from translate.evaluation.buckets import TOO_SHORT, too_short
+from translate.evaluation.significance import SURE, holm
 
 if TYPE_CHECKING:
     from translate.evaluation.comparison import Column, System
@@ -19,17 +20,20 @@ def caveats(
     columns: Sequence[Column],
     experiments: Sequence[Experiment],
     *,
-    tests: int,
+    p_values: Sequence[float],
     resamples: int,
     trials: int,
 ) -> list[str]:
-    """All that makes the figures less than they seem, a line each; `tests` counts the verdicts."""
+    """All that makes the figures less than they seem, a line each.
+
+    The `p_values` are those of the verdicts.
+    """
     systems = [column.system for column in columns]
     return [
         *_languages(systems),
         *_seen(systems, len(columns[0].sentences)),
         *_trained_once(columns, experiments),
-        *_many(tests),
+        *_many(p_values),
         *_few(resamples=resamples, trials=trials),
         *_unfinished(systems),
         *_seeds_twice(systems),
@@ -73,13 +77,17 @@ def _trained_once(columns: Sequence[Column], experiments: Sequence[Experiment]) 
     ]
 
 
-def _many(tests: int) -> list[str]:
-    """Of many tests at 5 % some come out by chance."""
+def _many(p_values: Sequence[float]) -> list[str]:
+    """Of many tests at 5 % some come out by chance: at most 5 % for each, however they depend."""
+    tests = len(p_values)
     if tests < 2:
         return []
+    below, left = (sum(p < SURE for p in each) for each in (p_values, holm(p_values)))
+    holds = f" Of {below} that do, {left} remain so with p-values adjusted for that (Holm)."
     return [
         f"{tests} differences are tested, each at 5 %: were all runs equally good, one or more "
-        f"would seem more than chance with a probability of up to {1 - 0.95**tests:.0%}."
+        f"would seem more than chance with a probability of up to {min(1, SURE * tests):.0%}."
+        f"{holds if below else ''}"
     ]
 
 

@@ -55,7 +55,15 @@ def score_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 
 def difference_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """Headings, and a row for each run after the first and metric; wins beside chrF."""
-    headings = ["run", "metric", "gain", "p bootstrap", "p randomisation", "won, lost, tied"]
+    headings = [
+        "run",
+        "metric",
+        "gain",
+        "95 % of resamples",
+        "p bootstrap",
+        "p randomisation",
+        "won, lost, tied",
+    ]
     rows = []
     for one in comparison.challengers:
         name = f"{one.name} (another seed)" if one.another_seed else one.name
@@ -64,6 +72,7 @@ def difference_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]
                 name if metric == "bleu" else "",
                 METRICS[metric].label,
                 f"{found.gain:+.2f}",
+                f"{found.low:+.2f} to {found.high:+.2f}",
                 f"{found.bootstrap:.4f}",
                 f"{found.randomisation:.4f}",
                 ", ".join(map(str, one.record)) if metric == "chrf" else "",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 from translate.evaluation.metrics import METRICS
+from translate.evaluation.significance import holm, welch
 
 if TYPE_CHECKING:
     from translate.evaluation.comparison import Column
@@ -22,6 +25,52 @@ class Experiment:
     runs: Sequence[str]
     means: Mapping[str, float]
     deviations: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class ExperimentPair:
+    """Two experiments by one metric, tested by Welch's t-test over their seeds."""
+
+    first: str
+    second: str
+    metric: str
+    gain: float  # of the second's mean; positive where it is better
+    p: float | None  # None where no seed deviates
+    p_holm: float | None  # adjusted for all pairs
+    degrees_of_freedom: float | None
+
+
+def pairs(columns: Sequence[Column], experiments: Sequence[Experiment]) -> list[ExperimentPair]:
+    """Every two experiments, by every metric."""
+    found = []
+    both = list(combinations(experiments, 2))
+    for metric, name in METRICS.items():
+        tests = [welch(*(seeds(columns, one, metric) for one in pair)) for pair in both]
+        tested = [test.p for test in tests if not math.isnan(test.p)]
+        adjusted = iter(holm(tested))
+        found += [
+            ExperimentPair(
+                first=first.name,
+                second=second.name,
+                metric=metric,
+                gain=name.sign * (second.means[metric] - first.means[metric]) + 0.0,
+                p=_number(test.p),
+                p_holm=None if math.isnan(test.p) else next(adjusted),
+                degrees_of_freedom=_number(test.freedom),
+            )
+            for (first, second), test in zip(both, tests, strict=True)
+        ]
+    return found
+
+
+def seeds(columns: Sequence[Column], experiment: Experiment, metric: str) -> list[float]:
+    """What each seed of an experiment scores."""
+    runs = [column for column in columns if column.system.name in experiment.runs]
+    return [column.scores.by_name()[metric].score for column in runs]
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def group(columns: Sequence[Column]) -> list[Experiment]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean, variance
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -40,13 +40,22 @@ class Difference:
     baseline: float
     score: float
     gain: float
+    low: float  # the middle 95 % of the gain over resamples
+    high: float
     bootstrap: float  # p-values
     randomisation: float
+    bootstrap_holm: float = math.nan  # the same, adjusted for all systems (see `holm`)
+    randomisation_holm: float = math.nan
+
+    @property
+    def p(self) -> float:
+        """The larger of both p-values: a verdict should not depend on the choice of test."""
+        return max(self.bootstrap, self.randomisation)
 
     @property
     def significant(self) -> bool:
         """Whether both tests find it too large for a chance choice of sentences."""
-        return max(self.bootstrap, self.randomisation) < SURE
+        return self.p < SURE
 
 
 def intervals(
@@ -91,6 +100,8 @@ def differences(
 ) -> dict[str, dict[str, Difference]]:
     """Test every system against the first, the baseline: system → metric → difference.
 
+    p-values are adjusted over the systems, for each metric and test by itself.
+
     Args:
         systems: name → hypotheses, in the order of the references.
         references: of each item.
@@ -111,7 +122,27 @@ def differences(
                 metric, METRICS[name].sign, statistics[baseline], statistics[system],
                 resamples=resamples, trials=trials, seed=seed,
             )  # fmt: skip
+        tests = [found[system][name] for system in others]
+        bootstrap = holm([test.bootstrap for test in tests])
+        randomisation = holm([test.randomisation for test in tests])
+        for system, test, *adjusted in zip(others, tests, bootstrap, randomisation, strict=True):
+            found[system][name] = replace(
+                test, bootstrap_holm=adjusted[0], randomisation_holm=adjusted[1]
+            )
     return found
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values of several tests, such that one or more of those below p are chance p of the time.
+
+    Holm 1979: the smallest of n counts n times, the next n - 1 times, and none less than one
+    before it. However the tests depend on each other.
+    """
+    adjusted, largest = list(p_values), 0.0
+    for rank, index in enumerate(sorted(range(len(adjusted)), key=adjusted.__getitem__)):
+        largest = max(largest, min(1.0, (len(adjusted) - rank) * adjusted[index]))
+        adjusted[index] = largest
+    return adjusted
 
 
 def _statistics(
@@ -146,14 +177,17 @@ def _difference(
     observed = apart(*sums)
     rng = np.random.default_rng(seed)
     draws = (rng.multinomial(items, np.full(items, 1 / items)) for _ in range(resamples))
-    resampled = (apart(draw @ baseline, draw @ system) - observed for draw in draws)
+    resampled = [apart(draw @ baseline, draw @ system) for draw in draws]
+    low, high = np.quantile([sign * each for each in resampled], [0.025, 0.975])
     swaps = (rng.integers(2, size=items) @ change for _ in range(trials))
     shuffled = (apart(sums[0] + moved, sums[1] - moved) for moved in swaps)
     return Difference(
         baseline=_score(metric, sums[0]),
         score=_score(metric, sums[1]),
         gain=sign * observed + 0.0,  # -0.0 is none
-        bootstrap=_p_value(resampled, observed),
+        low=float(low) + 0.0,
+        high=float(high) + 0.0,
+        bootstrap=_p_value((each - observed for each in resampled), observed),
         randomisation=_p_value(shuffled, observed),
     )
 
@@ -164,21 +198,28 @@ def _p_value(samples: Iterable[float], observed: float) -> float:
     return (sum(far) + 1) / (len(far) + 1)
 
 
-def welch(first: Sequence[float], second: Sequence[float]) -> float:
+class Welch(NamedTuple):
+    """What Welch's t-test finds."""
+
+    p: float
+    freedom: float  # degrees of it; NaN where no seed deviates
+
+
+def welch(first: Sequence[float], second: Sequence[float]) -> Welch:
     """The two-sided p-value of two means of seeds being equal (Welch 1947); two values or more.
 
-    t = (m₁ - m₂) / √(s₁²/n₁ + s₂²/n₂), with Welch's degrees of freedom ν. NaN where means differ
-    and no seed deviates from its own, which tells nothing of how far others would.
+    t = (m₁ - m₂) / √(s₁²/n₁ + s₂²/n₂), with Welch's degrees of freedom ν. p is NaN where means
+    differ and no seed deviates from its own, which tells nothing of how far others would.
     """
     parts = [variance(values) / len(values) for values in (first, second)]
     apart = mean(first) - mean(second)  # exact, unlike fmean: equal values have equal means
     if not sum(parts):
-        return 1.0 if apart == 0 else math.nan
+        return Welch(1.0 if apart == 0 else math.nan, math.nan)
     t = abs(apart) / math.sqrt(sum(parts))
     freedom = sum(parts) ** 2 / sum(
         part**2 / (len(values) - 1) for part, values in zip(parts, (first, second), strict=True)
     )
-    return _beyond(t, freedom)
+    return Welch(_beyond(t, freedom), freedom)
 
 
 def another_seed(score: float, seeds: Sequence[float]) -> float:
