@@ -64,6 +64,21 @@ def test_what_is_missing_is_evaluated_and_what_is_there_is_used(
     assert again.out == first.out, "a folder of runs stands for them"
 
 
+def test_standard_output_is_a_table_alone_where_one_is_asked_for(
+    program, runs: Path, home: Path
+) -> None:
+    arguments = (str(runs), *FAST, f"cache={home}/data")
+    done = program("compare", *arguments, "table=csv")
+    assert done.status == 0, done.err
+    heading, row = done.out.splitlines()
+    assert heading.startswith("system,seeds,bleu,bleu spread,chrf,")
+    assert ",2," in row
+    assert "over 2 seeds (mean and standard deviation)." in done.err
+    done = program("compare", *arguments, "table=latex")
+    assert done.out.startswith("% ± of a run")
+    assert done.out.endswith("\\end{tabular}\n")
+
+
 def test_runs_into_different_languages_are_told(program, runs: Path, tmp_path: Path) -> None:
     from translate.inference import bundle
 

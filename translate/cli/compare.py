@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
@@ -36,6 +36,7 @@ translate compare: compare runs side by side, and test whether differences are m
   translate compare runs/a runs/b input=news.es reference=news.en
   translate train experiment=toy --multirun seed=1,2,3 run=runs/toy
   translate compare runs/toy-seed=1 runs/toy-seed=2 runs/toy-seed=3
+  translate compare runs/a runs/b table=latex > table.tex
 
 The first run is the baseline. Shows BLEU, chrF, TER and perplexity side by side, with paired
 bootstrap resampling and paired approximate randomisation over sacreBLEU's statistics, sentences
@@ -63,10 +64,13 @@ Keys:
   seed           for both
   tokenize       BLEU's, as in evaluate; default: by the first run's target language
   shown          how many of the most different sentences to show
+  table          csv or latex (for booktabs): standard output is a table alone, with a row for each
+                 run (± half of its 95 % bootstrap interval) or for the seeds of an experiment (mean
+                 ± standard deviation); caveats and verdicts go to standard error
 Put a run whose path looks like KEY=VALUE after --.
 """
 
-NOT_OF_EVALUATE = ("data.split=", "trials=", "shown=")
+NOT_OF_EVALUATE = ("data.split=", "trials=", "shown=", "table=")
 
 
 def main(command: Command, arguments: Arguments) -> None:
@@ -105,6 +109,7 @@ def run(
     seed: NonNegativeInt,
     tokenize: str | None,
     shown: NonNegativeInt,
+    table: Literal["csv", "latex"] | None,
 ) -> None:
     """Compare the runs and tell."""
     from translate.cli.compared_runs import evaluate, system
@@ -113,6 +118,7 @@ def run(
     from translate.cli.stored_evaluations import check_stored, find_place, refuse_two_languages
     from translate.evaluation.bleu_tokenizer import settle
     from translate.evaluation.comparison import compare
+    from translate.evaluation.comparison_export import as_text
     from translate.evaluation.comparison_tables import render
     from translate.evaluation.run import Judging
 
@@ -150,9 +156,21 @@ def run(
         split=test_set.split, resamples=resamples, trials=trials, seed=seed, shown=shown,
         tokenize=tokenize,
     )  # fmt: skip
-    show(render(comparison))
+    if table is None:
+        show(render(comparison))
+    else:
+        _tell(comparison)
+        sys.stdout.write(as_text(comparison, test_set.references, table))
     test = test_set.sources_sha256, test_set.references_sha256
     _write(comparison, folder, [runs, *test, resamples, trials, seed, tokenize])
+
+
+def _tell(comparison: Comparison) -> None:
+    """Caveats and verdicts in the log, where standard output holds a table."""
+    for caveat in comparison.caveats:
+        log.warning("%s", caveat)
+    for verdict in comparison.verdicts:
+        log.info("%s", verdict)
 
 
 def _runs(given: Sequence[str]) -> list[str]:

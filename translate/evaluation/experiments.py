@@ -95,6 +95,7 @@ def _experiment(seeds: Sequence[Column]) -> Experiment:
     values = {
         metric: [column.scores.by_name()[metric].score for column in seeds] for metric in METRICS
     }
+    values["perplexity"] = [c.system.likelihood.perplexity for c in seeds]
     values["bits_per_character"] = [c.system.likelihood.bits_per_character for c in seeds]
     return Experiment(
         name=_common_name(names),
