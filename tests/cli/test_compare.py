@@ -47,7 +47,8 @@ def test_what_is_missing_is_evaluated_and_what_is_there_is_used(
     names = [f"{runs}/toy-seed=1", f"{runs}/toy-seed=2"]
     first = program("compare", *names, *FAST, f"cache={home}/data")
     assert first.status == 0, first.err
-    assert "evaluating" in first.err
+    for number, name in enumerate(names, start=1):
+        assert f"evaluating {name} on test ({number} of 2)\n" in first.err
     assert "translates every sentence as" not in first.out  # seeds are not rivals
     assert "over 2 seeds (mean and standard deviation).\n" in first.out
     assert "± 0.00" in first.out
@@ -164,7 +165,7 @@ def test_the_test_sentences_of_another_run_do_not_take_the_place_of_its_own(
         config["data"]["seed"] += number
         (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     arguments = ("compare", "a", "b", *FAST, f"cache={home}/data")
-    for evaluated in ("evaluating b", ""):
+    for evaluated in ("evaluating b on test", ""):
         done = program(*arguments)
         assert done.status == 0, done.err
         assert evaluated in done.err
@@ -329,7 +330,7 @@ def test_what_is_missing_of_a_run_that_cannot_be_written_to_goes_below_the_outpu
     assert done.status == 0, done.err
     assert not list(tmp_path.glob("**/ro/evaluation/*"))
     assert (tmp_path / "a" / "evaluation" / "test.json").is_file(), "as before"
-    assert "evaluating ro on test, into cmp/ro-" in done.err
+    assert "evaluating ro on test (2 of 3), into cmp/ro-" in done.err
     made = sorted((tmp_path / "cmp").glob("ro-*/test.json"))
     assert len(made) == 2, "the two may be called alike"
     command = {json.loads(path.read_text("utf-8"))["command"]: path.parent for path in made}

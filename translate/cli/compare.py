@@ -112,7 +112,7 @@ def run(
     table: Literal["csv", "latex"] | None,
 ) -> None:
     """Compare the runs and tell."""
-    from translate.cli.compared_runs import evaluate, system
+    from translate.cli.compared_runs import evaluate, is_missing, system
     from translate.cli.judging import check_output, read_test_set, seen_in_training, show
     from translate.cli.stored import load_bundle
     from translate.cli.stored_evaluations import check_stored, find_place, refuse_two_languages
@@ -143,10 +143,11 @@ def run(
     refuse_two_languages(places)
     for place in places:
         check_stored(place)  # before another is evaluated
+    pending = [place.run for place in places if is_missing(place)]
     systems = [
         system(
             place,
-            partial(missing, command=_again(job, place)),
+            partial(missing, command=_again(job, place), turn=_turn(place.run, pending)),
             seen=seen_in_training(str(place.run), test_set.sources, cache),
         )
         for place in places
@@ -163,6 +164,11 @@ def run(
         sys.stdout.write(as_text(comparison, test_set.references, table))
     test = test_set.sources_sha256, test_set.references_sha256
     _write(comparison, folder, [runs, *test, resamples, trials, seed, tokenize])
+
+
+def _turn(run: Path, pending: Sequence[Path]) -> str:
+    """Which of those that are yet to be evaluated a run is."""
+    return f"{pending.index(run) + 1} of {len(pending)}" if run in pending else ""
 
 
 def _tell(comparison: Comparison) -> None:

@@ -57,22 +57,31 @@ def system(place: Place, judge: Callable[[Place], None], *, seen: int) -> System
     )
 
 
+def is_missing(place: Place) -> bool:
+    """Whether a run has yet to be evaluated there, as it is now."""
+    from translate.cli.stored_evaluations import is_current
+
+    stored = place.read()
+    return stored is None or not is_current(stored, place.run)
+
+
 def evaluate(
     place: Place,
     *,
+    turn: str,
     command: Sequence[str],
     device: str,
     tokens_per_batch: int | None,
     judging: Judging,
 ) -> None:
-    """As `translate evaluate` would, with the run's own search."""
+    """As `translate evaluate` would, with the run's own search; `turn` tells how many there are."""
     from translate.cli.judging import evaluate_run
     from translate.cli.stored import load_bundle
     from translate.inference.loading import load
 
     run, test_set = place.run, place.test_set
     where = "" if place.own else f", into {place.folder}: the run cannot be written to"
-    log.info("evaluating %s on %s%s", run, test_set.split, where)
+    log.info("evaluating %s on %s (%s)%s", run, test_set.split, turn, where)
     bundle = load_bundle(str(run))
     search = bundle.config.search
     evaluate_run(
