@@ -164,6 +164,30 @@ def test_that_many_tests_find_something_is_told() -> None:
     assert caveat.startswith("2 differences are tested")
 
 
+def test_settings_that_differ_are_told_once_for_all_seeds() -> None:
+    """A better model with another vocabulary and more steps may owe it to these."""
+    many = {f"model.k{n}": n for n in range(9)}
+    common = {"data.id": "x", "tokenizer.kind": "bpe", "optimizer.lr": 1}
+    first = replace(system("a", WRONG), settings=common | many | {"model.cell": "gru"})
+    seeds = [
+        replace(system(f"x-seed={n}", text, "x"), settings=common | {"optimizer.lr": 2})
+        for n, text in enumerate([RIGHT, NEARLY])
+    ]
+    found = judged(first, *seeds)
+    (caveat,) = told(found)
+    assert caveat == (
+        "x-seed=0 is configured otherwise than a: optimizer.lr, "
+        + ", ".join(list(many)[:7])
+        + " and 3 more."
+    )
+    for each in found.as_dict()["against_the_first"]:
+        assert len(each["settings"]) == 11
+        assert each["settings"]["optimizer.lr"] == [1, 2]
+        assert each["settings"]["model.cell"] == ["gru", None]
+    assert told(judged(first, replace(seeds[0], settings={}))) == [], "nothing is known of it"
+    assert judged(*seeds).caveats == []
+
+
 def test_runs_that_were_trained_by_another_program_or_machine_are_told() -> None:
     """Seeds of one experiment among them; what is not known of a run is not held against it."""
     made = [{"commit": "aa", "device": "H100", "torch": "2.13"}, {"commit": "bb", "torch": "2.13"}]

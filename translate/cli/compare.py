@@ -40,14 +40,15 @@ translate compare: compare runs side by side, and test whether differences are m
 
 The first run is the baseline. Shows BLEU, chrF, TER and perplexity side by side, with paired
 bootstrap resampling and paired approximate randomisation over sacreBLEU's statistics, sentences won
-and lost, scores by source length, and the sentences that differ most. The last lines say plainly
-which differences are more than chance. Runs that differ only in their seed, and in settings that
-change results by rounding at most (threads, compilation, logging), form one experiment, shown with
-mean and standard deviation (averages of checkpoints, runs fine-tuned from another run and
-unfinished runs are kept apart). Two runs that were trained once are judged on other sentences, not
-on other seeds, which may differ as much: only experiments tell of these. A folder of runs stands
-for all of them. A run whose current model has not been evaluated on the test set is evaluated
-first; the evaluation of an ensemble is refused, since it belongs to no single run.
+and lost, scores by source length, and the sentences that differ most. What else differs
+(configuration keys, search, commit, versions, device) is told, as a possible reason. The last lines
+say plainly which differences are more than chance. Runs that differ only in their seed, and in
+settings that change results by rounding at most (threads, compilation, logging), form one
+experiment, shown with mean and standard deviation (averages of checkpoints, runs fine-tuned from
+another run and unfinished runs are kept apart). Two runs that were trained once are judged on other
+sentences, not on other seeds, which may differ as much: only experiments tell of these. A folder of
+runs stands for all of them. A run whose current model has not been evaluated on the test set is
+evaluated first; the evaluation of an ensemble is refused, since it belongs to no single run.
 
 Keys:
   data.split     test or dev; default test

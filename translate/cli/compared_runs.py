@@ -48,6 +48,7 @@ def system(place: Place, judge: Callable[[Place], None], *, seen: int) -> System
         likelihood=stored.likelihood,
         search=stored.decoding,
         experiment=experiment(run),
+        settings=settings(run),
         circumstances=circumstances(run),
         seed=training_config(run).get("seed"),
         unfinished=_unfinished(run),

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 
 from translate.evaluation import sentences
 from translate.evaluation.buckets import Bucket, by_source_length
-from translate.evaluation.comparison_caveats import caveats
+from translate.evaluation.comparison_caveats import caveats, setting_differences
 from translate.evaluation.comparison_verdicts import Verdict, verdict, verdicts
 from translate.evaluation.experiments import Experiment, ExperimentPair, group, pairs
 from translate.evaluation.likelihood import Likelihood
@@ -34,6 +34,7 @@ class System:
     languages: tuple[str, str] = ("", "")
     seen: int = 0  # of the sources, how many are known to be in its training text
     sha256: Mapping[str, str] = field(default_factory=dict)  # of model, texts and translations
+    settings: Mapping[str, object] = field(default_factory=dict)  # that shaped it, but its seed
     circumstances: Mapping[str, str] = field(default_factory=dict)  # commit, device and versions
 
 
@@ -56,6 +57,7 @@ class Challenger:
     record: Record
     verdict: Verdict
     another_seed: bool  # of the first run's configuration, and nothing else
+    settings: Mapping[str, Sequence[object]]  # those that differ: the first run's, and its own
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ class Comparison:
                 {
                     "run": one.name,
                     "another_seed": one.another_seed,
+                    "settings": dict(one.settings),
                     **{metric: asdict(found) for metric, found in one.differences.items()},
                     "sentences": one.record._asdict(),
                 }
@@ -166,6 +169,7 @@ def compare(
             verdict(first, other, found[other.system.name]),
             another_seed=other.system.experiment == first.system.experiment
             and other.system.seed != first.system.seed,
+            settings=setting_differences(first.system, other.system),
         )
         for other in others
     ]

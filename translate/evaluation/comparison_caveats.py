@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 ENOUGH = 20  # of n resamples the lowest probability is 1 / (n + 1), and it has to be below 5 %
+KEYS_SHOWN = 8  # of a configuration; the JSON has all
 
 
 def caveats(
@@ -37,6 +38,7 @@ def caveats(
         *_few(resamples=resamples, trials=trials),
         *_unfinished(systems),
         *_seeds_twice(systems),
+        *_settings(systems),
         *_circumstances(systems),
         *_search(systems),
         *_likelihood(systems),
@@ -120,6 +122,33 @@ def _seeds_twice(systems: Sequence[System]) -> list[str]:
                 "their experiment is given."
             )
     return found
+
+
+def setting_differences(first: System, other: System) -> dict[str, list[object]]:
+    """The keys of two configurations that differ, with both values; first those that both have.
+
+    A key that one lacks is null there. Nothing where a run has no configuration.
+    """
+    both = [first.settings, other.settings]
+    if not all(both):
+        return {}
+    keys = dict.fromkeys(key for each in both for key in each)
+    values = {key: [each.get(key) for each in both] for key in keys}
+    differing = [key for key, (one, another) in values.items() if one != another]
+    differing.sort(key=lambda key: not all(key in each for each in both))
+    return {key: values[key] for key in differing}
+
+
+def _settings(systems: Sequence[System]) -> list[str]:
+    """What else than its model's name may be the reason why a run is better than the first."""
+    first, *others = systems
+    found: dict[str, str] = {}  # by experiment, since its seeds share a configuration
+    for other in others:
+        if keys := list(setting_differences(first, other)):
+            more = f" and {len(keys) - KEYS_SHOWN} more" if len(keys) > KEYS_SHOWN else ""
+            told = f"{other.name} is configured otherwise than {first.name}: "
+            found.setdefault(other.experiment, f"{told}{', '.join(keys[:KEYS_SHOWN])}{more}.")
+    return list(found.values())
 
 
 def _circumstances(systems: Sequence[System]) -> list[str]:
