@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -77,14 +79,42 @@ def test_links_are_scored_against_gold(program, run: str, pairs, trained: Path, 
     assert (figures["error_rate"], figures["sure"], figures["possible"]) == (0, 8, 1)
     (tmp_path / "gold").write_text("0-0\n\n1p1\n\n")  # precision 1 or 2 of 9
     done = program("align", run, *pairs, "gold=gold", "layer=1", "head=1")
-    figures = json.loads((trained / "evaluation" / "s, =.txt.alignment.json").read_text())
+    name = "s, =.txt-layer=1,head=1.alignment.json"
+    figures = json.loads((trained / "evaluation" / name).read_text())
     hits = figures["precision"] * figures["links"], figures["recall"]
     assert figures["error_rate"] == pytest.approx(1 - sum(hits) / (figures["links"] + 1))
     assert (figures["layer"], figures["head"], figures["method"]) == (1, 1, "argmax")
     assert "threshold" not in figures
     program("align", run, *pairs, "gold=gold", "method=threshold", "threshold=0.2")
-    figures = json.loads((trained / "evaluation" / "s, =.txt.alignment.json").read_text())
+    name = "s, =.txt-method=threshold,threshold=0.2.alignment.json"
+    figures = json.loads((trained / "evaluation" / name).read_text())
     assert (figures["method"], figures["threshold"]) == ("threshold", 0.2)
+
+
+def test_figures_say_what_they_are_about_and_other_options_have_files_of_their_own(
+    program, trained: Path, home: Path, tmp_path: Path
+) -> None:
+    """One method's figures took the place of another's, whose links stayed."""
+    shutil.copytree(trained, tmp_path / "a", ignore=shutil.ignore_patterns("evaluation"))
+    folder, run, cache = tmp_path / "a" / "evaluation", "run=a", f"cache={home}/data"
+    assert program("align", run, cache).status == 0
+    links = (folder / "test.links").read_bytes()
+    before = (folder / "test.alignment.json").read_bytes()
+    assert program("align", run, cache, "head=2", "output=elsewhere").status == 0
+    assert program("align", run, cache, "method=union").status == 0
+    assert (folder / "test.alignment.json").read_bytes() == before
+    assert (folder / "test-head=2.alignment.json").is_file()
+    assert (folder / "test-method=union.links").read_bytes() != links
+    first, other = (
+        json.loads((folder / f"test{name}.alignment.json").read_text("utf-8"))
+        for name in ("", "-method=union")
+    )
+    assert first["sha256"].pop("links") == hashlib.sha256(links).hexdigest()
+    assert other["sha256"].pop("links") != hashlib.sha256(links).hexdigest()
+    assert first["sha256"] == other["sha256"]
+    assert first["sha256"]["model"] == bundle.load(trained / "bundle").weights_sha256
+    assert set(first["sha256"]) == {"model", "sources", "references", "gold"}
+    assert shlex.split(other["command"]) == ["translate", "align", run, cache, "method=union"]
 
 
 def test_pairs_of_standard_input_have_a_name(program, run: str, trained: Path, tmp_path) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
-from translate import durable, schema
+from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import listed
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import Float
 
-    from translate.data.pharaoh import Gold, Link
+    from translate.cli.align_files import Task
+    from translate.data.pharaoh import Link
     from translate.inference.aligner import Aligner
     from translate.models.head import AttentionHead
 
@@ -44,10 +44,12 @@ empty line. The model reads the given translation; it does not make its own.
 
 With gold links, alignment error rate, precision and recall (Och & Ney 2003) go to standard error
 and to evaluation/<name>.alignment.json in the run; in a sweep (--multirun), to a folder there for
-each job. If other sentences already have that name, a different one is chosen. A line of gold has
-links i-j (sure) and ipj or i?j (possible). Without input and reference, the run's own test
-sentences are aligned, provided that their corpus has gold alignments, as data=toy has; only its
-sure links count, and the links found are kept in evaluation/<split>.links.
+each job. The name also has the target, layer, head, method and threshold that are given. If other
+sentences already have that name, a different one is chosen. A line of gold has links i-j (sure) and
+ipj or i?j (possible). Without input and reference, the run's own test sentences are aligned,
+provided that their corpus has gold alignments, as data=toy has; only its sure links count, and the
+links found are kept in evaluation/<name>.links. The JSON has the SHA-256 of model, sentences, links
+and gold.
 
 Keys:
   run            the folder of the run (required)
@@ -71,19 +73,6 @@ Keys:
 """
 
 BOTH_DIRECTIONS = ("intersection", "union")
-
-
-class Task(NamedTuple):
-    """What to align, and what to judge it by.
-
-    `own`: whether its name is its own, and not the one of a split that others have.
-    """
-
-    name: str
-    own: bool
-    sources: Sequence[str]
-    targets: Sequence[str]
-    gold: Sequence[Gold] | None
 
 
 def main(command: Command, arguments: Arguments) -> None:
@@ -132,6 +121,14 @@ def run(
     tokens_per_batch: PositiveInt,
 ) -> None:
     """Write the links of every pair, and score them where there is gold."""
+    from translate.cli.align_files import (
+        ending_of,
+        models,
+        options_told,
+        own_files,
+        score,
+        split_of_run,
+    )
     from translate.cli.judging import names_a_corpus
     from translate.cli.streams import lines_out
     from translate.data.pharaoh import to_line
@@ -142,14 +139,15 @@ def run(
     forward, backward = aligners(
         job, tag=target, layer=layer, head=head, device=device, tokens_per_batch=tokens_per_batch
     )
-    task = _own_files(job) or _split_of_run(
+    task = own_files(job) or split_of_run(
         folder, data, tokenizer, Path(cache), own=not names_a_corpus(job)
     )
+    task = task._replace(name="-".join([task.name, *options_told(job)]))
     _tell_unparted("source", task.sources)
     _tell_unparted("target", task.targets)
     linker = linkers(threshold=threshold)[method]
     out, kept = dict(job.verbatim), folder / "evaluation" / job.name("", "data.split")
-    ending = _ending(task, kept)
+    ending = ending_of(task, kept)
     if "input" not in out:
         out.setdefault("output", str(kept / f"{task.name}{ending}.links"))
     if task.gold is not None:  # as a split always has: else nothing is written there
@@ -163,7 +161,8 @@ def run(
     if task.gold is not None:
         chosen = asdict(forward.head) | {"method": method, "target": target}
         limit = {"threshold": threshold} if method == "threshold" else {}
-        _score(task, found, kept / f"{task.name}.alignment{ending}.json", chosen | limit)
+        path = kept / f"{task.name}.alignment{ending}.json"
+        score(task, found, path, chosen | limit, models(job))
 
 
 def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
@@ -242,78 +241,3 @@ def both_directions(
     if backward is None:
         return ((matrix, matrix.T) for matrix in weights)
     return zip(weights, backward(task.targets, task.sources), strict=True)
-
-
-def _own_files(job: Job) -> Task | None:
-    from translate.cli.judging import refuse_corpus
-    from translate.cli.stored import SPLITS
-    from translate.cli.streams import line_pairs, name_of
-    from translate.data.pharaoh import read_links
-
-    if "input" not in job.verbatim:
-        return None
-    refuse_corpus(job)
-    source = job.verbatim["input"]
-    sources, targets = line_pairs(source, job.verbatim["reference"])
-    gold = read_links(job.verbatim["gold"], sources, targets) if "gold" in job.verbatim else None
-    name = name_of(source)
-    return Task(name, name not in SPLITS, sources, targets, gold)
-
-
-def _split_of_run(run: Path, data: Node, tokenizer: Node, cache: Path, *, own: bool) -> Task:
-    """The split `data.split`, `own` if of the run's own corpus, which keeps sure gold links."""
-    from translate.cli.stored import corpus_of_run
-    from translate.data.columns import in_order
-    from translate.data.pharaoh import Gold
-
-    _, table = corpus_of_run(run, data, tokenizer, cache)
-    if "alignment" not in table.column_names:
-        raise UserError(
-            f"the corpus of {run} has no gold alignments: give input=FILE reference=FILE (and "
-            "gold=FILE to score)"
-        )
-    sources, references, links = (
-        list(in_order(table, name)) for name in ("source", "references", "alignment")
-    )
-    gold = [Gold(frozenset(map(tuple, each)), frozenset()) for each in links]
-    return Task(data["split"], own, sources, [first for first, *_ in references], gold)
-
-
-def _fingerprints(task: Task) -> dict[str, str]:
-    from translate.evaluation.report import fingerprint
-
-    return {"sources": fingerprint(task.sources), "references": fingerprint(task.targets)}
-
-
-def _ending(task: Task, folder: Path) -> str:
-    """What tells the files of these sentences in a folder from those of others of the name."""
-    from translate.evaluation.report import name_in
-
-    texts, name = _fingerprints(task), f"{task.name}.alignment"
-    return name_in(
-        folder, name, own=task.own,
-        sources_sha256=texts["sources"], references_sha256=texts["references"],
-    ).removeprefix(name)  # fmt: skip
-
-
-def _score(task: Task, found: Sequence[frozenset[Link]], path: Path, options: Node) -> None:
-    """Tell how good the links are, and keep the figures."""
-    from translate.evaluation.alignment import alignment_error_rate
-
-    assert task.gold is not None
-    scores = alignment_error_rate(
-        [gold.sure for gold in task.gold], [gold.possible for gold in task.gold], found
-    )
-    counts = {
-        "pairs": len(found),
-        "links": sum(map(len, found)),
-        "sure": sum(len(gold.sure) for gold in task.gold),
-        "possible": sum(len(gold.possible) for gold in task.gold),
-    }
-    figures = asdict(scores) | counts | options | {"sha256": _fingerprints(task)}
-    durable.write(path, (json.dumps(figures, indent=2) + "\n").encode())
-    log.info(
-        "AER %.4f, precision %.4f, recall %.4f (%d pairs, %d links; gold: %d sure, %d more "
-        "possible); %s",
-        scores.error_rate, scores.precision, scores.recall, *counts.values(), path,
-    )  # fmt: skip

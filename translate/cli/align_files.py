@@ -1,0 +1,152 @@
+"""What `translate align` reads and leaves: sentences, gold links, and how good those found are."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from translate import durable
+from translate.cli.commands import Job, file_name
+from translate.cli.fields import Node
+from translate.errors import UserError
+
+if TYPE_CHECKING:
+    from translate.data.pharaoh import Gold, Link
+
+log = logging.getLogger(__name__)
+
+OPTIONS = ("target", "layer", "head", "method", "threshold")  # that links depend on
+
+
+class Task(NamedTuple):
+    """What to align, and what to judge it by.
+
+    `own`: whether its name is its own, and not the one of a split that others have.
+    """
+
+    name: str
+    own: bool
+    sources: Sequence[str]
+    targets: Sequence[str]
+    gold: Sequence[Gold] | None
+
+
+def options_told(job: Job) -> list[str]:
+    """What the names of files say of the options that are given, lest they replace others' files.
+
+    A sweep has a folder for what differs from job to job.
+    """
+    swept, given = ({each.partition("=")[0] for each in of} for of in (job.swept, job.overrides))
+    told = [f"{key}={job.config[key]}" for key in OPTIONS if key in given - swept]
+    told += ["reverse"] if "reverse" in job.verbatim else []
+    return [file_name(told)] if told else []
+
+
+def models(job: Job) -> dict[str, str]:
+    """SHA-256 of the weights that the links are read from."""
+    from translate.cli.stored import load_bundle
+
+    named = {"model": "run", "reverse": "reverse"}
+    return {
+        what: load_bundle(job.verbatim[key]).weights_sha256
+        for what, key in named.items()
+        if key in job.verbatim
+    }
+
+
+def own_files(job: Job) -> Task | None:
+    """The files `input=`, `reference=` and `gold=`; None where none are named."""
+    from translate.cli.judging import refuse_corpus
+    from translate.cli.stored import SPLITS
+    from translate.cli.streams import line_pairs, name_of
+    from translate.data.pharaoh import read_links
+
+    if "input" not in job.verbatim:
+        return None
+    refuse_corpus(job)
+    source = job.verbatim["input"]
+    sources, targets = line_pairs(source, job.verbatim["reference"])
+    gold = read_links(job.verbatim["gold"], sources, targets) if "gold" in job.verbatim else None
+    name = name_of(source)
+    return Task(name, name not in SPLITS, sources, targets, gold)
+
+
+def split_of_run(run: Path, data: Node, tokenizer: Node, cache: Path, *, own: bool) -> Task:
+    """The split `data.split`, `own` if of the run's own corpus, which keeps sure gold links."""
+    from translate.cli.stored import corpus_of_run
+    from translate.data.columns import in_order
+    from translate.data.pharaoh import Gold
+
+    _, table = corpus_of_run(run, data, tokenizer, cache)
+    if "alignment" not in table.column_names:
+        raise UserError(
+            f"the corpus of {run} has no gold alignments: give input=FILE reference=FILE (and "
+            "gold=FILE to score)"
+        )
+    sources, references, links = (
+        list(in_order(table, name)) for name in ("source", "references", "alignment")
+    )
+    gold = [Gold(frozenset(map(tuple, each)), frozenset()) for each in links]
+    return Task(data["split"], own, sources, [first for first, *_ in references], gold)
+
+
+def _fingerprints(task: Task) -> dict[str, str]:
+    from translate.evaluation.report import fingerprint
+
+    return {"sources": fingerprint(task.sources), "references": fingerprint(task.targets)}
+
+
+def ending_of(task: Task, folder: Path) -> str:
+    """What tells the files of these sentences in a folder from those of others of the name."""
+    from translate.evaluation.report import name_in
+
+    texts, name = _fingerprints(task), f"{task.name}.alignment"
+    return name_in(
+        folder, name, own=task.own,
+        sources_sha256=texts["sources"], references_sha256=texts["references"],
+    ).removeprefix(name)  # fmt: skip
+
+
+def score(
+    task: Task,
+    found: Sequence[frozenset[Link]],
+    path: Path,
+    options: Node,
+    models: Mapping[str, str],
+) -> None:
+    """Tell how good the links are, and keep the figures, with what they are about."""
+    from translate.data.pharaoh import to_line
+    from translate.evaluation.alignment import alignment_error_rate
+    from translate.evaluation.report import as_lines, digest, fingerprint
+
+    assert task.gold is not None
+    scores = alignment_error_rate(
+        [gold.sure for gold in task.gold], [gold.possible for gold in task.gold], found
+    )
+    counts = {
+        "pairs": len(found),
+        "links": sum(map(len, found)),
+        "sure": sum(len(gold.sure) for gold in task.gold),
+        "possible": sum(len(gold.possible) for gold in task.gold),
+    }
+    sha256 = {
+        **models,
+        **_fingerprints(task),
+        "links": digest(as_lines([to_line(links) for links in found])),
+        "gold": fingerprint([[sorted(gold.sure), sorted(gold.possible)] for gold in task.gold]),
+    }
+    command = shlex.join(["translate", *sys.argv[1:]])
+    figures = asdict(scores) | counts | options | {"command": command, "sha256": sha256}
+    # a path in the command may hold bytes that are no UTF-8; Python escapes them as JSON
+    durable.write(path, (json.dumps(figures, indent=2) + "\n").encode())
+    log.info(
+        "AER %.4f, precision %.4f, recall %.4f (%d pairs, %d links; gold: %d sure, %d more "
+        "possible); %s",
+        scores.error_rate, scores.precision, scores.recall, *counts.values(), path,
+    )  # fmt: skip
