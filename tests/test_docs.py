@@ -40,7 +40,8 @@ NAMED_TESTS = sorted(
     }
 )
 HELPS = {name: importlib.import_module(f"translate.cli.{name}").HELP for name in COMMANDS}
-ROWS = re.findall(r"^\| (\d+) \|.*$", TEXT, re.MULTILINE)
+TESTS = (ROOT / "docs" / "tests_of_attention.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| (\d+) \|.*$", TESTS, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
