@@ -41,10 +41,10 @@ Keys:
   run            the folder of the run (required)
   ensemble       further runs, separated by commas, whose probabilities are averaged with its own
   data.split     test or dev; default test
-  input          source sentences of your own, a line each, with
-  reference      their translations, a line each; repeat for further files of references; a blank
+  input          source sentences of your own, one per line, with
+  reference      their translations, one per line; repeat for further files of references; a blank
                  line counts as no reference where another file has one
-  domains        a file with the domain of each sentence, a line each, for a table by domain
+  domains        a file with the domain of each sentence, one per line, for a table by domain
   data.domain    the same from a column of data=tsv, jsonl or hub; default: as stored
   comet          the folder of a COMET model on this disk, to add its scores (a pickle: use one you
                  trust); needs the extra `comet`; loaded first, and included in the reported memory
@@ -61,7 +61,7 @@ Keys:
   cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
   engine         native, or ctranslate2 for what translate export has written
   export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
-  workers        on a CPU, so many single-threaded processes translate batches in parallel; 1: one
+  workers        on a CPU, how many single-threaded processes translate batches in parallel; 1: one
                  process on all threads; default: one worker per core, where the system can fork
                  (engine=ctranslate2: threads, in one process)
   precision      float32 or bf16: the numbers to compute with; default: those of the weights

@@ -46,7 +46,7 @@ Keys:
                  named after `to`, and in a sweep (--multirun) after what differs between jobs
   to             ctranslate2, onnx or torch
   quantization   ctranslate2: float32, float16, bfloat16, int16, int8, int8_float32 or int8_bfloat16
-  input          sentences for the comparison, a line each; default: random pieces
+  input          sentences for the comparison, one per line; default: random pieces
   sentences      how many to compare
 """
 

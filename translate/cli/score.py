@@ -30,8 +30,8 @@ all pairs go to standard error.
 Keys:
   run            the folder of the run (required)
   ensemble       further runs, separated by commas, whose probabilities are averaged with its own
-  input          source sentences, a line each (required; .gz too)
-  reference      their translations, a line each (required)
+  input          source sentences, one per line (required; .gz too)
+  reference      their translations, one per line (required)
   output         a file for the scores; default standard output
   target         of a multilingual run: the tag of the language that the references are in
   device         auto, cpu, cuda, cuda:1 or mps

@@ -79,7 +79,7 @@ Keys:
   dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to copy
   engine         native, or ctranslate2 for what translate export has written
   export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
-  workers        on a CPU, so many single-threaded processes translate batches in parallel; 1: one
+  workers        on a CPU, how many single-threaded processes translate batches in parallel; 1: one
                  process on all threads; default: one worker per core, where the system can fork
                  (engine=ctranslate2: threads, in one process)
   precision      float32 or bf16: the numbers to compute with; default: those of the weights

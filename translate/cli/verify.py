@@ -34,8 +34,8 @@ translations may differ.
 Keys:
   run            the folder of the run (required)
   data.split     test or dev; default test
-  input          source sentences of your own that were evaluated, a line each, with
-  reference      their translations, a line each
+  input          source sentences of your own that were evaluated, one per line, with
+  reference      their translations, one per line
   output         the folder that translate evaluate wrote to (its output=, or in a sweep a folder
                  there); default: evaluation/ in the run
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
