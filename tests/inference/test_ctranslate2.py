@@ -123,8 +123,13 @@ def test_a_model_that_would_begin_again_is_told(make_bundle, tmp_path) -> None:
         bundle, tmp_path / "x", quantization="float32", sentences=sentences
     )
     assert 0 < parity.barred <= parity.different
-    assert f"{parity.barred} of the export's translations contain <s> or <pad>" in str(parity)
-    assert "<s>" not in str(Parity(10, 3, gap=0.0, margin=0.0))
+    told = parity.told(random=True)
+    assert f"{parity.barred} of the export's translations contain <s> or <pad>" in told
+    assert told.endswith(
+        "the sentences were random pieces, so compare on real ones with input=FILE"
+    )
+    assert parity.told(random=False).endswith("so train it further")
+    assert "<s>" not in Parity(10, 3, gap=0.0, margin=0.0).told(random=True)
 
 
 @pytest.mark.parametrize("unequal", ["gap", "margin"])

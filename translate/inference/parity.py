@@ -61,17 +61,22 @@ class Parity:
                 "of torch and of the engine"
             )
 
-    def __str__(self) -> str:
+    def told(self, *, random: bool) -> str:
+        """The comparison in a line; `random`: of random pieces, which are no language."""
         told = (
             f"both translated {self.sentences} sentences greedily: {self.different} differ; "
             f"log-probabilities differ by up to {self.gap:.2g}"
         )
         if not self.barred:
             return told
+        why = (
+            "the sentences were random pieces, so compare on real ones with input=FILE"
+            if random
+            else "only a poorly trained model finds these likely, so train it further"
+        )
         return (
             f"{told}; {self.barred} of the export's translations contain <s> or <pad>, which this "
-            "program never writes: only a poorly trained model finds these likely, so train it "
-            "further"
+            f"program never writes: {why}"
         )
 
 
