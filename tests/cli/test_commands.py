@@ -101,7 +101,11 @@ def test_the_search_can_be_changed_and_is_the_runs_own_otherwise(program, run: s
         ),
         (["a=b"], "a is not a key"),
         (["search.beam_size=0", "x"], "search.beam_size = 0: must be greater than 0"),
-        (["device=gpu", "x"], "device = 'gpu'"),
+        (["device=gpu", "x"], "device = 'gpu': must be auto, cpu, mps, cuda or cuda:N"),
+        (
+            ["attention=encoder", "x"],
+            "attention is not a key of this command, but of translate attend, evaluate",
+        ),
         (["input=nowhere.txt"], "nowhere.txt"),
         (["input=x", "sentence"], "both sentences and input=x are given: give only one"),
         (["scores=maybe", "x"], "scores = 'maybe': must be a valid boolean"),

@@ -131,6 +131,8 @@ def test_every_value_of_another_type_is_found(default) -> None:
         ("sed=3", "sed is not a key; did you mean seed?"),
         ("rum=runs/x", "rum is not a key; did you mean run?"),
         ("max_steps=3", "max_steps is not a key; did you mean trainer.max_steps?"),
+        ("lr=0.1", "lr is not a key; did you mean optimizer.learning_rate?"),
+        ("optimizer.lr=0.1", "optimizer.lr is not a key; did you mean optimizer.learning_rate?"),
         ("beam_siz=3", "beam_siz is not a key; did you mean search.beam_size?"),
         ("dropout=0", "did you mean tokenizer.sampling.dropout or model.dropout?"),
         ("search=null", "search=null: no such option; choose from beam, "),

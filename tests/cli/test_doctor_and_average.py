@@ -183,7 +183,8 @@ def test_preparing_begins_with_a_short_look(program, corpus, tmp_path: Path) -> 
     ("arguments", "line"),
     [
         (["average"], "run=PATH is missing"),
-        (["average", "run=x", "checkpoints=all"], "checkpoints = 'all'"),
+        (["average", "run=x", "checkpoints=all"], "checkpoints = 'all': write last_5 or best_5"),
+        (["average", "run=x", "checkpoints=last3"], "'last3': write last_3 or best_3"),
         (["average", "run=x", "checkpoints=best_0"], "checkpoints = 'best_0'"),
         (["average", "run=x", "output=."], "output=. exists: name another folder"),
         (["average", "run=nowhere"], "nowhere does not exist: give the folder of a run"),

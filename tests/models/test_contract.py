@@ -471,13 +471,21 @@ def test_contradicting_options_are_named(change: dict[str, Any], words: tuple[st
         ({"attention": "none", "input_feeding": True}, ("input feeding", "model.attention=none")),
         (
             {"attention": "dot", "coverage": "linguistic"},
-            ("tanh", "dot has no such term", "model.attention=additive", "model.coverage=none"),
+            (
+                "tanh",
+                "model.attention=dot has no such term",
+                "model.attention=additive",
+                "model.coverage=none",
+            ),
         ),
         (
             {"attention": "local_p", "coverage": "linguistic"},
-            ("general has no such term", "model.local_score=additive or concat"),
+            ("model.local_score=general has no such term", "model.local_score=additive or concat"),
         ),
-        ({"attention": "none", "coverage": "linguistic"}, ("none has no such term",)),
+        (
+            {"attention": "none", "coverage": "linguistic"},
+            ("but model.attention=none has no such term",),
+        ),
     ],
 )
 def test_contradicting_rnn_options_are_named(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator
 
 from translate import durable, schema
 from translate.cli.arguments import Arguments
@@ -33,7 +34,16 @@ Keys:
   output         the folder of the result; default: the run's, with -last_K or -best_K appended
 """
 
-Choice = Annotated[str, Field(pattern=r"^(last|best)_[1-9]\d*$")]
+
+def _names_checkpoints(value: str) -> str:
+    if not re.fullmatch(r"(last|best)_[1-9][0-9]*", value):
+        number = re.search(r"[1-9][0-9]*", value)
+        count = number[0] if number else "5"
+        raise ValueError(f"write last_{count} or best_{count}")
+    return value
+
+
+Choice = Annotated[str, AfterValidator(_names_checkpoints)]
 
 
 def main(command: Command, arguments: Arguments) -> None:

@@ -21,6 +21,7 @@ from translate.wording import nearest
 
 Check = Callable[[Mapping[str, Any]], list[str]]
 
+ABBREVIATED = {"lr": "learning_rate"}  # too short to be like the key that is meant
 FREE = ("optimizer", "schedule", "search")  # what an experiment sets, but is not made for
 
 
@@ -274,9 +275,13 @@ def _nearest_key(key: str, config: DictConfig, known: Sequence[str]) -> str:
     names = [*node, *([] if path else known)]
     if not path and rest[0] not in names and (others := _commands_with(rest[0])):
         return f" of this command, but of translate {', '.join(others)}"
-    if not path and (deeper := _deeper(rest[0], names, node)):
+    wanted = ABBREVIATED.get(rest[0], rest[0])
+    if not path and (deeper := _deeper(wanted, names, node)):
         return f"; did you mean {' or '.join(deeper)}?"
-    return nearest(rest[0], names, prefix="".join(f"{part}." for part in path))
+    near = difflib.get_close_matches(wanted, names, n=1)
+    if not path and not near and (others := _commands_with_key(wanted)):
+        return f" of this command, but of translate {', '.join(others)}"
+    return nearest(wanted, names, prefix="".join(f"{part}." for part in path))
 
 
 def _deeper(key: str, names: Sequence[str], config: Mapping[str, Any]) -> list[str]:
@@ -313,6 +318,12 @@ def _commands_with(group: str) -> list[str]:
     """The commands that choose an option of a group."""
     commands = sorted(file.stem for file in config_dir().glob("*.yaml"))
     return [command for command in commands if group in _choices(command)]
+
+
+def _commands_with_key(key: str) -> list[str]:
+    """The commands that have a key of their own of this name."""
+    files = sorted(config_dir().glob("*.yaml"))
+    return [file.stem for file in files if key in OmegaConf.load(file) and key != "defaults"]
 
 
 def _elsewhere(where: Sequence[str], key: str) -> list[str]:

@@ -118,9 +118,9 @@ class RNN(Seq2Seq):
         key = "local_score" if options["attention"] in LOCAL else "attention"
         if options["coverage"] != "none" and options[key] not in ("additive", "concat"):
             found.append(
-                f"coverage is a term inside the tanh of the additive score, but {options[key]} "
-                f"has no such term (model.coverage): set model.{key}=additive or concat, or "
-                "model.coverage=none"
+                "coverage is a term inside the tanh of the additive score, but "
+                f"model.{key}={options[key]} has no such term (model.coverage): set "
+                f"model.{key}=additive or concat, or model.coverage=none"
             )
         return found + tying_problems(options)
 
