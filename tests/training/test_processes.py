@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import lightning as L
 import pytest
 import torch
 from lightning.fabric.plugins.environments import LightningEnvironment
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from safetensors.torch import load_file
@@ -30,7 +32,11 @@ from translate.models import registry
 from translate.training import assembly, provenance
 from translate.training import run as run_module
 from translate.training import trainer as trainer_module
-from translate.training.accelerator import is_first_process, started_by_the_first
+from translate.training.launch import (
+    is_first_process,
+    refuse_other_launch,
+    started_by_the_first,
+)
 from translate.training.module import TranslationTask
 from translate.training.run import train
 from translate.training.settings import Settings
@@ -223,12 +229,109 @@ def test_a_loss_that_is_not_finite_in_one_process_is_told_by_all(
 def test_one_process_of_all_machines_writes_for_those_that_it_starts(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], main: bool, started: bool
 ) -> None:
-    for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+    start_as(monkeypatch, **variables)
     assert is_first_process() == main
     assert started_by_the_first() == started
+
+
+def start_as(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+    """The variables of one that launches processes, and of no other."""
+    for name in list(os.environ):
+        if name.startswith("SLURM_") or name in LAUNCHED:
+            monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+LAUNCHED = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+            "TORCHELASTIC_RUN_ID")  # fmt: skip
+SRUN = {"SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0",
+        "SLURM_JOB_NAME": "train", "SLURM_NTASKS_PER_NODE": "2"}  # fmt: skip
+SHELL = SRUN | {"SLURM_JOB_NAME": "interactive", "SLURM_STEP_NUM_TASKS": "1"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "devices", "nodes", "told"),
+    [
+        ({"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}, 1, 1,
+         r"WORLD_SIZE = 2 .* 1 × 1: give trainer\.devices=2 trainer\.num_nodes=1 .*out torchrun"),
+        ({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, 2, 1,
+         r"WORLD_SIZE = 4 .* 2 × 1: give trainer\.devices=2 trainer\.num_nodes=2"),
+        ({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, 4, 1,
+         r"LOCAL_WORLD_SIZE = 2, but .* 4 × 1: start with --nproc-per-node=4"),
+        (SRUN, 1, 1, r"SLURM_STEP_NUM_TASKS = 2 .*srun --ntasks=1 or env -u SLURM_PROCID"),
+        (SHELL | {"SLURM_STEP_NUM_TASKS": "2"}, 1, 1, "SLURM_STEP_NUM_TASKS = 2 processes"),
+        (SRUN | {"SLURM_STEP_NUM_TASKS": "1"}, 2, 1, r"NUM_TASKS = 1 .* trainer\.devices=1 "),
+        (SRUN | {"SLURM_NTASKS_PER_NODE": "1"}, 2, 1, "PER_NODE = 1, .*--ntasks-per-node=2"),
+        ({"NODE_RANK": "1"}, 1, 1, "NODE_RANK = 1 says .*env -u NODE_RANK"),
+        ({"SLURM_PROCID": "1"}, 1, 1, "SLURM_PROCID = 1 says .*env -u SLURM_PROCID"),
+        ({}, 1, 2, r"trainer\.num_nodes = 2, .* torchrun or srun .* trainer\.num_nodes=1"),
+        (SHELL, 1, 2, r"trainer\.num_nodes = 2, .* torchrun or srun"),
+    ],
+)  # fmt: skip
+def test_processes_that_would_not_train_together_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    devices: int,
+    nodes: int,
+    told: str,
+) -> None:
+    start_as(monkeypatch, **variables)
+    with pytest.raises(UserError, match=told):
+        refuse_other_launch(devices, nodes)
+
+
+@pytest.mark.parametrize(
+    ("variables", "devices", "nodes", "slurm"),
+    [
+        ({}, 2, 1, False),  # Lightning starts the second …
+        ({"LOCAL_RANK": "1", "NODE_RANK": "0", "WORLD_SIZE": "2"}, 2, 1, False),  # … which is this
+        ({"NODE_RANK": "1"}, 1, 2, False),
+        ({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, 2, 2, False),
+        (SRUN, 2, 1, True),
+        (SRUN | {"SLURM_NTASKS_PER_NODE": "1"}, 1, 2, True),
+        (SHELL | {"SLURM_STEP_NUM_TASKS": "2"}, 2, 1, True),  # srun in such a shell
+        (SHELL, 1, 1, False),
+        (SHELL, 2, 1, False),
+        (SRUN | {"SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1"}, 1, 1, False),  # of a larger job
+    ],
+)
+def test_processes_that_train_together_know_who_started_them(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    devices: int,
+    nodes: int,
+    slurm: bool,
+) -> None:
+    start_as(monkeypatch, **variables)
+    refuse_other_launch(devices, nodes)
+    options = config("trainer.accelerator=cpu", f"trainer.devices={devices}")["trainer"]
+    environments = trainer_module._cluster(Settings(**options | {"num_nodes": nodes}))
+    of_slurm = [each for each in environments if isinstance(each, SLURMEnvironment)]
+    assert bool(of_slurm) == slurm
+    assert not any(each.auto_requeue for each in of_slurm)
+
+
+def test_a_process_that_would_train_alone_among_several_touches_nothing(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_as(monkeypatch, **SRUN | {"SLURM_PROCID": "1"})
+    with pytest.raises(UserError, match="2 processes were started together"):
+        train(config(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    start_as(monkeypatch, **{name: SRUN[name] for name in SRUN if name != "SLURM_PROCID"})
+    train(config("trainer.max_steps=1"), tmp_path / "run")  # as the message says
+    assert provenance.run_status(tmp_path / "run") == "finished"
+
+
+def test_with_torchrun_its_number_alone_says_who_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machines that SLURM numbers meet in any order."""
+    elastic = {"TORCHELASTIC_RUN_ID": "a", "LOCAL_RANK": "0", "SLURM_PROCID": "1"}
+    start_as(monkeypatch, **elastic, RANK="0")
+    assert is_first_process()
+    start_as(monkeypatch, **elastic | {"SLURM_PROCID": "0"}, RANK="2")
+    assert not is_first_process()
 
 
 class Watched(TranslationTask):

@@ -117,15 +117,15 @@ def test_a_step_has_no_more_than_the_most(
     assert tokens_noted(tmp_path / "run") == 400 // accumulate
 
 
-@pytest.mark.parametrize("together", ["nodes", "WORLD_SIZE", "SLURM_NTASKS"])
+@pytest.mark.parametrize("together", ["NODE_RANK", "WORLD_SIZE", "SLURM_NTASKS"])
 def test_processes_started_together_are_refused(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: str
 ) -> None:
-    settings = config("data.tokens_per_batch=auto")
-    if together == "nodes":
-        settings["trainer"]["num_nodes"] = 2
-    else:
-        monkeypatch.setenv(together, "2")
+    settings = config("data.tokens_per_batch=auto", "trainer.accelerator=cpu")
+    settings["trainer"]["num_nodes" if together == "NODE_RANK" else "devices"] = 2
+    monkeypatch.setenv(together, "0" if together == "NODE_RANK" else "2")
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_NTASKS_PER_NODE", "2")
     settings["cache"] = str(tmp_path / "cache")
     told = "auto must be determined by one process before the others start"
     with pytest.raises(UserError, match=told):

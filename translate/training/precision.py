@@ -11,7 +11,8 @@ import torch.nn.functional as F
 
 from translate.errors import UserError
 from translate.threads import threads_restored
-from translate.training.accelerator import on_gpu, started_together
+from translate.training.accelerator import on_gpu
+from translate.training.launch import started_together
 
 Precision = Literal["32-true", "tf32", "bf16-mixed", "16-mixed", "64-true"]
 ROUNDS = 12  # of a trial

@@ -26,18 +26,18 @@ from translate.models.seq2seq import Seq2Seq
 from translate.plots.curves import learning_curves
 from translate.threads import threads_restored
 from translate.training import assembly, finite, packing, precision, provenance, token_budget
-from translate.training.accelerator import (
-    check_accelerator,
-    is_first_process,
-    on_gpu,
-    started_by_the_first,
-)
+from translate.training.accelerator import check_accelerator, on_gpu
 from translate.training.compilation import Compiler, check_compiler
 from translate.training.dev_translations import DevTranslations
 from translate.training.disk import check_room
 from translate.training.fine_tuning import Origin, find_origin
 from translate.training.finite import StopWhenNotFinite
 from translate.training.last_checkpoint import LastCheckpoint
+from translate.training.launch import (
+    is_first_process,
+    refuse_other_launch,
+    started_by_the_first,
+)
 from translate.training.lock import locked
 from translate.training.module import TranslationTask
 from translate.training.plan import plan
@@ -57,7 +57,12 @@ from translate.training.refusals import (
 )
 from translate.training.run_log import logged_to
 from translate.training.settings import Settings, flat
-from translate.training.trainer import build_trainer, ending_together, quieten_lightning
+from translate.training.trainer import (
+    build_trainer,
+    devices,
+    ending_together,
+    quieten_lightning,
+)
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +95,8 @@ def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> floa
             trains in this folder.
         Interrupted: by Ctrl-C, SIGTERM or SIGUSR1, after saving.
     """
+    options = Settings(**config["trainer"])
+    refuse_other_launch(devices(options), options.num_nodes)
     with threads_restored():  # another run of a sweep may ask for none of its own
         if not is_first_process():
             return _train(config, run, init)

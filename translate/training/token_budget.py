@@ -20,8 +20,9 @@ import torch
 from translate.data.batching import TOKENS_ON_CPU, Batch
 from translate.errors import UserError
 from translate.training import provenance
-from translate.training.accelerator import on_gpu, started_together
+from translate.training.accelerator import on_gpu
 from translate.training.disk import MOMENTS, bytes_of
+from translate.training.launch import started_together
 from translate.training.module import TranslationTask
 from translate.training.precision import Precision, autocast_dtype
 from translate.training.settings import Settings

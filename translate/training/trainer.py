@@ -13,6 +13,8 @@ from pathlib import Path
 
 import lightning as L
 import torch
+from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.pytorch.callbacks import Callback
@@ -32,6 +34,7 @@ from translate.training.callbacks import (
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.checkpoint_average import KEPT
 from translate.training.last_checkpoint import LastCheckpoint
+from translate.training.launch import started_by_slurm
 from translate.training.metrics import MetricsFile
 from translate.training.precision import Precision, lightning_name
 from translate.training.settings import Settings
@@ -89,22 +92,23 @@ def build_trainer(
         check_val_every_n_epoch=None, num_sanity_val_steps=0,
         log_every_n_steps=options.log_every,
         logger=_loggers(options, run), callbacks=callbacks,
-        plugins=[AtomicCheckpointIO(), *_cluster()],
+        plugins=[AtomicCheckpointIO(), *_cluster(options)],
         default_root_dir=run, enable_progress_bar=shows_bar, enable_model_summary=False,
         use_distributed_sampler=False,
         inference_mode=False,  # whose tensors cannot be gathered where weights are dealt out
     )  # fmt: skip
 
 
-def _cluster() -> list[SLURMEnvironment]:
+def _cluster(options: Settings) -> list[ClusterEnvironment]:
     """Under SLURM, without Lightning's requeueing.
 
     That saves in the middle of a step, in a file of its own that the next call would go on from
-    unasked.
+    unasked. Of one process alone Lightning would ask that its job has no further tasks.
     """
-    if TorchElasticEnvironment.detect() or not SLURMEnvironment.detect():
+    if TorchElasticEnvironment.detect() or "SLURM_NTASKS" not in os.environ:
         return []
-    return [SLURMEnvironment(auto_requeue=False)]
+    together = processes(options) > 1 and started_by_slurm()
+    return [SLURMEnvironment(auto_requeue=False) if together else LightningEnvironment()]
 
 
 def _strategy(options: Settings) -> str | Strategy:
@@ -117,11 +121,15 @@ def _strategy(options: Settings) -> str | Strategy:
 
 def processes(options: Settings) -> int:
     """How many processes train together."""
-    devices = options.devices
-    if devices == "auto":
+    return options.num_nodes * devices(options)
+
+
+def devices(options: Settings) -> int:
+    """How many of them are on each machine."""
+    if options.devices == "auto":
         # as Lightning counts
-        devices = torch.cuda.device_count() if on_gpu(options.accelerator) else 1
-    return options.num_nodes * devices
+        return torch.cuda.device_count() if on_gpu(options.accelerator) else 1
+    return options.devices
 
 
 @contextmanager

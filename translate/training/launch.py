@@ -1,0 +1,105 @@
+"""Which processes were started at once, and which of them is the first (no PyTorch is needed)."""
+
+from __future__ import annotations
+
+import os
+
+from translate.errors import UserError
+
+_SAYS = {  # who starts processes at once, by what says how many → how many of them on a machine
+    "WORLD_SIZE": "LOCAL_WORLD_SIZE",  # torchrun; Lightning, which says no more
+    "SLURM_STEP_NUM_TASKS": "SLURM_NTASKS_PER_NODE",
+    "SLURM_NTASKS": "SLURM_NTASKS_PER_NODE",
+}
+_INTERACTIVE = ("bash", "interactive")  # names of a SLURM job whose shell is one task, to Lightning
+
+
+def is_first_process() -> bool:
+    """Whether no process on any machine comes before this one."""
+    return _later() is None
+
+
+def _later() -> str | None:
+    """The variable by which this process comes after another; None: it is the first.
+
+    Whoever starts the others numbers them in some of these: torchrun sets RANK, which alone counts
+    then, SLURM its own, Lightning the number on a machine and that of the machine.
+    """
+    names = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")
+    numbers = names[:1] if "TORCHELASTIC_RUN_ID" in os.environ else names
+    return next((name for name in numbers if os.environ.get(name, "0") != "0"), None)
+
+
+def started_together(nodes: int) -> int:
+    """How many processes torchrun, SLURM or a person, one a node, started at once; 1: only this."""
+    launcher = _launcher()
+    return max(nodes, int(os.environ[launcher]) if launcher else 1)
+
+
+def started_by_the_first() -> bool:
+    """Whether the run's first process started this one, by Lightning, once it had noted its own.
+
+    Processes that were started at once are not: what they find in the folder is an earlier try's.
+    """
+    lightning = "LOCAL_RANK" in os.environ and "RANK" not in os.environ  # torchrun sets both
+    on_this_node = os.environ.get("NODE_RANK", "0") == "0"
+    return lightning and on_this_node and os.environ["LOCAL_RANK"] != "0"
+
+
+def started_by_slurm() -> bool:
+    """Whether srun started this process as one of a step, and not from a shell in one.
+
+    A shell's job has one of the names that Lightning goes by, and its step a single task.
+    """
+    if "SLURM_PROCID" not in os.environ or "SLURM_NTASKS" not in os.environ:
+        return False
+    shell = os.environ.get("SLURM_JOB_NAME") in _INTERACTIVE
+    return not shell or os.environ.get("SLURM_STEP_NUM_TASKS", "1") != "1"
+
+
+def _launcher() -> str | None:
+    """The variable in which a launcher says how many processes it started; None: there is none."""
+    if "WORLD_SIZE" in os.environ:
+        return "WORLD_SIZE"
+    names = ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") if started_by_slurm() else ()
+    return next((name for name in names if name in os.environ), None)
+
+
+def refuse_other_launch(devices: int, nodes: int) -> None:
+    """UserError where others were started with this process than those that it trains with.
+
+    Each would train alone, all of them in one folder, or wait for ever for one that never comes.
+    """
+    wanted, launcher = devices * nodes, _launcher()
+    asked = f"trainer.devices × trainer.num_nodes = {devices} × {nodes}"
+    if launcher is not None:
+        _refuse_other_count(launcher, devices, nodes, asked)
+    elif nodes > 1 and os.environ.keys().isdisjoint(("NODE_RANK", "GROUP_RANK")):
+        raise UserError(
+            f"trainer.num_nodes = {nodes}, but nothing started this process together with those of "
+            "other machines, for which it would wait: start it by torchrun or srun on each "
+            "(docs/scale.md), or give trainer.num_nodes=1"
+        )
+    if wanted == 1 and (later := _later()) is not None:
+        raise UserError(
+            f"{later} = {os.environ[later]} says that another process was started before this one, "
+            f"but {asked} has one alone: give as many as were started, or unset it for a run of "
+            f"its own (env -u {later} translate train …, each with another run=)"
+        )
+
+
+def _refuse_other_count(launcher: str, devices: int, nodes: int, asked: str) -> None:
+    started, of_node = int(os.environ[launcher]), os.environ.get(_SAYS[launcher])
+    slurm = launcher != "WORLD_SIZE"
+    alone = "with srun --ntasks=1 or env -u SLURM_PROCID" if slurm else "without torchrun"
+    if started != devices * nodes:
+        here = min(int(of_node or started), started)
+        raise UserError(
+            f"{launcher} = {started} processes were started together, but {asked}: give "
+            f"trainer.devices={here} trainer.num_nodes={started // here} to train with all of "
+            f"them, or start the command {alone} for a run of its own"
+        )
+    if started > 1 and of_node != str(devices) and (slurm or of_node is not None):
+        option = "--ntasks-per-node" if slurm else "--nproc-per-node"
+        told = "is not set" if of_node is None else f"= {of_node}"
+        raise UserError(f"{_SAYS[launcher]} {told}, but {asked}: start with {option}={devices}")
