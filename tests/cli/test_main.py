@@ -230,3 +230,14 @@ def test_streams_that_are_closed_or_poor_end_nothing(command: str, out: bytes) -
     done = subprocess.run(command.format(program), shell=True, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert out in done.stdout
+
+
+@pytest.mark.parametrize("number", ["LOCAL_RANK", "RANK", "SLURM_PROCID", "NODE_RANK"])
+def test_processes_after_the_first_tell_only_warnings(
+    program, monkeypatch: pytest.MonkeyPatch, number: str
+) -> None:
+    log = logging.getLogger("translate")
+    monkeypatch.setattr("translate.cli.models.main", lambda *_: [log.info("a"), log.warning("b")])
+    assert program("models").err == "a\nb\n"
+    monkeypatch.setenv(number, "1")
+    assert program("models").err == "b\n"

@@ -14,6 +14,7 @@ from pathlib import Path
 import translate
 from translate.cli import arguments, errors
 from translate.cli.commands import COMMANDS, Command, whole_run
+from translate.training.launch import is_first_process
 from translate.wording import escaped, nearest
 
 HELP = """\
@@ -129,7 +130,7 @@ class _Stderr(logging.Handler):
 def _log_to_stderr() -> None:
     """Standard output belongs to results. Beyond the first process of a run, only warnings."""
     handler = _Stderr()
-    handler.setLevel(logging.INFO if os.environ.get("LOCAL_RANK", "0") == "0" else logging.WARNING)
+    handler.setLevel(logging.INFO if is_first_process() else logging.WARNING)
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler], force=True)
     # they tell of a font cache, of every statistic, of every plugin
     for library in ("matplotlib", "sacrebleu", "alembic"):
