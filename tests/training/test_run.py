@@ -6,6 +6,7 @@ import csv
 import json
 import logging
 import os
+import platform
 import re
 import signal
 import sys
@@ -32,7 +33,7 @@ from translate.training.module import TranslationTask
 from translate.training.run import Interrupted, train
 from translate.training.running_means import RunningMeans
 from translate.training.settings import Settings
-from translate.training.trainer import build_trainer
+from translate.training.trainer import build_trainer, quieten_lightning
 
 REGULARISED = ("trainer.r_drop=2.0", "trainer.word_dropout=0.2")
 
@@ -625,6 +626,20 @@ def test_a_step_has_the_objective_and_the_words_that_are_asked_for(
     assert len(second) == objective.passes - 1
     for words in (batch.source, *second):  # others are left out each time
         assert not torch.equal(first, words)
+
+
+def test_a_gpu_that_is_none_of_nvidias_is_left_alone(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Mac's, which Lightning would take, in a run whose numbers were chosen for a CPU."""
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(platform, "processor", lambda: "arm")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    options = Settings(**config("trainer.accelerator=auto")["trainer"])
+    last = assembly.new_last_checkpoint(options, tmp_path / "last.ckpt", 1)
+    quieten_lightning()
+    trainer = build_trainer(options, tmp_path, 1, [], last, precision="32-true")
+    assert trainer.strategy.root_device.type == "cpu"
 
 
 @pytest.mark.parametrize("norm", [0.3, 0.0])

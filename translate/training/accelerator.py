@@ -8,7 +8,7 @@ from translate.errors import UserError
 
 
 def on_gpu(accelerator: str) -> bool:
-    """Whether a run trains on a GPU, as Lightning decides it: `auto` takes one if there is one."""
+    """Whether a run trains on an NVIDIA GPU: `auto` takes one if there is one."""
     return accelerator != "cpu" and torch.cuda.is_available()
 
 

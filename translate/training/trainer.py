@@ -82,7 +82,8 @@ def build_trainer(
     if options.patience is not None:
         callbacks.insert(0, Patience("dev/bleu", mode="max", patience=options.patience))
     return L.Trainer(
-        accelerator=options.accelerator, devices=options.devices,
+        # Lightning's own choice may be a GPU that nothing else here takes
+        accelerator="cuda" if on_gpu(options.accelerator) else "cpu", devices=options.devices,
         num_nodes=options.num_nodes, strategy=_strategy(options),
         precision=lightning_name(precision),
         max_epochs=1, max_steps=steps,
@@ -185,6 +186,7 @@ def quieten_lightning() -> None:
     for message in (
         r".*isinstance\(treespec, LeafSpec\).*",  # its own use of PyTorch
         r".*does not have many workers.*",  # batches are cut from tokenised text
+        r"GPU available but not used.*",  # by choice, or none of NVIDIA's
         r".*smaller than the logging interval.*",  # a short run
         r".*Checkpoint directory .* exists and is not empty.*",  # a resumed run
         r".*resuming from a checkpoint that ended before the epoch ended.*",  # TokenBatches.skip
