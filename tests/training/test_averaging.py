@@ -75,6 +75,17 @@ def test_the_average_is_the_twins(
     assert found == pytest.approx(slow(kind, decay, int(start * len(WEIGHTS)), every))
 
 
+@pytest.mark.parametrize(("kind", "first"), [("ema", 0), ("last", 9)])
+def test_a_mean_leaves_the_random_beginning_out_unless_it_is_asked_for(
+    config: Config, kind: str, first: int
+) -> None:
+    options = Settings(**config(f"trainer.averaging.kind={kind}")["trainer"])
+    (averaged,) = new_averaging(options, len(WEIGHTS))
+    assert isinstance(averaged, AveragedWeights)
+    found = after(averaged, OneWeight(), range(len(WEIGHTS)))
+    assert found == pytest.approx(slow(kind, 0.999, first, every=2))
+
+
 def test_an_average_that_has_begun_goes_on_in_a_longer_run() -> None:
     def averaged(total_steps: int) -> AveragedWeights:
         return AveragedWeights(

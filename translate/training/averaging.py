@@ -15,6 +15,7 @@ from translate.errors import UserError
 from translate.training.steps import ends_step
 
 WEIGHTS = "averaged_weights"  # of a checkpoint, beside the trained ones
+START = {"ema": 0.0, "last": 0.75}  # a mean keeps all that it has seen, random weights too
 
 
 class AveragedWeights(Callback):
@@ -27,7 +28,7 @@ class AveragedWeights(Callback):
         kind: `ema` keeps decay·average + (1-decay)·weights; `last` the mean of all updates.
         decay: of the exponential average; early on min(decay, (1+n)/(10+n)) at update n, so that
             the random beginning is soon forgotten.
-        start: share of the run after which updates begin.
+        start: share of the run after which updates begin; None: that of `START`.
         every: optimizer steps between two updates.
     """
 
@@ -36,12 +37,13 @@ class AveragedWeights(Callback):
         *,
         kind: Literal["ema", "last"],
         decay: float,
-        start: float,
+        start: float | None,
         every: int,
         total_steps: int,
     ) -> None:
         self.kind, self.decay = kind, decay
-        self.first, self.every = int(start * total_steps), every
+        share = START[kind] if start is None else start
+        self.first, self.every = int(share * total_steps), every
         self.updates = 0
         self.average: list[Tensor] = []  # in the order of the weights; empty before the first
 

@@ -18,7 +18,7 @@ class Averaging(NodeModel):
 
     kind: Literal["none", "ema", "last"]
     decay: Annotated[float, Field(gt=0, lt=1)]
-    start: Annotated[float, Field(ge=0, lt=1)]
+    start: Annotated[float, Field(ge=0, lt=1)] | None
     every: PositiveInt
 
 
