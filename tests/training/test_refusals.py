@@ -18,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow
 import pytest
 import torch
 import yaml
@@ -403,22 +404,36 @@ def test_a_full_disk_is_told_before_the_first_step(
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-def trainer_of(*others: int) -> Any:
+TEXT = pyarrow.table(
+    {side: [f"{side} {row}" for row in range(200)] for side in ("source", "target")}
+)
+
+
+def trainer_of(*others: float) -> Any:
     """Whose other processes had a loss that is not finite first at these steps."""
 
     def reduce(step: torch.Tensor, reduce_op: str) -> torch.Tensor:
         assert reduce_op == "min"
-        return torch.tensor(min([int(step), *others]))
+        return torch.tensor(min([float(step), *others]))
 
     strategy = SimpleNamespace(root_device=torch.device("cpu"), reduce=reduce)
     return SimpleNamespace(
-        accumulate_grad_batches=1, world_size=1 + len(others), global_step=5, strategy=strategy
-    )
+        accumulate_grad_batches=1, world_size=1 + len(others), global_step=5, strategy=strategy,
+        is_global_zero=True,
+    )  # fmt: skip
 
 
-def steps(guard: StopWhenNotFinite, losses: list[float], device: str, trainer: Any = None) -> None:
+def steps(
+    guard: StopWhenNotFinite,
+    losses: list[float],
+    device: str,
+    trainer: Any = None,
+    broken: int | None = None,
+) -> None:
+    """Training, with a gradient that is not finite after the batch of that index."""
     module: Any = SimpleNamespace(device=torch.device(device))
     for index, loss in enumerate(losses):
+        module.step_norm = torch.tensor(float("nan") if index == broken else 1.0)
         batch: Any = SimpleNamespace(ids=torch.tensor([index, 100 + index]))
         outputs = {"loss": torch.tensor(loss)}
         guard.on_train_batch_end(trainer or trainer_of(), module, outputs, batch, index)
@@ -426,16 +441,17 @@ def steps(guard: StopWhenNotFinite, losses: list[float], device: str, trainer: A
 
 def test_a_loss_on_a_gpu_is_looked_at_now_and_then_and_before_each_save(tmp_path: Path) -> None:
     """There each look waits for all the work that was given out."""
-    guard = StopWhenNotFinite(tmp_path, every=4)
+    guard = StopWhenNotFinite(tmp_path, every=4, text=TEXT)
     steps(guard, [1.0, float("inf"), 2.0], "cuda")
     with pytest.raises(UserError, match=r"the loss is inf at step 2 \(its training pairs: .*json"):
         guard.on_save_checkpoint(trainer_of(), Model(), {})  # type: ignore[arg-type]
     record = json.loads((tmp_path / "not_finite.json").read_text())
-    assert record == {"step": 2, "loss": "inf", "pairs": [1, 101]}
-    guard = StopWhenNotFinite(tmp_path, every=3)
+    texts = {side: [f"{side} 1", f"{side} 101"] for side in ("source", "target")}
+    assert record == {"step": 2, "loss": "inf", "pairs": [1, 101], **texts}
+    guard = StopWhenNotFinite(tmp_path, every=3, text=TEXT)
     with pytest.raises(UserError, match="the loss is nan at step 1"):
         steps(guard, [float("nan"), 1.0, 1.0], "cuda")
-    steps(StopWhenNotFinite(tmp_path, every=3), [1.0] * 9, "cuda")
+    steps(StopWhenNotFinite(tmp_path, every=3, text=TEXT), [1.0] * 9, "cuda")
 
 
 @pytest.mark.parametrize(
@@ -450,16 +466,30 @@ def test_a_loss_on_a_gpu_is_looked_at_now_and_then_and_before_each_save(tmp_path
 def test_a_loss_that_is_not_finite_in_one_process_stops_all_of_them(
     tmp_path: Path, own: list[float], others: list[int], told: str | None, writes: bool
 ) -> None:
-    guard = StopWhenNotFinite(tmp_path, every=2)
+    guard = StopWhenNotFinite(tmp_path, every=2, text=TEXT)
     with pytest.raises(UserError, match=told) if told else nullcontext():
         steps(guard, own, "cpu", trainer_of(*others))
     assert (tmp_path / "not_finite.json").exists() == writes
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_gradient_that_is_not_finite_is_told_with_all_pairs_of_its_step(
+    tmp_path: Path, device: str
+) -> None:
+    guard, trainer = StopWhenNotFinite(tmp_path, every=4, text=TEXT), trainer_of()
+    trainer.accumulate_grad_batches = 2
+    with pytest.raises(UserError, match=r"the gradient is not finite at step 2 \(its training"):
+        steps(guard, [1.0] * 8, device, trainer, broken=3)
+    record = json.loads((tmp_path / "not_finite.json").read_text())
+    assert record["gradient"] == "nan"
+    assert record["pairs"] == [2, 102, 3, 103]
+    assert record["target"][1] == "target 102"
+
+
 def test_weights_that_are_no_numbers_are_neither_saved_nor_translated_with(tmp_path: Path) -> None:
     """The first process alone translates: the search's own error would leave the others waiting."""
     model: Any = Model()
-    guard = StopWhenNotFinite(tmp_path, every=1)
+    guard = StopWhenNotFinite(tmp_path, every=1, text=TEXT)
     guard.on_save_checkpoint(trainer_of(), model, {})
     guard.on_validation_start(trainer_of(), model)
     with torch.no_grad():

@@ -228,6 +228,38 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     assert all(value.isfinite().all() for value in saved["state_dict"].values())
 
 
+@pytest.mark.parametrize("clip", [1.0, 0.0])
+def test_a_gradient_that_is_not_finite_stops_the_run_at_its_own_step(
+    config: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    clip: float,
+) -> None:
+    """Its loss is finite; that of the next step, which is innocent, no longer."""
+    original = TranslationTask.training_step
+    taken: list[list[int]] = []
+
+    def watched(self: TranslationTask, batch: Any, batch_idx: int) -> Any:
+        taken.append(batch.ids.tolist())
+        return original(self, batch, batch_idx)
+
+    def poisoned(self: TranslationTask, *_: Any) -> None:
+        if self.global_step == 7:
+            self.gradients()[0].view(-1)[0] = float("inf")
+
+    monkeypatch.setattr(TranslationTask, "training_step", watched)
+    monkeypatch.setattr(TranslationTask, "on_before_optimizer_step", poisoned)
+    run = tmp_path / "run"
+    with pytest.raises(UserError, match=r"the gradient is not finite at step 8 \(its training"):
+        train(config(f"trainer.gradient_clip={clip}"), run)
+    record = json.loads((run / "not_finite.json").read_text())
+    assert (record["step"], record["gradient"], record["pairs"]) == (8, "inf", taken[7])
+    assert len(record["source"]) == len(record["target"]) == len(record["pairs"])
+    with (run / "metrics.csv").open(newline="") as file:
+        norms = [float(row["train/gradient_norm"] or 1) for row in csv.DictReader(file)]
+    assert all(norm > 0 for norm in norms)
+
+
 def test_a_gpu_whose_memory_is_full_is_told_with_what_to_do(
     config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

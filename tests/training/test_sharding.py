@@ -141,7 +141,7 @@ def saves_what_is_broken_in_one_shard(rank: int, folder: Path) -> None:
     fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
     trainer: Any = SimpleNamespace(global_step=5)
     try:
-        StopWhenNotFinite(folder, every=1).on_save_checkpoint(trainer, model, {})
+        StopWhenNotFinite(folder, every=1, text=None).on_save_checkpoint(trainer, model, {})
     except UserError as error:
         (folder / f"{rank}").write_text(str(error))
     dist.destroy_process_group()

@@ -72,6 +72,7 @@ class TranslationTask(L.LightningModule):
         self.optimizer_options, self.schedule_options = dict(optimizer), dict(schedule)
         self.total_steps = total_steps
         self.step_tokens = torch.zeros(())  # real target tokens since the last optimizer step
+        self.step_norm: Tensor | None = None  # of the last step's gradient, before it was clipped
         self.means = RunningMeans()
 
     @property
@@ -166,15 +167,20 @@ class TranslationTask(L.LightningModule):
         Every token of the step counts the same, whichever batch or process it came from: Lightning
         averages both. Clipping is done here because Lightning's own refuses fused optimizers under
         autocast, for the sake of float16's scaler: gradients come here multiplied by its scale,
-        which it takes away at the step where this did not.
+        which it takes away at the step where this did not. Where they then overflow, it leaves the
+        step out: its norm tells of nothing that has gone wrong.
         """
-        if (scaler := getattr(self.trainer.precision_plugin, "scaler", None)) is not None:
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+        if scaler is not None:
             scaler.unscale_(optimizer)
         tokens = self.trainer.strategy.reduce(self.step_tokens, reduce_op="sum")
         averaged_over = self.trainer.accumulate_grad_batches * self.trainer.world_size
         scale = averaged_over * NOMINAL_TOKENS / tokens
+        norm = self.gradient_norm() * scale
+        if scaler is None:
+            self.step_norm = norm
+            self.means.add("train/gradient_norm", norm, torch.ones_like(norm))
         if gradient_clip_val:
-            norm = self.gradient_norm() * scale
             scale = scale * (gradient_clip_val / (norm + 1e-6)).clamp(max=1.0)
         torch._foreach_mul_(self.gradients(), scale)
         self.step_tokens = torch.zeros(())

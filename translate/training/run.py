@@ -222,7 +222,7 @@ def _make(call: _Call, origin: Origin | None) -> _Made:
     if main:
         provenance.write(run, bleu_tokenizer=dev.tokenize)
     callbacks = [
-        StopWhenNotFinite(run, every=options.log_every), dev,
+        StopWhenNotFinite(run, every=options.log_every, text=corpus.train), dev,
         *assembly.new_averaging(options, steps),
     ]  # fmt: skip
     if main and resuming:  # a run that may not go on, its checkpoint damaged, stays as recorded
