@@ -16,7 +16,7 @@ from translate.cli.commands import COMMANDS, Job
 from translate.cli.compose import launch
 from translate.cli.config_dir import config_dir, groups, options
 from translate.cli.errors import JobFailedError
-from translate.cli.validation import guard_problems, training_problems
+from translate.cli.validation import guard_problems, training_problems, without_effect
 from translate.errors import UserError
 
 CHOICES = [f"{group}={option}" for group in groups() for option in options(group)]
@@ -551,3 +551,36 @@ def test_an_empty_cache_is_not_the_folder_worked_in(
     assert done.status == 2
     assert "cache = ''" in done.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["trainer.minimum_risk.metric=chrf"],
+         "trainer.minimum_risk.metric has no effect while trainer.minimum_risk.weight = 0: set "
+         "trainer.minimum_risk.weight=0.8, or leave it out"),
+        (["trainer.guided_alignment.layer=2"], "trainer.guided_alignment.layer has no effect"),
+        (["trainer.averaging.kind=none", "trainer.averaging.every=2"],
+         "trainer.averaging.every has no effect while trainer.averaging.kind = none"),
+        (["trainer.averaging.kind=last", "trainer.averaging.decay=0.9"],
+         "trainer.averaging.decay has no effect while trainer.averaging.kind = last: set "
+         "trainer.averaging.kind=ema, or"),
+    ],
+)  # fmt: skip
+def test_what_would_do_nothing_is_refused_where_it_is_given(
+    program, tmp_path: Path, given: list[str], told: str
+) -> None:
+    done = program("train", "data=toy", "run=r", *given)
+    assert done.status == 2
+    assert told in done.err
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_sweep_over_a_switch_has_the_keys_that_it_switches() -> None:
+    trainer = {"averaging": {"kind": "none", "decay": 0.9, "start": None, "every": 5},
+               "minimum_risk": {"weight": 0.5, "metric": "chrf"},
+               "guided_alignment": {"weight": 0.0, "layer": None, "head": 1}}  # fmt: skip
+    given = {"trainer.averaging.decay", "trainer.averaging.kind", "trainer.minimum_risk.metric",
+             "trainer.guided_alignment.weight"}  # fmt: skip
+    assert without_effect(trainer, given, {"trainer.averaging.kind"}) == []
+    assert len(without_effect(trainer, given, set())) == 1

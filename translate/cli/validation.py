@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from translate import schema
 from translate.cli.fields import Node
 from translate.errors import UserError
 from translate.schema import chosen
+
+SWITCHES: tuple[tuple[str, str, object, object, tuple[str, ...]], ...] = (
+    # node of `trainer`, its switch, off, on, the keys that are idle then: without any, all others
+    ("minimum_risk", "weight", 0, 0.8, ()),
+    ("guided_alignment", "weight", 0, 0.05, ()),
+    ("averaging", "kind", "none", "ema", ()),
+    ("averaging", "kind", "last", "ema", ("decay",)),
+)
 
 
 def corpus_problems(run: Callable[..., None], config: Mapping[str, Any]) -> list[str]:
@@ -92,6 +100,23 @@ def _problems_of_r_drop(model: Node, trainer: Node) -> list[str]:
         f"trainer.r_drop = {trainer['r_drop']} compares two passes with different dropout, but "
         "dropout is off: set model.dropout=0.1 or trainer.r_drop=0"
     ]
+
+
+def without_effect(trainer: Node, given: Set[str], swept: Set[str]) -> list[str]:
+    """What of the keys that a person has given does nothing, for something else is off.
+
+    Not where that differs from job to job: a sweep has all combinations.
+    """
+    found = []
+    for node, key, off, on, keys in SWITCHES:
+        switch = f"trainer.{node}.{key}"
+        idle = {f"trainer.{node}.{each}" for each in keys or trainer[node]} - {switch}
+        if trainer[node][key] == off and switch not in swept:
+            found += [
+                f"{name} has no effect while {switch} = {off}: set {switch}={on}, or leave it out"
+                for name in sorted(idle & given)
+            ]
+    return found
 
 
 def model_problems(node: Node) -> list[str]:
