@@ -218,6 +218,14 @@ def test_every_link_leads_somewhere(path: Path) -> None:
     assert lost == []
 
 
+def test_files_have_about_as_many_lines_as_the_page_says() -> None:
+    said = re.findall(r"\[\w+\.py\]\(([^)]+)\)\s\((?:some )?(\d+)[ )]", TEXT)
+    assert len(said) == 6
+    for link, lines in said:
+        counted = len((DOCUMENT.parent / link).read_text("utf-8").splitlines())
+        assert counted == pytest.approx(int(lines), rel=0.15), link
+
+
 def test_what_the_documents_call_as_a_program_can_be_called() -> None:
     programs = [p for p in (ROOT / "scripts").iterdir() if p.read_bytes().startswith(b"#!")]
     assert len(programs) > 5
