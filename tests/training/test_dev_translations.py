@@ -58,7 +58,7 @@ def test_dev_bleu_goes_by_the_target_language(
     model = SimpleNamespace(train=lambda: None)
     task: Any = SimpleNamespace(model=model, evaluated=model, device="cpu")
     expected = BLEU(tokenize=tokenize).corpus_score([said], [dev.references[0]]).score
-    assert dev._translate(trainer, task) == pytest.approx(expected)
+    assert dev._translate(trainer, task, 2.0) == pytest.approx(expected)
     assert saved == [7]
 
 
@@ -168,7 +168,7 @@ def test_the_score_that_processes_share_is_a_number(
 ) -> None:
     """A tensor would be pickled with its device, which is the first process's."""
     dev = DevTranslations.__new__(DevTranslations)
-    monkeypatch.setattr(dev, "_translate", lambda trainer, task: 17.25)
+    monkeypatch.setattr(dev, "_translate", lambda *_: 17.25)
     given: list[Any] = []
     logged: dict[str, Any] = {}
 
@@ -177,7 +177,7 @@ def test_the_score_that_processes_share_is_a_number(
         return 17.25
 
     trainer: Any = SimpleNamespace(
-        sanity_checking=False, is_global_zero=main, global_step=7,
+        sanity_checking=False, is_global_zero=main, global_step=7, callback_metrics={"dev/loss": 2},
         strategy=SimpleNamespace(broadcast=broadcast), state=SimpleNamespace(fn=None),
     )  # fmt: skip
     task = TranslationTask.__new__(TranslationTask)

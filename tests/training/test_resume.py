@@ -254,7 +254,7 @@ def test_patience_that_is_spent_stays_spent(
 ) -> None:
     run, once = tmp_path / "run", config(*IDLE, "trainer.validate_every=1", "trainer.patience=1")
     with monkeypatch.context() as patch:
-        stop_in(patch, DevTranslations, "_translate", lambda dev, trainer, _: dev.best >= 0)
+        stop_in(patch, DevTranslations, "_translate", lambda dev, *_: dev.best >= 0)
         with pytest.raises(Interrupted, match="run is finished"):
             train(once, run)
     assert provenance.read(run)["steps"] == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import logging
+import math
 import os
 import platform
 import re
@@ -123,9 +124,45 @@ def test_sentences_that_the_model_cannot_read_are_told_before_training(
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
+def test_a_validation_tells_its_loss_and_whether_it_is_the_best(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([4.0, 3.0, 4.0])
+    monkeypatch.setattr(dev_translations, "bleu", lambda *_, **__: next(scores))
+    run, short = tmp_path / "run", ("trainer.max_steps=3", "trainer.validate_every=1")
+    train(config(*short, "trainer.samples=0"), run)
+    told = re.findall(
+        r"step (\d): dev BLEU \d\.00 on 20 sentences \(\d+ s\), "
+        r"(.*); dev loss (.*), perplexity (.*)",
+        (run / "train.log").read_text(),
+    )
+    judged = ["the best so far", "best 4.00", "the best so far"]
+    assert [line[:2] for line in told] == [*zip("123", judged, strict=True)]
+    with (run / "metrics.csv").open(newline="") as file:
+        logged = [float(row["dev/loss"]) for row in csv.DictReader(file) if row["dev/loss"]]
+    assert [float(line[2]) for line in told] == pytest.approx(logged, abs=6e-4)
+    assert [float(line[3]) for line in told] == pytest.approx([*map(math.exp, logged)], rel=1e-3)
+
+
+def test_the_last_steps_are_reported_too(
+    config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    run, short = tmp_path / "run", ("trainer.log_every=5", "trainer.samples=0")
+    train(config(*short), run)
+    assert sorted(losses(run)) == [4, 9, 11]
+    assert re.search(r"step 12/12  loss .*  0 s left", (run / "train.log").read_text())
+
+
 @pytest.mark.parametrize(
     ("seconds", "told"),
-    [(9.4, "9 s"), (89, "89 s"), (91, "2 min"), (660, "11 min"), (7500, "2 h 05 min")],
+    [
+        (9.4, "9 s"),
+        (89, "89 s"),
+        (91, "2 min"),
+        (660, "11 min"),
+        (7500, "2 h 05 min"),
+        (273_600, "3 d 04 h"),
+    ],
 )
 def test_an_estimate_is_told_in_few_digits(seconds: float, told: str) -> None:
     assert lasting(seconds) == told

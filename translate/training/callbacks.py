@@ -147,20 +147,24 @@ class EstimatedTime(Callback):
 
 
 def lasting(seconds: float) -> str:
-    """As precise as an estimate is: `40 s`, `11 min`, `2 h 05 min`."""
-    minutes = round(seconds / 60)
+    """As precise as an estimate is: `40 s`, `11 min`, `2 h 05 min`, `3 d 04 h`."""
+    minutes, hours = round(seconds / 60), round(seconds / 3600)
     if minutes < 2:
         return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02} min"
+    if minutes < 100:
+        return f"{minutes} min"
+    if hours < 48:
+        return f"{minutes // 60} h {minutes % 60:02} min"
+    return f"{hours // 24} d {hours % 24:02} h"
 
 
 class Reports(Callback):
     """A row for the loggers every so many steps and, without a progress bar, a line.
 
-    Losses of all processes together, the learning rate, and tokens/s: real (not padding) source and
-    target tokens, </s> included; validation time is not counted. Lightning itself would write the
-    row after the step is saved: a run that died in between would go on behind it. Must come before
-    what saves.
+    At the run's last step, too, of those since. Losses of all processes together, the learning
+    rate, and tokens/s: real (not padding) source and target tokens, </s> included; validation time
+    is not counted. Lightning itself would write the row after the step is saved: a run that died in
+    between would go on behind it. Must come before what saves.
     """
 
     def __init__(self, *, every: int, total_steps: int, lines: bool) -> None:
@@ -199,7 +203,8 @@ class Reports(Callback):
         self.batch_started = now
         self.tokens += batch.source_tokens + batch.target_tokens
         step = trainer.global_step
-        if step % self.every or not ends_step(trainer, batch_idx):
+        due = step % self.every == 0 or step == self.total_steps
+        if not due or not ends_step(trainer, batch_idx):
             return
         speed = self.tokens * trainer.world_size / self.seconds
         assert isinstance(pl_module, TranslationTask)
@@ -212,8 +217,7 @@ class Reports(Callback):
         if self.lines:
             left = (now - self.started) / (step - self.first_step) * (self.total_steps - step)
             log.info(
-                "step %d/%d  loss %.3f  %.0f tokens/s  learning rate %.2e  %d:%02d left",
-                step, self.total_steps, losses["train/loss"], speed, self.rate,
-                *divmod(round(left), 60),
+                "step %d/%d  loss %.3f  %.0f tokens/s  learning rate %.2e  %s left",
+                step, self.total_steps, losses["train/loss"], speed, self.rate, lasting(left),
             )  # fmt: skip
         self.tokens, self.seconds = 0, 0.0

@@ -80,7 +80,8 @@ class DevTranslations(Callback):
         if trainer.sanity_checking:
             return
         assert isinstance(pl_module, TranslationTask)
-        own = self._translate(trainer, pl_module) if trainer.is_global_zero else 0.0
+        loss = float(trainer.callback_metrics["dev/loss"])  # of all processes, which all ask
+        own = self._translate(trainer, pl_module, loss) if trainer.is_global_zero else 0.0
         # a number: a tensor would come to every process on the device of the first
         score = trainer.strategy.broadcast(own)
         pl_module.log("dev/bleu", score, sync_dist=True)  # equal everywhere already
@@ -97,7 +98,7 @@ class DevTranslations(Callback):
         if self.recorded is not None and self.recorded > round(self.best, 2):
             self.best = self.recorded
 
-    def _translate(self, trainer: L.Trainer, task: TranslationTask) -> float:
+    def _translate(self, trainer: L.Trainer, task: TranslationTask, loss: float) -> float:
         step = trainer.global_step
         started = time.monotonic()
         translator = Translator(
@@ -112,8 +113,10 @@ class DevTranslations(Callback):
         score = torch.tensor(bleu(hypotheses, self.references, tokenize=self.tokenize)).item()
         seconds = time.monotonic() - started
         log.info(
-            "step %d: dev BLEU %.2f on %d sentences (%.0f s)", step, score, len(hypotheses), seconds
-        )
+            "step %d: dev BLEU %.2f on %d sentences (%.0f s), %s; dev loss %.3f, perplexity %.2f",
+            step, score, len(hypotheses), seconds, self._beside_the_best(score),
+            loss, torch.tensor(loss).exp(),
+        )  # fmt: skip
         if self.samples:
             shown = list(zip(self.sources, self.references, hypotheses, strict=True))
             text = "\n\n".join(_side_by_side(*sample) for sample in shown[: self.samples])
@@ -124,6 +127,9 @@ class DevTranslations(Callback):
         if self.samples:  # when the model is safe: a picture may fail
             _to_tensorboard(trainer, text, self._draw_attention(translator, step))
         return score
+
+    def _beside_the_best(self, score: float) -> str:
+        return "the best so far" if score >= self.best else f"best {self.best:.2f}"
 
     def _draw_attention(self, translator: Translator, step: int) -> Path | None:
         """The first sample's alignment, averaged over layers and heads; None: there is none."""
