@@ -451,6 +451,34 @@ def test_each_call_that_goes_on_is_recorded(
     assert record["calls"][0]["versions"] == record["versions"]
 
 
+def test_what_a_run_has_used_is_recorded(
+    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In several calls as in one: tokens of the steps that count, and the time that they took."""
+    read = {"source_tokens": 0, "target_tokens": 0}
+    original = TranslationTask.training_step
+
+    def counting(self: TranslationTask, batch: Any, batch_idx: int) -> Any:
+        for side in read:
+            read[side] += getattr(batch, side)
+        return original(self, batch, batch_idx)
+
+    monkeypatch.setattr(TranslationTask, "training_step", counting)
+    run, seconds = tmp_path / "run", 0.0
+    for steps in (2, 6):
+        train(config(f"trainer.max_steps={steps}", "trainer.samples=0"), run)
+        record = provenance.read(run)
+        assert {side: record[side] for side in read} == read
+        assert record["seconds"] > seconds
+        assert record["ended"] >= record["started"]
+        seconds = record["seconds"]
+    assert record["best_step"] in (2, 6)
+    assert record["parameters"] == 25_088
+    assert record["accelerator"] == ("gpu" if torch.cuda.is_available() else "cpu")
+    assert record["threads"] == torch.get_num_threads()
+    assert record["precision"] == "32-true"
+
+
 def test_threads_are_those_of_a_run_alone(
     config: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ from translate.inference import bundle
 from translate.inference.translator import Translator
 from translate.plots.attention import heatmap
 from translate.search import Search
+from translate.training import provenance
 from translate.training.module import TranslationTask
 from translate.training.steps import is_due
 
@@ -166,6 +167,7 @@ class DevTranslations(Callback):
             extra={"dev_bleu": round(self.best, 2), "step": step, "corpus": self.config["data"]},
             taught=None if task.guidance is None else task.guidance.head,
         )
+        provenance.write(self.run, best_step=step)
 
 
 def _lower_on_plateau(trainer: L.Trainer, score: float) -> None:

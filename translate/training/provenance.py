@@ -74,6 +74,15 @@ def further_call(run: Path, step: int) -> dict[str, Any]:
     return {"calls": [*(call for call in before if call != this), this]}
 
 
+def computing(*, gpu: bool) -> dict[str, Any]:
+    """The facts of what computes, in each process."""
+    return {
+        "accelerator": "gpu" if gpu else "cpu",
+        "device": device_name(gpu=gpu),
+        "threads": torch.get_num_threads(),
+    }
+
+
 def device_name(*, gpu: bool) -> str:
     """What computes: the GPU, or the processor."""
     return torch.cuda.get_device_name() if gpu else _processor()

@@ -27,6 +27,7 @@ from translate.plots.curves import learning_curves
 from translate.threads import threads_restored
 from translate.training import assembly, finite, packing, precision, provenance, token_budget
 from translate.training.accelerator import check_accelerator, on_gpu
+from translate.training.budget import Budget
 from translate.training.compilation import Compiler, check_compiler
 from translate.training.dev_translations import DevTranslations
 from translate.training.disk import check_room
@@ -209,8 +210,11 @@ def _make(call: _Call, origin: Origin | None) -> _Made:
         origin.give_to(model, corpus.tokenizers)
     if main:
         check_room(run, model, averaged=options.averages, keep=options.keep)
-        device = provenance.device_name(gpu=on_gpu(options.accelerator))
-        provenance.write(run, corpus=corpus.identity, precision=numbers, device=device)
+        provenance.write(
+            run, corpus=corpus.identity, precision=numbers,
+            parameters=sum(p.numel() for p in model.parameters()),
+            **provenance.computing(gpu=on_gpu(options.accelerator)),
+        )  # fmt: skip
     task, data, compiler = _task_and_data(call, corpus, model, numbers)
     steps = task.total_steps
     stop = assembly.new_last_checkpoint(options, call.last, steps)
@@ -222,7 +226,7 @@ def _make(call: _Call, origin: Origin | None) -> _Made:
     if main:
         provenance.write(run, bleu_tokenizer=dev.tokenize)
     callbacks = [
-        StopWhenNotFinite(run, every=options.log_every, text=corpus.train), dev,
+        StopWhenNotFinite(run, every=options.log_every, text=corpus.train), dev, Budget(run),
         *assembly.new_averaging(options, steps),
     ]  # fmt: skip
     if main and resuming:  # a run that may not go on, its checkpoint damaged, stays as recorded
