@@ -739,12 +739,25 @@ def test_a_gpu_that_is_none_of_nvidias_is_left_alone(
     assert trainer.strategy.root_device.type == "cpu"
 
 
-@pytest.mark.parametrize("norm", [0.3, 0.0])
+@pytest.mark.parametrize("norm", [0.01, 0.0])
 def test_gradients_are_clipped_to_the_norm_that_is_asked_for(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, norm: float
+    config: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    norm: float,
 ) -> None:
-    options = Settings(**config(f"trainer.gradient_clip={norm}")["trainer"])
-    last = assembly.new_last_checkpoint(options, tmp_path / "last.ckpt", 1)
-    trainer = build_trainer(options, tmp_path, 1, [], last, precision="32-true")
-    assert trainer.gradient_clip_val == (norm or None)
-    assert trainer.gradient_clip_algorithm is None  # the task does it, by the norm
+    original = TranslationTask.configure_gradient_clipping
+    taken: list[float] = []  # by the optimizer
+
+    def watched(self: TranslationTask, *given: Any, **options: Any) -> None:
+        original(self, *given, **options)
+        taken.append(float(self.gradient_norm()))
+
+    monkeypatch.setattr(TranslationTask, "configure_gradient_clipping", watched)
+    short = (f"trainer.gradient_clip={norm}", "trainer.max_steps=2", "trainer.samples=0")
+    train(config(*short), tmp_path / "run")
+    with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
+        rows = [row["train/gradient_norm"] for row in csv.DictReader(file)]
+    before = [float(row) for row in rows if row]
+    assert min(before) > 0.01
+    assert taken == pytest.approx([norm] * 2 if norm else before, rel=1e-3)
