@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import hypothesis
 import jaxtyping
 import pytest
-from beartype import beartype
-from beartype.roar import BeartypeDecorHintException
-from jaxtyping import install_import_hook
+from checked_shapes import check_in
 
-
-def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Check a function's types at every call; `Self` and plain Protocols cannot be checked."""
-    try:
-        return beartype(function)
-    except BeartypeDecorHintException:
-        return function
-
-
-# Before anything of ours is imported: annotated shapes are checked too. The hook takes a name.
-sys.modules["shape_checker"] = ModuleType("shape_checker")
-sys.modules["shape_checker"].checked = checked  # type: ignore[attr-defined]
-install_import_hook(
-    ["translate.attention", "translate.models", "translate.search"], "shape_checker.checked"
-)
+# before anything of ours is imported
+check_in("translate.attention", "translate.models", "translate.search")
 
 # A busy machine makes any example slow: what hangs is stopped by pytest-timeout.
 hypothesis.settings.register_profile("patient", deadline=None)
