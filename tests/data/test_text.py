@@ -114,6 +114,7 @@ def test_utf_16_without_a_mark_is_known_by_its_zeros():
 def test_a_text_in_another_encoding_is_refused_where_only_slips_are_tolerated():
     few, many = (b"gr\xfcn\n" * bad + b"ok\n" * 900 for bad in (9, 10))
     assert len(list(read_lines(io.BytesIO(few), tolerated=0.01))) == 909
+    assert len(list(read_lines(io.BytesIO(b"gr\xfcn\n" * 5), tolerated=0.01))) == 5  # of so few
     told = (
         r"input: 10 of 910 lines contain bytes that are not UTF-8; convert it, .* iconv -f LATIN1"
     )

@@ -75,6 +75,7 @@ def test_figures_of_a_small_set() -> None:
     assert found.brier_of_share == pytest.approx(0.24)
     assert judge(chrf, chrf, good=50).rank_correlation == pytest.approx(1)
     assert judge([0.5] * 10, chrf, good=50).rank_correlation == 0
+    assert judge([0.9] * 10, chrf, good=51).good == 0.6  # from there on
 
 
 def test_ties_share_their_rank() -> None:

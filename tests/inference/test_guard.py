@@ -187,6 +187,19 @@ def test_the_first_is_kept_where_the_second_is_no_better(watched, caplog) -> Non
     assert caplog.messages == ["line 1 may be wrong: loop"]
 
 
+def test_damage_is_worse_than_all_else(watched) -> None:
+    """A second try that lost what the first kept is not taken, however much was wrong with it."""
+    url, far = "https://a.de/b", "dog " * 60
+    segment = Segment(f"la casa {url}", [5, 6, 7], [], Constraint())
+    first = Translation(f"{far}{url}", -1.0, -1.0, tuple(far.split()), (), None, True)
+    second = replace(first, text="the house", tokens=("the", "house"))
+    ((found,),) = guard().watch(
+        [segment], [[first]], around=lambda _: [[first]], again=lambda _: [[second]]
+    )
+    assert found.text == first.text
+    assert found.flags == ("too long", "loop")
+
+
 def test_every_one_of_an_n_best_list_is_judged(make_translator, joint) -> None:
     """The best alone is translated again; what is told of the others is told of each."""
     texts = ["the house", "", "dog dog dog dog dog dog"]

@@ -51,6 +51,16 @@ def test_the_likeliest_are_the_translations(separate, monkeypatch, block: int) -
     assert counts[found.frequent].tolist() == sorted(counts, reverse=True)[:2]
 
 
+def test_a_block_does_not_take_the_place_of_those_before(
+    separate: Tokenizers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A translation that is seen often, and another in the last block alone."""
+    one, often, once = np.array([9]), np.array([12]), np.array([7])
+    monkeypatch.setattr(lexical_shortlist, "BLOCK", 4)
+    found = learn([(one, often)] * 8 + [(one, once)] * 2, separate, frequent=0, likeliest=1)
+    assert found.likeliest[9].tolist() == [12]
+
+
 def test_in_a_joint_vocabulary_a_piece_may_be_copied(joint: Tokenizers) -> None:
     found = learn(pairs(joint, 20), joint, frequent=2, likeliest=3)
     assert found.likeliest[:, 0].tolist() == list(range(len(joint.source)))

@@ -66,6 +66,8 @@ def test_the_mean_of_one_is_that_one(run: Path) -> None:
     state = torch.load(path, weights_only=True)[WEIGHTS]
     for name, value in mean_weights([path]).items():
         assert torch.equal(value.float(), state[f"model.{name}"])
+    for name, value in mean_weights([path] * 7).items():  # whose sum float32 would round
+        assert torch.equal(value.float(), state[f"model.{name}"])
 
 
 def test_last_and_best_are_chosen(run: Path, tmp_path: Path) -> None:
@@ -76,6 +78,8 @@ def test_last_and_best_are_chosen(run: Path, tmp_path: Path) -> None:
         (other / "checkpoints" / f"step-{step:07d}.ckpt").touch()
     (other / "metrics.csv").write_text("step,dev/bleu\n1,9.0\n3,2.0\n5,4.0\n")
     assert choose(other, count=2, best=True) == [2, 6]
+    (other / "metrics.csv").write_text("step,dev/bleu\n1,9.0\n3,2.0\n5,2.0\n")
+    assert choose(other, count=2, best=True) == [2, 6]  # of equals the later
 
 
 def test_best_are_not_chosen_among_checkpoints_without_a_score(tmp_path: Path) -> None:

@@ -117,6 +117,15 @@ def test_a_step_has_no_more_than_the_most(
     assert tokens_noted(tmp_path / "run") == 400 // accumulate
 
 
+def test_the_processes_of_a_step_share_the_most(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_budget, "MOST", 400)
+    made = config("trainer.devices=2", "trainer.accumulate=4", "trainer.accelerator=cpu")
+    task: Any = None  # on a CPU none is tried
+    assert token_budget._found(Settings(**made["trainer"]), 1, task, "32-true") == 50
+
+
 @pytest.mark.parametrize("together", ["NODE_RANK", "WORLD_SIZE", "SLURM_NTASKS"])
 def test_processes_started_together_are_refused(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: str
