@@ -9,6 +9,7 @@ import importlib.util
 import os
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -195,10 +196,16 @@ def test_every_mechanism_is_in_the_table_once() -> None:
     assert list(map(int, ROWS)) == list(range(1, 28))
 
 
+@cache
+def functions(path: Path) -> set[str]:
+    """Those of a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
 @pytest.mark.parametrize(("name", "path"), NAMED_TESTS, ids=[name for name, _ in NAMED_TESTS])
 def test_every_named_test_exists(name: str, path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert name in functions(path)
 
 
 def anchors(path: Path) -> set[str]:
