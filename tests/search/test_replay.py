@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+import jaxtyping
 import pytest
 import torch
 from small_models import REMEMBERING, sentences
@@ -92,8 +93,12 @@ def both(
     *,
     before: Callable[[], object] = lambda: None,
 ) -> tuple[list[list[Hypothesis]], list[list[Hypothesis]], list[int]]:
-    """What is found by steps that differ, and by steps that are repeated; and their stretches."""
-    expected = finder(model, *BATCH, need_alignment=True)
+    """What is found by steps that differ, and by steps that are repeated; and their stretches.
+
+    Shapes are checked in the second: those of the first are in the tests of models and searches.
+    """
+    with mock.patch.object(jaxtyping.config, "jaxtyping_disable", True):
+        expected = finder(model, *BATCH, need_alignment=True)
     stretches = request.getfixturevalue("steps")
     before()
     return expected, finder(model, *BATCH, need_alignment=True), stretches
