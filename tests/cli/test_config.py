@@ -109,7 +109,7 @@ def test_every_misspelt_key_is_found_in_every_node(default) -> None:
             assert f"{group}.{key}" in found
         else:
             assert f"{group}.{key}x is not a key; did you mean {group}." in found
-            # a search without rules forbids nothing; runs before the other key had no such tokenizer
+            # a search without rules forbids nothing; no run had the other before it was a key
             whole = (group, key) in {("search", "rules"), ("tokenizer", "pretrained")}
             assert whole or f"{group}.{key} is missing" in found
 

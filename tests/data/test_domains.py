@@ -16,7 +16,7 @@ from translate.errors import UserError
 
 CONF = Path(__file__).parents[2] / "conf"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-ROWS = [(f"{a} {b}", f"{a}{b}", "talk" if a < "c" else "news") for a in "abcd" for b in LETTERS]
+ROWS = [(f"{a} {b}", f"{a}-{b}", "talk" if a < "c" else "news") for a in "abcd" for b in LETTERS]
 
 
 def node(group: str, *names: str, **changes: Any) -> dict[str, Any]:

@@ -67,6 +67,7 @@ MAY: dict[str, list[Any]] = {
     **{key: ["x"] for key in listed(TEXT)},
     **{key: [1e9] for key in listed(UNBOUNDED)},
     "data.attribution": ["", "x"],
+    "tokenizer.pretrained": ["x"],  # whether there is such a folder, a run that has it may ask
 }
 
 

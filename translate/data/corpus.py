@@ -193,7 +193,7 @@ def _vocabulary(tokenizer: TokenizerConfig) -> Any:
     if tokenizer.pretrained is None:
         return tokenizer.model_dump(mode="json", exclude={"sampling", "pretrained"})
     given = Tokenizers.find(Path(tokenizer.pretrained))
-    return [given.source.sha256, given.target.sha256]
+    return [given.source.sha256, given.target.sha256, tokenizer.joint]
 
 
 def _sweep(corpora: Path) -> None:

@@ -57,7 +57,8 @@ class TokenizerConfig(schema.NodeModel):
     byte_fallback: bool
     normalization: Normalization
     train_sentences: PositiveInt
-    pretrained: str | None = None  # of runs that were begun without it, which are still evaluated
+    # None is for runs that were begun without this key, which are still evaluated
+    pretrained: Annotated[str, Field(min_length=1)] | None = None
     sampling: Sampling
 
 
