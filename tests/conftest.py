@@ -32,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before a test imports ONNX Runtime by itself
     if os.environ.get("TEST_DEVICE") == "second":
         from second_device import second_device
 

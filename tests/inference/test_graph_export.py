@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +58,21 @@ def eagerly(file: Path, graph: graphs.Graph):
         return {port.name: tensor.numpy() for port, tensor in named}
 
     return run
+
+
+LOADING = "import sys; from translate.inference.onnx_decoder import session; session(sys.argv[1])"
+
+
+def test_running_a_graph_leaves_nothing_in_the_users_home(tmp_path: Path) -> None:
+    """ONNX Runtime keeps a number of the machine there, and what it is going to tell its makers."""
+    pytest.importorskip("onnxruntime")
+    environment = {name: value for name, value in os.environ.items() if "TELEMETRY" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING, "nowhere.onnx"], env=environment | {"HOME": str(tmp_path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "nowhere.onnx" in done.stderr.splitlines()[-1]  # so far it came
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import signal
 import sys
 import unicodedata
@@ -28,6 +29,8 @@ Run = Callable[[Arrays], Arrays]
 
 def session(file: Path) -> Run:
     """A graph as a function of its inputs."""
+    # else importing it numbers this machine in the user's home, and tells its makers what it runs
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
     loaded = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
