@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -33,6 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[variable] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before a test imports ONNX Runtime by itself
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # which has that of its controller
+        # before a test's module is imported, with which Matplotlib settles where its cache is
+        folder = tempfile.TemporaryDirectory(prefix="matplotlib-")
+        os.environ["MPLCONFIGDIR"] = folder.name
+        config.add_cleanup(folder.cleanup)
     if os.environ.get("TEST_DEVICE") == "second":
         from second_device import second_device
 
@@ -65,7 +71,6 @@ def _own_caches(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     cache = tmp_path_factory.getbasetemp() / "cache"
     monkeypatch.setenv("TRANSLATE_CACHE", str(cache))
     monkeypatch.setenv("HF_HOME", str(cache / "huggingface"))
-    monkeypatch.setenv("MPLCONFIGDIR", str(cache / "matplotlib"))
 
 
 @pytest.fixture
