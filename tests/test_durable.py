@@ -13,7 +13,9 @@ from translate import durable
 from translate.durable import (
     check_file,
     check_folder,
+    growing,
     naming,
+    partial,
     remove_temporaries,
     replacing,
     write,
@@ -82,6 +84,16 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
         assert link.is_symlink()
         assert real.read_bytes() == content
     assert list(real.parent.iterdir()) == [real]
+
+
+def test_a_link_in_the_place_of_what_is_to_become_a_file_is_not_followed(tmp_path: Path) -> None:
+    precious, path = tmp_path / "precious", tmp_path / "text"
+    precious.write_bytes(b"theirs")
+    partial(path).symlink_to(precious)
+    with growing(path) as file:
+        file.write(b"ours")
+    assert (precious.read_bytes(), path.read_bytes()) == (b"theirs", b"ours")
+    assert not path.is_symlink()
 
 
 @pytest.mark.parametrize("name", ["stdout", "stderr"])

@@ -57,6 +57,8 @@ def _becoming(path: Path, temporary: Path) -> Iterator[BinaryIO]:
         with naming(path), _opened(path) as file:
             yield file
         return
+    if temporary.is_symlink():  # another's, who may have set it there for us to follow
+        temporary.unlink()
     with naming(path), temporary.open("w+b") as file:
         yield file
         file.flush()

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shlex
 import shutil
+from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -263,7 +264,7 @@ def test_seeds_of_an_experiment_differ_in_nothing_that_changes_the_result(
         shutil.copytree(runs / "toy-seed=1", run)
         config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
         *nodes, last = key.split(".")
-        (config[nodes[0]] if nodes else config)[last] = value
+        reduce(dict.__getitem__, nodes, config)[last] = value
         (run / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
         record = {"status": "finished", "corpus": {"corpus": text}} | facts
         (run / "provenance.json").write_text(json.dumps(record), encoding="utf-8")
@@ -286,14 +287,18 @@ def test_seeds_of_an_experiment_differ_in_nothing_that_changes_the_result(
         experiment("data.tokens_per_batch", "auto", tokens_per_batch=size) for size in (512, 1024)
     ]
     assert sizes[0] != sizes[1]
+    starts = [experiment("trainer.averaging.start", start) for start in (None, 0.0, 0.75)]
+    assert starts[0] == starts[1] != starts[2], "null is 0 for what the tests train with"
+    assert experiment("tokenizer.pretrained", "elsewhere") == first, "its pieces are in the record"
 
 
 def test_the_circumstances_of_a_run_are_those_of_all_its_calls(tmp_path: Path) -> None:
-    calls = [{"commit": sha * 20, "versions": {"torch": "2.13"}} for sha in ("ab", "ab", "cd")]
+    commits = ("ab" * 20, "ab" * 20, "cd" * 20 + "+")  # the last was changed
+    calls = [{"commit": commit, "versions": {"torch": "2.13"}} for commit in commits]
     record = {"status": "finished", "device": "H100", **calls[0], "calls": calls[1:]}
     (tmp_path / "provenance.json").write_text(json.dumps(record), encoding="utf-8")
     assert compared_runs.circumstances(tmp_path) == {
-        "commit": "ababababab then cdcdcdcdcd", "device": "H100", "torch": "2.13",
+        "commit": "ababababab then cdcdcdcdcd+", "device": "H100", "torch": "2.13",
     }  # fmt: skip
     assert compared_runs.circumstances(tmp_path / "without a record") == {}
 

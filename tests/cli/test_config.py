@@ -284,7 +284,7 @@ def test_an_option_beside_an_experiment_takes_the_place_of_its_keys(program, opt
     done = program("train", "experiment=multi30k", option, "trainer.max_steps=0", "run=r")
     assert done.status == 2
     told, error = done.err.splitlines()
-    assert told.startswith("left out, for the experiment has another option: ")
+    assert told.startswith("left out, since the experiment sets it for another option: ")
     assert error == "translate: error: trainer.max_steps = 0: must be greater than 0"
     if option == "search=greedy":
         done = program("train", "experiment=multi30k", option, "search.alpha=1", "run=r")
@@ -358,6 +358,23 @@ def test_epochs_of_an_experiment_take_the_place_of_the_default_steps(
     options = ["--config-dir", str(tmp_path / "own"), "data=toy", "experiment=mine", "-c", "job"]
     trainer = yaml.safe_load(program("train", *options, *given).out)["trainer"]
     assert (trainer["max_steps"], trainer["max_epochs"]) == ends
+
+
+def test_what_an_experiment_takes_over_from_another_counts_as_its_own(
+    program, tmp_path: Path
+) -> None:
+    folder = tmp_path / "own" / "experiment"
+    folder.mkdir(parents=True)
+    for name, defaults, end in (("parent", "toy", 200), ("child", "parent", None)):
+        text = f"# @package _global_\ndefaults:\n  - {defaults}\n  - _self_\n"
+        text += f"trainer:\n  max_epochs: {end}\n" if end else "seed: 5\n"
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    options = ["--config-dir", str(tmp_path / "own"), "experiment=child", "optimizer=sgd"]
+    done = program("train", *options, "-c", "job")
+    shown = yaml.safe_load(done.out)
+    assert (shown["seed"], shown["trainer"]["max_epochs"]) == (5, 200)
+    assert shown["optimizer"]["learning_rate"] == 1.0
+    assert "left out, since the experiment sets it for another option" in done.err
 
 
 def test_a_configuration_is_shown_as_it_would_run_with_what_is_wrong_in_it(program) -> None:

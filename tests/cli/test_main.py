@@ -232,12 +232,28 @@ def test_streams_that_are_closed_or_poor_end_nothing(command: str, out: bytes) -
     assert out in done.stdout
 
 
+def test_commands_of_one_srun_each_tell_what_they_find(program, monkeypatch) -> None:
+    monkeypatch.setenv("SLURM_PROCID", "1")
+
+    def tell(job: object) -> None:
+        logging.getLogger("translate.cli").info("found")
+
+    monkeypatch.setattr("translate.cli.models.job", tell)
+    assert program("models").err == "found\n"
+
+
+def test_a_command_that_needs_a_run_shows_its_configuration_without_one(program) -> None:
+    done = program("text", "-c", "job")
+    assert done.status == 0, done.err
+    assert "max_length_ratio: ${search.max_length_ratio}" in done.out
+
+
 @pytest.mark.parametrize("number", ["LOCAL_RANK", "RANK", "SLURM_PROCID", "NODE_RANK"])
 def test_processes_after_the_first_tell_only_warnings(
     program, monkeypatch: pytest.MonkeyPatch, number: str
 ) -> None:
     log = logging.getLogger("translate")
-    monkeypatch.setattr("translate.cli.models.main", lambda *_: [log.info("a"), log.warning("b")])
-    assert program("models").err == "a\nb\n"
+    monkeypatch.setattr("translate.cli.train.main", lambda *_: [log.info("a"), log.warning("b")])
+    assert program("train").err == "a\nb\n"
     monkeypatch.setenv(number, "1")
-    assert program("models").err == "b\n"
+    assert program("train").err == "b\n"

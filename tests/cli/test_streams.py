@@ -50,6 +50,7 @@ def test_what_is_called_gz_is_packed(tmp_path: Path, flush: bool) -> None:
         write("mine")
         write("yours")
     assert gzip.decompress(path.read_bytes()) == b"mine\nyours\n"
+    assert b"partial" not in path.read_bytes()  # the name that gzip notes
     assert list(read_lines(path)) == ["mine", "yours"]
 
 
@@ -92,6 +93,17 @@ def test_a_link_to_the_output_stays(tmp_path: Path) -> None:
         write("mine")
     assert link.is_symlink()
     assert (tmp_path / "there" / "text").read_text("utf-8") == "mine\n"
+
+
+def test_what_a_stopped_command_has_left_can_be_read_but_not_into_its_own_place(
+    text: Path, tmp_path: Path
+) -> None:
+    kept, output = text.rename(tmp_path / "out.partial"), str(tmp_path / "out")
+    (problem,) = output_problems({"input": str(kept), "output": output})
+    assert problem.startswith(
+        f"output={output} would overwrite input=, which is where it is writte"
+    )
+    assert not output_problems({"input": str(kept), "output": f"{output}.rest"})
 
 
 def test_a_link_into_no_folder_is_told_before(tmp_path: Path) -> None:

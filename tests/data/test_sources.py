@@ -344,7 +344,7 @@ def test_a_file_that_is_one_list_is_told_to_be_an_object_a_line(tmp_path):
     path = tmp_path / "pairs.json"
     path.write_text('[{"de": "a", "en": "b"}]\n')
     with pytest.raises(
-        UserError, match=r"pairs.json, line 1 is of type list: .* one object a line"
+        UserError, match=r"pairs.json, line 1 is of type list: .* one object per line"
     ):
         read("jsonl", tmp_path, train=str(path), dev=None, test=None, columns=None)
 

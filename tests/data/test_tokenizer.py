@@ -77,6 +77,13 @@ def test_what_is_read_alike_counts_as_the_same_sentence(normalization):
     assert not [text for text in texts if sameness(text) != sameness(read(text))]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_tells_its_kind(kind):
+    assert trained(kind).kind == kind
+    if kind != "word":
+        assert trained(kind, byte_fallback=True).kind == kind
+
+
 def test_known_text_comes_back(tokenizer):
     for sentence in SENTENCES[:20]:
         ids = tokenizer.encode(sentence)

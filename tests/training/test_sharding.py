@@ -45,6 +45,26 @@ def started(run: Path, options: list[str]) -> None:
     assert "Warning" not in done.stderr
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("optimizer", ["sgd", "adadelta"])
+def test_any_optimizer_goes_on_where_weights_are_dealt_out(
+    config: Config, overrides: Callable[..., list[str]], tmp_path: Path, optimizer: str
+) -> None:
+    """Plain gradient descent has nothing to remember, which PyTorch does not foresee."""
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    options = [*EXACT[:-1], f"optimizer={optimizer}"]
+    train(config(*options, "trainer.accumulate=2", "trainer.max_steps=6"), alone)
+    sharded = ["trainer.devices=2", "trainer.accelerator=cpu", "trainer.strategy=fsdp"]
+    for steps in (3, 6):
+        started(together, overrides(*options, *sharded, f"trainer.max_steps={steps}"))
+    expected, actual = (
+        AtomicCheckpointIO().load_checkpoint(run / "checkpoints" / "last.ckpt")["state_dict"]
+        for run in (alone, together)
+    )
+    for name, weight in expected.items():
+        torch.testing.assert_close(actual[name], weight, rtol=0, atol=2e-5, msg=name)
+
+
 @pytest.mark.parametrize(
     ("legs", "accumulate", "others"),
     [

@@ -110,19 +110,27 @@ def experiment(run: Path) -> str:
 
 
 def settings(run: Path) -> dict[str, Any]:
-    """The configuration by flat keys, with what `auto` came to; no seed, nor what is free."""
+    """The configuration by flat keys, with what `auto` came to; no seed, nor what is free.
+
+    Keys without a value are none: runs from before there was a key have not got it. A vocabulary is
+    known by its pieces, which `corpus` in the run's record counts, not by where it came from.
+    """
     from translate.cli.stored import training_config
     from translate.training import token_budget
+    from translate.training.averaging import START
     from translate.training.settings import MAY_CHANGE, flat
 
-    config, free = flat(training_config(run)), {"seed"} | MAY_CHANGE - SHAPING
+    config = flat(training_config(run))
+    free = {"seed", "tokenizer.pretrained"} | MAY_CHANGE - SHAPING
     record = _record(run)
     for key, fact in (
         ("trainer.precision", "precision"), ("data.tokens_per_batch", token_budget.KEY),
     ):  # fmt: skip
         if key in config and fact in record:
             config[key] = record[fact]
-    return {key: value for key, value in config.items() if key not in free}
+    if config.get("trainer.averaging.start", 0) is None:
+        config["trainer.averaging.start"] = START.get(config["trainer.averaging.kind"], 0.0)
+    return {key: value for key, value in config.items() if key not in free and value is not None}
 
 
 def circumstances(run: Path) -> dict[str, str]:
@@ -133,13 +141,18 @@ def circumstances(run: Path) -> dict[str, str]:
     record = _record(run)
     calls = [record, *(record.get("calls") or [])]
     packages = dict.fromkeys(name for call in calls for name in call.get("versions", {}))
-    found = {
-        "commit": [(call.get("commit") or "")[:10] for call in calls],
+    found: dict[str, list[Any]] = {
+        "commit": [_short(call.get("commit") or "") for call in calls],
         "device": [record.get("device")],
         **{name: [call.get("versions", {}).get(name) for call in calls] for name in packages},
     }
     told = {key: " then ".join(dict.fromkeys(filter(None, each))) for key, each in found.items()}
     return {key: value for key, value in told.items() if value}
+
+
+def _short(commit: str) -> str:
+    """With the + of a clone that was changed."""
+    return commit[:10] + commit[40:]
 
 
 def _record(run: Path) -> dict[str, Any]:

@@ -104,9 +104,10 @@ def launch(
 
     def task(composed: DictConfig) -> float | None:
         try:
-            prepared = _job(composed, arguments, check, settle)
             if arguments.shows_job:
+                _show(composed, check, settle)
                 return None
+            prepared = _job(composed, arguments, check, settle)
             HydraConfig.instance().cfg = None
             with _command_line(program):
                 result = job(prepared)
@@ -198,18 +199,14 @@ def _by_hydra(name: str, arguments: Arguments, task: Callable[[DictConfig], floa
 
 
 def _job(composed: DictConfig, arguments: Arguments, check: Check, settle: Settle) -> Job:
-    """What the command is to do; shown, whatever is wrong with it, where that is asked for."""
+    """What the command is to do."""
     runtime = HydraConfig.get()
     try:
         overrides = tuple(runtime.overrides.task)
-        if left_out := leave_out_misfits(composed, overrides):
-            log.info("left out, for the experiment has another option: %s", ", ".join(left_out))
-        found = problems(composed, check, overrides)
-        config = settle(OmegaConf.to_container(composed, resolve=True), overrides)
-        if arguments.shows_job:
-            sys.stdout.write(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-        if found:
+        _leave_out(composed, overrides)
+        if found := problems(composed, check, overrides):
             raise listed(found)
+        config = settle(OmegaConf.to_container(composed, resolve=True), overrides)
     except OmegaConfBaseException as error:
         raise UsageError(first_line(error)) from error
     swept = _swept(arguments.overrides, overrides) if arguments.multirun else set()
@@ -224,6 +221,26 @@ def _job(composed: DictConfig, arguments: Arguments, check: Check, settle: Settl
         multirun=arguments.multirun,
         swept=tuple(o for o in overrides if o.partition("=")[0] in swept),
     )
+
+
+def _show(composed: DictConfig, check: Check, settle: Settle) -> None:
+    """The configuration as it would be run, whatever is wrong in it; then that."""
+    overrides = tuple(HydraConfig.get().overrides.task)
+    _leave_out(composed, overrides)
+    try:
+        config = settle(OmegaConf.to_container(composed, resolve=True), overrides)
+    except OmegaConfBaseException:  # what a value refers to only a run has
+        sys.stdout.write(OmegaConf.to_yaml(composed))
+        return
+    sys.stdout.write(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+    if found := problems(composed, check, overrides):
+        raise listed(found)
+
+
+def _leave_out(composed: DictConfig, overrides: Sequence[str]) -> None:
+    if left_out := leave_out_misfits(composed, overrides):
+        told = ", ".join(left_out)
+        log.info("left out, since the experiment sets it for another option: %s", told)
 
 
 def _swept(given: Sequence[str], of_the_job: Sequence[str]) -> set[str]:

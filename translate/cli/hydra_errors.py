@@ -177,19 +177,31 @@ def _without_misfits(found: Sequence[str], overrides: Sequence[str]) -> list[str
 
 
 def _experiment(name: str) -> dict[str, Any]:
-    """What an experiment's file holds, the program's own or one of --config-dir; empty if none."""
+    """What an experiment's file sets, the program's own or one of --config-dir; {} if none.
+
+    With what it takes over from another experiment.
+    """
     folders = GlobalHydra.instance().config_loader().get_search_path().get_path()
     for folder in (str(each.path).removeprefix("file://") for each in folders):
         if (file := Path(folder, "experiment", f"{name}.yaml")).is_file():
-            node: Any = OmegaConf.to_container(OmegaConf.load(file))
-            return dict(node or {})
+            own: Any = OmegaConf.to_container(OmegaConf.load(file)) or {}
+            defaults = own.get("defaults", [])
+            others = [
+                _experiment(entry.removeprefix("/experiment/"))
+                for entry in defaults
+                if isinstance(entry, str) and entry != "_self_"
+            ]
+            merged: Any = OmegaConf.to_container(OmegaConf.merge({}, *others, own))
+            inherited = chain.from_iterable(other.get("defaults", []) for other in others)
+            return {**merged, "defaults": [*inherited, *defaults]}
     return {}
 
 
 def _model_of(experiment: str) -> tuple[str, list[str]]:
     """The model that an experiment is for, and the keys of it that it sets."""
     node = _experiment(experiment)
-    chosen = {key: option for entry in node["defaults"] for key, option in entry.items()}
+    entries = (entry for entry in node["defaults"] if isinstance(entry, dict))
+    chosen = {key: option for entry in entries for key, option in entry.items()}
     return chosen["override /model"], [f"model.{key}" for key in node.get("model", {})]
 
 

@@ -99,7 +99,7 @@ def _dispatch(given: list[str]) -> int:
         if named and os.path.isfile(f"{named[0]}/config.yaml"):  # noqa: PTH113
             raise errors.UsageError(f"run=PATH is missing; did you mean run={named[0]}?")
         raise errors.UsageError("run=PATH is missing: give the folder that translate train wrote")
-    _log_to_stderr()
+    _log_to_stderr(alone=command.name != "train" or is_first_process())
     importlib.import_module(f"translate.cli.{command.name}").main(command, parsed)
     return 0
 
@@ -127,10 +127,10 @@ class _Stderr(logging.Handler):
             self.handleError(record)
 
 
-def _log_to_stderr() -> None:
-    """Standard output belongs to results. Beyond the first process of a run, only warnings."""
+def _log_to_stderr(*, alone: bool) -> None:
+    """Standard output belongs to results. Beyond the first process of a training, only warnings."""
     handler = _Stderr()
-    handler.setLevel(logging.INFO if is_first_process() else logging.WARNING)
+    handler.setLevel(logging.INFO if alone else logging.WARNING)
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler], force=True)
     # they tell of a font cache, of every statistic, of every plugin
     for library in ("matplotlib", "sacrebleu", "alembic"):

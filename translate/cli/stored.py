@@ -120,6 +120,7 @@ def corpus_of_run(
         UserError: the run does not say what it was trained on, or there is no such split.
     """
     from translate.data.corpus import prepare
+    from translate.data.tokenizer import own_vocabulary
 
     if data["split"] not in SPLITS:
         raise UsageError(
@@ -131,8 +132,8 @@ def corpus_of_run(
             f"{run} has no config.yaml that names its corpus: give data= and tokenizer=, or "
             "input=FILE reference=FILE where the command has those keys"
         )
-    if tokenizer.get("pretrained"):  # what it names may be gone, and the run has the same
-        tokenizer = {**tokenizer, "pretrained": str(run)}
+    if tokenizer == training_config(run).get("tokenizer"):
+        tokenizer = own_vocabulary(tokenizer, run)
     corpus = prepare(settings, tokenizer, cache=cache)
     table = corpus.test if data["split"] == "test" else corpus.dev
     if table is None:

@@ -178,33 +178,42 @@ def output_problems(verbatim: Mapping[str, str]) -> list[str]:
     path = Path(target)
     if target == "-":
         return []
-    beside = partial(path)
-    if path.is_dir() or not beside.parent.is_dir():
+    beside = partial(path)  # what it is until it is whole
+    if path.is_dir() or beside.is_dir() or not beside.parent.is_dir():
         return [f"output={target} cannot be written: name a file in an existing folder"]
     needed = {path, path if beside == path else beside.parent}
     if not all(os.access(each, os.W_OK) for each in needed if each.exists()):
         return [f"output={target} cannot be written: name a file where you may write"]
-    if not path.is_file():
-        return []
-    shared = [
-        f"{key}="
-        for key, source in verbatim.items()
-        if key in READ and Path(source).exists() and path.samefile(source)
-    ]
-    # read or not: who redirects a file there still wants it
-    shared += ["standard input"] if is_stream(path, sys.stdin) else []
-    return [
-        f"output={target} would overwrite {what}, which is the same file: name another file"
-        for what in shared
-    ]
+    found = []
+    for written, which in ((path, "the same file"), (beside, "where it is written until whole")):
+        if not written.is_file():
+            continue
+        shared = [
+            f"{key}="
+            for key, source in verbatim.items()
+            if key in READ and Path(source).exists() and written.samefile(source)
+        ]
+        # read or not: who redirects a file there still wants it
+        shared += ["standard input"] if is_stream(written, sys.stdin) else []
+        found += [
+            f"output={target} would overwrite {what}, which is {which}: name another file"
+            for what in shared
+        ]
+    return list(dict.fromkeys(found))
+
+
+def _target(verbatim: Mapping[str, str]) -> str:
+    """Where lines go; `-` for whatever is standard output already, under any name."""
+    path = verbatim.get("output", "-")
+    return "-" if is_stream(Path(path), sys.stdout) else path
 
 
 @contextmanager
 def lines_done(verbatim: Mapping[str, str], sentences: Sequence[str]) -> Iterator[Advance]:
     """Yield what counts lines on a progress bar, where a person sees it and nothing else there."""
-    standard = {"input": sys.stdin, "output": sys.stdout}
-    typed = any(verbatim.get(key, "-") == "-" and each.isatty() for key, each in standard.items())
-    if sentences or typed or not sys.stderr.isatty():
+    typed = verbatim.get("input", "-") == "-" and sys.stdin.isatty()
+    read = _target(verbatim) == "-" and sys.stdout.isatty()
+    if sentences or typed or read or not sys.stderr.isatty():
         yield lambda lines: None
         return
     from translate.data.progress import progress
@@ -223,8 +232,7 @@ def lines_out(verbatim: Mapping[str, str], *, flush: bool = False) -> Iterator[W
     it, and an earlier file of that name is as it was. One that is standard output already
     (/dev/stdout, which the shell may append to) is not opened anew. What is called .gz is packed.
     """
-    path = verbatim.get("output", "-")
-    path = "-" if is_stream(Path(path), sys.stdout) else path
+    path = _target(verbatim)
     flush = flush or (path == "-" and sys.stdout.isatty())
     written = 0
     try:
@@ -253,7 +261,9 @@ def _created(path: Path, stack: ExitStack) -> BinaryIO:
     file = stack.enter_context(growing(path))
     if path.suffix != ".gz":
         return file
-    return cast(BinaryIO, stack.enter_context(gzip.open(file, "wb")))
+    name = path.name.removesuffix(".gz")  # and not that of the part, which gzip would note
+    packed = gzip.GzipFile(name, "wb", fileobj=file)
+    return cast(BinaryIO, stack.enter_context(packed))
 
 
 def _as_text(argument: str) -> str:

@@ -31,6 +31,7 @@ from translate.cli.train_start import (
 )
 from translate.cli.validation import without_effect
 from translate.errors import UserError
+from translate.training.launch import started_by_the_first
 from translate.wording import install
 
 log = logging.getLogger(__name__)
@@ -53,9 +54,9 @@ metrics, logs, checkpoints and the bundle: the model that every other command us
 
 init=PATH starts from the weights of a run or bundle instead of random ones. Its network and its
 vocabulary are those of PATH, even if experiment= has others. With model= the network is another,
-and weights whose shapes do not fit are refused. With tokenizer= (or a key of it) a vocabulary is
-learned from the new text: pieces that both have keep what was learned about them, and the log
-counts the others.
+and weights whose shapes do not fit are refused. With tokenizer=, or a key of it but sampling, a
+vocabulary is learned from the new text: pieces that both have keep what was learned about them, and
+the log counts the others.
 
 --multirun trains a run for each combination, each in its own folder; finished runs are not trained
 again. With hydra/sweeper=dev_bleu, Optuna (an extra) searches for the best dev BLEU:
@@ -174,7 +175,8 @@ def job(job: Job) -> float:
 
     config, run = dict(job.config), folder(job)
     given, swept = (set(map(key_of, overrides)) for overrides in (job.overrides, job.swept))
-    if idle := without_effect(config["trainer"], given, swept):
+    # a process that a run has started itself does not see what a sweep varies
+    if not started_by_the_first() and (idle := without_effect(config["trainer"], given, swept)):
         raise listed(idle)
     if job.multirun:
         # further processes of a distributed run are started from sys.argv: it must name this job

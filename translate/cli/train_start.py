@@ -106,20 +106,15 @@ def with_origin(arguments: Arguments) -> Arguments:
 def with_stored_vocabulary(arguments: Arguments, place: str, tokenizers: Tokenizers) -> Arguments:
     """The vocabulary is that of `init=`, unless one is chosen; an experiment has no say in it.
 
-    Of each piece that it lacks what was learned would be lost.
+    Of pieces that another lacks what was learned would be lost. How the text is sampled is free.
     """
-    from translate.cli.config_dir import options
-    from translate.cli.stored import training_config
     from translate.inference.bundle import find
 
     keys = set(map(key_of, arguments.overrides))
     if any(re.match(r"tokenizer(\.(?!sampling)|$)", key) for key in keys):
         return arguments
-    kind = training_config(place).get("tokenizer", {}).get("kind")
-    if kind not in options("tokenizer"):  # a bundle alone does not say
-        kind = "word" if tokenizers.source.whole_words else "unigram"
     own = (
-        f"tokenizer={kind}",
+        f"tokenizer={tokenizers.source.kind}",
         f"tokenizer.joint={json.dumps(tokenizers.joint)}",
         f"tokenizer.pretrained={_quoted(str(find(place).absolute()))}",
     )

@@ -243,15 +243,10 @@ def _tokenizers(texts: Sequence[Text], source: Source, settings: TokenizerConfig
     if settings.pretrained is None:
         return _train_tokenizers(texts, source, settings, tags)
     given = Tokenizers.find(Path(settings.pretrained))
-    problem = ""
-    if given.joint != settings.joint:
-        problem = f"tokenizer.joint = {str(settings.joint).lower()}, which its vocabulary is not"
     if missing := [tag for tag in tags if tag not in given.source.tags]:
-        problem = f"its vocabulary has no tag {', '.join(missing)}, which data names"
-    if problem:
         raise UserError(
-            f"tokenizer.pretrained = {settings.pretrained}: {problem}; change that, or learn a "
-            "vocabulary with tokenizer.pretrained=null"
+            f"tokenizer.pretrained = {settings.pretrained} has no tag {', '.join(missing)}, which "
+            "data names: leave the tag out, or learn a vocabulary with tokenizer.pretrained=null"
         )
     return given
 

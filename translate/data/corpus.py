@@ -193,14 +193,23 @@ def _vocabulary(tokenizer: TokenizerConfig) -> Any:
     if tokenizer.pretrained is None:
         return tokenizer.model_dump(mode="json", exclude={"sampling", "pretrained"})
     given = Tokenizers.find(Path(tokenizer.pretrained))
-    return [given.source.sha256, given.target.sha256, tokenizer.joint]
+    for key, wanted, found in (
+        ("kind", tokenizer.kind, given.source.kind), ("joint", tokenizer.joint, given.joint)
+    ):  # fmt: skip
+        if wanted != found:
+            raise UserError(
+                f"tokenizer.{key} = {json.dumps(wanted)}, but the vocabulary of "
+                f"tokenizer.pretrained = {tokenizer.pretrained} has {json.dumps(found)}: give "
+                f"tokenizer.{key}={json.dumps(found)}, or tokenizer.pretrained=null to learn one"
+            )
+    return [given.source.sha256, given.target.sha256]
 
 
 def _sweep(corpora: Path) -> None:
     """Remove what killed processes left: what has no process that holds its corpus' lock."""
     for left in corpora.glob(f"*{TEMPORARY}*"):
         key = left.name.partition(TEMPORARY)[0]
-        with suppress(Timeout), FileLock(corpora / f"{key}.lock", blocking=False):
+        with suppress(Timeout, OSError), FileLock(corpora / f"{key}.lock", blocking=False):
             shutil.rmtree(left, ignore_errors=True)
 
 

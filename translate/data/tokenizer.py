@@ -202,6 +202,16 @@ class Tokenizer:
         """Whether every piece is a word with the space before it (kind `word`), `<unk>` too."""
         return all(name.startswith(WORD_START) for name in self._ids)
 
+    @cached_property
+    def kind(self) -> Kind:
+        """How its pieces were found: byte-pair encoding counts them, where others have weights."""
+        if self.whole_words:
+            return "word"
+        if all(len(name) == 1 for name in self._ids):
+            return "char"
+        scores = (self._processor.get_score(i) for (i,) in self._ids.values())
+        return "bpe" if all(score.is_integer() for score in scores) else "unigram"
+
     def is_unknown(self, token: int) -> bool:
         """Whether `token` is for a character the vocabulary lacks: `<unk>` or one byte of it."""
         return token == UNK or bool(self._processor.is_byte(int(token)))
@@ -269,6 +279,16 @@ class Tokenizers:
             f"tokenizer.pretrained = {place}: there is no source.spm; name a run, a bundle, or "
             "another folder with source.spm and target.spm"
         )
+
+
+def own_vocabulary(tokenizer: Mapping[str, Any], run: Path) -> Mapping[str, Any]:
+    """The node of a run that has the pretrained vocabulary too: where it was from may be gone."""
+    there = (run / "bundle" / "source.spm").is_file()
+    return (
+        {**tokenizer, "pretrained": str(run)}
+        if tokenizer.get("pretrained") and there
+        else tokenizer
+    )
 
 
 def check_tokenizer(config: Mapping[str, Any]) -> list[str]:

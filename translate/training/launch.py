@@ -59,10 +59,8 @@ def started_by_slurm() -> bool:
 
 def _launcher() -> str | None:
     """The variable in which a launcher says how many processes it started; None: there is none."""
-    if "WORLD_SIZE" in os.environ:
-        return "WORLD_SIZE"
-    names = ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") if started_by_slurm() else ()
-    return next((name for name in names if name in os.environ), None)
+    slurm = ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") if started_by_slurm() else ()
+    return next((name for name in ("WORLD_SIZE", *slurm) if os.environ.get(name)), None)
 
 
 def refuse_other_launch(devices: int, nodes: int) -> None:
@@ -92,12 +90,24 @@ def _refuse_other_count(launcher: str, devices: int, nodes: int, asked: str) -> 
     started, of_node = int(os.environ[launcher]), os.environ.get(_SAYS[launcher])
     slurm = launcher != "WORLD_SIZE"
     alone = "with srun --ntasks=1 or env -u SLURM_PROCID" if slurm else "without torchrun"
+    if started == 1 < devices * nodes:
+        more = "srun --ntasks-per-node" if slurm else "torchrun --nproc-per-node"
+        itself = "with env -u SLURM_PROCID" if slurm else "without torchrun"
+        raise UserError(
+            f"{launcher} = 1 process was started, but {asked}: start it with {more}={devices}, or "
+            f"{itself}, so that it starts the others"
+        )
     if started != devices * nodes:
         here = min(int(of_node or started), started)
+        all_of_them = (
+            f"give trainer.devices={here} trainer.num_nodes={started // here} to train with all "
+            "of them"
+            if started % here == 0
+            else "start as many on each machine"
+        )
         raise UserError(
-            f"{launcher} = {started} processes were started together, but {asked}: give "
-            f"trainer.devices={here} trainer.num_nodes={started // here} to train with all of "
-            f"them, or start the command {alone} for a run of its own"
+            f"{launcher} = {started} processes were started together, but {asked}: "
+            f"{all_of_them}, or start the command {alone} for a run of its own"
         )
     if started > 1 and of_node != str(devices) and (slurm or of_node is not None):
         option = "--ntasks-per-node" if slurm else "--nproc-per-node"

@@ -39,8 +39,9 @@ def adamw(
 
 
 def sgd(model: nn.Module, *, learning_rate: PositiveFloat, momentum: Beta) -> Optimizer:
-    """Stochastic gradient descent (Luong et al. 2015, section 4.1), fused."""
-    return torch.optim.SGD(_learned(model), lr=learning_rate, momentum=momentum, fused=True)
+    """Stochastic gradient descent (Luong et al. 2015, section 4.1)."""
+    # not fused: PyTorch cannot deal that out to processes
+    return torch.optim.SGD(_learned(model), lr=learning_rate, momentum=momentum)
 
 
 def adadelta(

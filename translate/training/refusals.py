@@ -217,7 +217,8 @@ def refuse_other_corpus(corpus: Corpus, run: Path) -> None:
     changed = ", ".join(key for key in now if before.get(key) != now[key])
     raise UserError(
         f"{run} was started with different text (changed: {changed}): restore the data files, or "
-        "start a new run folder"
+        "start a new run folder. If they are what they were, another version of this program "
+        "prepared them otherwise: resume the run with that version, or start from it with init="
     )
 
 

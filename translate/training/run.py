@@ -18,6 +18,7 @@ from lightning.pytorch.callbacks import LambdaCallback
 from translate.attention.kernels import leave_out_cudnn
 from translate.data.corpus import Corpus, prepare
 from translate.data.module import TranslationData
+from translate.data.tokenizer import own_vocabulary
 from translate.durable import remove_temporaries, replacing
 from translate.errors import UserError
 from translate.inference import atomic_folder
@@ -202,7 +203,8 @@ def _make(call: _Call, origin: Origin | None) -> _Made:
         options.precision, options.accelerator, nodes=options.num_nodes,
         noted=call.noted("precision"),
     )  # fmt: skip
-    corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
+    tokenizer = own_vocabulary(config["tokenizer"], run) if resuming else config["tokenizer"]
+    corpus = prepare(config["data"], tokenizer, cache=Path(config["cache"]))
     if resuming:
         refuse_other_corpus(corpus, run)
     model = assembly.new_model(config, corpus, options)

@@ -64,6 +64,11 @@ class FullySharded(ModelParallelStrategy):
         set_model_state_dict(self.model, checkpoint["state_dict"], options=options)
         names = {parameter: name for name, parameter in self.model.named_parameters()}
         for optimizer, state in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
+            if not state[
+                "state"
+            ]:  # of plain gradient descent; PyTorch would look for a device in it
+                optimizer.load_state_dict(state)
+                continue
             parameters = itertools.chain.from_iterable(
                 group["params"] for group in optimizer.param_groups
             )

@@ -15,7 +15,7 @@ from translate.data.sources.base import NOT_UTF_8, SPLITS, NonEmpty, PairColumns
 from translate.data.text import read_lines, text_hash, without_surrogates
 from translate.errors import UserError
 
-ONE_OBJECT = "data=jsonl takes one object a line"
+ONE_OBJECT = "data=jsonl takes one object per line"
 BLANK = Pair("", "")  # of a blank line between others, so that pair n stays on line n
 
 
