@@ -86,9 +86,9 @@ def test_abbreviations_and_numbers_end_no_sentence(language, text, count) -> Non
 
 
 def test_a_hundred_thousand_quotation_marks_take_no_minutes() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     sentences("' \" " * 25_000, "en")
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_no_word_is_cut_at_the_end_of_a_block() -> None:

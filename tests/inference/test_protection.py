@@ -130,7 +130,7 @@ def test_what_is_not_protected_is_not_looked_for() -> None:
     ["a", "a@", "a.", "<a", "&a", "{a", "www.", "http://", "%(a", "1,", "http://(a)", "{a:", "%.1"],
 )
 def test_a_megabyte_takes_no_minute(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     ALL.damage(text * (300_000 // len(text)), "")
     ALL.numbers(text * (300_000 // len(text)), "")
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

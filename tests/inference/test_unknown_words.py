@@ -225,9 +225,9 @@ def test_entries_are_read_as_the_model_reads_its_source(caplog) -> None:
 
 
 def test_a_word_of_dashes_takes_no_minute() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert UnknownWords({}).translation(word := "a" + "-" * 300_000 + "a") == word
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_words_are_letters_together_and_anything_else_alone() -> None:
