@@ -36,6 +36,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from options import positive
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -174,11 +175,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--only", type=mechanisms, default=list(MECHANISMS), metavar="A,B,…",
         help=f"default: all of {', '.join(MECHANISMS)}",
     )  # fmt: skip
-    parser.add_argument("--repeats", type=int, default=5, help="runs per median; default: 5")
+    parser.add_argument("--repeats", type=positive, default=5, help="runs per median; default: 5")
     parser.add_argument("--plot", type=Path, metavar="PATH", help="a .png, .svg or .pdf file")
     given = parser.parse_args(argv)
-    if given.repeats < 1:
-        parser.error(f"--repeats {given.repeats}: must be at least 1")
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: PyTorch finds no CUDA device here")
     if given.plot:

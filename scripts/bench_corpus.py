@@ -1,6 +1,7 @@
+#!/usr/bin/env python
 """Memory and time against the size of a corpus: preparing it, and the first batches of training.
 
-    python scripts/bench_corpus.py 100000 1000000
+    scripts/bench_corpus.py 100000 1000000
 
 For each size a corpus of made-up sentences is written to a temporary folder, prepared with the
 defaults of `translate prepare data=files`, and opened again for 50 batches, the two in processes of
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from options import positive
 
 from translate.data.corpus import prepare
 from translate.data.module import TranslationData
@@ -126,7 +128,7 @@ def apart(work: Callable[[Path], dict[str, float]], folder: Path) -> dict[str, f
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("pairs", type=int, nargs="+")
+    parser.add_argument("pairs", type=positive, nargs="+")
     parser.add_argument("--folder", type=Path, help="for the corpora; default: a temporary one")
     options = parser.parse_args()
     print("| pairs | prepare: s | own MB | with files | first batch: s | own MB | with files |")

@@ -45,6 +45,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from options import positive
+
 LIMITS = {"max_length_ratio": 2.0, "max_length_offset": 20}
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"kind": "greedy", **LIMITS},
@@ -95,11 +97,11 @@ def main() -> None:
     parser.add_argument("--engines", nargs="*", default=ENGINES)
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=list(SEARCHES))
-    parser.add_argument("--tokens", nargs="+", type=int, default=[1024, 4096], help="a batch")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--tokens", nargs="+", type=positive, default=[1024, 4096], help="a batch")
+    parser.add_argument("--repeats", type=positive, default=3)
     parser.add_argument("--single", type=int, default=50, help="sentences for the latency")
     parser.add_argument("--device", default="cpu", help="cpu, or cuda and an engine of ours")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--threads", type=positive, default=os.cpu_count())
     parser.add_argument("--measure", help=argparse.SUPPRESS)  # one row, in a process of its own
     options = parser.parse_args()
     if options.measure:

@@ -32,6 +32,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 import torch.nn.functional as F
+from options import positive
 from torch import Tensor
 
 from translate.training import loss
@@ -71,9 +72,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--rows", type=int, default=4096)
-    parser.add_argument("--vocabularies", nargs="+", type=int, default=list(VOCABULARIES))
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rows", type=positive, default=4096)
+    parser.add_argument("--vocabularies", nargs="+", type=positive, default=list(VOCABULARIES))
+    parser.add_argument("--repeats", type=positive, default=3)
     given = parser.parse_args()
     costs = {
         name: [cost(given.device, name, given.rows, v, given.repeats) for v in given.vocabularies]

@@ -17,6 +17,7 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
+from options import positive
 
 from translate.cli.config_dir import config_dir
 from translate.data.corpus import prepare
@@ -50,8 +51,8 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tokens", nargs="+", type=int, default=[1500, 2000, 4096])
-    parser.add_argument("--pools", nargs="+", type=int, help="default: data.pool_batches")
+    parser.add_argument("--tokens", nargs="+", type=positive, default=[1500, 2000, 4096])
+    parser.add_argument("--pools", nargs="+", type=positive, help="default: data.pool_batches")
     return parser.parse_known_args()
 
 

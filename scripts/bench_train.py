@@ -36,6 +36,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from options import positive
+
 EVERY = 10  # steps between two reports
 COLUMNS = [
     "model", "precision", "tokens a batch", "tokens/s", "× fastest peer", "steps/s",
@@ -95,10 +97,10 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     )
     parser.add_argument("--precisions", nargs="+", default=["32-true", "bf16-mixed"])
     parser.add_argument(
-        "--tokens", nargs="+", type=int, default=[4096], help=("tokens per batch, on each side")
+        "--tokens", nargs="+", type=positive, default=[4096], help="tokens per batch, on each side"
     )
-    parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--rounds", type=int, default=1, help="how often to run each, in turn")
+    parser.add_argument("--steps", type=positive, default=60)
+    parser.add_argument("--rounds", type=positive, default=1, help="how often to run each, in turn")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument(
         "--variant",

@@ -16,6 +16,7 @@ from translate.errors import UserError
 from translate.evaluation.metrics import build_metrics, chrf, evaluate, reference_streams
 from translate.evaluation.significance import (
     _beyond,
+    _p_value,
     another_seed,
     differences,
     holm,
@@ -110,6 +111,11 @@ def test_adjusted_p_values_are_those_that_holm_rejects(p_values: list[float], al
         rejected += 1
     assert sum(p <= alpha for p in holm(p_values)) == rejected
     assert sorted(holm(p_values)) == holm(sorted(p_values))
+
+
+def test_rounding_parts_no_ties() -> None:
+    observed = 0.1 + 0.2  # 0.30000000000000004
+    assert _p_value([0.3, -0.3], observed) == 1.0
 
 
 def test_few_sentences_that_differ_are_no_real_difference() -> None:

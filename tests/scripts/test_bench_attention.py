@@ -82,7 +82,7 @@ def test_flash_is_asked_for_where_pytorch_would_take_another(bench: ModuleType) 
     [
         (["--only", "fusd"], "no fusd: choose from rnn, .*fused"),
         (["--lengths", "64"], "64: give two or more lengths"),
-        (["--repeats", "0"], "--repeats 0: must be at least 1"),
+        (["--repeats", "0"], "--repeats: 0: must be a whole number of at least 1"),
     ],
 )
 def test_wrong_arguments_are_told(

@@ -94,8 +94,7 @@ def main() -> None:
     )
     lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace", newline="\n")
     for number, line in enumerate(lines, start=1):
-        # a line break within is a space, as the program reads it
-        text = " ".join(filter(None, line.splitlines())).strip()
+        text = " ".join(line.split())  # line breaks within are spaces too, as the program reads it
         if not any(unicodedata.category(character)[0] in "LMN" for character in text):
             sys.stdout.write((text if set(map(unicodedata.category, text)) - BLANK else "") + "\n")
             continue  # without a letter or a digit there is nothing to translate
