@@ -14,7 +14,7 @@ from rich.console import Console
 
 from translate.evaluation.comparison import Comparison, System, compare
 from translate.evaluation.comparison_page import comparison_page
-from translate.evaluation.comparison_tables import render
+from translate.evaluation.comparison_tables import difference_rows, render
 from translate.evaluation.experiments import _common_name, seeds
 from translate.evaluation.likelihood import Likelihood
 from translate.evaluation.sentences import word_diff
@@ -43,6 +43,16 @@ def judged(*systems: System, shown: int = 3) -> Comparison:
     )
 
 
+def test_what_rounds_to_nothing_has_no_sign_of_a_loss() -> None:
+    found = judged(system("a", WRONG), system("b", RIGHT))
+    (other,) = found.challengers
+    tiny = replace(other.differences["bleu"], gain=-0.001, low=-0.001, high=0.001)
+    _, rows = difference_rows(
+        replace(found, challengers=[replace(other, differences={"bleu": tiny})])
+    )
+    assert rows[0][2:4] == ["+0.00", "+0.00 to +0.00"]
+
+
 def told(comparison: Comparison) -> list[str]:
     """The caveats but for the one of systems that were trained once, as most are here."""
     return [caveat for caveat in comparison.caveats if not caveat.startswith("Trained once: ")]
@@ -57,7 +67,10 @@ def terminal(comparison: Comparison) -> str:
 def test_a_better_run_is_told_in_a_sentence() -> None:
     (said,) = judged(system("runs/a", WRONG), system("runs/b", RIGHT)).verdicts
     assert said.startswith("runs/b is better than runs/a by ")
-    assert ", and these two models would differ alike on other sentences of this kind: " in said
+    assert (
+        ", and these two models would differ in the same way on other sentences of this kind: "
+        in said
+    )
     assert said.endswith("; chrF agrees.")
 
 
@@ -65,9 +78,7 @@ def test_a_system_that_was_trained_once_is_told_and_one_of_several_seeds_is_not(
     """Two seeds of one configuration may differ by as much as the tests call certain."""
     found = judged(system("a", WRONG), system("b", RIGHT))
     (caveat,) = found.caveats
-    assert caveat.startswith(
-        "Trained once: a, b. The tests say nothing about other seeds of theirs, "
-    )
+    assert caveat.startswith("Trained once: a, b. The tests say nothing about other seeds, ")
     assert "Trained once: a, b. The tests" in terminal(found)
     assert "real" not in " ".join([*found.caveats, *found.verdicts, comparison_page(found)])
     seeds = [system(f"x-seed={n}", text, "x") for n, text in enumerate([RIGHT, NEARLY])]
@@ -283,7 +294,7 @@ def test_experiments_are_judged_by_their_means() -> None:
     (said,) = judged(*runs).verdicts
     assert said.startswith("y is better than x by ")
     assert "over 2 seeds" in said
-    assert ", and other seeds would differ alike on these sentences: " in said
+    assert ", and other seeds would differ in the same way on these sentences: " in said
 
 
 def test_every_two_experiments_are_tested_by_every_metric() -> None:
@@ -391,7 +402,7 @@ def test_scores_that_bleu_cannot_give_are_told() -> None:
 def test_where_bleu_is_0_for_want_of_four_tokens_chrf_is_judged() -> None:
     short, shorter = ["dog"] * 12, [*["dog"] * 11, "cat"]
     (said,) = judged(system("a", short), system("b", RIGHT)).verdicts
-    assert " chrF, and these two models would differ alike" in said
+    assert " chrF, and these two models would differ in the same way" in said
     pair = [system(f"x-seed={n}", text, "x") for n, text in enumerate([short, shorter])]
     more = [system(f"y-seed={n}", text, "y") for n, text in enumerate([RIGHT, NEARLY])]
     for others in ([], [system("y", RIGHT)], more):

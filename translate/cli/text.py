@@ -210,7 +210,7 @@ class Watch:
         """Say how many of several lines there were, if there were any, and how to see which."""
         if self.lines > 1 and (self.mended or self.flagged):
             log.warning(
-                "of %d lines, %d were improved by translating them again, and %d may be wrong%s",
+                "of %d lines, improved by translating them again: %d, may be wrong: %d%s",
                 self.lines, self.mended, self.flagged, hint,
             )  # fmt: skip
 

@@ -73,7 +73,7 @@ def _trained_once(columns: Sequence[Column], experiments: Sequence[Experiment]) 
     if not alone:
         return []
     return [
-        f"Trained once: {', '.join(alone)}. The tests say nothing about other seeds of theirs, "
+        f"Trained once: {', '.join(alone)}. The tests say nothing about other seeds, "
         "which may differ as much: train each configuration with seed=1,2,3 (--multirun) and "
         "compare the folders."
     ]

@@ -71,8 +71,8 @@ def difference_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]
             rows.append([
                 name if metric == "bleu" else "",
                 METRICS[metric].label,
-                f"{found.gain:+.2f}",
-                f"{found.low:+.2f} to {found.high:+.2f}",
+                f"{found.gain:+z.2f}",
+                f"{found.low:+z.2f} to {found.high:+z.2f}",
                 f"{found.bootstrap:.4f}",
                 f"{found.randomisation:.4f}",
                 ", ".join(map(str, one.record)) if metric == "chrf" else "",

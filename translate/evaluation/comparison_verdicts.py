@@ -73,7 +73,7 @@ def verdict(first: Column, second: Column, found: Mapping[str, Difference]) -> V
         )
     return Verdict(
         f"{other.name} is {_which(one.gain)} than {rival} by {apart}, and these two models would "
-        f"differ alike on other sentences of this kind: {chance}{opinion}.",
+        f"differ in the same way on other sentences of this kind: {chance}{opinion}.",
         one.p,
     )
 
@@ -123,7 +123,7 @@ def _between(columns: Sequence[Column], first: Experiment, second: Experiment) -
         )
     return Verdict(
         f"{second.name} is {_which(gain)} than {rival} by {apart} ({means}), and other seeds would "
-        f"differ alike on these sentences: {chance}.",
+        f"differ in the same way on these sentences: {chance}.",
         p,
     )
 
