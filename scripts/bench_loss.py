@@ -5,8 +5,9 @@
     scripts/bench_loss.py --device cuda --rows 25000
 
 Forward and backward of the label-smoothed cross-entropy of some rows (positions of the target) of
-256 numbers: `translate.training.loss`, which takes 512 rows at once, beside PyTorch's, which holds
-the logits of all. Float32 on a CPU, bfloat16 under autocast on CUDA.
+256 numbers: `translate.training.loss`, which takes 512 rows at once on a CPU and more
+on a GPU, beside PyTorch's, which holds the logits of all. Float32 on a CPU, bfloat16 under autocast
+on CUDA.
 
 On the CPU the peak is by how much the resident memory of a new process rises at its first run, and
 time is CPU time of one thread; on CUDA the peak is that of PyTorch's allocator beyond the inputs,
@@ -50,7 +51,7 @@ class Cost(NamedTuple):
 
 
 def chunked(rows: int, hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    with mock.patch.object(loss, "ROWS", rows):
+    with mock.patch.object(loss, "rows_at_once", return_value=rows):
         found = loss.projected_loss(hidden, weight, None, targets, loss.CrossEntropy(SMOOTHING))
     return found.smoothed
 

@@ -44,6 +44,12 @@ def test_value_and_gradients_equal_pytorchs(
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize(("words", "rows"), [(8_000, 4_194), (64_000, 524), (500_000, 512)])
+def test_a_gpu_takes_more_rows_at_once_the_fewer_the_words_are(words: int, rows: int) -> None:
+    assert module.rows_at_once(torch.empty(words, 2)) == 512
+    assert module.rows_at_once(torch.empty(words, 2, device="meta")) == rows
+
+
 def readable_r_drop(logits: Tensor, targets: Tensor, *, alpha: float, smoothing: float) -> Tensor:
     """Liang et al. 2021, eq. 1 to 4, halved; KL(a‖b) is PyTorch's kl_div(log b, log a)."""
     log_p, log_q = logits.log_softmax(-1).chunk(2)

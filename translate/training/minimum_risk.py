@@ -34,7 +34,7 @@ from translate.inference.minimum_bayes_risk import UTILITIES, Utility
 from translate.models.mode import in_mode
 from translate.models.seq2seq import Seq2Seq
 from translate.search import SampleSearch
-from translate.training.loss import ROWS
+from translate.training.loss import rows_at_once
 from translate.training.settings import Settings
 from translate.vocabulary import BOS, EOS
 
@@ -176,10 +176,11 @@ def log_probabilities(
     mask = padding_mask(lengths, target_in.shape[1])
     memory = model.encode(source, source_mask).at(there.nonzero()[:, 0])  # of each candidate
     hidden, tokens = model.decode(target_in, memory).hidden[mask], target_out[mask]
+    size = rows_at_once(model.output.weight)
     of_tokens = [
         # the logits of a few rows at a time, computed again in the backward pass
         checkpoint(log_probs_of, model, hidden[some], tokens[some], use_reentrant=False)
-        for some in (slice(start, start + ROWS) for start in range(0, len(tokens), ROWS))
+        for some in (slice(start, start + size) for start in range(0, len(tokens), size))
     ]
     summed = torch.cat(of_tokens)
     summed = summed.new_zeros(len(rows)).index_add(0, mask.nonzero()[:, 0], summed)

@@ -32,7 +32,7 @@ from translate.vocabulary import UNK
 log = logging.getLogger(__name__)
 
 MOST = 25_000  # tokens a side and step: what Vaswani et al. 2017 trained with
-FIRST_PROBE = 2_048  # tokens; the second probe has twice as many rows
+FIRST_PROBE = 8_192  # tokens, more than the loss takes at once; the second probe has twice as many
 SHARE = 0.85  # of the free memory: the rest is for fragments, and for what Lightning copies
 KEY = "tokens_per_batch"
 
