@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import pickle
 from collections.abc import Iterator
 from itertools import islice
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -318,6 +320,20 @@ def test_collate_adds_the_special_tokens() -> None:
     assert batch.target_lengths.tolist() == [2, 3]
     assert (batch.source_tokens, batch.target_tokens) == (5, 5)
     assert batch.ids.tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("gold", [None, torch.rand(2, 2, 3)])
+def test_a_batch_goes_to_another_process_whole_and_as_bytes(gold: torch.Tensor | None) -> None:
+    """PyTorch's pickler would open a file for each tensor, which the other process asks for."""
+    sources, targets = (
+        [np.arange(4, 4 + n, dtype=np.int32) for n in ns] for ns in ((2, 1), (1, 0))
+    )
+    batch = collate([7, 3], sources, targets)._replace(gold=gold)
+    there = pickle.loads(ForkingPickler.dumps(batch))
+    assert type(there) is type(batch)
+    for one, other in zip(there, batch, strict=True):
+        assert torch.equal(one, other) if isinstance(other, torch.Tensor) else one == other
+    there.source[0, 0] = 9  # it can be written to
 
 
 @pytest.mark.parametrize("gold", [None, torch.rand(2, 3, 3)], ids=["plain", "guided"])

@@ -207,8 +207,12 @@ class TranslationData(L.LightningDataModule):
         return DataLoader(
             pairs, batch_sampler=self.order, collate_fn=_as_is,
             num_workers=self.workers, persistent_workers=self.workers > 0,
-            worker_init_fn=_leave_signals_to_the_trainer,
+            worker_init_fn=_leave_signals_to_the_trainer, pin_memory=self._feeds_a_gpu(),
         )  # fmt: skip
+
+    def _feeds_a_gpu(self) -> bool:
+        """To which a batch is copied while it computes, if the batch cannot be paged out."""
+        return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
     def val_dataloader(self) -> DataLoader[Batch]:
         table = self.corpus.dev
