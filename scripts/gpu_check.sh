@@ -10,8 +10,8 @@ Runs on a machine with an NVIDIA GPU:
   - the contract of every model, on CUDA,
   - every search of every kind of model, beside the CPU, and that no token is waited for,
   - scripts/bench_attention.py, in which the flash kernel is asserted, and scripts/bench_loss.py,
-  - scripts/bench_train.py: the base Transformer of Vaswani et al. 2017 in bf16, sentences laid end
-    to end, and padded, with tokens a second, the share of what the GPU multiplies, memory,
+  - scripts/bench_train.py: the base Transformer of Vaswani et al. 2017 in bf16, sentences padded and
+    laid end to end, with tokens a second, the share of what the GPU multiplies, memory,
   - with --compiled the same by torch.compile, which takes some minutes more.
 
 Writes gpu.md, cost.png and the logs to FOLDER, default \$OUT. Parts whose packages are missing are
@@ -127,7 +127,7 @@ training() { # TITLE, SECONDS, WHAT bench_train.py IS TOLD… : the table goes i
 
 cache=$(mktemp -d)
 trap 'rm -rf "$cache"' EXIT
-training "Training the base Transformer" 120 --variant "padded=trainer.packing=off"
+training "Training the base Transformer" 120 --variant "packed=trainer.packing=on"
 [[ -z $compiled ]] || training "The same, compiled" 400 trainer.packing=off trainer.compile=true
 
 echo "written: $report"

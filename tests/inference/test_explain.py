@@ -7,9 +7,10 @@ import torch
 
 from translate.attention.kernels import kernels_that_ran, recorded_calls
 from translate.inference.explain import attention_calls, described
+from translate.training.packing import ALL, NONE
 
 SOURCE, TARGET = "el perro come.", "the dog eats."
-DEFAULTS = {"autocast": None, "packed": False, "guided": False, "covering": False}
+DEFAULTS = {"autocast": None, "packed_from": NONE, "guided": False, "covering": False}
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_a_transformers_calls_are_told_apart_by_place_and_phase(explained) -> No
 
 def test_where_training_packs_its_calls_have_no_mask(explained) -> None:
     """On a CPU each sentence by itself; on CUDA the same places call one flash kernel for all."""
-    phases = explained("transformer", packed=True)
+    phases = explained("transformer", packed_from=ALL)
     calls = phases["training, sentences end to end"]
     assert {call.place: count for call, count in calls.items()} == {
         "encoder_layers.*.self_attention.pattern": 1,

@@ -20,6 +20,7 @@ from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.compilation import MOST, Compiler, check_compiler
 from translate.training.loss import CrossEntropy
 from translate.training.module import TranslationTask
+from translate.training.packing import NONE
 from translate.training.run import train
 
 Config = Callable[..., dict[str, Any]]
@@ -87,8 +88,8 @@ def test_a_compiled_run_goes_on(overrides: Callable[..., list[str]], tmp_path: P
 def task(config: dict[str, Any], compiler: Any) -> TranslationTask:
     model = registry.build(**config["model"], source_vocab_size=50, target_vocab_size=50)
     return TranslationTask(
-        model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=compiler, packed=False,
-        guidance=None, optimizer={}, schedule={}, total_steps=1, seed=1,
+        model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=compiler,
+        packed_from=NONE, guidance=None, optimizer={}, schedule={}, total_steps=1, seed=1,
     ).train()  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from translate.search import GreedySearch
 from translate.training.guidance import Guidance, build_guidance
 from translate.training.loss import CrossEntropy
 from translate.training.module import NOMINAL_TOKENS, TranslationTask
+from translate.training.packing import NONE
 from translate.training.run import train
 from translate.training.settings import GuidedAlignment
 
@@ -91,8 +92,8 @@ def task(
 ) -> TranslationTask:
     options = GuidedAlignment(**{"weight": 0.5, "layer": None, "head": 1, **guided})
     return TranslationTask(
-        model, label_smoothing=0.1, r_drop=r_drop, word_dropout=0.0, compiler=None, packed=False,
-        guidance=build_guidance(model, options),
+        model, label_smoothing=0.1, r_drop=r_drop, word_dropout=0.0, compiler=None,
+        packed_from=NONE, guidance=build_guidance(model, options),
         optimizer=config["optimizer"], schedule=config["schedule"], total_steps=9, seed=1,
     )  # fmt: skip
 
@@ -246,7 +247,7 @@ def test_the_calls_of_a_guided_step_are_those_that_explain_tells(
     search = GreedySearch(max_length_ratio=1.0, max_length_offset=4)
     told = attention_calls(
         Translator(model, corpus.tokenizers, search), "der Hund schläft .", "the dog sleeps .",
-        autocast=None, packed=False, guided=True, covering=False,
+        autocast=None, packed_from=NONE, guided=True, covering=False,
     )  # fmt: skip
     kernels = {call.place: call.kernel.name for call in told["training, decode"]}
     assert kernels.pop("decoder_layers.*.cross_attention") == "readable"

@@ -31,6 +31,7 @@ from translate.search import GreedySearch
 from translate.training.loss import CrossEntropy
 from translate.training.minimum_risk import MinimumRisk
 from translate.training.module import NOMINAL_TOKENS, TranslationTask
+from translate.training.packing import NONE
 from translate.training.run import train
 from translate.vocabulary import BOS, EOS, UNK
 
@@ -274,7 +275,7 @@ def test_a_step_learns_the_risk_too(
 ) -> None:  # fmt: skip
     model, risk, options = built("rnn"), new_risk(weight=0.3), config()
     task = TranslationTask(
-        model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None, packed=False,
+        model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None, packed_from=NONE,
         guidance=None, optimizer=options["optimizer"], schedule=options["schedule"],
         total_steps=9, seed=1, minimum_risk=risk,
     ).eval()  # fmt: skip

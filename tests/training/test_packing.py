@@ -17,6 +17,7 @@ from translate.models.seq2seq import Seq2Seq
 from translate.training import packing
 from translate.training.loss import CrossEntropy
 from translate.training.module import TranslationTask
+from translate.training.packing import ALL, LONG, NONE
 from translate.training.run import train
 
 Config = Callable[..., dict[str, Any]]
@@ -37,11 +38,13 @@ def batch(*lengths: tuple[int, int]) -> Batch:
     return collate(list(range(len(lengths))), *sides)
 
 
-def losses(model: Seq2Seq, of: Batch, *, packed: bool, r_drop: float = 0.0) -> list[torch.Tensor]:
+def losses(
+    model: Seq2Seq, of: Batch, *, packed_from: int, r_drop: float = 0.0
+) -> list[torch.Tensor]:
     """Both losses and the gradients, means over the tokens as a step takes them."""
     task = TranslationTask(
-        model, label_smoothing=0.1, r_drop=r_drop, word_dropout=0.0, compiler=None, packed=packed,
-        guidance=None, optimizer={}, schedule={}, total_steps=1, seed=1,
+        model, label_smoothing=0.1, r_drop=r_drop, word_dropout=0.0, compiler=None,
+        packed_from=packed_from, guidance=None, optimizer={}, schedule={}, total_steps=1, seed=1,
     ).train()  # fmt: skip
     torch.manual_seed(0)
     sums = task.training_losses(of) if r_drop else task.losses(of, CrossEntropy(0.1))
@@ -66,17 +69,28 @@ def test_packed_equals_padded(config: Config, options: tuple[str, ...], dtype) -
     model = network(config("model.dropout=0.0", HEADS, *options, model="transformer")).to(dtype)
     of = batch((5, 3), (1, 7), (9, 1), (5, 5))
     exact = 1e-10 if dtype == torch.float64 else 1e-6
-    pairs = zip(losses(model, of, packed=True), losses(model, of, packed=False), strict=True)
-    for packed, padded in pairs:
+    ours, theirs = (losses(model, of, packed_from=which) for which in (ALL, NONE))
+    for packed, padded in zip(ours, theirs, strict=True):
         torch.testing.assert_close(packed, padded, rtol=exact, atol=exact)
 
 
 def test_packed_equals_padded_with_two_passes(config: Config) -> None:
     model = network(config("model.dropout=0.0", HEADS, model="transformer")).double()
     of = batch((5, 3), (2, 6))
-    ours, theirs = (losses(model, of, packed=packed, r_drop=1.0) for packed in (True, False))
+    ours, theirs = (losses(model, of, packed_from=which, r_drop=1.0) for which in (ALL, NONE))
     for packed, padded in zip(ours, theirs, strict=True):
         torch.testing.assert_close(packed, padded, rtol=1e-10, atol=1e-10)
+
+
+def test_each_batch_is_packed_or_padded_by_its_longest_sentence(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = network(config(HEADS, model="transformer"))
+    read_packed, packed = model.read_packed, []
+    monkeypatch.setattr(model, "read_packed", lambda *a: packed.append(a[2]) or read_packed(*a))
+    for longest in (6, 7, 8):  # tokens, with </s> or <s>
+        losses(model, batch((3, 2), (2, longest - 1)), packed_from=7)
+    assert [sources.total for sources in packed] == [7, 7]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +113,7 @@ def test_what_flash_cannot_compute_stays_padded(
         chosen("on", model)
 
 
-def chosen(choice: Any, model: Seq2Seq, **settings: Any) -> bool:
+def chosen(choice: Any, model: Seq2Seq, **settings: Any) -> int:
     here = {
         "accelerator": "gpu",
         "precision": "bf16-mixed",
@@ -117,25 +131,25 @@ def test_auto_takes_it_where_flash_attention_is(
     model = network(config(HEADS, model="transformer"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
-    assert chosen("auto", model)
-    assert "packed, without padding" in caplog.text
-    assert not chosen("off", model)
-    assert not chosen("auto", model, accelerator="cpu")
+    assert chosen("auto", model) == LONG
+    assert "packed, without padding, in batches of 128 tokens per sentence" in caplog.text
+    assert chosen("off", model) == NONE
+    assert chosen("auto", model, accelerator="cpu") == NONE
     assert "padded: on a CPU, attention would process packed sentences one by one" in caplog.text
-    assert not chosen("auto", model, precision="32-true")
+    assert chosen("auto", model, precision="32-true") == NONE
     assert "padded: trainer.precision=32-true" in caplog.text
-    assert not chosen("auto", model, guided=True)
-    assert not chosen("auto", model, compiled=True)
+    assert chosen("auto", model, guided=True) == NONE
+    assert chosen("auto", model, compiled=True) == NONE
     assert "padded: trainer.compile compiles programs for padded batches" in caplog.text
-    assert not chosen("auto", network(config(model="rnn")))
+    assert chosen("auto", network(config(model="rnn"))) == NONE
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
-    assert not chosen("auto", model, precision="16-mixed")
+    assert chosen("auto", model, precision="16-mixed") == NONE
     with pytest.raises(UserError, match=r"trainer\.packing = on, but flash attention needs a GPU"):
         chosen("on", model, precision="16-mixed")
-    assert chosen("on", model, precision="32-true")  # sentence by sentence
+    assert chosen("on", model, precision="32-true") == ALL  # sentence by sentence
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert not chosen("auto", model)
-    assert chosen("on", model)
+    assert chosen("auto", model) == NONE
+    assert chosen("on", model) == ALL
 
 
 def test_a_run_can_be_trained_packed(config: Config, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from translate.models import registry
 from translate.training import precision, provenance
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.module import TranslationTask
+from translate.training.packing import NONE
 from translate.training.precision import lightning_name, multiply_in, settled
 from translate.training.run import _set_up, train
 from translate.training.settings import Settings
@@ -161,7 +162,7 @@ def trained(
     torch.manual_seed(3)
     model = registry.build(**options["model"], source_vocab_size=11, target_vocab_size=11)
     task = Watched(
-        model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None, packed=False,
+        model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None, packed_from=NONE,
         guidance=None, optimizer=options["optimizer"], schedule=options["schedule"],
         total_steps=9, seed=1,
     )  # fmt: skip

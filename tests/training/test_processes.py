@@ -38,6 +38,7 @@ from translate.training.launch import (
     started_by_the_first,
 )
 from translate.training.module import TranslationTask
+from translate.training.packing import NONE
 from translate.training.run import train
 from translate.training.settings import Settings
 from translate.training.trainer import ending_together, quieten_lightning
@@ -364,7 +365,7 @@ def test_accumulated_batches_of_unequal_size_equal_one_big_batch(
     model = registry.build(**options["model"], source_vocab_size=11, target_vocab_size=11).double()
     task = Watched(
         model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None,
-        packed=False, guidance=None, seed=1,
+        packed_from=NONE, guidance=None, seed=1,
         total_steps=1, optimizer=options["optimizer"], schedule=options["schedule"],
     )  # fmt: skip
     tokens = sum(int(batch.target_lengths.sum()) for batch in batches)

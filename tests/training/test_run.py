@@ -31,6 +31,7 @@ from translate.training.callbacks import lasting
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.loss import CrossEntropy, RDrop
 from translate.training.module import TranslationTask
+from translate.training.packing import NONE
 from translate.training.run import Interrupted, train
 from translate.training.running_means import RunningMeans
 from translate.training.settings import Settings
@@ -710,7 +711,7 @@ def test_a_step_has_the_objective_and_the_words_that_are_asked_for(
     corpus = prepare(chosen["data"], chosen["tokenizer"], cache=Path(chosen["cache"]))
     model = assembly.new_model(chosen, corpus, options)
     task = assembly.new_task(
-        chosen, options, model, corpus, compiler=None, packed=False, total_steps=1
+        chosen, options, model, corpus, compiler=None, packed_from=NONE, total_steps=1
     )
     data = assembly.new_data(chosen, corpus, options)
     data.tokens_per_batch = 300

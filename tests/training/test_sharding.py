@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import subprocess
 import sys
@@ -19,7 +20,10 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from translate.attention.masks import padding_mask
+from translate.attention.variable_length import Packing
 from translate.errors import UserError
+from translate.models import registry
 from translate.training import provenance, sharding
 from translate.training.averaging import for_use
 from translate.training.checkpoint import AtomicCheckpointIO
@@ -173,6 +177,37 @@ def test_weights_that_are_no_numbers_stop_all_processes_alike(tmp_path: Path) ->
     told = [(tmp_path / f"{rank}").read_text() for rank in (0, 1)]
     assert "the weights weight are not finite after step 5" in told[0]
     assert told[1] == told[0]
+
+
+def reads_in_its_own_way(rank: int, folder: Path, options: dict[str, Any]) -> None:
+    """A process of two: the first pads its sentences, the second packs them."""
+    rendezvous = f"file://{folder / 'rendezvous'}"
+    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
+    torch.manual_seed(0)
+    dealt_out = registry.build(**options, source_vocab_size=30, target_vocab_size=30).double()
+    whole = copy.deepcopy(dealt_out)
+    sharding.shard(dealt_out, init_device_mesh("cpu", (2,)))
+    lengths, words = torch.tensor([5, 2, 4]), torch.arange(15).view(3, 5) + 4
+    packing = Packing(lengths, 5, 11)
+    mask = padding_mask(lengths, 5)
+    packed = packing.pack(words)
+    if rank == 0:
+        hidden = packing.pack(dealt_out.read(words, mask, words).hidden)
+    else:
+        hidden = dealt_out.read_packed(packed, packed, packing, packing)
+    hidden.square().sum().backward()
+    whole.read_packed(packed, packed, packing, packing).square().sum().backward()
+    for one, other in zip(dealt_out.parameters(), whole.parameters(), strict=True):
+        if other.grad is not None:
+            torch.testing.assert_close(one.grad.full_tensor(), other.grad)
+    dist.destroy_process_group()
+
+
+@pytest.mark.soak
+def test_one_process_may_pack_what_another_pads(config: Config, tmp_path: Path) -> None:
+    """Both gather weights in the same order."""
+    options = config("model.dropout=0.0", "model.num_heads=2", model="transformer")["model"]
+    torch.multiprocessing.spawn(reads_in_its_own_way, (tmp_path, options), nprocs=2)
 
 
 def test_what_was_gathered_has_gone_before_the_copy_comes_to_the_device(

@@ -60,7 +60,7 @@ def test_the_seed_of_a_step_decides() -> None:
 
 def test_dropout_is_another_at_each_step_seed_and_process() -> None:
     def drawn(seed: int, step: int, rank: int) -> float:
-        task: Any = SimpleNamespace(seed=seed, global_rank=rank)
+        task: Any = SimpleNamespace(seed=seed, global_rank=rank, device=torch.device("cpu"))
         TranslationTask.on_train_batch_start(task, batch(), step)
         return torch.rand(()).item()
 

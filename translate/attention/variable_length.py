@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -118,7 +118,7 @@ def flash(
     torch 2.10 has `is_causal`; later ones have `window_size` in its place, and `enable_gqa`,
     without which the key/value heads must be as many as the query heads.
     """
-    known = inspect.signature(varlen_attn).parameters
+    known = _parameters_of(varlen_attn)
     options: dict[str, Any] = {}
     if "window_size" in known:
         options["window_size"] = CAUSAL if causal else EVERYWHERE
@@ -135,3 +135,8 @@ def flash(
         of_queries.starts, of_keys.starts, of_queries.longest, of_keys.longest, **options,
     )  # fmt: skip
     return context
+
+
+@cache
+def _parameters_of(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)

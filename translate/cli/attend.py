@@ -251,7 +251,7 @@ def _explain(
         trainer.get("precision", "auto"), model.device.type, noted=noted(run, "precision")
     )
     guided = trainer.get("guided_alignment", {}).get("weight", 0) > 0
-    packed = packing.settle(
+    packed_from = packing.settle(
         trainer.get("packing", "auto"), model.model, accelerator=model.device.type,
         precision=precision, compiled=trainer.get("compile", False), guided=guided,
     )  # fmt: skip
@@ -259,7 +259,7 @@ def _explain(
     autocast = autocast_dtype(precision)
     phases = attention_calls(
         model, sentence, target,
-        autocast=autocast, packed=packed, guided=guided, covering=covering,
+        autocast=autocast, packed_from=packed_from, guided=guided, covering=covering,
     )  # fmt: skip
     head = f"{model.device}, PyTorch {torch.__version__}, trained in {precision}"
     sys.stdout.write("\n".join([head, *described(phases)]) + "\n")

@@ -29,7 +29,7 @@ def attention_calls(
     target: str,
     *,
     autocast: torch.dtype | None,
-    packed: bool,
+    packed_from: int,
     guided: bool,
     covering: bool,
 ) -> Phases:
@@ -37,7 +37,7 @@ def attention_calls(
 
     Args:
         autocast: what a training step multiplies in, where that is not the model's own dtype.
-        packed: whether training lays sentences end to end.
+        packed_from: tokens of the longer sentence from which on training lays sentences end to end.
         guided: whether the training loss reads the attention over the source.
         covering: whether the search does.
     """
@@ -48,7 +48,7 @@ def attention_calls(
     if autocast is not None:
         mixed = torch.autocast(device.type, autocast)
     with in_mode(translator.model, training=True) as model, mixed:
-        if packed:
+        if max(source_ids.shape[1], target_in.shape[1]) >= packed_from:
             training = _end_to_end(model, source_ids, target_in)
         else:
             training = _looked_at(partial(_teacher_forcing, model, source_ids, target_in), guided)

@@ -125,7 +125,7 @@ def new_task(
     corpus: Corpus,
     *,
     compiler: Compiler | None,
-    packed: bool,
+    packed_from: int,
     total_steps: int,
 ) -> TranslationTask:
     """What a training step of the model is, in a run of `total_steps`."""
@@ -135,7 +135,7 @@ def new_task(
         r_drop=options.r_drop,
         word_dropout=options.word_dropout,
         compiler=compiler,
-        packed=packed,
+        packed_from=packed_from,
         guidance=build_guidance(model, options.guided_alignment),
         optimizer=config["optimizer"],
         schedule=config["schedule"],

@@ -8,7 +8,7 @@ from typing import Any
 import lightning as L
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
@@ -37,7 +37,8 @@ class TranslationTask(L.LightningModule):
         r_drop: weight of the divergence between two passes (`loss.RDrop`); 0 makes one pass.
         word_dropout: share of the words that are read as <unk> (`drop_words`).
         compiler: makes a program of how the model reads a batch, for training alone.
-        packed: sentences lie end to end (`packing.settle`) instead of padded to a batch.
+        packed_from: tokens of a batch's longest sentence from which on its sentences lie end to end
+            (`packing.settle`) instead of padded.
         guidance: which attention learns given alignments, where any does.
         optimizer, schedule: the config nodes of these names.
         total_steps: optimizer steps of the whole run, which some schedules need.
@@ -53,7 +54,7 @@ class TranslationTask(L.LightningModule):
         r_drop: float,
         word_dropout: float,
         compiler: Compiler | None,
-        packed: bool,
+        packed_from: int,
         guidance: Guidance | None,
         optimizer: Mapping[str, Any],
         schedule: Mapping[str, Any],
@@ -68,12 +69,14 @@ class TranslationTask(L.LightningModule):
         self.objective: Objective = CrossEntropy(label_smoothing)
         if r_drop:
             self.objective = RDrop(r_drop, CrossEntropy(label_smoothing))
-        self.word_dropout, self.packed, self.seed, self.tags = word_dropout, packed, seed, tags
+        self.word_dropout, self.seed, self.tags = word_dropout, seed, tags
+        self.packed_from = packed_from
         self.optimizer_options, self.schedule_options = dict(optimizer), dict(schedule)
         self.total_steps = total_steps
         self.step_tokens = torch.zeros(())  # real target tokens since the last optimizer step
         self.step_norm: Tensor | None = None  # of the last step's gradient, before it was clipped
         self.means = RunningMeans()
+        self.weights: list[nn.Parameter] = []  # to look for them in each step takes time
 
     @property
     def evaluated(self) -> Seq2Seq:
@@ -84,7 +87,8 @@ class TranslationTask(L.LightningModule):
         """Sums over the real target tokens; only these rows meet the vocabulary."""
         sources = Packing(batch.source_lengths, batch.source.shape[1], batch.source_tokens)
         targets = Packing(batch.target_lengths, batch.target_in.shape[1], batch.target_tokens)
-        read = self._read_packed if self.packed else self._read_padded
+        packed = max(sources.longest, targets.longest) >= self.packed_from
+        read = self._read_packed if packed else self._read_padded
         hidden, alignment = read(batch, sources, targets)
         output = (self.model if self.training else self.evaluated).output
         losses = projected_loss(
@@ -122,13 +126,18 @@ class TranslationTask(L.LightningModule):
 
         Lightning brings back the rate that the old one had for it, which may be 0.
         """
+        self.weights = [*self.parameters()]
         for config in self.trainer.lr_scheduler_configs:
             if isinstance(config.scheduler, LambdaLR):
                 renew_rates(config.scheduler)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # dropout depends on the place in the run alone, so that a resumed run repeats it exactly
-        torch.manual_seed((self.seed * 1_000_003 + batch_idx) * 1_009 + self.global_rank)
+        seed = (self.seed * 1_000_003 + batch_idx) * 1_009 + self.global_rank
+        # torch.manual_seed would keep a traceback for each kind of device that is not there
+        torch.default_generator.manual_seed(seed)
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         tokens = batch.target_lengths.sum()
@@ -188,7 +197,8 @@ class TranslationTask(L.LightningModule):
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         """Gradients go with their step, so that the next forward has their memory."""
         super().optimizer_step(*args, **kwargs)
-        self.zero_grad()
+        for weight in self.weights:
+            weight.grad = None
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["means"] = self.means.summed(self.trainer.strategy)
@@ -199,11 +209,11 @@ class TranslationTask(L.LightningModule):
 
     def gradients(self) -> list[Tensor]:
         """What this process has of the gradient, to be changed in place."""
-        return [p.grad for p in self.parameters() if p.grad is not None]
+        return [p.grad for p in self.weights if p.grad is not None]
 
     def gradient_norm(self) -> Tensor:
         """The norm of the whole gradient."""
-        return get_total_norm([p.grad for p in self.parameters() if p.grad is not None])
+        return get_total_norm([p.grad for p in self.weights if p.grad is not None])
 
     def configure_optimizers(self) -> Any:
         optimizer = build_optimizer(self.model, **self.optimizer_options)

@@ -1,8 +1,9 @@
-"""Whether training lays sentences end to end instead of padding them to a batch."""
+"""Which batches training lays end to end instead of padding their sentences."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Literal
 
 import torch
@@ -16,6 +17,10 @@ log = logging.getLogger(__name__)
 
 AMPERE = (8, 0)  # compute capability
 HALF = ("bf16-mixed", "16-mixed")  # what flash attention computes in
+ALL, NONE = 0, sys.maxsize
+# tokens of a batch's longest sentence: flash computes tiles of 128 queries, which shorter sentences
+# leave half empty (docs/benchmarks/gpu.md)
+LONG = 128
 
 
 def settle(
@@ -26,11 +31,12 @@ def settle(
     precision: Precision,
     guided: bool,
     compiled: bool,
-) -> bool:
-    """The choice, or for `auto` what is faster here: packed where flash attention can be had.
+) -> int:
+    """From how many tokens of its longest sentence on a batch is packed.
 
-    On a CPU attention takes packed sentences one by one, which costs more than the few per cent of
-    padding that batches of like lengths have.
+    For `auto` where that is faster here: where flash attention can be had, for batches of long
+    sentences. On a CPU attention takes packed sentences one by one, which costs more than the few
+    per cent of padding that batches of like lengths have.
 
     Raises:
         UserError: `on`, and something of the run needs padded batches.
@@ -40,13 +46,14 @@ def settle(
     if choice == "on" and obstacle:
         raise UserError(f"trainer.packing = on, but {obstacle}: choose auto or off")
     if choice != "auto":
-        return choice == "on"
+        return ALL if choice == "on" else NONE
     if obstacle is None and not gpu:
         obstacle = "on a CPU, attention would process packed sentences one by one"
     elif obstacle is None and not half:
         obstacle = f"trainer.precision={precision}, but flash attention computes in 16 bits"
-    log.info("sentences are %s", f"padded: {obstacle}" if obstacle else "packed, without padding")
-    return obstacle is None
+    packed = f"packed, without padding, in batches of {LONG} tokens per sentence and more"
+    log.info("sentences are %s", f"padded: {obstacle}" if obstacle else packed)
+    return LONG if obstacle is None else NONE
 
 
 def _obstacle(model: Seq2Seq, *, guided: bool, compiled: bool, flash: bool) -> str | None:

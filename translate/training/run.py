@@ -251,11 +251,11 @@ def _task_and_data(
 ) -> tuple[TranslationTask, TranslationData, Compiler | None]:
     """What is learned and from which batches, as many tokens of them as fit."""
     config, run, options, *_ = call
-    packed = packing.settle(
+    packed_from = packing.settle(
         options.packing, model, accelerator=options.accelerator, precision=numbers,
         guided=options.guides, compiled=options.compile,
     )  # fmt: skip
-    task_of = partial(assembly.new_task, config, options, model, corpus, packed=packed)
+    task_of = partial(assembly.new_task, config, options, model, corpus, packed_from=packed_from)
     data = assembly.new_data(config, corpus, options)
     refuse_longer_than_readable(model, data)
     data.tokens_per_batch = token_budget.settled(
