@@ -15,11 +15,14 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = {path.name.removesuffix(".py") for path in PACKAGE.iterdir()}
 
 # What each room may import of ours beside itself and the foundations.
-FOUNDATIONS = {"durable", "errors", "linear", "threads", "vocabulary", "schema", "wording"}
+FOUNDATIONS = {
+    "durable", "errors", "linear", "machine", "threads", "vocabulary", "schema", "wording",
+}  # fmt: skip
 MAY_IMPORT = {
     "durable": set(),
     "errors": set(),
     "linear": set(),
+    "machine": set(),
     "threads": set(),
     "vocabulary": set(),
     "wording": set(),

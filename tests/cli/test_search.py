@@ -160,7 +160,7 @@ def test_scores_of_pieces_add_up(program, run: str) -> None:
         (["format=xml", "x"], "format = 'xml': must be 'text' or 'json'"),
         (["search=diverse", "search.groups=4", "x"], "is not a multiple of search.groups = 4"),
         (["search=beam", "search.n_best=10", "x"], "n_best = 10 is more than the beam size"),
-        (["workers=100000", "x"], "workers = 100000: this machine has"),
+        (["workers=100000", "x"], "workers = 100000: this process has"),
         (["constraints=-"], "input=- and constraints=-: only one can be standard input"),
         (["prefixes=-", "constraints=-", "x"], "prefixes=- and constraints=-: only one can be"),
         (

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from translate import machine
 from translate.errors import UserError
-from translate.inference import workers
 from translate.inference.workers import Workers, one_a_core
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,22 +75,14 @@ def test_no_more_workers_are_started_than_there_are_tasks() -> None:
         assert len(set(workers.map(range(12)))) == 4
 
 
-def test_one_a_core_where_forking_is_safe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_one_a_core_where_forking_is_safe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(workers, "QUOTA", tmp_path / "cpu.max")
-    for quota, expected in (
-        (None, 6),
-        ("max 100000", 6),
-        ("250000 100000", 2),
-        ("50000 100000", 1),
-    ):
-        if quota is not None:
-            (tmp_path / "cpu.max").write_text(quota + "\n")
+    for cores, expected in ((8, 6), (2, 2)):
+        monkeypatch.setattr(machine, "cores", lambda cores=cores: cores)
         assert one_a_core(torch.device("cpu")) == expected
     assert one_a_core(torch.device("cuda", 0)) == 1
     monkeypatch.setattr(sys, "platform", "darwin")
-    (tmp_path / "cpu.max").unlink()
     assert one_a_core(torch.device("cpu")) == 1
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from translate import machine
 from translate.cli import stored
 from translate.cli.commands import Job
 from translate.errors import UserError, first_line
@@ -30,10 +30,10 @@ def export_folder(run: str, name: str, given: str | None) -> Path:
 def engine_problems(job: Job) -> list[str]:
     """What the engine lacks of what a valid configuration asks of it, one line each."""
     config, verbatim = job.config, job.verbatim
-    cores = os.cpu_count() or 1
+    cores = machine.cores()
     if (config["workers"] or 1) > MOST_PER_CORE * cores:
         return [
-            f"workers = {config['workers']}: this machine has {cores} cores, and more workers than "
+            f"workers = {config['workers']}: this process has {cores} cores, and more workers than "
             f"cores only take memory: choose at most {MOST_PER_CORE * cores}"
         ]
     if config["engine"] == "native":

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import translate
+from translate import machine
 from translate.cli import arguments, errors
 from translate.cli.commands import COMMANDS, Command, whole_run
 from translate.training.launch import is_first_process
@@ -52,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the program on `argv` (default: the process's own) and return its exit status."""
     given = list(sys.argv[1:] if argv is None else argv)
     _settle_streams()
+    if machine.cores() < (os.cpu_count() or 1):  # libraries ask how many there are, once
+        os.environ.setdefault("OMP_NUM_THREADS", str(machine.cores()))
     try:
         with errors.stopped_by_signals():
             status = _dispatch(given)

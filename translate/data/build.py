@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import tempfile
 from collections import Counter
@@ -19,6 +18,7 @@ from typing import Any
 
 import pyarrow
 
+from translate import machine
 from translate.data.account import LanguageCounts, account, language_account
 from translate.data.cleaning import clean, drop_overlap
 from translate.data.doctor import QUICK, examine, of_extra, quick_look
@@ -315,7 +315,7 @@ def _token_columns(
     )  # fmt: skip
     for side, texts, tokenizer in sides:
         # threads of SentencePiece, beside Python's lock: the ids are the same whatever their number
-        columns[f"{side}_ids"] = ids = tokenizer.encode_all(texts, threads=os.cpu_count() or 1)
+        columns[f"{side}_ids"] = ids = tokenizer.encode_all(texts, threads=machine.cores())
         columns[f"{side}_length"] = list(map(len, ids))
     return columns
 

@@ -14,18 +14,17 @@ import weakref
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
 import torch
 
+from translate import machine
 from translate.errors import UserError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-QUOTA = Path("/sys/fs/cgroup/cpu.max")
 DIED = (
     "a worker process has died (killed, or out of memory): choose fewer workers or a smaller "
     "tokens_per_batch"
@@ -40,16 +39,7 @@ def one_a_core(device: torch.device) -> int:
     """
     if device.type != "cpu" or sys.platform != "linux":
         return 1
-    return min(torch.get_num_threads(), _share_of_a_container())
-
-
-def _share_of_a_container() -> int:
-    """How many cores' time the system lets this process have (cgroup v2)."""
-    try:
-        time, period = QUOTA.read_text(encoding="ascii").split()
-        return max(1, int(time) // int(period))
-    except (OSError, ValueError):  # there is none, or it is `max`
-        return sys.maxsize
+    return min(torch.get_num_threads(), machine.cores())
 
 
 class Workers(Generic[Task, Result]):

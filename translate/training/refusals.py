@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import yaml
 
+from translate import machine
 from translate.data.corpus import Corpus
 from translate.data.lengths import lengths
 from translate.data.module import TranslationData
@@ -155,12 +156,12 @@ def refuse_more_than_memory(model: Mapping[str, Any], options: Settings) -> None
     trained_here = not on_gpu(options.accelerator) and options.strategy != "fsdp"
     needed = held(outline, averaged=options.averages) if trained_here else bytes_of(outline)
     purpose = "to train" if trained_here else "to hold"
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > memory:
+    granted = machine.memory()
+    if needed > granted:
         raise UserError(
             f"with its {sum(p.numel() for p in outline.parameters()):,} parameters and its "
-            f"vocabulary, this model takes {readable(needed)} {purpose}, but this machine has "
-            f"{readable(memory)} of memory: choose fewer or smaller layers (model=…), or a larger "
+            f"vocabulary, this model takes {readable(needed)} {purpose}, but this process may have "
+            f"{readable(granted)} of memory: choose fewer or smaller layers (model=…), or a larger "
             "machine"
         )
 

@@ -1,0 +1,98 @@
+"""A container's share of its machine counts, not the cores and the memory that the machine has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from translate import machine
+
+PROC = "4:memory:/docker/a\n3:cpuset:/\n1:cpu,cpuacct:/docker/a\n0::/slice/service\n"
+V1 = "cpu/docker/a/cpu.cfs"
+V1_UNLIMITED = str(2**63 - 4096)
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Writes control groups; a machine of 16 cores."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
+    monkeypatch.setattr(machine, "ROOT", tmp_path / "cgroup")
+    monkeypatch.setattr(machine, "GROUPS", tmp_path / "proc")
+
+    def write(files: dict[str, str], of_process: str = PROC) -> None:
+        (tmp_path / "proc").write_text(of_process)
+        for name, text in files.items():
+            path = tmp_path / "cgroup" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text + "\n")
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, 16),
+        ({"slice/service/cpu.max": "max 100000", "cpu.max": "max 100000"}, 16),
+        ({"slice/service/cpu.max": "250000 100000"}, 2),
+        ({"slice/service/cpu.max": "50000 100000"}, 1),
+        ({"slice/service/cpu.max": "max 100000", "slice/cpu.max": "400000 100000"}, 4),
+        ({"cpu.max": "300000 100000"}, 3),  # a container that sees its own group alone
+        ({f"{V1}_quota_us": "-1", f"{V1}_period_us": "100000"}, 16),
+        ({f"{V1}_quota_us": "500000", f"{V1}_period_us": "100000"}, 5),
+        ({"cpu/cpu.cfs_quota_us": "600000", "cpu/cpu.cfs_period_us": "100000"}, 6),
+        ({"cpu.max": "of no use"}, 16),
+    ],
+)  # fmt: skip
+def test_the_cores_that_are_granted(groups, files: dict[str, str], expected: int) -> None:
+    groups(files)
+    assert machine.cores() == expected
+
+
+def test_cores_that_a_process_is_bound_to_count(groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups({"cpu.max": "900000 100000"})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
+    assert machine.cores() == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"slice/service/memory.max": "max"}, None),
+        ({"slice/service/memory.max": "max", "slice/memory.max": "3000"}, 3000),
+        ({"memory/docker/a/memory.limit_in_bytes": V1_UNLIMITED}, None),
+        ({"memory/memory.limit_in_bytes": "5000"}, 5000),
+    ],
+)
+def test_the_memory_that_is_granted(groups, files: dict[str, str], expected: int | None) -> None:
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    groups(files)
+    assert machine.memory() == (expected or whole)
+
+
+def test_where_there_are_no_groups_all_is_granted(groups, tmp_path: Path) -> None:
+    assert machine.cores() == 16
+    groups({}, of_process="")
+    assert machine.cores() == 16
+
+
+@pytest.mark.parametrize(("asked", "granted", "expected"), [(None, 1, 1), ("2", 1, 2)])
+def test_the_program_starts_no_more_threads_than_it_gets_cores(
+    asked: str | None, granted: int, expected: int
+) -> None:
+    program = (
+        "import os; from translate import machine; from translate.cli.main import main;"
+        f"os.cpu_count = lambda: 8; machine.cores = lambda: {granted}; main(['--version']);"
+        "import torch; print(torch.get_num_threads())"
+    )
+    plain = {key: value for key, value in os.environ.items() if not key.endswith("_NUM_THREADS")}
+    variables = plain | ({"OMP_NUM_THREADS": asked} if asked else {})
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split()[-1] == str(expected)
