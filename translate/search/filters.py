@@ -9,6 +9,7 @@ import math
 from typing import Annotated
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
@@ -51,7 +52,7 @@ def _first_to_hold(
     """The fewest tokens, taken by rising `order`, whose probabilities add up to `mass`."""
     index = order.argsort(dim=1, stable=True)
     probs = log_probs.gather(1, index).exp()
-    needed = probs.cumsum(1) - probs < mass
+    needed = F.pad(probs.cumsum(1)[:, :-1], (1, 0)) < mass
     needed[:, 0] = True  # a mass may be so small that as a float32 it is 0
     kept = torch.zeros_like(needed).scatter(1, index, needed)
     return log_probs.masked_fill(~kept, -math.inf)
