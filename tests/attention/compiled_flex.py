@@ -29,17 +29,17 @@ D_K, LENGTHS = 32, (150, 260, 40, 90, 200, 7)  # a block is 128
 
 def window() -> FullAttention:
     relation = RelativeKeys(d_k=D_K, max_distance=5)
-    return with_flex(SlidingWindowAttention, causal=True, relation=relation, window=7)
+    return with_flex(SlidingWindowAttention(causal=True, relation=relation, window=7))
 
 
 def fixed() -> FullAttention:
     relation = LinearBiases(num_heads=4)
-    return with_flex(FixedAttention, causal=False, relation=relation, stride=8, summary=3)
+    return with_flex(FixedAttention(causal=False, relation=relation, stride=8, summary=3))
 
 
 def strided() -> FullAttention:
     relation = RelativeKeys(d_k=D_K, max_distance=5)
-    return with_flex(StridedAttention, causal=False, relation=relation, stride=8)
+    return with_flex(StridedAttention(causal=False, relation=relation, stride=8))
 
 
 def results(

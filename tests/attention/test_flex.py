@@ -80,7 +80,7 @@ def test_it_is_the_readable_formula(
 ) -> None:  # fmt: skip
     """Beside a sentence so short that whole windows are padding: those rows are zeros."""
     heads = query, keys, values = drawn(dtype)
-    pattern = with_flex(PATTERNS[kind], causal=causal, relation=RELATIONS[relation]()).to(dtype)
+    pattern = with_flex(PATTERNS[kind](causal=causal, relation=RELATIONS[relation]()).to(dtype))
     padding = over_keys(padding_mask(torch.tensor([LENGTH, 3]), LENGTH)) if padded else None
     with torch.no_grad(), recorded_calls(pattern) as calls:
         actual = pattern(query, KeysValues(keys, values), mask=padding)
@@ -111,7 +111,7 @@ def test_gradients_of_the_graph_that_cuda_compiles_are_those_of_the_formula() ->
 
 @pytest.mark.usefixtures("on_cpu")
 def test_a_length_has_one_block_mask_for_all_batches() -> None:
-    pattern = with_flex(PATTERNS["window"], causal=True, relation=None)
+    pattern = with_flex(PATTERNS["window"](causal=True, relation=None))
     query, keys, values = drawn(torch.float32)
     made = []
     for sentences in (1, 2):
@@ -124,7 +124,7 @@ def test_a_length_has_one_block_mask_for_all_batches() -> None:
 
 
 def test_a_cpu_takes_the_ordinary_path() -> None:
-    pattern = with_flex(PATTERNS["strided"], causal=True, relation=LinearBiases(num_heads=4))
+    pattern = with_flex(PATTERNS["strided"](causal=True, relation=LinearBiases(num_heads=4)))
     query, keys, values = drawn(torch.float32)
     for training in (True, False):
         with recorded_calls(pattern.train(training)) as calls:

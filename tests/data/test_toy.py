@@ -15,7 +15,7 @@ from translate.data.toy import function_words as words
 from translate.data.toy import german_inflection as german
 from translate.data.toy.lexicon import Noun, lexicon
 from translate.data.toy.sampler import Sampler
-from translate.data.toy.split import held_out
+from translate.data.toy.split import is_held_out
 from translate.data.toy.syntax import combinations
 from translate.errors import UserError
 
@@ -150,8 +150,8 @@ def test_training_has_no_held_out_combination_and_test_has_no_other() -> None:
     seen = _combinations(Sampler("a", held_out=False))
     unseen = _combinations(Sampler("b", held_out=True))
     assert not seen & unseen
-    assert not any(held_out(pair) for pair in seen)
-    assert all(held_out(pair) for pair in unseen)
+    assert not any(is_held_out(pair) for pair in seen)
+    assert all(is_held_out(pair) for pair in unseen)
 
 
 def _combinations(sampler: Sampler) -> set[tuple[str, str]]:
@@ -175,7 +175,7 @@ def test_held_out_combinations_are_absent_from_training_text(
             for first, second in itertools.pairwise(tokens):
                 if first in adjective_of and second in noun_of:
                     combination = adjective_of[first].german, noun_of[second].german
-                    assert held_out(combination) == (split == "test"), pair.source
+                    assert is_held_out(combination) == (split == "test"), pair.source
                     checked[split == "test"] += 1
     assert checked[False] > 500
     assert checked[True] > 20

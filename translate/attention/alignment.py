@@ -1,6 +1,8 @@
 """How well a decoder state matches each source position: the scores of Bahdanau and Luong.
 
 scores → weights = softmax(scores) → context = Σ_i weights_i h_i
+
+Q, M and A are the sizes of a query, of a source state, and of the space where both meet.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ class AlignmentScore(nn.Module, ABC):
 class AdditiveAttention(AlignmentScore):
     """Bahdanau et al. 2015, A.1.2:  e_ti = vᵀ tanh(W_Q s_{t-1} + W_K h_i)
 
-    Queries and keys are projected once each, but tanh and v see every pair: B·T·S·A numbers, as
-    many again for the backward pass, where the scores that are matrix products make B·T·S.
+    Queries and keys are projected once each, but tanh and v see every pair: B·T·S·A numbers, and as
+    many kept for the backward pass; scores that are matrix products need B·T·S.
     """
 
     def __init__(self, *, query_size: int, memory_size: int, attention_size: int) -> None:

@@ -105,8 +105,8 @@ class Ancestry:
     def keep(self, sentences: Int[Tensor, "C"]) -> tuple[Ancestry, Int[Tensor, "C c"] | None]:
         """The past of these sentences' hypotheses, and the columns that it is in; None: all.
 
-        Columns without descendants are left out, as far as every sentence has as many of them. To
-        count them on a GPU would be to wait for it.
+        Columns that no hypothesis sees are left out, as many as every sentence has. On a GPU none
+        are: to count them would be to wait for it.
         """
         if self.stands is None or self.bias is None:
             return self, None
@@ -122,16 +122,16 @@ class Ancestry:
 
 @dataclass(frozen=True, kw_only=True)
 class FixedAncestry(Ancestry):
-    """An ancestry whose tables keep their shapes: their columns are there before they are written.
+    """An ancestry whose tables keep their shapes: they have columns for tokens to come.
 
-    Nobody sees those that are not.
+    Nobody sees these before they are written.
     """
 
     length: Int[Tensor, ""]  # type: ignore[assignment]  # for positions it may be either
     stands: Int[Tensor, "B Room"]
     bias: Float[Tensor, "B 1 n Room"]
     used: Int[Tensor, ""]  # columns that are written
-    before: int  # how many are written besides n for each token; below 0 where n was less
+    before: int  # used columns less n · length: positive after wider beams, negative after narrower
     plain: bool  # token t is in column t, of one hypothesis: no table is needed
 
     def grown(self, sentences: int, beam: int, like: Float[Tensor, "..."]) -> FixedAncestry:

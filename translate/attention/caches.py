@@ -60,7 +60,7 @@ class Cache(ABC):
         return None
 
     def settled(self, used: int) -> Cache:
-        """Of a `fixed` cache of which so many columns are written, one as it was before."""
+        """A `fixed` cache of which `used` columns are written, as one that grows again."""
         return self
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -154,9 +152,8 @@ class FullAttention(Pattern):
         return step_attention(query, memory.keys, memory.values, bias=added)
 
 
-def with_flex(new_pattern: Callable[..., FullAttention], **options: Any) -> FullAttention:
-    """A pattern whose training on CUDA is one kernel (flex.py)."""
-    pattern = new_pattern(**options)
+def with_flex(pattern: FullAttention) -> FullAttention:
+    """The pattern, whose training on CUDA is now one kernel (flex.py)."""
     pattern.flex = FlexAttention(pattern.visible, causal=pattern.causal, relation=pattern.relation)
     return pattern
 

@@ -31,7 +31,7 @@ def sinusoidal(start: Number, length: int, like: Float[Tensor, "*B D"]) -> Float
 class Computed(nn.Module, ABC):
     """A module with numbers that follow from its options, computed anew in each type and device.
 
-    Those that had been rounded to fewer bits would stay so in a type of more.
+    Converted, numbers that were once rounded to bf16 would stay so in float32.
     """
 
     @abstractmethod
@@ -130,11 +130,20 @@ class NoPositions(Positions):
         return embedded
 
 
+def new_positions(kind: str, *, d_model: int, max_positions: int) -> Positions:
+    """What `model.positions` adds to the words: nothing, where it acts inside the attention."""
+    if kind == "sinusoidal":
+        return SinusoidalPositions(d_model=d_model)
+    if kind == "learned":
+        return LearnedPositions(d_model=d_model, max_positions=max_positions)
+    return NoPositions()
+
+
 def rotate(x: Float[Tensor, "B H T K"], wave: Float[Tensor, "#T K"]) -> Float[Tensor, "B H T K"]:
     """Rotary positions (Su et al. 2021, eq. 34): pair i of position p turns by p·10000^(-2i/K).
 
-    Of their positions, the product of a rotated query and a rotated key depends on the distance
-    alone. `wave` is that of the positions (`sinusoidal`): sine and cosine of each pair's angle.
+    The product of a rotated query and a rotated key depends on their distance, not on where they
+    stand. `wave` is that of the positions (`sinusoidal`): sine and cosine of each pair's angle.
     """
     sine, cosine = wave[:, 0::2], wave[:, 1::2]
     if torch.compiler.is_compiling():  # a compiler joins these products, and knows no complex ones
@@ -238,3 +247,10 @@ class LinearBiases(Computed, Relation):
 
     def of_pairs(self, query: Float[Tensor, "B H T K"]) -> PairBias:
         return lambda b, h, q, k: -self.slopes[h] * (k - q).abs()
+
+
+def new_relation(kind: str, *, d_k: int, num_heads: int, max_distance: int) -> Relation | None:
+    """What `model.positions` adds to the scores, if anything."""
+    if kind == "relative":
+        return RelativeKeys(d_k=d_k, max_distance=max_distance)
+    return LinearBiases(num_heads=num_heads) if kind == "alibi" else None

@@ -64,7 +64,7 @@ class Draw(NamedTuple):
 
     epoch: int
     pair: int
-    occurrence: int  # of the pair in the epoch, from 0, which seeds as none would
+    occurrence: int  # how often the pair came before in the epoch; 0 seeds as if left out
 
 
 def pad(sentences: list[NDArray[np.int32]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -105,8 +105,9 @@ def by_shape(source_lengths: Lengths, target_lengths: Lengths) -> Places:
 def cut(source_lengths: Lengths, target_lengths: Lengths, tokens_per_batch: int) -> list[slice]:
     """Cut pairs in the order of `by_shape` into batches whose padded source and target each fit.
 
-    Of all ways that leave small pieces of neighbours whole this one has the least padding, where
-    each batch counts as `BATCH_COST` more. A pair beyond the budget stands alone.
+    Pairs are cut only between small pieces of neighbours; of all such ways this has the least
+    padding, a batch counting as `BATCH_COST` · tokens_per_batch more. A pair beyond the budget
+    stands alone.
     """
     if not len(source_lengths):
         return []

@@ -3,7 +3,8 @@
 Equations and sections are that paper's. E is the size of embeddings, D that of hidden states, k the
 width of a window. Two devices made for plain gradient descent are left out, since AdamW's step does
 not depend on the scale of a gradient: weight normalisation (with it, our toy experiment learned no
-faster) and gradients of the encoder divided by the number of attentions.
+faster) and gradients of the encoder divided by the number of attentions (which would matter with
+`optimizer=sgd`, or where a tied embedding gets gradients of the decoder too).
 """
 
 from __future__ import annotations
@@ -19,14 +20,13 @@ from jaxtyping import Bool, Float, Int
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from translate.attention.ancestry import Number, number_on
 from translate.attention.places import Places
 from translate.attention.positions import LearnedPositions
 from translate.attention.scaled_dot_product import softmax_where
 from translate.linear import Linear
 from translate.models.dropout import Dropout, Rate
 from translate.models.embeddings import Tied, tie, tying_problems
-from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
+from translate.models.seq2seq import Decoded, Memory, RowState, Seq2Seq, Step
 from translate.models.stack import Stack
 
 Weighted = TypeVar("Weighted", nn.Linear, nn.Conv1d)
@@ -134,12 +134,11 @@ class DecoderLayer(nn.Module):
 
 
 @dataclass(frozen=True)
-class ConvolutionalState:
+class ConvolutionalState(RowState):
     """The last k - 1 inputs of every decoder layer, and how many tokens were read."""
 
     memory: ConvolutionalMemory
     pasts: list[Float[Tensor, "N P D"]]
-    length: Number
 
     def select(self, hypotheses: Int[Tensor, "M"]) -> ConvolutionalState:
         return replace(self, pasts=[past.index_select(0, hypotheses) for past in self.pasts])
@@ -147,19 +146,6 @@ class ConvolutionalState:
     @property
     def beam(self) -> int:
         return self.pasts[0].shape[0] // self.memory.mask.shape[0]
-
-    def keep(self, sentences: Int[Tensor, "C"]) -> ConvolutionalState:
-        rows = rows_of(sentences, self.beam)
-        return replace(self.select(rows), memory=self.memory.at(sentences))
-
-    def traceable(self, length: int) -> ConvolutionalState:
-        return replace(self, length=length)
-
-    def fixed(self, tokens: int) -> ConvolutionalState:
-        return replace(self, length=number_on(self.memory.mask.device, self.length))
-
-    def settled(self, length: int) -> ConvolutionalState:
-        return replace(self, length=length)
 
 
 class Convolutional(Seq2Seq):
@@ -247,7 +233,7 @@ class Convolutional(Seq2Seq):
     ) -> ConvolutionalState:
         # before the sentence there is nothing: zero vectors, as many as a window reaches back
         nothing = memory.states.new_zeros(memory.mask.shape[0], self.past_words, self.hidden_size)
-        return ConvolutionalState(memory, [nothing] * len(self.decoder_layers), length=0)
+        return ConvolutionalState(memory, 0, [nothing] * len(self.decoder_layers))
 
     def decode(
         self,

@@ -14,7 +14,7 @@ Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 class _ByteDropout(torch.autograd.Function):
-    """y = x · keep / share; keeps only a byte an element for the backward pass."""
+    """y = x · keep / P(keep); keeps only a byte an element for the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dropped: int) -> Tensor:

@@ -87,7 +87,7 @@ class StepwiseRecurrence(Prepackable, Recurrence):
 def _gru(
     of_word: Float[Tensor, "B gates"], of_state: Float[Tensor, "B gates"], state: tuple[Tensor, ...]
 ) -> tuple[Tensor]:
-    """h' = (1 - z) n + z h,  n = tanh(W x + r (U h)); r and z are sigmoids of the same sums."""
+    """h' = (1 - z) n + z h,  n = tanh(W x + r (U h)); r = σ(W_r x + U_r h), z likewise."""
     (h,) = state
     size = h.shape[1]
     r, z = (of_word[:, : 2 * size] + of_state[:, : 2 * size]).sigmoid_().chunk(2, dim=1)

@@ -29,11 +29,12 @@ class RNN(Seq2Seq):
     """A bidirectional encoder and a recurrent decoder.
 
     `attention=none` is the fixed context vector c of Cho et al. 2014, which every step reads: here
-    the last state of either direction, [→h_S ; ←h_1]. `query=previous` asks with s_{t-1}
+    the last state of both directions, [→h_S ; ←h_1]. `query=previous` asks with s_{t-1}
     before the step and feeds the context into it (Bahdanau et al. 2015); `query=current` asks with
     s_t after it (Luong et al. 2015). With `input_feeding` the attentional vector of the last step
     enters the next (Luong, section 3.3). `local_m` and `local_p` look at a window by `local_score`
-    (Luong, section 3.2); `coverage` tells the score what was looked at before (Tu et al. 2016).
+    (Luong, section 3.2); `coverage` tells the score what was looked at before (Tu et al. 2016). All
+    end in Luong's h̃_t (eq. 5), not in the maxout layer of Cho and Bahdanau.
     """
 
     def __init__(
@@ -125,8 +126,9 @@ class RNN(Seq2Seq):
         return found + tying_problems(options)
 
     def _initialise(self) -> None:
-        """Orthogonal recurrences, gate by gate (Bahdanau et al. 2015, B.1), else Xavier.
+        """Orthogonal recurrences, gate by gate (Bahdanau et al. 2015, B.1).
 
+        Other matrices have Xavier's weights, all gates of an input together as one matrix.
         An LSTM's forget gates start open (Jozefowicz et al. 2015), or little would reach back.
         """
         for name, parameter in self.named_parameters():
@@ -147,7 +149,7 @@ class RNN(Seq2Seq):
     def _embed(
         self, embedding: nn.Embedding, tokens: Int[Tensor, "*rows"]
     ) -> Float[Tensor, "*rows E"]:
-        """Embeddings of unit variance: their matrix is small, for tied it also makes the logits."""
+        """Embeddings times √E, of unit variance: where tied, the small matrix makes the logits."""
         return self.dropout(embedding(tokens) * embedding.embedding_dim**0.5)  # type: ignore[no-any-return]
 
     def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]) -> RNNMemory:
@@ -194,7 +196,8 @@ class RNN(Seq2Seq):
         for tokens in torch.split(embedded, at_once, dim=1):
             step, state, weights = self._advance(tokens, state, places)
             found.append(step)
-            rows += [] if weights is None else [weights]
+            if weights is not None:
+                rows.append(weights)
         alignment = torch.cat(rows, dim=1)[:, None, None] if need_alignment and rows else None
         return Decoded(self._readout(torch.cat(found, dim=1)), alignment)
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from translate.attention.ancestry import Number, number_on
 from translate.models.recurrence import RecurrentState
-from translate.models.seq2seq import Memory, rows_of
+from translate.models.seq2seq import Memory, RowState
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,10 @@ class RNNMemory(Memory):
 
 
 @dataclass(frozen=True)
-class RNNState:
+class RNNState(RowState):
     """What every hypothesis remembers before it reads target word t."""
 
     memory: RNNMemory
-    length: Number  # t: tokens read so far
     recurrent: RecurrentState  # s_{t-1}: each (L, N, D)
     attentional: Float[Tensor, "N E"] | None  # h̃_{t-1}, for input feeding
     attended: Float[Tensor, "N S"] | None  # Σ_{k<t} α_k, for coverage
@@ -51,19 +49,6 @@ class RNNState:
     @property
     def beam(self) -> int:
         return self.recurrent[0].shape[1] // self.memory.mask.shape[0]
-
-    def keep(self, sentences: Int[Tensor, "C"]) -> RNNState:
-        rows = rows_of(sentences, self.beam)
-        return replace(self.select(rows), memory=self.memory.at(sentences))
-
-    def traceable(self, length: int) -> RNNState:
-        return replace(self, length=length)
-
-    def fixed(self, tokens: int) -> RNNState:
-        return replace(self, length=number_on(self.memory.mask.device, self.length))
-
-    def settled(self, length: int) -> RNNState:
-        return replace(self, length=length)
 
 
 def _rows(

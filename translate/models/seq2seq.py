@@ -12,7 +12,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import torch
@@ -21,6 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from translate.attention.ancestry import Number, number_on
 from translate.attention.variable_length import Packing
 
 Output = TypeVar("Output")
@@ -83,6 +84,36 @@ class DecoderState(Protocol):
 def rows_of(sentences: Int[Tensor, "C"], beam: int) -> Int[Tensor, "M"]:
     """The rows that hold the hypotheses of these sentences, `beam` each."""
     return (sentences[:, None] * beam + torch.arange(beam, device=sentences.device)).flatten()
+
+
+@dataclass(frozen=True)
+class RowState(ABC):
+    """A state with a row for each hypothesis, beside the memory of its sentence."""
+
+    memory: Memory
+    length: Number  # tokens read so far
+
+    @property
+    @abstractmethod
+    def beam(self) -> int:
+        """Hypotheses a sentence."""
+
+    @abstractmethod
+    def select(self, hypotheses: Int[Tensor, "M"]) -> Self:
+        """As `DecoderState` has it."""
+
+    def keep(self, sentences: Int[Tensor, "C"]) -> Self:
+        rows = rows_of(sentences, self.beam)
+        return replace(self.select(rows), memory=self.memory.at(sentences))
+
+    def traceable(self, length: int) -> Self:
+        return replace(self, length=length)
+
+    def fixed(self, tokens: int) -> Self:
+        return replace(self, length=number_on(self.memory.mask.device, self.length))
+
+    def settled(self, length: int) -> Self:
+        return replace(self, length=length)
 
 
 class Step(NamedTuple):

@@ -19,20 +19,12 @@ from translate.attention.masks import added_to_scores, over_keys
 from translate.attention.patterns import (
     FixedAttention,
     FullAttention,
+    Pattern,
     StridedAttention,
     with_flex,
 )
 from translate.attention.places import Places
-from translate.attention.positions import (
-    LearnedPositions,
-    LinearBiases,
-    NoPositions,
-    Positions,
-    Relation,
-    RelativeKeys,
-    SinusoidalPositions,
-    Waves,
-)
+from translate.attention.positions import Positions, Waves, new_positions, new_relation
 from translate.attention.sliding_window import SlidingWindowAttention
 from translate.attention.variable_length import Packing, SameSentence
 from translate.linear import Linear
@@ -93,19 +85,12 @@ class Transformer(Seq2Seq):
         self.target_embedding = nn.Embedding(target_vocab_size, d_model)
         self.output = Linear(d_model, target_vocab_size, bias=False)
 
-        added: dict[str, Callable[[], Positions]] = {
-            "sinusoidal": partial(SinusoidalPositions, d_model=d_model),
-            "learned": partial(LearnedPositions, d_model=d_model, max_positions=max_positions),
-        }
-        new_positions = added.get(positions, NoPositions)
-        self.source_positions, self.target_positions = new_positions(), new_positions()
+        self.source_positions, self.target_positions = (
+            new_positions(positions, d_model=d_model, max_positions=max_positions) for _ in range(2)
+        )
         self.max_length = self.target_positions.max_length
         d_k = d_model // num_heads
         d_v = d_v or d_k
-        relations: dict[str, Callable[[], Relation]] = {
-            "relative": partial(RelativeKeys, d_k=d_k, max_distance=max_distance),
-            "alibi": partial(LinearBiases, num_heads=num_heads),
-        }
         patterns: dict[str, Callable[..., Any]] = {
             "full": FullAttention,
             "sliding_window": partial(SlidingWindowAttention, window=window),
@@ -114,15 +99,19 @@ class Transformer(Seq2Seq):
             "linear": LinearAttention,
             "fast_weights": FastWeightAttention,
         }
-        new_pattern = patterns[self_attention]
-        if flex_attention:
-            new_pattern = partial(with_flex, new_pattern)
+
+        def new_pattern(causal: bool) -> Pattern:
+            relation = new_relation(
+                positions, d_k=d_k, num_heads=num_heads, max_distance=max_distance
+            )
+            pattern = patterns[self_attention](causal=causal, relation=relation)
+            return with_flex(pattern) if flex_attention else pattern
+
         new_norm = partial(NORMS[normalization], d_model)
         options = LayerOptions(
             d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads, d_v=d_v, d_ff=d_ff,
             activation=activation, new_norm=new_norm, norm_before=norm == "pre",
             new_pattern=new_pattern,
-            new_relation=relations.get(positions, lambda: None),
             rotary=Waves(d_model=d_k) if positions == "rotary" else None,
             dropout=dropout, attention_dropout=attention_dropout,
             feed_forward_dropout=feed_forward_dropout, layer_drop=layer_drop,
@@ -187,7 +176,7 @@ class Transformer(Seq2Seq):
         return found + tying_problems(options)
 
     def _initialise(self) -> None:
-        """Xavier for matrices (Glorot & Bengio 2010); embeddings N(0, 1/D)."""
+        """Xavier for matrices, W_Q W_K W_V as one (Glorot & Bengio 2010); embeddings N(0, 1/D)."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
@@ -236,13 +225,13 @@ class Transformer(Seq2Seq):
         targets: Packing,
     ) -> Float[Tensor, "M D"]:
         """All sentences in one row; attention alone knows where they begin."""
-        positions = partial(_end_to_end, self.source_positions, sources)
-        x = self._embed(self.source_embedding, source, positions)[None]
+        add_positions = partial(_end_to_end, self.source_positions, sources)
+        x = self._embed(self.source_embedding, source, add_positions)[None]
         for encoder_layer in self.encoder_layers:
             x = self.through(partial(encoder_layer, packing=sources), x)
         states = self.encoder_norm(x)
-        positions = partial(_end_to_end, self.target_positions, targets)
-        x = self._embed(self.target_embedding, target_in, positions)[None]
+        add_positions = partial(_end_to_end, self.target_positions, targets)
+        x = self._embed(self.target_embedding, target_in, add_positions)[None]
         sentences = SameSentence(targets, sources)
         for layer in self.decoder_layers:
             keys_values = layer.cross_attention.keys_values(states)
@@ -276,8 +265,8 @@ class Transformer(Seq2Seq):
         need_alignment: bool = False,
     ) -> Step:
         places = Places.of(state.sentences, state.beam, live)
-        positions = partial(self.target_positions, start=state.ancestry.length)
-        x = self._embed(self.target_embedding, tokens[:, None], positions)[:, 0]
+        add_positions = partial(self.target_positions, start=state.ancestry.length)
+        x = self._embed(self.target_embedding, tokens[:, None], add_positions)[:, 0]
         ancestry = state.ancestry.grown(state.sentences, state.beam, like=x)
         alignment = []
         per_layer = zip(self.decoder_layers, state.caches, state.memory, strict=True)

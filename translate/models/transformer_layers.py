@@ -18,7 +18,7 @@ from translate.attention.caches import Cache, KeysValues
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import Pattern
 from translate.attention.places import Places
-from translate.attention.positions import Relation, Waves
+from translate.attention.positions import Waves
 from translate.attention.variable_length import Packing, SameSentence
 from translate.linear import Linear
 from translate.models.dropout import Dropout, LayerDrop
@@ -90,8 +90,7 @@ class LayerOptions:
     activation: str
     new_norm: Callable[[], nn.Module]
     norm_before: bool
-    new_pattern: Callable[..., Pattern]  # of causal and relation
-    new_relation: Callable[[], Relation | None]
+    new_pattern: Callable[[bool], Pattern]  # causal → what a self-attention computes
     rotary: Waves | None  # of a head, for all layers
     dropout: float
     attention_dropout: float
@@ -110,7 +109,7 @@ class LayerOptions:
     def self_attention(self, *, causal: bool) -> SelfAttention:
         return SelfAttention(
             d_model=self.d_model, num_heads=self.num_heads, num_kv_heads=self.num_kv_heads,
-            pattern=self.new_pattern(causal=causal, relation=self.new_relation()),
+            pattern=self.new_pattern(causal),
             dropout=self.attention_dropout, rotary=self.rotary,
         )  # fmt: skip
 

@@ -1,9 +1,9 @@
 """Beam search: the best few hypotheses side by side, for many sentences at once.
 
-A hypothesis that takes </s> leaves its beam and its place with it, so the beam of a sentence
-shrinks from `beam_size` to nothing. That makes a beam of one equal greedy search under every length
-penalty, and bounds the work. A sentence ends sooner when none of its open hypotheses can still
-enter the n best.
+A hypothesis that takes </s> leaves its beam, and its place is not filled again: the beam of a
+sentence shrinks from `beam_size` to nothing. That makes a beam of one equal greedy search under
+every length penalty, and bounds the work. A sentence ends sooner when none of its open hypotheses
+can still enter the n best.
 """
 
 from __future__ import annotations

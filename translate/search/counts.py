@@ -43,8 +43,8 @@ class Counts:
     def rows_to_compute(self, wanted: Bool[Tensor, "N"]) -> Int[Tensor, "R"] | None:
         """Where `wanted` holds, and a few others besides; None: everywhere.
 
-        Products are compiled for every number of rows, so it is rounded up (`round_number`). A GPU
-        would have to be waited for.
+        Products are compiled for every number of rows, so it is rounded up (`round_number`). On a
+        GPU all are computed: to count would be to wait.
         """
         if self.late:
             return None

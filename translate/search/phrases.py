@@ -51,13 +51,8 @@ class Phrases:
         tokens which are missing would no longer fit under its length limit. How many are, comes
         second: the bank. What is banned is no candidate either, unless nothing else is left.
         """
-        begun, _ = self._begun(at.history, at.sentences)  # (N, P)
-        missing = begun < self.lengths[at.sentences]
-        following = self._following(begun, at.sentences)
         in_prefix = at.history.shape[1] < self.given[at.sentences]
-        following = following.where(missing & ~in_prefix[:, None], PAD)
-        first = following[:, :, None] == following[:, None]  # (N, P, P): two may go on alike
-        following = following.masked_fill(first.tril(-1).any(2), PAD)
+        following = self._next_of_missing(at, in_prefix)
         # what is among the phrases' tokens is no candidate a second time
         twice = (found.tokens[:, :, None] == following[:, None]).any(2)
         ranks = found.ranks.masked_fill(twice, -math.inf)
@@ -76,6 +71,15 @@ class Phrases:
         ends = ranks.isneginf().all(1)
         together = only_end(tokens, ranks, at.log_probs, ends)
         return together, missing_then.masked_fill(ends[:, None], 0)
+
+    def _next_of_missing(self, at: Position, in_prefix: Bool[Tensor, "N"]) -> Int[Tensor, "N P"]:
+        """The next token of each missing phrase, each token once; elsewhere <pad>."""
+        begun, _ = self._begun(at.history, at.sentences)
+        missing = begun < self.lengths[at.sentences]
+        following = self._following(begun, at.sentences)
+        following = following.where(missing & ~in_prefix[:, None], PAD)
+        alike = following[:, :, None] == following[:, None]  # (N, P, P): two may go on alike
+        return following.masked_fill(alike.tril(-1).any(2), PAD)
 
     def unfinished(self, ranks: Float[Tensor, "N V"], at: Position) -> Float[Tensor, "N V"]:
         """The rule: no </s> while a phrase is missing."""
@@ -153,7 +157,8 @@ def in_turns(
 ) -> Int[Tensor, "B m"]:
     """Which candidates get the `count` places: the best of each bank in turn, the fullest first.
 
-    Every bank has the same number of places, and those a bank cannot fill are the others'.
+    A bank's number is how many tokens it lacks. Every bank has the same number of places, and those
+    that it cannot fill are the others'.
     """
     order = totals.argsort(dim=1, descending=True, stable=True)
     sorted_banks = banks.gather(1, order)

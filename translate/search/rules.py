@@ -130,7 +130,7 @@ class NoRepeat:
 
 
 class RepetitionPenalty:
-    """A token that the hypothesis has already ranks by θ log p in place of log p, θ ≥ 1.
+    """A token that occurs in the hypothesis is ranked by θ log p instead of log p, θ ≥ 1.
 
     Keskar et al. 2019 divide its logit by θ; a logarithm of a probability is never above 0, so that
     ranks only fall, as the early stopping of a beam needs.

@@ -28,7 +28,7 @@ PENALTIES: Mapping[LengthPenalty, Callable[[float, float], float]] = {
 }
 """Name → penalty(length with </s>, alpha), which divides a log-probability.
 
-None may fall as the length grows: early stopping relies on it.
+No penalty may fall as the length grows: early stopping relies on it.
 """
 
 
@@ -63,7 +63,7 @@ def next_log_probs(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
 
 
 class Candidates(NamedTuple):
-    """Next tokens of each row, best first."""
+    """Next tokens of each row; best first, except under phrases."""
 
     tokens: Int[Tensor, "N K"]
     log_probs: Float[Tensor, "N K"]  # the model's own

@@ -48,9 +48,7 @@ class Shortlist:
         likeliest = likeliest.where(source_mask[:, :, None], PAD).flatten(1)
         allowed.scatter_(1, likeliest, torch.ones_like(likeliest, dtype=torch.bool))
         for row, constraint in zip(allowed, constraints or (), strict=False):
-            row[
-                [piece for tokens in (constraint.prefix, *constraint.phrases) for piece in tokens]
-            ] = True
+            row[[*itertools.chain(constraint.prefix, *constraint.phrases)]] = True
         return allowed
 
 

@@ -25,7 +25,8 @@ class AveragedWeights(Callback):
     whole, so that a run goes on under any strategy. Until the first update nothing is swapped.
 
     Args:
-        kind: `ema` keeps decay·average + (1-decay)·weights; `last` the mean of all updates.
+        kind: `ema` keeps decay·average + (1-decay)·weights; `last` the mean of the weights at all
+            updates, by default of the run's last quarter.
         decay: of the exponential average; early on min(decay, (1+n)/(10+n)) at update n, so that
             the random beginning is soon forgotten.
         start: share of the run after which updates begin; None: that of `START`.

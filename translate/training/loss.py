@@ -17,8 +17,7 @@ from torch import Tensor
 from translate.linear import product
 
 ROWS = 512  # of a chunk on a CPU, whose logits (512 × 8,000 floats, 16 MB) stay near the cache
-# of a chunk on a GPU, 130 MB, which computes 512 rows in less time than it takes to ask for them
-LOGITS_ON_GPU = 2**25
+LOGITS_ON_GPU = 2**25  # of a chunk there (134 MB): 512 rows take it less time than to be asked for
 
 
 def rows_at_once(weight: Float[Tensor, "V D"]) -> int:
@@ -123,7 +122,7 @@ class _Gradients:
         self.of_bias = torch.zeros(len(matrix), dtype=wide, device=matrix.device)
         self._has_bias = bias is not None
         self._transposed = matrix.T.contiguous()
-        self._by_pass = self.of_hidden.view(passes, -1, hidden.shape[1])
+        self._by_pass = self.of_hidden.view(passes, -1, hidden.shape[1])  # `add` fills both
 
     def add(
         self, rows: slice, h: Float[Tensor, "P R D"], of_logits: Float[Tensor, "P R V"]

@@ -1,4 +1,4 @@
-"""Minimum risk: what the model samples shall be as likely as it is good.
+"""Minimum risk: of what the model samples, the better shall become the likelier.
 
 Shen et al. 2016, eq. 11 and 12. S(x) are the different translations among some samples of the
 model, where wanted with the reference; Δ(y) = 1 - metric / 100 is what y lacks by a metric:

@@ -174,10 +174,9 @@ class TranslationTask(L.LightningModule):
         """Divide the gradient by the tokens of the whole step, then clip it to a norm.
 
         Every token of the step counts the same, whichever batch or process it came from: Lightning
-        averages both. Clipping is done here because Lightning's own refuses fused optimizers under
-        autocast, for the sake of float16's scaler: gradients come here multiplied by its scale,
-        which it takes away at the step where this did not. Where they then overflow, it leaves the
-        step out: its norm tells of nothing that has gone wrong.
+        averages over both. It also refuses to clip for fused optimizers under float16, where
+        gradients arrive multiplied by the scaler's scale. So they are unscaled and clipped here.
+        Where they overflow, the scaler skips the step: its norm is not shown.
         """
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None:
@@ -213,6 +212,7 @@ class TranslationTask(L.LightningModule):
 
     def gradient_norm(self) -> Tensor:
         """The norm of the whole gradient."""
+        # not of `gradients()`, which are this process's parts where weights are dealt out
         return get_total_norm([p.grad for p in self.weights if p.grad is not None])
 
     def configure_optimizers(self) -> Any:

@@ -1,7 +1,7 @@
 """Word dropout: the model must do without some words of a sentence.
 
 Gal & Ghahramani 2016, section 4.2: what is dropped is a word, and so it is at all its places in the
-sentence. It is read as <unk> rather than as a zero vector: that needs no word from any model, and
+sentence. It is read as <unk> rather than as a zero vector: no model has to know of it, and
 <unk> learns to stand for some word, which is what it has to do in translation.
 """
 

@@ -9,7 +9,7 @@ It needs no download and gives any number of pairs: tests and attention experime
   Kind`), the subject comes first; an object is fronted or relativised only where a form shows it.
 * The splits differ in combinations of lemmas, not in lemmas. A combination is a verb with the noun
   of one of its arguments, or an adjective with its noun (see `syntax.combinations`). One in ten is
-  held out, by a checksum of the two lemmas (`split.held_out`). No combination of a training pair
+  held out, by a checksum of the two lemmas (`split.is_held_out`). No combination of a training pair
   is held out; in dev and test every combination is, and each pair has at least one.
 """
 

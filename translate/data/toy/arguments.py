@@ -8,10 +8,10 @@ from translate.data.toy import function_words as words
 from translate.data.toy.chance import Chance
 from translate.data.toy.lexicon import Person, Phrase, Preposition, Tense, Verb, nouns_of
 from translate.data.toy.noun_phrases import NounPhraseSampler
-from translate.data.toy.split import Choices, Role
+from translate.data.toy.split import Argument, Choices
 from translate.data.toy.syntax import (
     Clause,
-    Conjunction,
+    Coordination,
     Name,
     Nominal,
     NounPhrase,
@@ -43,7 +43,7 @@ class ArgumentSampler:
                 return self._short(Name(self._chance.pick(words.NAMES)))
         return self._phrases.argument(self._choices.arguments[verb, "subject"], depth)
 
-    def object(self, clause: Clause, role: Role, depth: int) -> Nominal:
+    def object(self, clause: Clause, role: Argument, depth: int) -> Nominal:
         """The object or the indirect object of a clause that has its subject."""
         verb = clause.verb
         classes = verb.objects if role == "object" else frozenset("p")
@@ -73,8 +73,8 @@ class ArgumentSampler:
         return self._chance.pick(persons)
 
     def predicate(self, clause: Clause) -> Predicate:
-        """An adjective that fits the noun of the subject, sometimes compared."""
-        if isinstance(clause.subject, Conjunction):
+        """An adjective that fits the subject's noun; a joined subject is cut to its left half."""
+        if isinstance(clause.subject, Coordination):
             clause.subject = clause.subject.left
         fitting = self._choices.predicates
         if isinstance(clause.subject, NounPhrase):

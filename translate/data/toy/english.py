@@ -7,7 +7,7 @@ from translate.data.toy.function_words import COMPLEMENTIZERS, ES_THERE
 from translate.data.toy.lexicon import Number, Phrase, Role
 from translate.data.toy.syntax import (
     Clause,
-    Conjunction,
+    Coordination,
     Name,
     Nominal,
     NounPhrase,
@@ -180,7 +180,7 @@ def _prepositional(tree: Prepositional) -> list[Word]:
 
 def _dative(tree: Nominal) -> Word:
     """`to`, linked to the word that shows the German dative."""
-    if isinstance(tree, Conjunction):
+    if isinstance(tree, Coordination):
         tree = tree.left
     role = tree.case_role if isinstance(tree, NounPhrase) else "head"
     return word("to", tree, role)
@@ -196,7 +196,7 @@ def nominal(tree: Nominal, role: Role = "subject") -> list[Word]:
         case Trace(noun):
             who = "who" if role == "subject" else "whom"
             return [word(who if "p" in noun.classes else "that", tree, "head")]
-        case Conjunction(left, right):
+        case Coordination(left, right):
             return [*nominal(left, role), word("and", tree, "and"), *nominal(right, role)]
         case NounPhrase():
             return _noun_phrase(tree)

@@ -81,11 +81,9 @@ def comparative(entry: Adjective) -> tuple[str, ...]:
 
 def indefinite(following: str) -> str:
     """`a` or `an`, by the sound of the next word."""
-    vowel = following[0].lower() in "aeiou" and not following.startswith(
-        ("uni", "use", "eu", "one")
-    )
-    silent_h = following.startswith(("hon", "hour"))
-    return "an" if (vowel or silent_h) and not following.startswith("honey") else "a"
+    vowel = following[0].lower() in "aeiou" and not following.startswith(("uni", "use"))
+    silent_h = following.startswith(("honest", "hour"))
+    return "an" if vowel or silent_h else "a"
 
 
 @cache

@@ -16,7 +16,7 @@ from translate.data.toy.function_words import COMPLEMENTIZERS
 from translate.data.toy.lexicon import Case, Person, Phrase
 from translate.data.toy.syntax import (
     Clause,
-    Conjunction,
+    Coordination,
     Name,
     Nominal,
     NounPhrase,
@@ -197,7 +197,7 @@ def nominal(tree: Nominal, case: Case) -> list[Word]:
         case Trace(noun, number):
             form = inflection.pick(inflection.RELATIVE_PRONOUNS[case], noun.gender, number)
             return [word(form, tree, "head")]
-        case Conjunction(left, right):
+        case Coordination(left, right):
             return [*nominal(left, case), word("und", tree, "and"), *nominal(right, case)]
         case NounPhrase():
             return _noun_phrase(tree, case)

@@ -8,7 +8,7 @@ from translate.data.toy import function_words as words
 from translate.data.toy.chance import Chance
 from translate.data.toy.lexicon import Adjective, Determiner, Noun, Number, nouns_of
 from translate.data.toy.split import Choices
-from translate.data.toy.syntax import Clause, Conjunction, NounPhrase
+from translate.data.toy.syntax import Clause, Coordination, NounPhrase
 
 
 class NounPhraseSampler:
@@ -26,7 +26,7 @@ class NounPhraseSampler:
 
     def argument(
         self, nouns: Sequence[Noun], depth: int, *, definite: bool = False, negatable: bool = False
-    ) -> NounPhrase | Conjunction:
+    ) -> NounPhrase | Coordination:
         """A subject or object with all it can have; `kein` only where the clause is not negated."""
         if negatable and self._chance.happens(0.08):
             noun = self._chance.pick(nouns)
@@ -34,7 +34,7 @@ class NounPhraseSampler:
         phrase = self.noun_phrase(nouns, definite=definite)
         others = [noun for noun in nouns if noun is not phrase.noun]
         if others and self._chance.spend(3, 0.07):
-            return Conjunction(phrase, self.noun_phrase(others, definite=definite))
+            return Coordination(phrase, self.noun_phrase(others, definite=definite))
         if "p" not in phrase.noun.classes and phrase.determiner is words.DEFINITE:
             self._give_possessor(phrase)
         phrase.relative = self._relative_clause(phrase.noun, phrase.number, depth + 1)

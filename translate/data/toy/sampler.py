@@ -19,7 +19,7 @@ from translate.data.toy.split import IMPERSONAL, choices
 from translate.data.toy.syntax import (
     Adjunct,
     Clause,
-    Conjunction,
+    Coordination,
     Nominal,
     NounPhrase,
     Prepositional,
@@ -154,17 +154,22 @@ class Sampler:
     def _relative(self, noun: Noun, number: Number, depth: int) -> Clause | None:
         """A clause with a relative pronoun as its subject or object, if there is room."""
         shortest = RELATIVE_WORDS + FRAMES["intransitive"].words
-        if depth >= MAX_DEPTH or self._chance.room < shortest or not self._chance.spend(2, 0.15):
+        reserved = 2  # words, before a verb is known
+        if (
+            depth >= MAX_DEPTH
+            or self._chance.room < shortest
+            or not self._chance.spend(reserved, 0.15)
+        ):
             return None
         fitting = [
             (verb, role)
             for verb, role in self._choices.relatives[noun]
-            if FRAMES[verb.frame].words + RELATIVE_WORDS <= self._chance.room + 2
+            if FRAMES[verb.frame].words + RELATIVE_WORDS <= self._chance.room + reserved
         ]
         if not fitting:
             return None
         verb, role = self._chance.pick(fitting)
-        self._chance.room -= FRAMES[verb.frame].words + RELATIVE_WORDS - 2
+        self._chance.room -= FRAMES[verb.frame].words + RELATIVE_WORDS - reserved
         trace = Trace(noun, number)
         clause = Clause(verb, trace if role == "subject" else self._arguments.subject(verb, depth))
         self._tense(clause, TENSES)
@@ -295,6 +300,6 @@ def _can_front_object(clause: Clause) -> bool:
     if verb.case == "dat":
         declined = isinstance(nominal, NounPhrase) and bool(nominal.determiner.german)
         return declined or isinstance(nominal, Pronoun)
-    return not isinstance(nominal, Conjunction) and (
+    return not isinstance(nominal, Coordination) and (
         _is_marked(nominal) or _is_marked(clause.subject)
     )

@@ -10,14 +10,14 @@ from zlib import crc32
 from translate.data.toy.lexicon import Adjective, Noun, Phrase, Verb, lexicon
 from translate.data.toy.syntax import Combination, counts
 
-Role = Literal["subject", "object", "indirect"]
+Argument = Literal["subject", "object", "indirect"]
 
 HELD_OUT_SHARE = 10  # one combination in ten
 IMPERSONAL = ("weather", "existential")
 IN_RELATIVES = ("intransitive", "motion", "accusative", "dative", "prepositional")
 
 
-def held_out(combination: Combination) -> bool:
+def is_held_out(combination: Combination) -> bool:
     """Whether a combination belongs to dev and test: fixed by its two lemmas, not by any seed."""
     return crc32(" ".join(combination).encode()) % HELD_OUT_SHARE == 0
 
@@ -27,23 +27,23 @@ class Choices:
     """What may stand together on one side of the split."""
 
     verbs: dict[str, tuple[Verb, ...]]
-    arguments: dict[tuple[Verb, Role], tuple[Noun, ...]]
+    arguments: dict[tuple[Verb, Argument], tuple[Noun, ...]]
     adjectives: dict[Noun, tuple[Adjective, ...]]
     predicates: dict[Noun, tuple[Adjective, ...]]
-    relatives: dict[Noun, tuple[tuple[Verb, Role], ...]]
+    relatives: dict[Noun, tuple[tuple[Verb, Argument], ...]]
     phrases: dict[str, tuple[Phrase, ...]]
 
 
 @cache
-def choices(side: bool) -> Choices:
-    """All combinations that are held out (`side` true), or all that are not."""
+def choices(held_out: bool) -> Choices:
+    """All combinations that are held out, or all that are not."""
     entries = lexicon()
     adjectives = {
         noun: tuple(
             adjective
             for adjective in entries.adjectives
             if adjective.classes & noun.classes
-            and held_out((adjective.german, noun.german)) == side
+            and is_held_out((adjective.german, noun.german)) == held_out
         )
         for noun in entries.nouns
     }
@@ -55,7 +55,7 @@ def choices(side: bool) -> Choices:
     def fits(verb: Verb, noun: Noun) -> bool:
         if verb.frame == "copula":
             return bool(predicates[noun])
-        return not counts(verb) or held_out((verb.lemma, noun.german)) == side
+        return not counts(verb) or is_held_out((verb.lemma, noun.german)) == held_out
 
     arguments = {
         (verb, role): tuple(
@@ -90,9 +90,9 @@ def choices(side: bool) -> Choices:
     )
 
 
-def _roles(verb: Verb) -> dict[Role, frozenset[str]]:
+def _roles(verb: Verb) -> dict[Argument, frozenset[str]]:
     """The arguments a verb needs, and of which classes."""
-    roles: dict[Role, frozenset[str]] = {}
+    roles: dict[Argument, frozenset[str]] = {}
     if verb.frame not in IMPERSONAL:
         roles["subject"] = verb.subjects
     if verb.objects:

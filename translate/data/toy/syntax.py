@@ -97,14 +97,14 @@ class Trace:
 
 
 @dataclass(eq=False)
-class Conjunction:
+class Coordination:
     """Two noun phrases joined by `und`."""
 
     left: NounPhrase
     right: NounPhrase
 
 
-Nominal = NounPhrase | Pronoun | Name | Trace | Conjunction
+Nominal = NounPhrase | Pronoun | Name | Trace | Coordination
 
 
 @dataclass(eq=False)
@@ -182,7 +182,7 @@ def agreement(nominal: Nominal) -> tuple[int, Number]:
             return person.person, person.number
         case Name():
             return 3, "sg"
-        case Conjunction():
+        case Coordination():
             return 3, "pl"
         case NounPhrase() | Trace():
             return 3, nominal.number
@@ -230,7 +230,7 @@ def _heads(nominal: Nominal | None) -> tuple[Noun, ...]:
     match nominal:
         case NounPhrase() | Trace():
             return (nominal.noun,)
-        case Conjunction(left, right):
+        case Coordination(left, right):
             return left.noun, right.noun
         case _:
             return ()
@@ -239,7 +239,7 @@ def _heads(nominal: Nominal | None) -> tuple[Noun, ...]:
 def _inside(nominal: Nominal | None) -> Iterator[Combination]:
     """The combinations within a noun phrase, its possessor and its relative clause."""
     match nominal:
-        case Conjunction(left, right):
+        case Coordination(left, right):
             yield from _inside(left)
             yield from _inside(right)
         case NounPhrase():
