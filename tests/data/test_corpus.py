@@ -232,7 +232,7 @@ def test_text_that_changes_while_it_is_prepared_is_not_kept(
 
 
 @pytest.mark.parametrize(
-    "step", ["clean", "_train_tokenizers", "_training_columns", "_write", "account"]
+    "step", ["select", "_train_tokenizers", "_training_columns", "_write", "account"]
 )
 def test_a_half_written_corpus_is_never_taken(data, tokenizer, tmp_path, monkeypatch, step):
     def die(*_, **__):
