@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from translate import schema
 from translate.data.cleaning import RULES, Cleaning, clean, drop_overlap, tidy
+from translate.data.dropped import Drops
 from translate.data.pair import Pair
 from translate.data.pair_table import write_pairs
 
@@ -29,8 +30,9 @@ def rules():
 
 def cleaned(pairs, rules):
     with tempfile.TemporaryDirectory() as folder:
-        kept, dropped = clean(pairs, rules, Path(folder) / "pairs")
-        return list(kept), dropped
+        drops = Drops("main")
+        kept = clean(pairs, rules, Path(folder) / "pairs", drops)
+        return list(kept), drops.counts
 
 
 @pytest.mark.parametrize(

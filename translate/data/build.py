@@ -18,10 +18,11 @@ import pyarrow
 
 from translate import machine
 from translate.data.account import LanguageCounts, account, language_account
+from translate.data.dropped import Tell
 from translate.data.pair import Item
 from translate.data.pair_table import ALIGNMENT, CHUNK, Text
 from translate.data.progress import progress
-from translate.data.selection import select
+from translate.data.selection import Selection, select
 from translate.data.sources import MAIN, Source
 from translate.data.tokenizer import Tokenizer, TokenizerConfig, Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
@@ -51,8 +52,11 @@ def build(
     folder: Path,
     *,
     unchanged: Callable[[], bool],
+    tell: Tell | None = None,
 ) -> None:
     """Prepare in a temporary folder and rename it: under the final name all is always whole.
+
+    Each training pair that is left out is told to `tell`, if there is one.
 
     Raises:
         UserError: the text cannot be prepared, or is not `unchanged` afterwards.
@@ -61,7 +65,8 @@ def build(
     try:
         scratch = temporary / "scratch"
         scratch.mkdir()
-        _fill(temporary, source, settings, cache, scratch)
+        selection = select(source, cache, scratch, tell)
+        _fill(temporary, source, settings, selection)
         shutil.rmtree(scratch)
         if not unchanged():  # the folder's name is a hash of what was there before
             raise UserError(
@@ -77,10 +82,8 @@ def build(
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _fill(
-    folder: Path, source: Source, settings: TokenizerConfig, cache: Path, scratch: Path
-) -> None:
-    texts, held_out, suspicious = select(source, cache, scratch)
+def _fill(folder: Path, source: Source, settings: TokenizerConfig, selection: Selection) -> None:
+    texts, held_out, suspicious = selection
     tokenizers = _tokenizers(texts, source, settings)
     tokenizers.save(folder)
     counts = {text.name: {"source": LanguageCounts(), "target": LanguageCounts()} for text in texts}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
+from translate.data.dropped import Drops
 from translate.data.pair import Pair
-from translate.data.pair_table import PairTable, Places, digests, write_pairs
+from translate.data.pair_table import PairTable, digests, write_pairs
 from translate.data.text import has_text, sameness
 from translate.schema import NodeModel
 
@@ -52,27 +52,31 @@ class Cleaning(NodeModel):
 
 
 def clean(
-    pairs: Iterable[Pair], rules: Cleaning, path: Path, *, whole: Collection[str] = ()
-) -> tuple[PairTable, Counter[str]]:
-    """The pairs that pass every rule, in the file `path`, and how many each rule dropped.
+    pairs: Iterable[Pair],
+    rules: Cleaning,
+    path: Path,
+    drops: Drops,
+    *,
+    whole: Collection[str] = (),
+) -> PairTable:
+    """The pairs that pass every rule, in the file `path`; the others go to `drops`.
 
     A pair counts for the first rule that it breaks. Before them all, `rules.replace` is applied.
     Groups that are to be held out `whole` lose empty pairs alone, and those that they have twice.
     """
-    dropped: Counter[str] = Counter()
-    table = write_pairs(path, _passing(tidy(pairs, rules), rules, dropped, whole))
+    table = write_pairs(path, _passing(tidy(pairs, rules), rules, drops, whole))
     if rules.drop_duplicates:
-        distinct = _first_of_each(table, whole)
-        dropped += Counter(duplicate=len(table) - len(distinct))
-        table = table.at(distinct)
-    read = len(table) + dropped.total()
-    if dropped["length_ratio"] > SUSPICIOUS * read:
+        distinct = first_of_each(table, whole)
+        drops.of_table("duplicate", table, distinct)
+        table = distinct
+    read = len(table) + drops.counts.total()
+    if drops.counts["length_ratio"] > SUSPICIOUS * read:
         log.warning(
             "data.cleaning.length_ratio = %g drops %d of %d pairs; where one script needs fewer "
             "characters, it drops the long pairs first: 6 suits Chinese and English",
-            rules.length_ratio, dropped["length_ratio"], read,
+            rules.length_ratio, drops.counts["length_ratio"], read,
         )  # fmt: skip
-    return table, dropped
+    return table
 
 
 def tidy(pairs: Iterable[Pair], rules: Cleaning) -> Iterator[Pair]:
@@ -93,22 +97,22 @@ def tidy(pairs: Iterable[Pair], rules: Cleaning) -> Iterator[Pair]:
 
 
 def _passing(
-    pairs: Iterable[Pair], rules: Cleaning, dropped: Counter[str], whole: Collection[str]
+    pairs: Iterable[Pair], rules: Cleaning, drops: Drops, whole: Collection[str]
 ) -> Iterator[Pair]:
-    for pair in pairs:
+    for index, pair in enumerate(pairs):
         rule = _broken_rule(pair, rules)
         if rule is None or (rule != "empty" and pair.group in whole):
             yield pair
         else:
-            dropped[rule] += 1
+            drops.unwritten(rule, index, pair)
 
 
-def _first_of_each(pairs: Iterable[Pair], whole: Collection[str]) -> Places:
-    """Where each distinct pair occurs first; in each group that is `whole`, for itself."""
+def first_of_each(pairs: PairTable, whole: Collection[str] = ()) -> PairTable:
+    """Each distinct pair where it occurs first; in each group that is `whole`, for itself."""
     # a line break, which tidy text has not, keeps (ab, c) from being (a, bc)
     texts = (pair[:2] if pair.group not in whole else (*pair[:2], pair.group) for pair in pairs)
     numbers = digests(map("\n".join, texts))
-    return np.sort(np.unique(numbers, return_index=True)[1]).astype(np.int32)
+    return pairs.at(np.sort(np.unique(numbers, return_index=True)[1]))
 
 
 def _broken_rule(pair: Pair, rules: Cleaning) -> str | None:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,8 +24,10 @@ from filelock import FileLock, Timeout
 
 from translate import schema
 from translate.data.build import TEMPORARY, build
+from translate.data.dropped import Tell
 from translate.data.mixing import by_temperature
 from translate.data.sampling import Sampling
+from translate.data.selection import select
 from translate.data.sources import KINDS, MAIN, Source
 from translate.data.tokenizer import OFF, TokenizerConfig, Tokenizers, check_tokenizer
 from translate.errors import UserError
@@ -83,13 +86,21 @@ def check_data(config: Mapping[str, Any]) -> list[str]:
     return found or schema.problems(KINDS[config["kind"]], config, "data")
 
 
-def prepare(data: Mapping[str, Any], tokenizer: Mapping[str, Any], *, cache: Path) -> Corpus:
+def prepare(
+    data: Mapping[str, Any],
+    tokenizer: Mapping[str, Any],
+    *,
+    cache: Path,
+    tell: Tell | None = None,
+) -> Corpus:
     """The corpus that the nodes `data` and `tokenizer` describe, from the cache or made now.
 
     Args:
         data: the node, of one of the kinds of translate/data/sources.
         tokenizer: the node, as TokenizerConfig.
         cache: folder for downloads and prepared corpora.
+        tell: is given each training pair that cleaning leaves out. For a corpus from the cache the
+            text is cleaned once more.
 
     Raises:
         UserError: for whatever is wrong with the configuration, the text or the cache, all before
@@ -99,18 +110,11 @@ def prepare(data: Mapping[str, Any], tokenizer: Mapping[str, Any], *, cache: Pat
     source = KINDS[data["kind"]].model_validate(dict(data))
     settings = TokenizerConfig.model_validate(dict(tokenizer))
     cache = cache.expanduser()
-    key = _key(source, settings, cache)
-    folder = cache / "corpora" / key
+    folder = cache / "corpora" / _key(source, settings, cache)
     with _writing(cache):
-        if not folder.is_dir():
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            _sweep(folder.parent)
-            with _locked(folder):
-                if not folder.is_dir():  # another process may have made it while this one waited
-                    build(
-                        source, settings, cache, folder,
-                        unchanged=lambda: _key(source, settings, cache) == key,
-                    )  # fmt: skip
+        made = _make(folder, source, settings, cache, tell)
+        if tell is not None and not made:
+            _tell_again(folder, source, cache, tell)
     given = {name: extra.weight for name, extra in (source.extra or {}).items()}
     return load(
         folder,
@@ -160,6 +164,50 @@ def load(
             source_language=report["source"],
             target_language=report["target"],
         )
+
+
+def _make(
+    folder: Path, source: Source, settings: TokenizerConfig, cache: Path, tell: Tell | None
+) -> bool:
+    """Prepare a corpus where none is; whether it was made here and now."""
+    if folder.is_dir():
+        return False
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(folder.parent)
+    with _locked(folder):
+        if folder.is_dir():  # another process may have made it while this one waited
+            return False
+        build(
+            source, settings, cache, folder,
+            unchanged=lambda: _key(source, settings, cache) == folder.name, tell=tell,
+        )  # fmt: skip
+    return True
+
+
+def _tell_again(folder: Path, source: Source, cache: Path, tell: Tell) -> None:
+    """Clean the text of a corpus that is there already, to tell what was left out of it.
+
+    Raises:
+        UserError: it is no longer the text that the corpus was prepared from.
+    """
+    report = load(folder).report
+    log.info("this corpus is prepared already: cleaning its text again to list what was dropped")
+    with (
+        _locked(folder),  # whoever sweeps leaves the scratch alone
+        tempfile.TemporaryDirectory(
+            prefix=f"{folder.name}{TEMPORARY}", dir=folder.parent
+        ) as scratch,
+    ):
+        texts = select(source, cache, Path(scratch), tell).texts
+    dropped = {name: text["dropped"] for name, text in {MAIN: report, **report["extra"]}.items()}
+    for text in texts:
+        for rule, count in dropped[text.name].items():
+            if text.dropped[rule] != count:
+                raise UserError(
+                    f"the text of the corpus has changed since {folder} was prepared: of "
+                    f"{text.name} the rule {rule} dropped {count:,} pairs then, and now "
+                    f"{text.dropped[rule]:,}; remove that folder, and it will be prepared again"
+                )
 
 
 def _check_rows(tables: Mapping[str, pyarrow.Table], report: Mapping[str, Any], pairs: int) -> None:

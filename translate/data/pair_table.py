@@ -76,6 +76,11 @@ class PairTable(Sequence[Pair]):
         """Some of these pairs, by their indices; nothing is copied."""
         return PairTable(self._chunks, self.places[indices])
 
+    def without(self, others: PairTable) -> PairTable:
+        """These pairs but for others of the same file; nothing is copied."""
+        places = np.setdiff1d(self.places, others.places, assume_unique=True)
+        return PairTable(self._chunks, places)
+
 
 class Text(NamedTuple):
     """One corpus of the training text, clean: the main one or one of `data.extra`."""

@@ -9,11 +9,12 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from translate.data.cleaning import clean, drop_overlap
+from translate.data.cleaning import clean, drop_overlap, first_of_each
 from translate.data.doctor import QUICK, examine, of_extra, quick_look
 from translate.data.doctor.finding import Finding
 from translate.data.doctor.overlap import LiteralOverlap
 from translate.data.doctor.report import headline
+from translate.data.dropped import Drops, Tell
 from translate.data.pair import Item, Pair, items
 from translate.data.pair_table import PairTable, Text
 from translate.data.progress import progress
@@ -32,8 +33,10 @@ class Selection(NamedTuple):
     suspicious: list[str]
 
 
-def select(source: Source, cache: Path, scratch: Path) -> Selection:
+def select(source: Source, cache: Path, scratch: Path, tell: Tell | None = None) -> Selection:
     """Read and clean all text of a corpus; what training keeps stays in files of `scratch`.
+
+    Each training pair that is left out is told to `tell`, if there is one.
 
     Raises:
         UserError: the text cannot be read or split, or nothing of it is left.
@@ -41,10 +44,10 @@ def select(source: Source, cache: Path, scratch: Path) -> Selection:
     heads, given = _look(source.open(cache))
     source.tell_held_out()
     suspicious = _told(quick_look(heads))
-    main, held_out = _clean_and_split(source, given, scratch, suspicious)
+    main, held_out = _clean_and_split(source, given, scratch, suspicious, tell)
     unseen = [Pair(row.source, text) for rows in held_out.values() for row in rows
               for text in row.references]  # fmt: skip
-    texts = [main, *_extra(source, unseen, scratch, suspicious)]
+    texts = [main, *_extra(source, unseen, scratch, suspicious, tell)]
     return Selection(texts, held_out, suspicious)
 
 
@@ -66,7 +69,11 @@ def _told(findings: Iterable[Finding]) -> list[str]:
 
 
 def _clean_and_split(
-    source: Source, given: Mapping[str, Iterable[Pair]], scratch: Path, suspicious: list[str]
+    source: Source,
+    given: Mapping[str, Iterable[Pair]],
+    scratch: Path,
+    suspicious: list[str],
+    tell: Tell | None,
 ) -> tuple[Text, dict[str, list[Item]]]:
     """The main corpus of training, and the items of dev and test; to `suspicious` test text in dev.
 
@@ -74,41 +81,47 @@ def _clean_and_split(
     with others'. Groups are whole, too, but for empty pairs. What is held out by number comes last,
     out of the text that shares no sentence with these.
     """
+    drops = Drops(MAIN, first_line=source.first_line(), tell=tell)
     with progress(f"Reading {source.source}-{source.target} sentences"):
         wanted = {name: choice for name, choice in source.hold_out if name not in given}
-        train, dropped = clean(
-            given["train"], source.cleaning, scratch / MAIN, whole=groups_of(wanted)
+        train = clean(
+            given["train"], source.cleaning, scratch / MAIN, drops, whole=groups_of(wanted)
         )
         fixed = {name: list(pairs) for name, pairs in given.items() if name != "train"}
     literal = LiteralOverlap(allow_one_side=source.allow_overlap)
     suspicious += _told(examine({"train": [], **fixed}, [literal]))
     if not train:
-        raise UserError(_nothing_left("the training text", dropped))
+        raise UserError(_nothing_left("the training text", drops.counts))
     train, groups = take_groups(train, wanted)
     held = list(chain(*fixed.values(), *groups.values()))
-    train = _without_overlap(train, held, source, "the training text", dropped)
+    train = _without_overlap(train, held, source, "the training text", drops)
     if not train:
-        raise UserError(_nothing_left("the training text", dropped))
+        raise UserError(_nothing_left("the training text", drops.counts))
     train, drawn = take_components(train, wanted, source.seed)
     held_out = {
         name: [Item(p.source, (p.target,), p.alignment, p.group) for p in pairs]
         for name, pairs in fixed.items()
     }
-    by_name = groups | drawn
-    held_out |= {name: items(pairs) for name, pairs in by_name.items()}
+    taken = 0
+    for name, pairs in (groups | drawn).items():
+        distinct = first_of_each(pairs)  # as items are, even where cleaning leaves duplicates
+        drops.of_table("duplicate", pairs, distinct)
+        held_out[name] = items(distinct)
+        taken += len(distinct)
     for name, rows in held_out.items():
         if not rows:
             raise UserError(
                 f"the {name} split has no sentences; check data.{name} and data.hold_out.{name}"
             )
-    taken = sum(len(row.references) for name in by_name for row in held_out[name])
-    # items merge equal pairs, even where cleaning leaves them in training
-    dropped["duplicate"] += sum(map(len, by_name.values())) - taken
-    return Text(MAIN, train, source.tag, dropped, taken), held_out
+    return Text(MAIN, train, source.tag, drops.counts, taken), held_out
 
 
 def _extra(
-    source: Source, held_out: Sequence[Pair], scratch: Path, suspicious: list[str]
+    source: Source,
+    held_out: Sequence[Pair],
+    scratch: Path,
+    suspicious: list[str],
+    tell: Tell | None,
 ) -> Iterator[Text]:
     """The further training corpora, by the rules of the main one; what is `suspicious` is added.
 
@@ -116,18 +129,19 @@ def _extra(
     """
     held_out = [*held_out, *(p._replace(source=p.target, target=p.source) for p in held_out)]
     for name, extra in (source.extra or {}).items():
+        drops = Drops(name, tell=tell)
         with progress(f"Reading data.extra.{name}"):
             heads, given = _look({"train": extra.open()})
-            pairs, dropped = clean(given["train"], source.cleaning, scratch / name)
+            pairs = clean(given["train"], source.cleaning, scratch / name, drops)
         suspicious += _told(of_extra(name, quick_look(heads)))
-        pairs = _without_overlap(pairs, held_out, source, f"data.extra.{name}", dropped)
+        pairs = _without_overlap(pairs, held_out, source, f"data.extra.{name}", drops)
         if not pairs:
-            raise UserError(_nothing_left(f"data.extra.{name}", dropped))
-        yield Text(name, pairs, extra.tag, dropped)
+            raise UserError(_nothing_left(f"data.extra.{name}", drops.counts))
+        yield Text(name, pairs, extra.tag, drops.counts)
 
 
 def _without_overlap(
-    pairs: PairTable, held_out: Sequence[Pair], source: Source, what: str, dropped: Counter[str]
+    pairs: PairTable, held_out: Sequence[Pair], source: Source, what: str, drops: Drops
 ) -> PairTable:
     """The pairs that share no sentence with dev or test; all under data.allow_overlap."""
     rest, overlap = drop_overlap(pairs, held_out, source.cleaning)
@@ -140,7 +154,7 @@ def _without_overlap(
     )  # fmt: skip
     if allowed:
         return pairs
-    dropped["overlap"] = overlap
+    drops.of_table("overlap", pairs, rest)
     return rest
 
 

@@ -47,12 +47,12 @@ def groups_of(wanted: Mapping[str, int | Groups]) -> set[str]:
 
 def take_groups(
     pairs: PairTable, wanted: Mapping[str, int | Groups]
-) -> tuple[PairTable, dict[str, list[Pair]]]:
+) -> tuple[PairTable, dict[str, PairTable]]:
     """Take the splits that are `wanted` as groups: what is left, and each one's pairs.
 
     Groups are whole, whatever sentences they share with each other and the rest.
     """
-    taken: dict[str, list[Pair]] = {}
+    taken: dict[str, PairTable] = {}
     for name, choice in wanted.items():
         if isinstance(choice, list):
             pairs, taken[name] = _take_split(pairs, list(map(str, choice)), name)
@@ -61,7 +61,7 @@ def take_groups(
 
 def take_components(
     pairs: PairTable, wanted: Mapping[str, int | Groups], seed: int
-) -> tuple[PairTable, dict[str, list[Pair]]]:
+) -> tuple[PairTable, dict[str, PairTable]]:
     """Take the splits that are `wanted` by number: what is left, and each one's pairs.
 
     Each gets exactly so many items, in whole connected components of the graph of pairs; 0 is no
@@ -97,7 +97,10 @@ def take_components(
                 f"{_remedy(counts, fewer, len(pairs), largest)}"
             )
         queue = chain(skipped, queue)
-    taken = {name: [pairs[i] for i in sorted(split_of) if split_of[i] == name] for name in counts}
+    taken = {
+        name: pairs.at(np.array([i for i in sorted(split_of) if split_of[i] == name]))
+        for name in counts
+    }
     left = np.ones(len(pairs), dtype=bool)
     left[list(split_of)] = False
     return pairs.at(np.flatnonzero(left)), taken
@@ -180,7 +183,7 @@ def _lots(pairs: PairTable, groups: _Groups, seed: int) -> UInt64[np.ndarray, "g
     return lots
 
 
-def _take_split(pairs: PairTable, groups: list[str], split: str) -> tuple[PairTable, list[Pair]]:
+def _take_split(pairs: PairTable, groups: list[str], split: str) -> tuple[PairTable, PairTable]:
     known, chosen = set(), np.zeros(len(pairs), dtype=bool)
     for i, pair in enumerate(pairs):
         known.add(pair.group)
@@ -190,4 +193,4 @@ def _take_split(pairs: PairTable, groups: list[str], split: str) -> tuple[PairTa
         raise UserError(
             f"data.hold_out.{split}: this corpus has no group {missing[0]}; its groups are {there}"
         )
-    return pairs.at(np.flatnonzero(~chosen)), list(pairs.at(np.flatnonzero(chosen)))
+    return pairs.at(np.flatnonzero(~chosen)), pairs.at(np.flatnonzero(chosen))
