@@ -71,7 +71,11 @@ def shortened(name: str) -> str:
 COMMANDS = {
     command.name: command
     for command in [
-        Command("prepare", "fetch a corpus, clean it, split it, train its tokenizer"),
+        Command(
+            "prepare",
+            "fetch a corpus, clean it, split it, train its tokenizer",
+            verbatim=("dropped",),
+        ),
         Command("doctor", "find what may be wrong with a corpus, line by line", verbatim=("json",)),
         Command("train", "train a model, or resume an interrupted run", verbatim=("run", "init")),
         Command(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
@@ -17,6 +18,7 @@ translate prepare: fetch a corpus, clean it, split it, train its tokenizer
   translate prepare                                        # Spanish to English, from Tatoeba
   translate prepare data=tatoeba_es_en data.source=en data.target=es
   translate prepare data=files data.dir=my/corpus data.source=de data.target=en
+  translate prepare data=multi30k_en_de dropped=dropped.tsv
   translate prepare data=toy
   translate prepare 'data.extra={back: {source: mono.es, target: mono.en, weight: 0.5, tag: bt}}'
 
@@ -26,9 +28,17 @@ result is cached under a hash of text, tokenizer and settings: a second call, an
 with the same settings, reuse it. You need not run this before training; it lets you look at the
 data first.
 
+With dropped=FILE, FILE lists every training pair that was dropped, as many as are printed: the
+rule; the corpus, main or a name of data.extra; the line, from 1, as translate doctor counts it;
+source and target as the rules saw them, after data.cleaning.replace and with white space made one
+space. For a corpus that is prepared already, the text is read and cleaned again for this; the
+prepared corpus stays as it is.
+
 Keys:
   data           which corpus, and every setting of it (translate models group=data lists them)
   tokenizer      how sentences are cut into pieces (translate models group=tokenizer)
+  dropped        a file to list the dropped training pairs in: tab-separated with a header line, or
+                 JSON lines if it ends with .jsonl (.gz after it packs); default: none
   cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
 """
 
@@ -36,19 +46,27 @@ Keys:
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
+    from translate.cli.dropped import dropped_problems
 
-    launch(command, arguments, job, check=partial(corpus_problems, run))
+    def check(config: Mapping[str, Any]) -> list[str]:
+        return [*corpus_problems(run, config), *dropped_problems(arguments.verbatim)]
+
+    launch(command, arguments, job, check=check)
 
 
 def job(job: Job) -> None:
     """Prepare."""
-    run(**job.config)
+    run(job, **job.config)
 
 
-def run(*, data: Node, tokenizer: Node, cache: Folder) -> None:
-    """Prepare the corpus and print the account of it."""
+def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder) -> None:
+    """Prepare the corpus, print the account of it and perhaps list what was dropped."""
+    from translate.cli.dropped import listed
     from translate.data.account import render
     from translate.data.corpus import prepare
 
-    corpus = prepare(data, tokenizer, cache=Path(cache))
+    with listed(job.verbatim) as tell:
+        corpus = prepare(data, tokenizer, cache=Path(cache), tell=tell)
     sys.stdout.write(f"{render(corpus.report)}\nPrepared corpus: {corpus.folder}\n")
+    if tell is not None:
+        sys.stdout.write(f"Dropped pairs: {job.verbatim['dropped']}\n")

@@ -159,7 +159,7 @@ def refuse_to_share(command: Command, arguments: Arguments) -> None:
         UsageError: the jobs of this command line have either in common.
     """
     verbatim = arguments.verbatim
-    for key in {"output", "json"} & set(verbatim):
+    for key in {"output", "json", "dropped"} & set(verbatim):
         raise UsageError(
             f"--multirun and {key}={verbatim[key]}: each job would overwrite the output of the "
             f"one before; leave out {key}=, or run the command once for each job"
@@ -172,31 +172,34 @@ def refuse_to_share(command: Command, arguments: Arguments) -> None:
         )
 
 
-def output_problems(verbatim: Mapping[str, str]) -> list[str]:
-    """What speaks against writing to `output=`, one line each: told before the heavy work."""
-    target = verbatim.get("output", "-")
+def output_problems(verbatim: Mapping[str, str], key: str = "output") -> list[str]:
+    """What speaks against writing to `output=`, one line each: told before the heavy work.
+
+    Or to another `key`.
+    """
+    target = verbatim.get(key, "-")
     path = Path(target)
     if target == "-":
         return []
     beside = partial(path)  # what it is until it is whole
     if path.is_dir() or beside.is_dir() or not beside.parent.is_dir():
-        return [f"output={target} cannot be written: name a file in an existing folder"]
+        return [f"{key}={target} cannot be written: name a file in an existing folder"]
     needed = {path, path if beside == path else beside.parent}
     if not all(os.access(each, os.W_OK) for each in needed if each.exists()):
-        return [f"output={target} cannot be written: name a file where you may write"]
+        return [f"{key}={target} cannot be written: name a file where you may write"]
     found = []
     for written, which in ((path, "the same file"), (beside, "where it is written until whole")):
         if not written.is_file():
             continue
         shared = [
-            f"{key}="
-            for key, source in verbatim.items()
-            if key in READ and Path(source).exists() and written.samefile(source)
+            f"{name}="
+            for name, source in verbatim.items()
+            if name in READ and Path(source).exists() and written.samefile(source)
         ]
         # read or not: who redirects a file there still wants it
         shared += ["standard input"] if is_stream(written, sys.stdin) else []
         found += [
-            f"output={target} would overwrite {what}, which is {which}: name another file"
+            f"{key}={target} would overwrite {what}, which is {which}: name another file"
             for what in shared
         ]
     return list(dict.fromkeys(found))
