@@ -7,10 +7,10 @@ from translate.attention.masks import padding_mask
 from translate.vocabulary import PAD
 
 RNN = {
-    "family": "rnn", "cell": "lstm", "embedding_size": 12, "hidden_size": 16, "encoder_layers": 2,
-    "decoder_layers": 2, "attention": "additive", "attention_size": 10,
-    "local_score": "general", "window": 2, "coverage": "none", "max_fertility": 2.0,
-    "query": "previous", "input_feeding": False, "bridge": "linear",
+    "family": "rnn", "cell": "lstm", "embedding_size": 12, "hidden_size": 16,
+    "encoder_size": None, "encoder_layers": 2, "decoder_layers": 2, "attention": "additive",
+    "attention_size": 10, "local_score": "general", "window": 2, "coverage": "none",
+    "max_fertility": 2.0, "query": "previous", "input_feeding": False, "bridge": "linear",
     "tied_embeddings": "decoder", "dropout": 0.1,
 }  # fmt: skip
 TRANSFORMER = {

@@ -32,7 +32,9 @@ MODELS: dict[str, dict[str, Any]] = {
     "rnn-additive": RNN,
     "rnn-additive-gru": RNN | {"cell": "gru", "bridge": "none"},
     "rnn-additive-feeding": RNN | {"input_feeding": True},
+    "rnn-additive-wide-encoder": RNN | {"encoder_size": 20, "cell": "gru"},
     "rnn-general": RNN | LUONG,
+    "rnn-general-narrow-encoder": RNN | LUONG | {"encoder_size": 10, "input_feeding": True},
     "rnn-general-feeding": RNN | LUONG | {"input_feeding": True},
     "rnn-dot-gru": RNN | LUONG | {"attention": "dot", "cell": "gru"},
     "rnn-scaled-dot": RNN | LUONG | {"attention": "scaled_dot"},
@@ -467,6 +469,16 @@ def test_contradicting_options_are_named(change: dict[str, Any], words: tuple[st
     ("change", "words"),
     [
         ({"hidden_size": 15}, ("hidden_size 15", "even")),
+        ({"encoder_size": 15}, ("encoder_size 15", "model.encoder_size", "even")),
+        (
+            {"encoder_size": 20, "attention": "dot"},
+            ("encoder has 20 numbers", "decoder 16", "model.attention=dot", "general"),
+        ),
+        (
+            {"encoder_size": 20, "attention": "local_p", "local_score": "scaled_dot"},
+            ("encoder has 20 numbers", "model.local_score=scaled_dot"),
+        ),
+        ({"encoder_size": 20, "bridge": "none"}, ("model.bridge=none", "linear")),
         ({"decoder_layers": 3}, ("3 decoder layers", "model.encoder_layers")),
         ({"attention": "none", "input_feeding": True}, ("input feeding", "model.attention=none")),
         (

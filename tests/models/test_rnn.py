@@ -15,10 +15,10 @@ from translate.models.rnn import RNN, Score
 EXACT = {"rtol": 0.0, "atol": 1e-12}
 OPTIONS: dict[str, Any] = {
     "source_vocab_size": 11, "target_vocab_size": 11, "cell": "gru", "embedding_size": 6,
-    "hidden_size": 8, "encoder_layers": 1, "decoder_layers": 1, "attention": "additive",
-    "attention_size": 5, "local_score": "general", "window": 1, "coverage": "none",
-    "max_fertility": 2.0, "query": "current", "input_feeding": False, "bridge": "linear",
-    "tied_embeddings": "none", "dropout": 0.0,
+    "hidden_size": 8, "encoder_size": None, "encoder_layers": 1, "decoder_layers": 1,
+    "attention": "additive", "attention_size": 5, "local_score": "general", "window": 1,
+    "coverage": "none", "max_fertility": 2.0, "query": "current", "input_feeding": False,
+    "bridge": "linear", "tied_embeddings": "none", "dropout": 0.0,
 }  # fmt: skip
 ATTENTIONS = ["none", *SCORES, "local_m", "local_p"]
 
@@ -34,6 +34,20 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
     source = torch.randint(4, 11, (2, 6), generator=generator)
     target = torch.randint(4, 11, (2, 5), generator=generator)
     return source, padding_mask(torch.tensor([6, 3]), 6), target
+
+
+@pytest.mark.parametrize(
+    "options", [{"query": "previous"}, {"attention": "none"}, {"coverage": "linguistic"}]
+)
+def test_the_encoder_has_a_width_of_its_own(options: dict[str, Any]) -> None:
+    """Bahdanau et al. 2015: two directions of 1,000 each, a decoder of 1,000."""
+    model = make(encoder_size=16, **options)
+    source, source_mask, _ = batch()
+    memory = model.encode(source, source_mask)
+    state = model.start(memory)
+    assert [*memory.states.shape] == [*source.shape, 16]
+    assert [*state.recurrent[0].shape] == [1, 2, 8]
+    assert learns(model)
 
 
 def test_every_score_can_be_chosen() -> None:

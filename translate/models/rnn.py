@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -37,6 +37,8 @@ class RNN(Seq2Seq):
     end in Luong's h̃_t (eq. 5), not in the maxout layer of Cho and Bahdanau.
     """
 
+    since: ClassVar = {"encoder_size": None}
+
     def __init__(
         self,
         *,
@@ -45,6 +47,7 @@ class RNN(Seq2Seq):
         cell: Literal["gru", "lstm"],
         embedding_size: PositiveInt,
         hidden_size: PositiveInt,
+        encoder_size: PositiveInt | None,
         encoder_layers: PositiveInt,
         decoder_layers: PositiveInt,
         attention: Literal["none", "local_m", "local_p", Score],
@@ -62,12 +65,13 @@ class RNN(Seq2Seq):
         super().__init__(source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
         self.source_embedding = nn.Embedding(source_vocab_size, embedding_size)
         self.target_embedding = nn.Embedding(target_vocab_size, embedding_size)
+        memory_size = encoder_size or hidden_size
         self.encoder = BidirectionalEncoder(
-            cell=cell, input_size=embedding_size, hidden_size=hidden_size,
+            cell=cell, input_size=embedding_size, hidden_size=memory_size,
             num_layers=encoder_layers, dropout=dropout,
         )  # fmt: skip
         self.bridge: Stack[Linear] = Stack(
-            Linear(hidden_size, hidden_size)
+            Linear(memory_size, hidden_size)
             for _ in range(decoder_layers if bridge == "linear" else 0)
         )
         self.align: Alignment = GlobalAlignment()
@@ -76,20 +80,21 @@ class RNN(Seq2Seq):
             self.align = LOCAL[attention](query_size=hidden_size, window=window)
             score = local_score
         self.score = None if score == "none" else SCORES[score](
-            query_size=hidden_size, memory_size=hidden_size, attention_size=attention_size
+            query_size=hidden_size, memory_size=memory_size, attention_size=attention_size
         )  # fmt: skip
         self.coverage = None if coverage == "none" else LinguisticCoverage(
-            memory_size=hidden_size, attention_size=attention_size, max_fertility=max_fertility
+            memory_size=memory_size, attention_size=attention_size, max_fertility=max_fertility
         )  # fmt: skip
         self.query, self.input_feeding = query, input_feeding
         reads_context = attention == "none" or query == "previous"
         self.decoder = StepwiseRecurrence(
             cell=cell,
-            input_size=embedding_size * (1 + input_feeding) + hidden_size * reads_context,
+            input_size=embedding_size * (1 + input_feeding) + memory_size * reads_context,
             hidden_size=hidden_size, num_layers=decoder_layers, dropout=dropout,
         )  # fmt: skip
         # as wide as an embedding, so that the output can be tied to the embeddings
-        self.W_c = Linear(2 * hidden_size, embedding_size, bias=False)
+        self.sizes = [memory_size, hidden_size]  # of c_t and s_t
+        self.W_c = Linear(memory_size + hidden_size, embedding_size, bias=False)
         self.output = Linear(embedding_size, target_vocab_size)
         self.dropout = Dropout(dropout)
         self._initialise()
@@ -101,10 +106,13 @@ class RNN(Seq2Seq):
     @classmethod
     def problems(cls, options: Mapping[str, Any]) -> list[str]:
         found = []
-        if options["hidden_size"] % 2:
+        states, key = options["hidden_size"], "hidden_size"
+        if options["encoder_size"] is not None:
+            states, key = options["encoder_size"], "encoder_size"
+        if states % 2:
             found.append(
-                f"hidden_size {options['hidden_size']} cannot be halved between the encoder's two "
-                "directions (model.hidden_size): make it even"
+                f"{key} {states} cannot be halved between the encoder's two directions "
+                f"(model.{key}): make it even"
             )
         if options["encoder_layers"] < options["decoder_layers"]:
             found.append(
@@ -117,6 +125,19 @@ class RNN(Seq2Seq):
                 "none: set model.input_feeding=false"
             )
         key = "local_score" if options["attention"] in LOCAL else "attention"
+        if states != options["hidden_size"]:
+            sizes = f"{states} numbers, but one of the decoder {options['hidden_size']}"
+            unequal = f"a state of the encoder has {sizes} (model.encoder_size, model.hidden_size)"
+            if options[key] in ("dot", "scaled_dot"):
+                found.append(
+                    f"{unequal}: model.{key}={options[key]} multiplies them one by one; set it to "
+                    "general, or model.encoder_size=null"
+                )
+            if options["bridge"] == "none":
+                found.append(
+                    f"{unequal}: model.bridge=none takes one for the other; set it to linear, or "
+                    "model.encoder_size=null"
+                )
         if options["coverage"] != "none" and options[key] not in ("additive", "concat"):
             found.append(
                 "coverage is a term inside the tanh of the additive score, but "
@@ -260,7 +281,7 @@ class RNN(Seq2Seq):
         return found, after, weights
 
     def _attentional(
-        self, context: Float[Tensor, "R T D"], s: Float[Tensor, "R T D"]
+        self, context: Float[Tensor, "R T M"], s: Float[Tensor, "R T D"]
     ) -> Float[Tensor, "R T E"]:
         """Luong et al. 2015, eq. 5:  h̃_t = tanh(W_c [c_t ; s_t])"""
         both = torch.cat((context, self.dropout(s)), dim=-1)
@@ -268,7 +289,9 @@ class RNN(Seq2Seq):
 
     def _readout(self, found: Float[Tensor, "R T F"]) -> Float[Tensor, "R T E"]:
         """h̃_t: with input feeding each step has made its own, else all are made at once here."""
-        return found if self.input_feeding else self._attentional(*found.chunk(2, dim=-1))
+        if self.input_feeding:
+            return found
+        return self._attentional(*torch.split(found, self.sizes, dim=-1))
 
     def _attend(
         self, query: Float[Tensor, "R T Q"], state: RNNState, places: Places
