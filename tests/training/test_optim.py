@@ -15,6 +15,7 @@ from translate.training.optim import (
     build_schedule,
     constant,
     cosine,
+    halving,
     inverse_sqrt,
     linear,
 )
@@ -53,6 +54,22 @@ def test_cosine_warms_up_and_ends_at_its_final_share() -> None:
     assert factor(100) == pytest.approx(1.0)
     assert factor(600) == pytest.approx(0.6)
     assert factor(1100) == factor(5000) == pytest.approx(0.2)
+
+
+def test_halving_keeps_the_rate_for_some_parts_and_halves_it_in_each_after() -> None:
+    """Luong et al. 2015: 12 epochs, the rate halved in each after the 8th."""
+    factor = halving(1200, warmup_steps=0, parts=12, kept=8)
+    assert {factor(step) for step in range(800)} == {1.0}
+    rates = [factor(100 * epoch) for epoch in range(8, 12)]
+    assert rates == [0.5, 0.25, 0.125, 0.0625]
+    assert [factor(100 * epoch + 99) for epoch in range(8, 12)] == rates
+    assert factor(1200) == factor(5000) == 0.0625
+
+
+def test_halving_has_parts_that_no_step_fits_and_a_warm_up() -> None:
+    factor = halving(5, warmup_steps=2, parts=2, kept=1)
+    assert [factor(step) for step in range(5)] == [0.5, 1, 1, 0.5, 0.5]
+    assert halving(2, warmup_steps=0, parts=4, kept=0)(1) == 0.125  # the third of four parts
 
 
 def test_constant_stays() -> None:

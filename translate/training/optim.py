@@ -85,6 +85,21 @@ def cosine(total_steps: int, *, warmup_steps: NonNegativeInt, final: Share) -> F
     return factor
 
 
+def halving(
+    total_steps: int, *, warmup_steps: NonNegativeInt, parts: PositiveInt, kept: NonNegativeInt
+) -> Factor:
+    """The peak for `kept` of the equal parts of the run, then half in each part of what was before.
+
+    Luong et al. 2015, section 4.1, whose parts are epochs.
+    """
+
+    def factor(step: int) -> float:
+        part = min(step, total_steps - 1) * parts // total_steps  # from 0
+        return _warm(step, warmup_steps) * 0.5 ** max(0, part + 1 - kept)
+
+    return factor
+
+
 def constant(total_steps: int, *, warmup_steps: NonNegativeInt) -> Factor:
     """Linear warm-up, then the peak."""
     return lambda step: _warm(step, warmup_steps)
@@ -113,6 +128,7 @@ FACTORS: dict[str, Callable[..., Factor]] = {
     "inverse_sqrt": inverse_sqrt,
     "linear": linear,
     "cosine": cosine,
+    "halving": halving,
     "constant": constant,
 }
 SCHEDULES: dict[str, Callable[..., Any]] = {**FACTORS, "plateau": plateau}
