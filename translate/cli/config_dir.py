@@ -33,11 +33,14 @@ def names() -> set[str]:
 def options(group: str) -> dict[str, str]:
     """Option → its description, the first comment of its file.
 
-    `base` and `…_base` are no options: they hold what others share.
+    `base` and `…_base` are no options: they hold what others share. Experiments are all whole.
     """
     files = sorted((config_dir() / group).glob("*.yaml"))
+    whole = group == "experiment"
     return {
-        file.stem: _first_comment(file) for file in files if not re.search(r"(^|_)base$", file.stem)
+        file.stem: _first_comment(file)
+        for file in files
+        if whole or not re.search(r"(^|_)base$", file.stem)
     }
 
 
