@@ -169,7 +169,9 @@ def file_hash(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}); check the path") from None
+        raise UserError(
+            f"{path} cannot be read ({error.strerror}); check the path and its permissions"
+        ) from None
 
 
 def sync(path: Path) -> None:

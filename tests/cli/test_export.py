@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from translate.cli import engines
 from translate.cli.judging import read_sha256
 from translate.cli.stored import load_bundle
 from translate.inference.forcing import TeacherForcing
+from translate.search.greedy import GreedySearch
 from translate.threads import threads_restored
 
 LINES = ["der Hund schläft .", "", "ein Haus"]
@@ -59,6 +61,35 @@ def test_where_each_line_is_answered_pytorch_leaves_the_threads_to_the_engine(
         assert program(*serve, *GREEDY, *LINES).status == 0
         assert torch.get_num_threads() == 3
     assert set(seen) == {threads}
+
+
+@pytest.mark.parametrize(("worth", "threads"), [(10**9, 1), (1, 3)])
+def test_a_small_model_answers_each_line_on_one_thread(
+    program, run: str, monkeypatch, worth: int, threads: int
+) -> None:
+    seen, search = [], GreedySearch.__call__
+    monkeypatch.setattr(engines, "WORTH_THREADS", worth)
+    monkeypatch.setattr(
+        GreedySearch, "__call__",
+        lambda *arguments, **more: (
+            seen.append(torch.get_num_threads()), search(*arguments, **more)
+        )[1],
+    )  # fmt: skip
+    with threads_restored():
+        torch.set_num_threads(3)
+        assert program("text", run, "interactive=true", *GREEDY, *LINES).status == 0
+        assert torch.get_num_threads() == 3
+    assert set(seen) == {threads}
+
+
+def test_an_export_that_is_set_aside_while_another_is_written_is_found(
+    program, run: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("ctranslate2")
+    assert program("export", run, "output=there", "sentences=5").status == 0
+    (tmp_path / "there").rename(tmp_path / ".there.old")
+    done = program("text", run, "engine=ctranslate2", "export=there", *GREEDY, *LINES)
+    assert done.status == 0, done.err
 
 
 def test_a_quantized_export_tells_how_to_get_its_bleu(program, run: str, tmp_path: Path) -> None:
@@ -122,9 +153,9 @@ def test_an_export_that_was_cut_short_is_refused(program, run: str, sums: bool) 
     assert done.status == 1
     (line,) = done.err.splitlines()
     assert "is damaged" in line if sums else "there cannot be loaded (" in line
-    assert line.endswith(
-        ": translate export " + shlex.join([run, "to=ctranslate2", "output=there"])
-    )
+    kept = ["quantization=float32"] if sums else []
+    remedy = shlex.join([run, "to=ctranslate2", *kept, "output=there"])
+    assert line.endswith(f": translate export {remedy}")
 
 
 def test_lines_are_compared_as_they_are_translated(program, run: str, tmp_path: Path) -> None:

@@ -22,6 +22,11 @@ from translate.models.transformer import Transformer
 SEARCH = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 5}
 CHECKED = ["config.json", "model.safetensors", "source.spm", "target.spm"]
 
+BEAM = {
+    "kind": "beam", "beam_size": 2, "n_best": 2, "length_penalty": "none", "alpha": 0.0,
+    "coverage_penalty": 0.0, "max_length_ratio": 1.0, "max_length_offset": 5,
+}  # fmt: skip
+
 
 def write(folder: Path, model, tokenizers, options, **changes) -> None:
     arguments = {
@@ -130,13 +135,37 @@ def test_a_run_translates_after_loading(saved, make_model) -> None:
     greedy = translate.load(saved)
     beam = translate.load(
         saved,
-        search={
-            "kind": "beam", "beam_size": 2, "n_best": 2, "length_penalty": "none", "alpha": 0.0,
-            "coverage_penalty": 0.0, "max_length_ratio": 1.0, "max_length_offset": 5,
-        },
-    )  # fmt: skip
+        search=BEAM,
+    )
     assert len(next(greedy.stream(["el perro"]))) == 1
     assert len(next(beam.stream(["el perro"]))) == 2
+
+
+FORKED = """
+import os, sys, threading, torch, translate
+torch.set_num_threads(2)
+translator = translate.load(sys.argv[1], device="cpu")
+torch.randn(500, 500) @ torch.randn(500, 500)  # by threads that a child does not have
+child = os.fork()
+if child == 0:
+    threading.Timer(60, os._exit, [1]).start()
+    torch.randn(500, 500) @ torch.randn(500, 500)
+    os._exit(0 if len(translator.translate(["el perro"])) == 1 else 2)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked here")
+def test_a_program_that_loads_and_then_forks_translates_in_the_child(saved) -> None:
+    variables = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", FORKED, saved], env=variables, timeout=120)
+    assert done.returncode == 0
+
+
+def test_a_translator_can_be_sent_to_another_process(saved) -> None:
+    translator = translate.load(saved, device="cpu", search=BEAM)
+    there = pickle.loads(pickle.dumps(translator))
+    assert there.translate(["el perro"]) == translator.translate(["el perro"])
 
 
 def test_every_translator_is_loaded_the_same_way(saved, monkeypatch) -> None:
@@ -169,6 +198,9 @@ def test_keys_of_a_search_are_laid_over_the_run_s_own(saved) -> None:
     ("arguments", "line"),
     [
         ({"device": None}, "device=None is not available here: try device=auto"),
+        ({"device": "meta"}, "device=meta has shapes, and no numbers: try device=auto"),
+        ({"run": "a\0b"}, "cannot be read .embedded null byte.: check the path"),
+        ({"run": "a" * 5000}, "cannot be read .File name too long.: check the path"),
         ({"run": None}, "None is no path: give the folder of a run"),
         ({"workers": 0}, "workers=0: must be a whole number of at least 1"),
         ({"tokens_per_batch": "8"}, "tokens_per_batch='8': must be a whole number"),

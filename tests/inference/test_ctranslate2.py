@@ -384,7 +384,10 @@ def test_an_export_knows_its_origin(exported, tmp_path) -> None:
     _, folder = exported
     assert {"source.spm", "target.spm", "model.bin"} < {file.name for file in folder.iterdir()}
     check_origin(folder, "of these weights", "runs/x")
-    with pytest.raises(UserError, match=r"other weights .* translate export run=runs/x"):
+    told = (
+        r"other weights .* give the run= that it was made from, or .* translate export run=runs/x"
+    )
+    with pytest.raises(UserError, match=rf"{told} .* quantization=float32 output="):
         check_origin(folder, "of others", "runs/x")
     (folder / MANIFEST).write_text(json.dumps([]))
     with pytest.raises(UserError, match=r"export.json is damaged"):

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from translate.inference.translator import Translator
 
 MOST_PER_CORE = 8  # workers
+# parameters of a model from which several threads answer a line clearly sooner than one: with fewer
+# they gain a seventh, and take several times as long where others use the cores too
+WORTH_THREADS = 20_000_000
 # keys that change what the model finds likely
 OTHER_PROBABILITIES = ("ensemble", "prefix", "prefixes", "constraints", "shortlist")
 
@@ -67,6 +70,8 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
     Raises:
         UserError: no model, dictionary or shortlist, or the engine has nothing of this model.
     """
+    import torch
+
     from translate import search as searches
     from translate.inference.guard import Guard
     from translate.inference.lexical_shortlist import read
@@ -89,18 +94,26 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
         split_sentences=config.get("split") == "sentences", mbr=config["mbr"], guard=guard,
     )  # fmt: skip
     if config["engine"] == "native":
+        parameters = sum(weight.numel() for weight in bundle.model.parameters())
+        if config.get("interactive") and parameters < WORTH_THREADS:
+            torch.set_num_threads(1)
         return translator(
             search=within(searches.build(**config["search"]), shortlist),
             unknown_words=replacing, confidence=_confidence(config, verbatim, bundle),
             workers=_workers(config), precision=config["precision"],
         )  # fmt: skip
-    import torch
-
-    from translate.inference.ctranslate2_engine import CTranslate2Search, check_origin, exporting
+    from translate.inference.atomic_folder import present
+    from translate.inference.ctranslate2_engine import (
+        MANIFEST,
+        CTranslate2Search,
+        check_origin,
+        exporting,
+    )
     from translate.inference.device import choose_device
 
     run = verbatim["run"]
     folder = export_folder(run, config["engine"], verbatim.get("export"))
+    folder = present(folder, MANIFEST) or folder  # it may be set aside while another is written
     check_origin(folder, bundle.weights_sha256, run)
     try:
         search = CTranslate2Search(

@@ -135,6 +135,6 @@ def _log_to_stderr(*, alone: bool) -> None:
     handler = _Stderr()
     handler.setLevel(logging.INFO if alone else logging.WARNING)
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler], force=True)
-    # they tell of a font cache, of every statistic, of every plugin
-    for library in ("matplotlib", "sacrebleu", "alembic"):
+    # they tell of a font cache, of every statistic, of every plugin, of another cache
+    for library in ("matplotlib", "sacrebleu", "alembic", "torch._subclasses"):
         logging.getLogger(library).setLevel(logging.WARNING)

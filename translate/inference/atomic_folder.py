@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from translate.durable import sync
@@ -23,7 +25,8 @@ def replace(folder: Path, files: Mapping[str, bytes]) -> None:
     """Make `folder` hold these files and nothing else.
 
     They are written beside it and reach the disk before the old folder makes way; two folders
-    cannot be exchanged in one portable call, so for a moment the old one is set aside.
+    cannot be exchanged in one portable call, so for a moment the old one is set aside. Of several
+    that replace it at once, one waits for the other.
 
     Raises:
         OSError: the old folder is untouched, here or aside.
@@ -31,19 +34,18 @@ def replace(folder: Path, files: Mapping[str, bytes]) -> None:
     folder = _target(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh, aside = _fresh(folder), _aside(folder)
-    remove_half_written(folder)
-    fresh.mkdir()
-    for name, content in files.items():
-        with (fresh / name).open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    sync(fresh)
-    if folder.exists():
-        folder.replace(aside)
-    fresh.replace(folder)
-    sync(folder.parent)
-    shutil.rmtree(aside, ignore_errors=True)
+    with _alone(folder.parent):
+        remove_half_written(folder)
+        try:
+            _write(fresh, files)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)  # it may have filled the disk
+            raise
+        if folder.exists():
+            folder.replace(aside)
+        fresh.replace(folder)
+        sync(folder.parent)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def remove_half_written(folder: Path) -> None:
@@ -54,6 +56,29 @@ def remove_half_written(folder: Path) -> None:
     for leftover in (_fresh(folder), aside):
         if leftover.exists():
             shutil.rmtree(leftover)
+
+
+@contextmanager
+def _alone(parent: Path) -> Iterator[None]:
+    """Wait for any other process that replaces a folder in this one."""
+    handle = os.open(parent, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some file systems of networks do not lock folders
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """A new folder with these files, on the disk."""
+    folder.mkdir()
+    for name, content in files.items():
+        with (folder / name).open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    sync(folder)
 
 
 def _target(folder: Path) -> Path:

@@ -152,7 +152,14 @@ def find(run: str | Path) -> Path:
         UserError: there is none.
     """
     run = Path(run)
-    if (folder := located(run)) is not None:
+    try:
+        folder = located(run)
+    except (OSError, ValueError) as error:  # in a folder that may not be read, or no name at all
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(
+            f"{str(run)[:200]!r} cannot be read ({reason}): check the path and its permissions"
+        ) from error
+    if folder is not None:
         return folder
     if run.is_file():
         raise UserError(f"{run} is a file: give the folder of a run")

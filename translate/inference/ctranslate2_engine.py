@@ -108,7 +108,6 @@ class CTranslate2Search:
             )
         carried = CARRIED[search["kind"]] - {"kind"}
         self._settings = Settings(**{key: search[key] for key in carried})
-        self._penalty = PENALTIES[self._settings.length_penalty]
         self._tokens_per_batch = tokens_per_batch or TOKENS_PER_BATCH[place.type]
         self._source = vocabulary(tokenizers.source)
         self._target = {piece: i for i, piece in enumerate(vocabulary(tokenizers.target))}
@@ -241,9 +240,10 @@ class CTranslate2Search:
         return float(score * (len(pieces) + 1) ** self._exponent())
 
     def _hypothesis(self, pieces: Sequence[str], log_prob: float, *, finished: bool) -> Hypothesis:
+        penalty = PENALTIES[self._settings.length_penalty]
         return Hypothesis(
             tokens=tuple(self._target[piece] for piece in pieces),
-            score=log_prob / self._penalty(len(pieces) + 1, self._settings.alpha),
+            score=log_prob / penalty(len(pieces) + 1, self._settings.alpha),
             log_prob=log_prob,
             token_log_probs=(),
             alignment=None,
@@ -263,6 +263,7 @@ def check_origin(folder: Path, weights_sha256: str, run: str) -> None:
     try:
         origin = json.loads((folder / MANIFEST).read_bytes())
         made_of, sums = origin["weights_sha256"], dict(origin.get("sha256", {}))
+        remedy = exporting(folder, run, origin.get("quantization"))
     except OSError as error:
         raise UserError(
             f"{folder / MANIFEST} cannot be read ({error.strerror}): {remedy}"
@@ -272,7 +273,10 @@ def check_origin(folder: Path, weights_sha256: str, run: str) -> None:
     if not (folder / "model.bin").is_file():  # graphs have the same manifest
         raise UserError(f"{folder} is not an export for CTranslate2: {remedy}")
     if made_of != weights_sha256:
-        raise UserError(f"{folder} was made from other weights than those of {run}: {remedy}")
+        raise UserError(
+            f"{folder} was made from other weights than those of {run}: give the run= that it was "
+            f"made from, or replace it by {remedy}"
+        )
     found = {path.name: file_hash(path) for path in folder.iterdir() if path.name in sums}
     for name in sums:
         if found.get(name) != sums[name]:
@@ -281,6 +285,9 @@ def check_origin(folder: Path, weights_sha256: str, run: str) -> None:
             )
 
 
-def exporting(folder: Path, run: str) -> str:
+def exporting(folder: Path, run: str, quantization: object = None) -> str:
     """The command that writes an export anew."""
-    return shlex.join(["translate", "export", f"run={run}", "to=ctranslate2", f"output={folder}"])
+    kept = [f"quantization={quantization}"] if quantization else []
+    return shlex.join(
+        ["translate", "export", f"run={run}", "to=ctranslate2", *kept, f"output={folder}"]
+    )

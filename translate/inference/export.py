@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import torch
 
+from translate.durable import naming
 from translate.errors import UserError
 from translate.inference import atomic_folder, ctranslate2_export
 from translate.inference.bundle import SOURCE, TARGET, Bundle
@@ -48,7 +49,7 @@ def export_ctranslate2(
         bundle.model.in_dtype(torch.float32), bundle.tokenizers, build(**GREEDY),
         tokens_per_batch=TOKENS_PER_BATCH,
     )  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="translate-") as place:
+    with tempfile.TemporaryDirectory(prefix="translate-") as place, naming(Path(place)):
         for wanted in dict.fromkeys(("float32", quantization)):
             made = Path(place, wanted)
             made.mkdir()

@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from translate.durable import naming
 from translate.errors import UserError
 from translate.inference import onnx_decoder
 from translate.inference.bundle import Bundle
@@ -67,7 +68,7 @@ def export_graphs(
     native = Translator(
         model, bundle.tokenizers, build(**GREEDY), tokens_per_batch=TOKENS_PER_BATCH
     )
-    with tempfile.TemporaryDirectory(prefix="translate-") as place:
+    with tempfile.TemporaryDirectory(prefix="translate-") as place, naming(Path(place)):
         runs = []
         for name, graph in graphs.items():
             file = Path(place, name + kind.suffix)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +50,8 @@ def load(
             the keys that it has.
         precision: the numbers to compute with; None: those of the weights.
 
-    `Translator` describes the others. The process keeps the memory it has from then on.
+    `Translator` describes the others. The process keeps the memory it has from then on, and what is
+    forked from it computes on one thread.
 
     Raises:
         UserError: nothing to load there, or files that are damaged or do not belong together.
@@ -60,7 +63,10 @@ def load(
         if count is not None and (type(count) is not int or count < 1):
             raise UserError(f"{name}={count!r}: must be a whole number of at least 1")
     keep_memory()
+    _survive_forks()
     device = choose_device(device)  # a wrong one is told before the work
+    if device.type == "meta":
+        raise UserError("device=meta has shapes, and no numbers: try device=auto")
     if not isinstance(split_sentences, bool):
         raise UserError(f"split_sentences={split_sentences!r}: must be True or False")
     loaded = run if isinstance(run, Bundle) else bundle.load(bundle.find(run))
@@ -81,6 +87,13 @@ def load(
     )
     prepack(translator.model)
     return translator
+
+
+@cache
+def _survive_forks() -> None:
+    """A forked child computes on one thread: it would wait for ever for those that it has not."""
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 def _search(given: object, own: Mapping[str, Any]) -> Search:

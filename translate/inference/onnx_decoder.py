@@ -120,4 +120,8 @@ def main() -> None:
 if __name__ == "__main__":
     if hasattr(signal, "SIGPIPE"):  # not on Windows
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # who reads may have seen enough
-    main()
+    try:
+        main()
+        sys.stdout.flush()  # here, where a full disk can still be told
+    except OSError as error:
+        sys.exit(f"{error.filename or 'standard output'}: {error.strerror}")

@@ -176,8 +176,8 @@ class Translator:
         Reads no further ahead than `window` lines: 1 answers at once, more makes better batches.
         A line without visible characters stays empty. `constraints` is one a line, or that of all.
         """
-        if window is not None and window < 1:
-            raise UserError(f"window={window}: must be at least 1 line")
+        if window is not None and (type(window) is not int or window < 1):
+            raise UserError(f"window={window!r}: must be a whole number of lines, at least 1")
         asked, read = paired(lines, constraints), 0
         work = partial(self._batch, need_alignment=need_alignment)
         with Workers(self.workers, work) as workers:

@@ -38,9 +38,10 @@ def read(path: Path, *, largest: int) -> bytes:
                 f"{path} is a symbolic link, but a bundle must contain regular files: copy it "
                 "with cp -rL"
             ) from error
-        raise UserError(
-            f"{path} cannot be read ({error.strerror}): copy the whole bundle again"
-        ) from error
+        remedy = "copy the whole bundle again"
+        if isinstance(error, PermissionError):
+            remedy = "allow this user to read it"
+        raise UserError(f"{path} cannot be read ({error.strerror}): {remedy}") from error
 
 
 def parse(content: bytes, path: Path) -> dict[str, Any]:
