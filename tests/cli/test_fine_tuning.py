@@ -43,7 +43,8 @@ def test_an_experiment_for_another_family_than_the_bundles_is_told_as_such(
         "translate: error: experiment=toy_rnn is for model=rnn_bahdanau, and the network of init= "
         "has no model.embedding_size, "
     )
-    assert done.err.endswith("; experiments for such a model: demo, multi30k, toy\n")
+    transformers = "demo, multi30k, toy, vaswani2017_base, vaswani2017_big"
+    assert done.err.endswith(f"; experiments for such a model: {transformers}\n")
 
 
 @pytest.fixture

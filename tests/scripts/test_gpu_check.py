@@ -81,7 +81,7 @@ def test_training_is_told_what_is_meant(
     for options in (eager, compiled):
         assert (options.models, options.precisions) == (["transformer"], ["bf16-mixed"])
         assert options.tokens == [25000]
-    assert (eager.variant, compiled.variant) == (["padded=trainer.packing=off"], [])
+    assert (eager.variant, compiled.variant) == (["packed=trainer.packing=on"], [])
     assert set(of_compiled) - set(overrides) >= {"trainer.packing=off", "trainer.compile=true"}
     assert "model.d_model=512" in overrides
     assert not [one for one in (*overrides, *of_compiled) if one.startswith("-")]
