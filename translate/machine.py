@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+THREADS_ARE_CHOSEN = "OMP_NUM_THREADS" in os.environ  # by whoever started this program
 ROOT = Path("/sys/fs/cgroup")
 GROUPS = Path("/proc/self/cgroup")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import io
 import json
@@ -10,14 +11,17 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import torch
 
+from translate import machine
 from translate.cli import engines
 from translate.cli.judging import read_sha256
 from translate.cli.stored import load_bundle
+from translate.inference import ctranslate2_export
 from translate.inference.forcing import TeacherForcing
 from translate.search.greedy import GreedySearch
 from translate.threads import threads_restored
@@ -63,12 +67,15 @@ def test_where_each_line_is_answered_pytorch_leaves_the_threads_to_the_engine(
     assert set(seen) == {threads}
 
 
-@pytest.mark.parametrize(("worth", "threads"), [(10**9, 1), (1, 3)])
+@pytest.mark.parametrize(
+    ("worth", "chosen", "threads"), [(10**9, False, 1), (10**9, True, 3), (1, False, 3)]
+)
 def test_a_small_model_answers_each_line_on_one_thread(
-    program, run: str, monkeypatch, worth: int, threads: int
+    program, run: str, monkeypatch, worth: int, chosen: bool, threads: int
 ) -> None:
     seen, search = [], GreedySearch.__call__
     monkeypatch.setattr(engines, "WORTH_THREADS", worth)
+    monkeypatch.setattr(machine, "THREADS_ARE_CHOSEN", chosen)
     monkeypatch.setattr(
         GreedySearch, "__call__",
         lambda *arguments, **more: (
@@ -88,8 +95,29 @@ def test_an_export_that_is_set_aside_while_another_is_written_is_found(
     pytest.importorskip("ctranslate2")
     assert program("export", run, "output=there", "sentences=5").status == 0
     (tmp_path / "there").rename(tmp_path / ".there.old")
-    done = program("text", run, "engine=ctranslate2", "export=there", *GREEDY, *LINES)
+    serve = ["text", run, "engine=ctranslate2", "export=there", *GREEDY, *LINES]
+    done = program(*serve)
     assert done.status == 0, done.err
+    os.truncate(".there.old/model.bin", 10_000)
+    done = program(*serve)
+    assert "there/model.bin is damaged" in done.err
+    assert done.err.endswith("output=there\n")
+    assert ".old" not in done.err
+
+
+def test_where_the_temporary_folder_is_full_that_is_told(
+    program, run: str, tmp_path: Path, monkeypatch
+) -> None:
+    pytest.importorskip("ctranslate2")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(ctranslate2_export, "convert", full)
+    done = program("export", run, "output=there", "sentences=5")
+    assert done.status == 1
+    assert re.search(rf"{tmp_path}/translate-\w+: No space left on device", done.err)
 
 
 def test_a_quantized_export_tells_how_to_get_its_bleu(program, run: str, tmp_path: Path) -> None:

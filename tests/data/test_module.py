@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from translate.data import module
@@ -50,6 +52,20 @@ def batches(corpus: Corpus, count: int, **changes: Any) -> list[Batch]:
         "sampling": False, "guided": False, "seed": 1,
     }  # fmt: skip
     return list(islice(TranslationData(corpus, **options | changes).train_dataloader(), count))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_batches_for_a_gpu_are_pinned(
+    corpus: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    data = TranslationData(
+        corpus(dropout=0.0), max_length=100, tokens_per_batch=BUDGET, pool_batches=5, workers=0,
+        sampling=False, guided=False, seed=1,
+    )  # fmt: skip
+    strategy = SimpleNamespace(root_device=torch.device(device))
+    trainer: Any = SimpleNamespace(strategy=strategy, global_rank=0, world_size=1)
+    monkeypatch.setattr(data, "trainer", trainer)
+    assert data.train_dataloader().pin_memory == (device == "cuda")
 
 
 @pytest.mark.parametrize("dropout", [0.1, 0.9])

@@ -132,7 +132,9 @@ def test_auto_takes_it_where_flash_attention_is(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
     assert chosen("auto", model) == LONG
-    assert "packed, without padding, in batches of 128 tokens per sentence" in caplog.text
+    assert (
+        "packed, without padding, in batches whose longest sentence has 128 tokens" in caplog.text
+    )
     assert chosen("off", model) == NONE
     assert chosen("auto", model, accelerator="cpu") == NONE
     assert "padded: on a CPU, attention would process packed sentences one by one" in caplog.text

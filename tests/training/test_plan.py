@@ -35,10 +35,10 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
         **settings["model"], source_vocab_size=pieces, target_vocab_size=pieces
     )  # fmt: skip
 
-    def told(data: TranslationData, *, warmup_steps: int = 29) -> str:
+    def told(data: TranslationData, *, warmup_steps: int = 29, **schedule: Any) -> str:
         return plan(
             Path("runs/mine"), model, data, Settings(**settings["trainer"]),
-            {"kind": "constant", "warmup_steps": warmup_steps},
+            {"kind": "constant", "warmup_steps": warmup_steps} | schedule,
             steps=30, processes=3, precision="32-true", resuming=False,
         )  # fmt: skip
 
@@ -47,6 +47,11 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
     assert told(data, warmup_steps=30) == (
         f"{text}\nthe learning rate never stops rising: schedule.warmup_steps = 30 of 30 "
         "steps; use fewer, or train longer"
+    )
+    assert told(data, kind="halving", parts=4, kept=3) == text
+    assert told(data, kind="halving", parts=4, kept=4) == (
+        f"{text}\nthe learning rate is never halved: schedule.kept = 4 of schedule.parts = 4; keep "
+        "fewer, or make more parts"
     )
     count = sum(p.numel() for p in model.parameters())
     assert text.startswith(

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from translate.data.batching import Batch, collate
@@ -67,6 +68,16 @@ def test_dropout_is_another_at_each_step_seed_and_process() -> None:
     places = [(seed, step, rank) for seed in (1, 2) for step in (0, 1, 2) for rank in (0, 1)]
     assert len({drawn(*place) for place in places}) == len(places)
     assert drawn(1, 2, 0) == drawn(1, 2, 0)
+
+
+def test_a_gpu_is_seeded_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed", seeds.append)
+    for step in (0, 1, 0):
+        task: Any = SimpleNamespace(seed=1, global_rank=0, device=torch.device("cuda", 0))
+        TranslationTask.on_train_batch_start(task, batch(), step)
+        assert torch.initial_seed() == seeds[-1]
+    assert seeds[0] == seeds[2] != seeds[1]
 
 
 def test_tags_stay() -> None:

@@ -95,7 +95,8 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
     )  # fmt: skip
     if config["engine"] == "native":
         parameters = sum(weight.numel() for weight in bundle.model.parameters())
-        if config.get("interactive") and parameters < WORTH_THREADS:
+        small = parameters < WORTH_THREADS and not machine.THREADS_ARE_CHOSEN
+        if config.get("interactive") and small:
             torch.set_num_threads(1)
         return translator(
             search=within(searches.build(**config["search"]), shortlist),
@@ -113,11 +114,11 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
 
     run = verbatim["run"]
     folder = export_folder(run, config["engine"], verbatim.get("export"))
-    folder = present(folder, MANIFEST) or folder  # it may be set aside while another is written
-    check_origin(folder, bundle.weights_sha256, run)
+    found = present(folder, MANIFEST) or folder  # it may be set aside while another is written
+    check_origin(found, bundle.weights_sha256, run, named=folder)
     try:
         search = CTranslate2Search(
-            folder, bundle.tokenizers, config["search"],
+            found, bundle.tokenizers, config["search"],
             tokens_per_batch=config["tokens_per_batch"],
             workers=1 if config.get("interactive") else config["workers"],
             device=choose_device(config["device"]),

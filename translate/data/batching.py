@@ -42,7 +42,7 @@ class Batch(NamedTuple):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Between processes as bytes: tensors would go as files, which takes twice as long."""
-        return _of_arrays, tuple(x.numpy() if isinstance(x, Tensor) else x for x in self)
+        return _of_arrays, tuple(x.numpy(force=True) if isinstance(x, Tensor) else x for x in self)
 
     def repeated(self, times: int) -> Batch:
         """All sentences, and then all of them again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -10,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from translate.durable import sync
+
+log = logging.getLogger(__name__)
 
 
 def present(folder: Path, marker: str) -> Path | None:
@@ -26,7 +29,7 @@ def replace(folder: Path, files: Mapping[str, bytes]) -> None:
 
     They are written beside it and reach the disk before the old folder makes way; two folders
     cannot be exchanged in one portable call, so for a moment the old one is set aside. Of several
-    that replace it at once, one waits for the other.
+    processes that replace folders in one place, each waits for the other.
 
     Raises:
         OSError: the old folder is untouched, here or aside.
@@ -64,7 +67,11 @@ def _alone(parent: Path) -> Iterator[None]:
     handle = os.open(parent, os.O_RDONLY)
     try:
         with suppress(OSError):  # some file systems of networks do not lock folders
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                log.info("waiting for another process that writes in %s", parent)
+                fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)

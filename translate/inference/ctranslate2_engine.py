@@ -251,37 +251,41 @@ class CTranslate2Search:
         )
 
 
-def check_origin(folder: Path, weights_sha256: str, run: str) -> None:
+def check_origin(folder: Path, weights_sha256: str, run: str, *, named: Path | None = None) -> None:
     """Whether an export is there, whole, and was made of these very weights.
 
     Those of before export.json held sums are not known to be whole.
 
+    Args:
+        named: what it is called in messages, where it is set aside just now.
+
     Raises:
         UserError: it is missing, damaged, or of other weights.
     """
-    remedy = exporting(folder, run)
+    named = named or folder
+    remedy = exporting(named, run)
     try:
         origin = json.loads((folder / MANIFEST).read_bytes())
         made_of, sums = origin["weights_sha256"], dict(origin.get("sha256", {}))
-        remedy = exporting(folder, run, origin.get("quantization"))
+        remedy = exporting(named, run, origin.get("quantization"))
     except OSError as error:
         raise UserError(
-            f"{folder / MANIFEST} cannot be read ({error.strerror}): {remedy}"
+            f"{named / MANIFEST} cannot be read ({error.strerror}): {remedy}"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder / MANIFEST} is damaged: {remedy}") from error
+        raise UserError(f"{named / MANIFEST} is damaged: {remedy}") from error
     if not (folder / "model.bin").is_file():  # graphs have the same manifest
-        raise UserError(f"{folder} is not an export for CTranslate2: {remedy}")
+        raise UserError(f"{named} is not an export for CTranslate2: {remedy}")
     if made_of != weights_sha256:
         raise UserError(
-            f"{folder} was made from other weights than those of {run}: give the run= that it was "
+            f"{named} was made from other weights than those of {run}: give the run= that it was "
             f"made from, or replace it by {remedy}"
         )
     found = {path.name: file_hash(path) for path in folder.iterdir() if path.name in sums}
     for name in sums:
         if found.get(name) != sums[name]:
             raise UserError(
-                f"{folder / name} is damaged: it does not match its SHA-256 in {MANIFEST}: {remedy}"
+                f"{named / name} is damaged: it does not match its SHA-256 in {MANIFEST}: {remedy}"
             )
 
 

@@ -92,8 +92,7 @@ def load(
 @cache
 def _survive_forks() -> None:
     """A forked child computes on one thread: it would wait for ever for those that it has not."""
-    if hasattr(os, "register_at_fork"):  # not on Windows
-        os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 def _search(given: object, own: Mapping[str, Any]) -> Search:

@@ -93,7 +93,7 @@ class BeamSearch:
         self.rules = rules
         self._groups = 1  # beams a sentence
         self._per_row = beam_size  # candidates that each hypothesis brings
-        self._divisor, self._alpha = length_penalty, alpha
+        self._penalty, self._alpha = length_penalty, alpha  # its name: functions are not pickled
         self._beta = coverage_penalty
 
     @torch.inference_mode()
@@ -171,7 +171,7 @@ class BeamSearch:
 
     def _length_penalty(self, length: int) -> float:
         """What divides the log-probability of `length` tokens, </s> included."""
-        return PENALTIES[self._divisor](length, self._alpha)
+        return PENALTIES[self._penalty](length, self._alpha)
 
     def _asked(
         self, constraints: Constraints, limits: Int[Tensor, "B"], shortest: int, alignment: bool
@@ -247,7 +247,7 @@ class BeamSearch:
             penalties = coverage_penalty(coverage, words, self._beta).to(chosen.dtype)[rows]
         # in double precision, as Python computes it of a number
         exact: Any = length.double() if isinstance(length, Tensor) else length
-        scores = chosen / PENALTIES[self._divisor](exact + 1, self._alpha) + penalties
+        scores = chosen / PENALTIES[self._penalty](exact + 1, self._alpha) + penalties
         tokens = tokens.gather(1, index)
         return Extensions(
             rows=rows,

@@ -51,7 +51,7 @@ def settle(
         obstacle = "on a CPU, attention would process packed sentences one by one"
     elif obstacle is None and not half:
         obstacle = f"trainer.precision={precision}, but flash attention computes in 16 bits"
-    packed = f"packed, without padding, in batches of {LONG} tokens per sentence and more"
+    packed = f"packed, without padding, in batches whose longest sentence has {LONG} tokens or more"
     log.info("sentences are %s", f"padded: {obstacle}" if obstacle else packed)
     return LONG if obstacle is None else NONE
 

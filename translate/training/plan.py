@@ -56,6 +56,11 @@ def plan(
             f"the learning rate never stops rising: schedule.warmup_steps = {warmup} of {steps} "
             "steps; use fewer, or train longer"
         )
+    if schedule.get("kind") == "halving" and schedule["kept"] >= schedule["parts"]:
+        lines.append(
+            f"the learning rate is never halved: schedule.kept = {schedule['kept']} of "
+            f"schedule.parts = {schedule['parts']}; keep fewer, or make more parts"
+        )
     return "\n".join(lines)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any, Literal
 
 import torch
 
+from translate import machine
 from translate.durable import replacing
 from translate.errors import UserError
 
@@ -93,7 +93,7 @@ def _machine() -> dict[str, Any]:
         "status": "unfinished",
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": device_name(gpu=False),
-        "cores": os.cpu_count(),
+        "cores": machine.cores(),
         "python": platform.python_version(),
         **_call(),
     }

@@ -161,8 +161,8 @@ def refuse_more_than_memory(model: Mapping[str, Any], options: Settings) -> None
         raise UserError(
             f"with its {sum(p.numel() for p in outline.parameters()):,} parameters and its "
             f"vocabulary, this model takes {readable(needed)} {purpose}, but this process may have "
-            f"{readable(granted)} of memory: choose fewer or smaller layers (model=…), or a larger "
-            "machine"
+            f"{readable(granted)} of memory: choose fewer or smaller layers (model=…), a larger "
+            "machine, or a higher limit where this container or job has one"
         )
 
 

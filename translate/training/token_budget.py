@@ -32,7 +32,9 @@ from translate.vocabulary import UNK
 log = logging.getLogger(__name__)
 
 MOST = 25_000  # tokens a side and step: what Vaswani et al. 2017 trained with
-FIRST_PROBE = 8_192  # tokens, more than the loss takes at once; the second probe has twice as many
+# tokens, more than the loss takes at once where a vocabulary has over 4,096 pieces (where it has
+# fewer, a little less is found to fit than does); the second probe has twice as many
+FIRST_PROBE = 8_192
 SHARE = 0.85  # of the free memory: the rest is for fragments, and for what Lightning copies
 KEY = "tokens_per_batch"
 
