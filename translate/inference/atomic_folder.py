@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,9 +21,22 @@ def present(folder: Path, marker: str) -> Path | None:
     """Where the folder of this name, known by a file in it, is; None if nowhere.
 
     It may still be set aside, when `replace` died between its two renames.
+
+    Raises:
+        OSError: it is where one may not look, or its name is too long.
     """
-    places = (place for place in (folder, _aside(folder)) if (place / marker).is_file())
+    places = (place for place in (folder, _aside(folder)) if _is_file(place / marker))
     return next(places, None)
+
+
+def _is_file(path: Path) -> bool:
+    """Not pathlib's, which from Python 3.14 on tells of nothing that cannot be looked at."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.ENAMETOOLONG):
+            raise
+        return False
 
 
 def replace(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -13,7 +13,6 @@ it builds anything, and builds classes of `translate.models` alone.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import shlex
@@ -154,7 +153,6 @@ def find(run: str | Path) -> Path:
     """
     run = Path(run)
     try:
-        _look(run, run / "bundle" / CONFIG)
         folder = located(run)
     except (OSError, ValueError) as error:  # in a folder that may not be read, or no name at all
         reason = error.strerror if isinstance(error, OSError) else error
@@ -175,16 +173,6 @@ def find(run: str | Path) -> Path:
         f"{run} has no bundle yet, because its training has not reached a first validation: "
         f"resume it with translate train {shlex.quote(f'run={run}')}"
     )
-
-
-def _look(*paths: Path) -> None:
-    """OSError where there may be a file that cannot be looked at, which `is_file` need not tell."""
-    for path in paths:
-        try:
-            path.stat()
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.ENAMETOOLONG):
-                raise
 
 
 def located(run: Path) -> Path | None:
