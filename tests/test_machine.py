@@ -95,4 +95,5 @@ def test_the_program_starts_no_more_threads_than_it_gets_cores(
     done = subprocess.run(
         [sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split()[-1] == str(expected)
+    there = os.cpu_count() or 1  # MKL starts no more
+    assert int(done.stdout.split()[-1]) == min(expected, there)
