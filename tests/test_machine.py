@@ -47,6 +47,9 @@ def groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
         ({f"{V1}_quota_us": "500000", f"{V1}_period_us": "100000"}, 5),
         ({"cpu/cpu.cfs_quota_us": "600000", "cpu/cpu.cfs_period_us": "100000"}, 6),
         ({"cpu.max": "of no use"}, 16),
+        ({"cpu.max": "300000"}, 16),
+        ({"cpu.max": "300000 0"}, 16),
+        ({f"{V1}_quota_us": "500000"}, 16),
     ],
 )  # fmt: skip
 def test_the_cores_that_are_granted(groups, files: dict[str, str], expected: int) -> None:
@@ -77,8 +80,9 @@ def test_the_memory_that_is_granted(groups, files: dict[str, str], expected: int
 
 def test_where_there_are_no_groups_all_is_granted(groups, tmp_path: Path) -> None:
     assert machine.cores() == 16
-    groups({}, of_process="")
-    assert machine.cores() == 16
+    for strange in ("", "of no use", "1:2", "0::"):
+        groups({}, of_process=strange)
+        assert machine.cores() == 16
 
 
 @pytest.mark.parametrize(("asked", "granted", "expected"), [(None, 1, 1), ("2", 1, 2)])

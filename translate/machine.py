@@ -22,21 +22,23 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # Linux
         found.append(len(os.sched_getaffinity(0)))
     quotas = _limits("cpu", ["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"])
-    found += [time / period for time, period in quotas if time > 0]
+    found += [
+        numbers[0] / numbers[1] for numbers in quotas if len(numbers) == 2 and min(numbers) > 0
+    ]
     return max(1, int(min(found)))
 
 
 def memory() -> int:
     """How many bytes this process may hold."""
     found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    found += [limit for (limit,) in _limits("memory", ["memory.max"], ["memory.limit_in_bytes"])]
-    return min(found)
+    limits = _limits("memory", ["memory.max"], ["memory.limit_in_bytes"])
+    return min(found + [limit for numbers in limits for limit in numbers if limit > 0])
 
 
 def _limits(controller: str, files: list[str], files_of_v1: list[str]) -> Iterator[list[int]]:
     """The numbers that stand in these files of each group; none where they say `max`."""
     for line in _read(GROUPS).splitlines():
-        _, controllers, path = line.split(":", 2)
+        _, controllers, path = (*line.split(":", 2), "?", "?")[:3]
         if not controllers:
             root, names = ROOT, files
         elif controller in controllers.split(","):

@@ -89,6 +89,8 @@ def _alone(parent: Path) -> Iterator[None]:
                 fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
+        with suppress(OSError):  # a process that was forked meanwhile has the handle too
+            fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
 
