@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -44,6 +45,19 @@ def test_a_model_is_exported_and_served(program, run: str, tmp_path: Path) -> No
     assert [bool(line) for line in lines] == [True, False, True, False]
 
 
+def threads_of(search: type, monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """PyTorch's threads whenever this kind of search is called from now on."""
+    seen: set[int] = set()
+    called = search.__call__
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        seen.add(torch.get_num_threads())
+        return called(*arguments, **options)
+
+    monkeypatch.setattr(search, "__call__", watched)
+    return seen
+
+
 @pytest.mark.parametrize(("interactive", "threads"), [("true", 1), ("false", 3)])
 def test_where_each_line_is_answered_pytorch_leaves_the_threads_to_the_engine(
     program, run: str, monkeypatch, interactive: str, threads: int
@@ -52,19 +66,13 @@ def test_where_each_line_is_answered_pytorch_leaves_the_threads_to_the_engine(
     from translate.inference.ctranslate2_engine import CTranslate2Search
 
     assert program("export", run, "output=there", "sentences=5").status == 0
-    seen, search = [], CTranslate2Search.__call__
-    monkeypatch.setattr(
-        CTranslate2Search, "__call__",
-        lambda *arguments, **more: (
-            seen.append(torch.get_num_threads()), search(*arguments, **more)
-        )[1],
-    )  # fmt: skip
+    seen = threads_of(CTranslate2Search, monkeypatch)
     serve = ["text", run, "engine=ctranslate2", "export=there", f"interactive={interactive}"]
     with threads_restored():
         torch.set_num_threads(3)
         assert program(*serve, *GREEDY, *LINES).status == 0
         assert torch.get_num_threads() == 3
-    assert set(seen) == {threads}
+    assert seen == {threads}
 
 
 @pytest.mark.parametrize(
@@ -73,20 +81,14 @@ def test_where_each_line_is_answered_pytorch_leaves_the_threads_to_the_engine(
 def test_a_small_model_answers_each_line_on_one_thread(
     program, run: str, monkeypatch, worth: int, chosen: bool, threads: int
 ) -> None:
-    seen, search = [], GreedySearch.__call__
+    seen = threads_of(GreedySearch, monkeypatch)
     monkeypatch.setattr(engines, "WORTH_THREADS", worth)
     monkeypatch.setattr(machine, "THREADS_ARE_CHOSEN", chosen)
-    monkeypatch.setattr(
-        GreedySearch, "__call__",
-        lambda *arguments, **more: (
-            seen.append(torch.get_num_threads()), search(*arguments, **more)
-        )[1],
-    )  # fmt: skip
     with threads_restored():
         torch.set_num_threads(3)
         assert program("text", run, "interactive=true", *GREEDY, *LINES).status == 0
         assert torch.get_num_threads() == 3
-    assert set(seen) == {threads}
+    assert seen == {threads}
 
 
 def test_an_export_that_is_set_aside_while_another_is_written_is_found(

@@ -180,7 +180,10 @@ def test_weights_that_are_no_numbers_stop_all_processes_alike(tmp_path: Path) ->
 
 
 def reads_in_its_own_way(rank: int, folder: Path, options: dict[str, Any]) -> None:
-    """A process of two: the first pads its sentences, the second packs them."""
+    """A process of two: the first pads its sentences, the second packs them.
+
+    Writes the largest difference of its gradients from those of one process.
+    """
     rendezvous = f"file://{folder / 'rendezvous'}"
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
     torch.manual_seed(0)
@@ -197,9 +200,12 @@ def reads_in_its_own_way(rank: int, folder: Path, options: dict[str, Any]) -> No
         hidden = dealt_out.read_packed(packed, packed, packing, packing)
     hidden.square().sum().backward()
     whole.read_packed(packed, packed, packing, packing).square().sum().backward()
-    for one, other in zip(dealt_out.parameters(), whole.parameters(), strict=True):
-        if other.grad is not None:
-            torch.testing.assert_close(one.grad.full_tensor(), other.grad)
+    differences = [
+        float((one.grad.full_tensor() - other.grad).abs().max())
+        for one, other in zip(dealt_out.parameters(), whole.parameters(), strict=True)
+        if other.grad is not None
+    ]
+    (folder / f"{rank}").write_text(f"{len(differences)} {max(differences)}")
     dist.destroy_process_group()
 
 
@@ -208,6 +214,10 @@ def test_one_process_may_pack_what_another_pads(config: Config, tmp_path: Path) 
     """Both gather weights in the same order."""
     options = config("model.dropout=0.0", "model.num_heads=2", model="transformer")["model"]
     torch.multiprocessing.spawn(reads_in_its_own_way, (tmp_path, options), nprocs=2)
+    for rank in ("0", "1"):
+        gradients, difference = (tmp_path / rank).read_text().split()
+        assert int(gradients) > 20
+        assert float(difference) < 1e-9
 
 
 def test_what_was_gathered_has_gone_before_the_copy_comes_to_the_device(
