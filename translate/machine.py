@@ -38,8 +38,8 @@ def memory() -> int:
 def _limits(controller: str, files: list[str], files_of_v1: list[str]) -> Iterator[list[int]]:
     """The numbers that stand in these files of each group; none where they say `max`."""
     for line in _read(GROUPS).splitlines():
-        _, controllers, path = (*line.split(":", 2), "?", "?")[:3]
-        if not controllers:
+        number, controllers, path = [*line.split(":", 2), "?", "?"][:3]  # a line may be strange
+        if not controllers and number == "0":
             root, names = ROOT, files
         elif controller in controllers.split(","):
             root, names = ROOT / controller, files_of_v1

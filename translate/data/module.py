@@ -211,7 +211,7 @@ class TranslationData(L.LightningDataModule):
         )  # fmt: skip
 
     def _feeds_a_gpu(self) -> bool:
-        """To which a batch is copied while it computes, if the batch cannot be paged out."""
+        """Whether batches go to a GPU: from pinned memory they are copied while it computes."""
         return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
     def val_dataloader(self) -> DataLoader[Batch]:
