@@ -222,7 +222,6 @@ def test_a_full_disk_under_stdout_is_a_line() -> None:
         ("PYTHONIOENCODING=ascii {} text --help", b"?D?nde est?"),
         ("LC_ALL=C PYTHONCOERCECLOCALE=0 PYTHONUTF8=0 {} text --help", b"?D?nde est?"),
         ("{} models <&- 2>&-", b"rnn_bahdanau"),
-        ("{} text --help >&-", b""),
     ],
 )
 def test_streams_that_are_closed_or_poor_end_nothing(command: str, out: bytes) -> None:
@@ -230,6 +229,16 @@ def test_streams_that_are_closed_or_poor_end_nothing(command: str, out: bytes) -
     done = subprocess.run(command.format(program), shell=True, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert out in done.stdout
+
+
+def test_results_that_go_nowhere_are_a_failure() -> None:
+    done = subprocess.run(
+        shlex.join([sys.executable, "-m", "translate", "models"]) + " >&-",
+        shell=True,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, b"translate: error: output: Bad file descriptor\n")
 
 
 def test_commands_of_one_srun_each_tell_what_they_find(program, monkeypatch) -> None:

@@ -65,13 +65,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _settle_streams() -> None:
-    """Streams that were closed (`<&-`) lead nowhere; an encoding that lacks a sign has a ? for it.
+    """Streams may have been closed; an encoding that lacks a sign has a ? for it.
 
+    A closed input (`<&-`) is empty, and messages to a closed standard error lead nowhere. Results do
+    not: standard output is opened for reading, so that whoever writes to it hears that it is closed.
     In the order of their numbers: what is opened takes the lowest that is free.
     """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    for name, mode, access in (
+        ("stdin", "r", os.O_RDONLY),
+        ("stdout", "w", os.O_RDONLY),
+        ("stderr", "w", os.O_WRONLY),
+    ):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+            setattr(sys, name, os.fdopen(os.open(os.devnull, access), mode, encoding="utf-8"))
     refusing = ("strict", "surrogateescape")  # the second in the C locale
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in refusing:
         sys.stdout.reconfigure(errors="replace")
