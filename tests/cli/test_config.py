@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,14 @@ from translate.cli.commands import COMMANDS, Job
 from translate.cli.compose import launch
 from translate.cli.config_dir import config_dir, groups, options
 from translate.cli.errors import JobFailedError
-from translate.cli.validation import guard_problems, training_problems, without_effect
+from translate.cli.validation import (
+    SWITCHES,
+    guard_problems,
+    training_problems,
+    without_effect,
+)
 from translate.errors import UserError
+from translate.training.settings import flat
 
 CHOICES = [f"{group}={option}" for group in groups() for option in options(group)]
 
@@ -581,7 +588,7 @@ def test_an_empty_cache_is_not_the_folder_worked_in(
     ("given", "told"),
     [
         (["trainer.minimum_risk.metric=chrf"],
-         "trainer.minimum_risk.metric has no effect while trainer.minimum_risk.weight = 0: set "
+         "trainer.minimum_risk.metric has no effect while trainer.minimum_risk.weight = 0.0: set "
          "trainer.minimum_risk.weight=0.8, or leave it out"),
         (["trainer.guided_alignment.layer=2"], "trainer.guided_alignment.layer has no effect"),
         (["trainer.averaging.kind=none", "trainer.averaging.every=2"],
@@ -589,6 +596,12 @@ def test_an_empty_cache_is_not_the_folder_worked_in(
         (["trainer.averaging.kind=last", "trainer.averaging.decay=0.9"],
          "trainer.averaging.decay has no effect while trainer.averaging.kind = last: set "
          "trainer.averaging.kind=ema, or"),
+        (["model.window=8"], "model.window has no effect while model.self_attention = full: set "
+         "model.self_attention=sliding_window, or leave it out"),
+        (["model=rnn_luong", "model.window=8", "model.max_fertility=3"],
+         "model.max_fertility has no effect while model.coverage = none"),
+        (["search.length_penalty=average", "search.alpha=2"],
+         "search.alpha has no effect while search.length_penalty = average"),
     ],
 )  # fmt: skip
 def test_what_would_do_nothing_is_refused_where_it_is_given(
@@ -601,10 +614,20 @@ def test_what_would_do_nothing_is_refused_where_it_is_given(
 
 
 def test_a_sweep_over_a_switch_has_the_keys_that_it_switches() -> None:
-    trainer = {"averaging": {"kind": "none", "decay": 0.9, "start": None, "every": 5},
-               "minimum_risk": {"weight": 0.5, "metric": "chrf"},
-               "guided_alignment": {"weight": 0.0, "layer": None, "head": 1}}  # fmt: skip
-    given = {"trainer.averaging.decay", "trainer.averaging.kind", "trainer.minimum_risk.metric",
-             "trainer.guided_alignment.weight"}  # fmt: skip
-    assert without_effect(trainer, given, {"trainer.averaging.kind"}) == []
-    assert len(without_effect(trainer, given, set())) == 1
+    config = {"trainer": {"averaging": {"kind": "none", "decay": 0.9, "start": None, "every": 5},
+                          "minimum_risk": {"weight": 0.5, "metric": "chrf"},
+                          "guided_alignment": {"weight": 0.0, "layer": None}}}  # fmt: skip
+    given = ["trainer.averaging.decay=0.9", "trainer.averaging.kind=none",
+             "trainer.minimum_risk.metric=chrf", "trainer.guided_alignment.weight=0"]  # fmt: skip
+    for swept in ("trainer.averaging.kind", "trainer", "experiment"):
+        assert without_effect(config, given, {swept}) == []
+    assert len(without_effect(config, given)) == 1
+
+
+@pytest.mark.parametrize(("switch", "on", "is_on", "keys"), SWITCHES)
+def test_a_switch_is_a_key_and_its_remedy_turns_it_on(
+    switch: str, on: object, is_on: Callable[[object], object], keys: tuple[str, ...]
+) -> None:
+    assert is_on(on)
+    configs = [composed("data=toy", f"model={model}")[0].config for model in options("model")]
+    assert any(flat(config).keys() >= {switch, *keys} for config in configs)

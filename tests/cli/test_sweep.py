@@ -55,9 +55,12 @@ def test_optuna_looks_for_the_best_the_same_way_each_time(
 
 
 def test_what_a_sweeper_varies_by_itself_names_the_folders_too() -> None:
-    assert _swept(["data=toy"], ["data=toy", "model.dropout=0.1"]) == {"model.dropout"}
-    assert _swept(["data=toy", "seed=1,2"], ["data=toy", "seed=1"]) == {"seed"}
-    assert _swept(["data=toy", "seed=1"], ["data=toy", "seed=1"]) == set()
+    def swept(*given: str, by: list[str]) -> set[str]:
+        return _swept(split(COMMANDS["train"], ["--multirun", *given]), by)
+
+    assert swept("data=toy", by=["data=toy", "model.dropout=0.1"]) == {"model.dropout"}
+    assert swept("data=toy", "seed=1,2", by=["data=toy", "seed=1"]) == {"seed"}
+    assert swept("data=toy", "seed=1", by=["data=toy", "seed=1"]) == set()
 
 
 def test_the_job_that_cannot_be_composed_is_told_with_its_key(program) -> None:

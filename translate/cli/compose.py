@@ -41,7 +41,9 @@ from translate.cli.hydra_errors import (
     problems,
 )
 from translate.cli.streams import refuse_to_share
+from translate.cli.validation import without_effect
 from translate.errors import UserError, first_line
+from translate.training.launch import started_by_the_first
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +107,7 @@ def launch(
     def task(composed: DictConfig) -> float | None:
         try:
             if arguments.shows_job:
-                _show(composed, check, settle)
+                _show(composed, arguments, check, settle)
                 return None
             prepared = _job(composed, arguments, check, settle)
             HydraConfig.instance().cfg = None
@@ -125,7 +127,7 @@ def launch(
     try:
         if arguments.composing or (arguments.flags and not arguments.shows_job):
             if arguments.multirun:
-                _foretell(name, arguments.overrides, check)
+                _foretell(name, arguments, check)
             _by_hydra(name, arguments, task)
         else:
             with initialize_config_dir(str(config_dir()), version_base="1.3"):
@@ -157,12 +159,13 @@ def _of_sweeps(overrides: Sequence[str]) -> list[str]:
     ]
 
 
-def _foretell(name: str, overrides: Sequence[str], check: Check) -> None:
+def _foretell(name: str, arguments: Arguments, check: Check) -> None:
     """Say which jobs of a sweep are going to fail, before the first has run for hours.
 
     A sweeper that looks for the best makes its jobs up as it goes, and what cannot be composed here
     is Hydra's to tell.
     """
+    overrides = arguments.overrides
     if any(override.startswith(("hydra/sweeper", "hydra.sweeper")) for override in overrides):
         return
     wrong: dict[str, list[str]] = {}
@@ -173,7 +176,7 @@ def _foretell(name: str, overrides: Sequence[str], check: Check) -> None:
                 composed = compose(name, job)
                 leave_out_misfits(composed, job)
                 if found := problems(composed, check, job):
-                    swept = _swept(overrides, job)
+                    swept = _swept(arguments, job)
                     own = (override for override in job if override.partition("=")[0] in swept)
                     wrong[" ".join(own)] = found
     except (HydraException, OmegaConfBaseException):
@@ -209,7 +212,9 @@ def _job(composed: DictConfig, arguments: Arguments, check: Check, settle: Settl
         config = settle(OmegaConf.to_container(composed, resolve=True), overrides)
     except OmegaConfBaseException as error:
         raise UsageError(first_line(error)) from error
-    swept = _swept(arguments.overrides, overrides) if arguments.multirun else set()
+    if idle := _idle(config, arguments, overrides):
+        raise listed(idle)
+    swept = _swept(arguments, overrides)
     return Job(
         config=config,
         verbatim=arguments.verbatim,
@@ -223,7 +228,14 @@ def _job(composed: DictConfig, arguments: Arguments, check: Check, settle: Settl
     )
 
 
-def _show(composed: DictConfig, check: Check, settle: Settle) -> None:
+def _idle(config: Mapping[str, Any], arguments: Arguments, overrides: Sequence[str]) -> list[str]:
+    """What of a job's overrides does nothing."""
+    if started_by_the_first():  # it does not see what a sweep varies
+        return []
+    return without_effect(config, overrides, _swept(arguments, overrides))
+
+
+def _show(composed: DictConfig, arguments: Arguments, check: Check, settle: Settle) -> None:
     """The configuration as it would be run, whatever is wrong in it; then that."""
     overrides = tuple(HydraConfig.get().overrides.task)
     _leave_out(composed, overrides)
@@ -233,7 +245,8 @@ def _show(composed: DictConfig, check: Check, settle: Settle) -> None:
         sys.stdout.write(OmegaConf.to_yaml(composed))
         return
     sys.stdout.write(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-    if found := problems(composed, check, overrides):
+    found = problems(composed, check, overrides) or _idle(config, arguments, overrides)
+    if found:
         raise listed(found)
 
 
@@ -243,12 +256,14 @@ def _leave_out(composed: DictConfig, overrides: Sequence[str]) -> None:
         log.info("left out, since the experiment sets it for another option: %s", told)
 
 
-def _swept(given: Sequence[str], of_the_job: Sequence[str]) -> set[str]:
-    """The keys that differ from job to job.
+def _swept(arguments: Arguments, of_the_job: Sequence[str]) -> set[str]:
+    """The keys that differ from job to job, of which a single job has none.
 
     A sweeper may have further ones of its own (`hydra.sweeper.params`).
     """
-    parsed = OverridesParser.create().parse_overrides(list(given))
+    if not arguments.multirun:
+        return set()
+    parsed = OverridesParser.create().parse_overrides(list(arguments.overrides))
     keys = {str(o.key_or_group) for o in parsed}
     sweeps = {str(o.key_or_group) for o in parsed if o.is_sweep_override()}
     return sweeps | ({o.partition("=")[0] for o in of_the_job} - keys)

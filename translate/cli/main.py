@@ -9,7 +9,6 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import translate
 from translate import machine
@@ -67,8 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _settle_streams() -> None:
     """Streams may have been closed; an encoding that lacks a sign has a ? for it.
 
-    A closed input (`<&-`) is empty, and messages to a closed standard error lead nowhere. Results do
-    not: standard output is opened for reading, so that whoever writes to it hears that it is closed.
+    A closed input (`<&-`) is empty, and messages to a closed standard error lead nowhere. Results
+    do not: that output is opened for reading, so that whoever writes to it hears that it is closed.
     In the order of their numbers: what is opened takes the lowest that is free.
     """
     for name, mode, access in (

@@ -16,7 +16,7 @@ from pydantic import Field
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job, file_name
-from translate.cli.errors import UsageError, listed
+from translate.cli.errors import UsageError
 from translate.cli.fields import Folder, Node
 from translate.cli.train_start import (
     begun_config,
@@ -29,9 +29,7 @@ from translate.cli.train_start import (
     with_stored_vocabulary,
     with_the_rest,
 )
-from translate.cli.validation import without_effect
 from translate.errors import UserError
-from translate.training.launch import started_by_the_first
 from translate.wording import install
 
 log = logging.getLogger(__name__)
@@ -174,10 +172,6 @@ def job(job: Job) -> float:
     from translate.training.run import Interrupted, train
 
     config, run = dict(job.config), folder(job)
-    given, swept = (set(map(key_of, overrides)) for overrides in (job.overrides, job.swept))
-    # a process that a run has started itself does not see what a sweep varies
-    if not started_by_the_first() and (idle := without_effect(config["trainer"], given, swept)):
-        raise listed(idle)
     if job.multirun:
         # further processes of a distributed run are started from sys.argv: it must name this job
         init = [f"init={job.verbatim['init']}"] if "init" in job.verbatim else []

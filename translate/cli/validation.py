@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
+from functools import reduce
 from typing import Any
 
 from translate import schema
@@ -10,12 +11,32 @@ from translate.cli.fields import Node
 from translate.errors import UserError
 from translate.schema import chosen
 
-SWITCHES: tuple[tuple[str, str, object, object, tuple[str, ...]], ...] = (
-    # node of `trainer`, its switch, off, on, the keys that are idle then: without any, all others
-    ("minimum_risk", "weight", 0, 0.8, ()),
-    ("guided_alignment", "weight", 0, 0.05, ()),
-    ("averaging", "kind", "none", "ema", ()),
-    ("averaging", "kind", "last", "ema", ("decay",)),
+
+def _among(*values: object) -> Callable[[object], bool]:
+    return frozenset(values).__contains__
+
+
+LOCAL = ("local_p", "local_m")
+SWITCHES: tuple[tuple[str, object, Callable[[Any], object], tuple[str, ...]], ...] = (
+    # switch, a value that turns on, whether one does, what is idle else (nothing: all beside it)
+    ("trainer.minimum_risk.weight", 0.8, bool, ()),
+    ("trainer.guided_alignment.weight", 0.05, bool, ()),
+    ("trainer.averaging.kind", "ema", _among("ema", "last"), ()),
+    ("trainer.averaging.kind", "ema", _among("ema", "none"), ("trainer.averaging.decay",)),
+    ("model.self_attention", "sliding_window", _among("sliding_window"), ("model.window",)),
+    ("model.self_attention", "strided", _among("strided", "fixed"), ("model.stride",)),
+    ("model.self_attention", "fixed", _among("fixed"), ("model.summary",)),
+    ("model.positions", "learned", _among("learned"), ("model.max_positions",)),
+    ("model.positions", "relative", _among("relative"), ("model.max_distance",)),
+    ("model.attention", "local_p", _among(*LOCAL), ("model.window", "model.local_score")),
+    (
+        "model.attention",
+        "additive",
+        _among("additive", "concat", "projected", *LOCAL),
+        ("model.attention_size",),
+    ),
+    ("model.coverage", "linguistic", _among("linguistic"), ("model.max_fertility",)),
+    ("search.length_penalty", "gnmt", _among("gnmt"), ("search.alpha",)),
 )
 
 
@@ -102,21 +123,32 @@ def _problems_of_r_drop(model: Node, trainer: Node) -> list[str]:
     ]
 
 
-def without_effect(trainer: Node, given: Set[str], swept: Set[str]) -> list[str]:
+def without_effect(
+    config: Mapping[str, Any], overrides: Iterable[str], swept: Set[str] = frozenset()
+) -> list[str]:
     """What of the keys that a person has given does nothing, for something else is off.
 
     Not where that differs from job to job: a sweep has all combinations.
     """
+    given = {override.partition("=")[0] for override in overrides}
     found = []
-    for node, key, off, on, keys in SWITCHES:
-        switch = f"trainer.{node}.{key}"
-        idle = {f"trainer.{node}.{each}" for each in keys or trainer[node]} - {switch}
-        if trainer[node][key] == off and switch not in swept:
-            found += [
-                f"{name} has no effect while {switch} = {off}: set {switch}={on}, or leave it out"
-                for name in sorted(idle & given)
-            ]
+    for switch, on, is_on, keys in SWITCHES:
+        place, _, name = switch.rpartition(".")
+        node = _node(config, place)
+        varied = swept & {switch, switch.partition(".")[0], "experiment"}
+        if name not in node or is_on(node[name]) or varied:
+            continue
+        idle = set(keys or (f"{place}.{each}" for each in node)) - {switch}
+        found += [
+            f"{key} has no effect while {switch} = {node[name]}: set {switch}={on}, or leave it out"
+            for key in sorted(idle & given)
+        ]
     return found
+
+
+def _node(config: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+    """The node at a dotted `place`, empty where the configuration has none."""
+    return reduce(lambda node, key: node.get(key) or {}, place.split("."), config)
 
 
 def model_problems(node: Node) -> list[str]:
