@@ -96,6 +96,19 @@ def test_a_link_in_the_place_of_what_is_to_become_a_file_is_not_followed(tmp_pat
     assert not path.is_symlink()
 
 
+def test_a_file_that_another_process_is_writing_is_refused_and_stays_whole(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    partial(path).write_bytes(b"left by one that was killed")
+    with growing(path) as file:
+        file.write(b"lines")
+        with pytest.raises(UserError, match=r"out\.partial is being written by another process"):
+            growing(path).__enter__()
+    assert path.read_bytes() == b"lines"
+    with growing(path) as file:
+        file.write(b"new")
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"new"]
+
+
 @pytest.mark.parametrize("name", ["stdout", "stderr"])
 def test_the_file_behind_a_standard_stream_is_not_replaced(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
@@ -31,7 +32,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     # a name of its own: another process may write `path` too
     temporary = _beside(path, f".{os.getpid()}-{HERE}{TEMPORARY}")
     try:
-        with _becoming(path, temporary) as file:
+        with _becoming(path, temporary, lambda: temporary.open("w+b")) as file:
             yield file
     except BaseException:
         with suppress(OSError):  # what cannot be removed now is removed at the next start
@@ -41,8 +42,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def growing(path: Path) -> Iterator[BinaryIO]:
-    """`replacing`, for what is worth keeping in part: until the end, and if it fails, `partial`."""
-    with _becoming(path, partial(path)) as file:
+    """`replacing`, for what is worth keeping in part: until the end, and if it fails, `partial`.
+
+    Raises:
+        UserError: another process is writing it.
+    """
+    part = partial(path)
+    with _becoming(path, part, lambda: _opened_alone(part)) as file:
         yield file
 
 
@@ -52,19 +58,40 @@ def partial(path: Path) -> Path:
 
 
 @contextmanager
-def _becoming(path: Path, temporary: Path) -> Iterator[BinaryIO]:
+def _becoming(path: Path, temporary: Path, opened: Callable[[], BinaryIO]) -> Iterator[BinaryIO]:
     if _in_place(path):
         with naming(path), _opened(path) as file:
             yield file
         return
     if temporary.is_symlink():  # another's, who may have set it there for us to follow
         temporary.unlink()
-    with naming(path), temporary.open("w+b") as file:
+    with naming(path), opened() as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
-    temporary.replace(_behind(path))
+        temporary.replace(_behind(path))  # before a lock ends
     sync(temporary.parent)
+
+
+def _opened_alone(path: Path) -> BinaryIO:
+    """A file to write from its beginning; under a lock, for another's lines would be cut off."""
+    path.touch()
+    file = path.open("r+b")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        taken = not (path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()))
+    except BlockingIOError:
+        taken = True
+    except OSError:  # some file systems of networks lock no files
+        taken = False
+    if taken:
+        file.close()
+        raise UserError(
+            f"{path} is being written by another process: wait until it has ended, or name "
+            "another file"
+        )
+    file.truncate()
+    return file
 
 
 def _beside(path: Path, ending: str) -> Path:
