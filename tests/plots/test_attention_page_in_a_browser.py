@@ -175,7 +175,7 @@ def test_small_pictures_share_a_scale_whose_end_is_told(act: Callable[..., Seen]
         """,
     )
     assert seen["darkness"] == pytest.approx([0.7, 0.9, 0.5], abs=0.005)  # the mean, two heads
-    assert re.sub("\u202f", "", str(seen["legend"][0])).endswith("the darkest square is 100%")
+    assert re.sub("\u202f", "", str(seen["legend"][0])).endswith("the strongest square is 100%")
 
 
 def test_a_long_sentence_is_shown(act: Callable[..., Seen]) -> None:

@@ -109,10 +109,11 @@ def test_wide_letters_have_room_beside_a_heatmap() -> None:
     assert room("国際連合安全保障理事会")[0] > 11 * 11
 
 
-def test_a_heatmap_tells_how_strong_its_darkest_square_is() -> None:
+def test_a_heatmap_tells_how_strong_its_strongest_square_is() -> None:
+    """Which is the darkest on white paper, and the brightest on a dark page."""
     weights = np.array([[0.02, 0.06]])
-    assert "(the darkest square is 6%)" in charts.heatmap("t", ["a", "b"], ["c"], weights)
-    assert "(the darkest square is 0%)" in charts.heatmap("t", ["a", "b"], ["c"], 0 * weights)
+    assert "(the strongest square is 6%)" in charts.heatmap("t", ["a", "b"], ["c"], weights)
+    assert "(the strongest square is 0%)" in charts.heatmap("t", ["a", "b"], ["c"], 0 * weights)
 
 
 @pytest.mark.parametrize("source", [["a", "Donaudampfschiffahrt."], ["Donaudampfschiffahrt", "."]])
@@ -124,6 +125,12 @@ def test_a_long_word_stays_inside_a_heatmap(source) -> None:
         if place := re.match(r"translate\(([\d.]+) ", node.get("transform", "")):
             reach = 7 * len(node.text or "") * math.cos(math.radians(50))
             assert float(place[1]) + reach <= float(svg.get("width", ""))
+
+
+def test_steps_are_whole() -> None:
+    drawn = parsed(charts.line_chart("t", {"a": [(1, 1), (2, 3), (3, 2)]}, x="step"))
+    ticks = [node.text for node in drawn.iter("text") if node.get("text-anchor") == "middle"]
+    assert ticks == ["1", "2", "3", "step"]
 
 
 def test_a_step_at_the_end_of_an_axis_is_told_whole() -> None:
@@ -148,6 +155,32 @@ def test_eight_runs_have_a_colour_each() -> None:
     for colour in charts.COLOURS:
         assert STYLE.count(f"--{colour}: #") == 2, "light and dark"
         assert f".{colour} {{ --colour: var(--{colour}); }}" in STYLE
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of `#rrggbb`, as WCAG 2.2 defines it."""
+    shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares]
+    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_whatever_is_written_can_be_read(scheme: int) -> None:
+    """WCAG 2.2, 1.4.3: a contrast of 4.5 or more; names stand in the colour of their bars."""
+    paper, *inks = (
+        luminance(re.findall(rf"--{name}: (#\w+)", STYLE)[scheme])
+        for name in ("paper", "ink", "quiet", *charts.COLOURS)
+    )
+    for ink in inks:
+        low, high = sorted((paper, ink))
+        assert (high + 0.05) / (low + 0.05) >= 4.5
+
+
+def test_what_names_a_row_is_its_header() -> None:
+    """A screen reader then says it with each figure; an empty header would say nothing."""
+    drawn = table(["run", "BLEU"], [["a", "1"], ["", "2"]])
+    assert '<tr><th scope="row">a</th><td>1</td></tr>' in drawn
+    assert "<tr><td></td><td>2</td></tr>" in drawn
 
 
 def test_a_page_escapes_what_it_is_given_and_loads_nothing() -> None:

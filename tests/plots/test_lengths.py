@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translate.errors import UserError
+from translate.plots.figure import INK
 from translate.plots.lengths import bleu_by_length, spread
 
 LINES = {
@@ -28,6 +29,8 @@ def test_names_stand_at_the_line_ends_and_never_touch(tmp_path: Path) -> None:
     heights = sorted(float(y) for y, text in texts if text in LINES)
     assert len(heights) == len(LINES)
     assert all(high - low > 9 for low, high in pairwise(heights))
+    for style, text in re.findall(r'<text style="([^"]*)"[^>]*>([^<]*)</text>', svg):
+        assert text not in LINES or INK in style, "yellow letters could not be read"
     shown = [text for _, text in texts]
     for text in ("words in the source sentence", "BLEU", "longest in training: 40"):
         assert text in shown

@@ -23,10 +23,10 @@ Point = tuple[float, float]
 
 
 def line_chart(title: str, lines: Mapping[str, Sequence[Point]], *, x: str) -> Html:
-    """A line a name over a common axis `x`; the names stand in the caption, each in its colour."""
+    """A line a name over whole numbers `x`; the names stand in the caption, each in its colour."""
     points = [point for line in lines.values() for point in line]
     xs, ys = [p[0] for p in points], [p[1] for p in points]
-    across = _Axis(min(xs), max(xs), LEFT, WIDTH - RIGHT, widened=False)
+    across = _Axis(min(xs), max(xs), LEFT, WIDTH - RIGHT, widened=False, least=1.0)
     up = _Axis(min(ys), max(ys), HEIGHT - BOTTOM, TOP)
     drawn = []
     for (name, line), colour in zip(lines.items(), _colours(lines), strict=True):
@@ -88,9 +88,9 @@ def histogram(title: str, values: Sequence[float], *, edges: Sequence[float], x:
 def heatmap(
     title: str, source: Sequence[str], target: Sequence[str], weights: Float[np.ndarray, "T S"]
 ) -> Html:
-    """Row by row the target's tokens, column by column the source's: the darker, the more.
+    """Row by row the target's tokens, column by column the source's: the stronger, the more.
 
-    The darkest is the largest weight, which the title tells.
+    The strongest is the largest weight, which the title tells: on a dark page the brightest.
     """
     rows, columns = list(map(label, target)), list(map(label, source))
     left, top = 8 + 7.0 * max(map(_letters, rows)), 14 + 5.4 * max(map(_letters, columns))
@@ -124,7 +124,7 @@ def heatmap(
         )
         for s, word in enumerate(columns)
     ]
-    title = f"{title} (the darkest square is {strongest:.0%})"
+    title = f"{title} (the strongest square is {strongest:.0%})"
     return _figure(title, [*drawn, *beside, *above], {}, width=width, height=height)
 
 

@@ -97,8 +97,7 @@ def _name_lines(axes: Axes, ends: Mapping[str, Point], colours: Mapping[str, str
         )
         axes.annotate(
             name, (place, height), (3, 0), textcoords="offset points", va="center",
-            fontsize=NAME, annotation_clip=False,
-            **text_style([name]) | {"color": colours[name]},
+            fontsize=NAME, annotation_clip=False, **text_style([name]),
         )  # fmt: skip
     axes.set_xlim(left, right)
     axes.set_ylim(bottom, top)

@@ -20,7 +20,7 @@ STYLE = """
   color-scheme: light dark;
   --paper: #fdfdfb; --ink: #1c2127; --quiet: #5a6370; --rule: #dfe2e6; --mark: #d9e8fb;
   --one: #14448c; --two: #b5500b; --three: #00775a; --four: #a03c78;
-  --five: #8a6d00; --six: #3f8fc4; --seven: #6b4fbb; --eight: #6a6f76;
+  --five: #8a6d00; --six: #2c79ad; --seven: #6b4fbb; --eight: #6a6f76;
   --sans: system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif;
 }
 @media (prefers-color-scheme: dark) {
@@ -48,7 +48,7 @@ td:not(:first-child, :last-child) { white-space: nowrap; }
 td:last-child { overflow-wrap: anywhere; min-width: 5ch; }
 th:first-child, td:first-child, .text th, .text td { text-align: start; }
 .text td { max-width: 30rem; overflow-wrap: break-word; white-space: normal; }
-th { color: var(--quiet); font-weight: 400; font-size: 0.8125rem; }
+th { font-weight: 400; } thead th { color: var(--quiet); font-size: 0.8125rem; }
 tbody tr { border-top: 1px solid var(--rule); }
 .figures { display: flex; flex-wrap: wrap; gap: 1.5rem 2.5rem; }
 figure { margin: 0.5rem 0; min-width: 0; }
@@ -137,13 +137,16 @@ def cells(
     """A table of markup; with `of_text` all columns wrap and begin where their language does."""
     kind, direction = (' class="text"', ' dir="auto"') if of_text else ("", "")
     head = join((Html(f'<th scope="col">{text(heading)}</th>') for heading in headings), "")
-    body = join(
-        Html(f"<tr>{join((Html(f'<td{direction}>{cell}</td>') for cell in row), '')}</tr>")
-        for row in rows
-    )
+
+    def row(name: Html, *others: Html) -> Html:
+        named = name and not of_text  # an empty header would name nothing
+        first = f'<th scope="row">{name}</th>' if named else f"<td{direction}>{name}</td>"
+        rest = join((Html(f"<td{direction}>{cell}</td>") for cell in others), "")
+        return Html(f"<tr>{first}{rest}</tr>")
+
     return Html(
         f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>{body}</tbody></table></div>"
+        f"<tbody>{join(row(*each) for each in rows)}</tbody></table></div>"
     )
 
 
