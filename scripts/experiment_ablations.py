@@ -3,8 +3,9 @@
 
 Trains the recipe and each change of it alike, translates the dev sentences with all, and tests
 whether the differences in BLEU are more than chance: paired bootstrap and approximate
-randomisation over the sentences; with several --seeds, Welch's test over the runs. A change of
-the search (search.…) trains nothing. Test sets are not for choosing, so none is touched.
+randomisation over the sentences; with several --seeds, Welch's test over the runs. Bold is what
+is so with p-values adjusted for the number of changes (Holm). A change of the search (search.…)
+trains nothing. Test sets are not for choosing, so none is touched.
 
 Every step is a public command (`translate train`, `translate evaluate`); finished steps are not
 repeated, so the script can be stopped with Ctrl-C and restarted at any time.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -34,7 +36,7 @@ from translate.data.columns import in_order
 from translate.data.corpus import prepare
 from translate.errors import UserError
 from translate.evaluation.report import Stored
-from translate.evaluation.significance import SURE, differences, welch
+from translate.evaluation.significance import SURE, differences, holm, welch
 from translate.inference import bundle
 
 RECIPE = "the recipe"
@@ -73,7 +75,8 @@ class Row:
     bleu: Sequence[float]  # of each seed
     chrf: Sequence[float]
     gain: float | None  # of the mean BLEU over the recipe's; None: it is the recipe
-    p: float | None  # how often equally good systems differ by so much
+    p: float | None  # how often equally good systems differ by so much; None: not tested
+    p_holm: float | None  # adjusted for all changes
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -220,6 +223,7 @@ def judged(
         for change, stored in translations.items()
     }
     chances = by_sentences(output, seeds[0], translations) if len(seeds) == 1 else by_seeds(scores)
+    adjusted = dict(zip(chances, holm(list(chances.values())), strict=True))
     base = fmean(scores[RECIPE]["bleu"])
     return [
         Row(
@@ -227,6 +231,7 @@ def judged(
             parameters=parameters(folder(output, change, seeds[0])),
             gain=None if change == RECIPE else fmean(found["bleu"]) - base,
             p=chances.get(change),
+            p_holm=adjusted.get(change),
             **found,
         )
         for change, found in scores.items()
@@ -246,19 +251,15 @@ def by_sentences(
         tokenize=translations[RECIPE][0].tokenize,
         **{key: compare[key] for key in ("resamples", "trials", "seed")},
     )
-    return {
-        change: max(metrics["bleu"].bootstrap, metrics["bleu"].randomisation)
-        for change, metrics in found.items()
-    }
+    return {change: metrics["bleu"].p for change, metrics in found.items()}
 
 
 def by_seeds(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, float]:
-    """Welch's p-value over the seeds, by change."""
-    return {
-        change: welch(scores[RECIPE]["bleu"], found["bleu"]).p
-        for change, found in scores.items()
-        if change != RECIPE
+    """Welch's p-value over the seeds, by change; none where no seed deviates."""
+    found = {
+        change: welch(scores[RECIPE]["bleu"], each["bleu"]).p for change, each in scores.items()
     }
+    return {change: p for change, p in found.items() if change != RECIPE and not math.isnan(p)}
 
 
 def parameters(run: Path) -> int:
@@ -266,16 +267,16 @@ def parameters(run: Path) -> int:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """In Markdown; what is more than chance is bold."""
+    """In Markdown; what is more than chance among so many is bold."""
     lines = [
         "| change | parameters | dev BLEU | difference | p | chrF |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for row in rows:
         gain, p = ("" if row.gain is None else f"{row.gain:+.2f}"), ""
-        if row.p is not None:
+        if row.p is not None and row.p_holm is not None:
             p = f"{row.p:.3f}" if row.p >= 0.001 else "< 0.001"
-            gain = f"**{gain}**" if row.p < SURE else gain
+            gain = f"**{gain}**" if row.p_holm < SURE else gain
         name = row.change if row.gain is None else f"`{row.change}`"
         cells = [name, f"{row.parameters:,}", mean(row.bleu), gain, p, mean(row.chrf)]
         lines.append(f"| {' | '.join(cells)} |")

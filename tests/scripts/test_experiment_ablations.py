@@ -145,6 +145,25 @@ def test_one_seed_is_tested_by_sentences_and_several_by_their_scores(
         "| `a=1` | 1,234 | 30.00 ± 0.36 | +0.00 | 1.000 | 60.00 ± 0.72 |",
         "| `b=1` | 1,234 | 25.00 ± 0.20 | **-5.00** | < 0.001 | 50.00 ± 0.40 |",
     ]
+    still = {experiment.RECIPE: [stored(lines, 30.0)] * 2, "a=1": [stored(lines, 25.0)] * 2}
+    rows = experiment.judged(tmp_path, [1, 2], still)
+    assert rows[1].p is None, "no seed tells how far others would be"
+    assert "| -5.00 |  |" in experiment.table(rows)
+
+
+def test_of_many_changes_those_are_bold_that_remain_so_with_adjusted_p_values(
+    experiment: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 5 % each, one of twenty changes that are worth nothing would seem worth something."""
+    monkeypatch.setattr(experiment, "parameters", lambda run: 1)
+    chances = {f"a={n}": 0.02 for n in range(3)} | {"b=1": 0.001}
+    monkeypatch.setattr(experiment, "by_seeds", lambda scores: chances)
+    systems = {name: [stored([], 1.0)] * 2 for name in (experiment.RECIPE, *chances)}
+    rows = experiment.judged(tmp_path, [1, 2], systems)
+    assert [(row.p, row.p_holm) for row in rows[1:]] == [(0.02, 0.06)] * 3 + [(0.001, 0.004)]
+    assert ["**" in line for line in experiment.table(rows).splitlines()[2:]] == [
+        False, False, False, False, True,
+    ]  # fmt: skip
 
 
 @pytest.mark.soak
