@@ -214,6 +214,16 @@ def test_runs_that_were_trained_by_another_program_or_machine_are_told() -> None
     assert judged(*(replace(one, circumstances=made[0]) for one in seeds)).caveats == []
 
 
+def test_perplexities_of_different_vocabularies_are_told() -> None:
+    """Fewer tokens for the same references are more surprising ones."""
+    other = replace(system("b", RIGHT), likelihood=Likelihood(-30.0, 50, 200))
+    (caveat,) = told(judged(system("a", WRONG), other))
+    assert caveat == (
+        "Perplexities of different vocabularies are not comparable, bits per character are; tokens "
+        "of the references: 60 by a, 50 by b."
+    )
+
+
 def test_perplexities_of_different_pairs_are_told() -> None:
     nearsighted = replace(system("b", RIGHT), likelihood=Likelihood(-30.0, 50, 180, left_out=2))
     (caveat,) = told(judged(system("a", WRONG), nearsighted))
@@ -221,7 +231,7 @@ def test_perplexities_of_different_pairs_are_told() -> None:
 
 
 def test_bits_of_a_vocabulary_that_leaves_words_out_are_told() -> None:
-    illiterate = replace(system("b", RIGHT), likelihood=Likelihood(-3.0, 50, 200, unknown=40))
+    illiterate = replace(system("b", RIGHT), likelihood=Likelihood(-3.0, 60, 200, unknown=40))
     (caveat,) = told(judged(system("a", WRONG), illiterate))
     assert caveat.startswith("Bits per character are not comparable")
     assert caveat.endswith("0 by a, 40 by b.")
@@ -346,7 +356,14 @@ def test_terminal_page_and_json_say_the_same() -> None:
     assert "&lt;b&gt;eats" in page, "text from the data is escaped"
     assert "<b>eats" not in page
     assert "<mark>cat</mark>" in page
+    assert "<h1>runs/a against runs/b</h1>" in page
     assert "http" not in page.replace("http-equiv", "")
+
+
+def test_a_page_of_three_runs_says_beside_which_words_are_marked() -> None:
+    page = comparison_page(judged(system("a", WRONG), system("b", RIGHT), system("c", NEARLY)))
+    assert "<h1>a against b, c</h1>" in page
+    assert "that a does not have in this place are marked; in a, those that b does not" in page
 
 
 @given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")))

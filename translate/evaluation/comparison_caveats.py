@@ -193,6 +193,12 @@ def _likelihood(systems: Sequence[System]) -> list[str]:
             "The perplexities are over different pairs; left out as too long for the model: "
             f"{_by_name(left_out, systems)}."
         )
+    tokens = [system.likelihood.tokens for system in systems]
+    if not found and len(set(tokens)) > 1:
+        found.append(
+            "Perplexities of different vocabularies are not comparable, bits per character are; "
+            f"tokens of the references: {_by_name(tokens, systems)}."
+        )
     unknown = [system.likelihood.unknown for system in systems]
     if len(set(unknown)) > 1:
         found.append(

@@ -47,7 +47,7 @@ def comparison_page(comparison: Comparison) -> Html:
         score.signature for score in comparison.columns[0].scores.by_name().values()
     )
     return page(
-        " against ".join(names),
+        f"{names[0]} against {', '.join(names[1:])}",
         *(paragraph(verdict, "lead") for verdict in comparison.verdicts),
         *(paragraph(caveat) for caveat in comparison.caveats),
         section(
@@ -70,10 +70,15 @@ def comparison_page(comparison: Comparison) -> Html:
 def _differing(comparison: Comparison) -> list[Html]:
     if not comparison.shown:
         return []
+    first, second, *_ = (column.system.name for column in comparison.columns)
+    how = (
+        f"By chrF. Words that {first} does not have in this place are marked; in {first}, those "
+        f"that {second} does not have."
+    )
     return [
         section(
             "The most different sentences",
-            paragraph("By chrF. Words that the other run does not have in this place are marked."),
+            paragraph(how),
             *(_sentence(comparison, shown) for shown in comparison.shown),
         )
     ]
