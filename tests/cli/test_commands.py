@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 import yaml
 
 from translate.cli import attend
-from translate.cli.attend import select
+from translate.cli.attend import select, write
 from translate.models.transformer import Transformer
 from translate.plots.attention_page import Attended, Tokens
 from translate.training import provenance
@@ -366,20 +367,25 @@ def test_another_look_at_a_sentence_does_not_take_the_place_of_the_first(
     assert len(list((trained / "plots").glob("attention-ein-hund-schlaft-*-layer1-head2.png"))) == 1
 
 
-def test_a_picture_is_of_the_layer_and_head_that_are_named() -> None:
+def test_a_picture_is_of_the_layer_and_head_that_are_named(tmp_path: Path) -> None:
     weights = np.arange(2 * 3 * 4 * 5, dtype=float).reshape(2, 3, 4, 5)
     words, pieces = (Tokens(["s"] * 5, ["t"] * 4, array) for array in (weights, -weights))
     shown = Attended(
         run="runs/x", family="transformer", languages=("de", "en"), attention="cross",
         source="", target="", target_given=False, words=words, pieces=pieces,
     )  # fmt: skip
-    for layer, head, expected in [
-        (2, 3, weights[1, 2]),
-        (2, None, weights[1].mean(0)),
-        (None, 1, weights[:, 0].mean(0)),
-        (None, None, weights.mean((0, 1))),
+    for layer, head, expected, caption in [
+        (2, 3, weights[1, 2], "layer 2 head 3"),
+        (2, None, weights[1].mean(0), "layer 2"),
+        (None, 1, weights[:, 0].mean(0), "head 1"),
+        (None, None, weights.mean((0, 1)), None),
     ]:
-        np.testing.assert_allclose(select(shown, layer, head, pieces=False), expected)
+        mean = select(shown, layer, head, pieces=False)
+        np.testing.assert_allclose(mean, expected)
+        path, how = tmp_path / "a.svg", {"layer": layer, "head": head}
+        write(path, [shown], [mean], **how, grid=False, pieces=False)
+        found = re.findall(">((?:layer|head) [^<]*)</text>", path.read_text("utf-8"))
+        assert found == ([caption] if caption else []), "a picture that is passed on tells"
         np.testing.assert_allclose(select(shown, layer, head, pieces=True), -expected)
 
 

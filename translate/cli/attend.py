@@ -304,7 +304,9 @@ def write(
     elif grid:
         attention.grid(shown.source, shown.target, shown.weights, path)
     else:
-        attention.heatmap(shown.source, shown.target, means[0], path)
+        named = (("layer", layer), ("head", head))
+        caption = " ".join(f"{name} {number}" for name, number in named if number is not None)
+        attention.heatmap(shown.source, shown.target, means[0], path, caption)
 
 
 def files(runs: Sequence[Attended], output: str | None, view: Sequence[str] = ()) -> list[Path]:

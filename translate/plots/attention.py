@@ -39,16 +39,17 @@ def heatmap(
     target: Sequence[str],
     weights: Float[np.ndarray, "T S"],
     path: Path,
+    caption: str = "",
 ) -> None:
     """Draw who looks at whom to a .png, .svg or .pdf file: row t holds what target token t gives.
 
-    The colour runs from 0 to the largest weight, where the colour bar ends.
+    The colour runs from 0 to the largest weight, where the colour bar ends; a caption stands below.
 
     Raises:
         ValueError: weights without a row for each target and a column for each source token.
         UserError: a path that cannot be written, or another suffix.
     """
-    _draw(source, target, weights[np.newaxis, np.newaxis], path, room=8.0, captions=[[""]])
+    _draw(source, target, weights[np.newaxis, np.newaxis], path, room=8.0, captions=[[caption]])
 
 
 def grid(
