@@ -96,6 +96,7 @@ def test_a_right_node_has_no_problems(changes: dict[str, Any]) -> None:
         ({"inner": {"depth": 1, "x": 2}}, "model.inner.x is not a key; choose from depth"),
         ({"maybe": {"depth": 1, "dept": 2}}, NESTED.format("maybe.")),
         ({"several": {"fr": {"depth": 1, "dept": 2}}}, NESTED.format("several.fr.")),
+        ({"names": "a"}, "model.names = 'a': must be a list in brackets, such as [1,2]"),
         ({"pair": [1, 2.5]}, "model.pair.1 = 2.5: must be a valid integer"),
         ({"d_modle": 8}, "model.d_modle is not a key; did you mean model.d_model?"),
         ({"D_MODEL": 8}, "model.D_MODEL is not a key; did you mean model.d_model?"),

@@ -198,6 +198,7 @@ def _lines(
             line = f"{place} = {_shown(value)}: " if path else f"{place}: "
             # pydantic's subject (Input, String, List, …) is the value that the line begins with
             reason = re.sub(r"^\w+ should ", "must ", item["msg"]).removeprefix("Value error, ")
+            reason = reason.replace("a valid array", "a list in brackets, such as [1,2]")
             reasons.setdefault(line, []).append(reason)
     return [line + _either(why) for line, why in reasons.items()]
 

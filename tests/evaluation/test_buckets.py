@@ -79,6 +79,7 @@ def test_the_table_shows_every_bucket() -> None:
     assert low[:3] == ["0–5", "1", "1.0"]
     assert high[:3] == [f">{EDGES[-1]}", "1", "99.0"]
     assert len(headings) == len(low) == len(high)
+    assert headings[2:5] == ["source length", "hypothesis length", "reference length"]
 
 
 def test_bad_input_is_refused() -> None:

@@ -11,7 +11,8 @@ from translate.inference.confidence import FILE, Confidence, evidence, read, wri
 
 SEARCH = {"kind": "beam", "beam_size": 5}
 LEARNT = Confidence(
-    slope=2.0, intercept=1.0, good=50, weights_sha256="ab", search=SEARCH, judged={"brier": 0.1}
+    slope=2.0, intercept=1.0, good=50, weights_sha256="ab", search=SEARCH,
+    judged={"brier": 0.1, "sentences": 9},
 )  # fmt: skip
 
 
@@ -24,6 +25,7 @@ def test_it_is_a_logistic_curve_that_never_leaves_0_to_1() -> None:
 def test_what_was_written_is_read_for_the_same_weights_and_search(tmp_path: Path, caplog) -> None:
     assert read(tmp_path, weights_sha256="ab", search=SEARCH) is None
     write(tmp_path, LEARNT)
+    assert '"sentences": 9\n' in (tmp_path / FILE).read_text("utf-8"), "a count is whole"
     assert read(tmp_path, weights_sha256="ab", search=SEARCH) == LEARNT
     with caplog.at_level(logging.INFO, logger="translate"):
         assert read(tmp_path, weights_sha256="ac", search=SEARCH) is None

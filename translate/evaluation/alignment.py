@@ -56,7 +56,10 @@ def alignment_error_rate(
     num_sure = sum(map(len, gold_sure))
     num_predicted = sum(map(len, guesses))
     if num_sure + num_predicted == 0:
-        raise UserError("0 sure and 0 predicted links: the alignment error rate is undefined")
+        raise UserError(
+            "0 sure and 0 predicted links, of which there is no error rate: give pairs of "
+            "sentences that have links, or leave out gold="
+        )
     hits_sure = sum(len(a & s) for a, s in zip(guesses, gold_sure, strict=True))
     hits_possible = sum(
         len(a & (s | p)) for a, s, p in zip(guesses, gold_sure, gold_possible, strict=True)

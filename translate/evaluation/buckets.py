@@ -124,4 +124,5 @@ def bucket_rows(buckets: Sequence[Bucket]) -> tuple[list[str], list[list[str]]]:
         means = (bucket.source_words, bucket.hypothesis_words, bucket.reference_words)
         figures = [cell(value) for value in (*means, bucket.bleu, bucket.chrf)]
         rows.append([bucket.label, f"{bucket.items:,}", *figures])
-    return ["source words", "items", "source", "hypothesis", "reference", "BLEU", "chrF"], rows
+    lengths = (f"{side} length" for side in ("source", "hypothesis", "reference"))
+    return ["source words", "items", *lengths, "BLEU", "chrF"], rows

@@ -43,7 +43,7 @@ class Confidence(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     good: float
     weights_sha256: str
     search: dict[str, Any]
-    judged: dict[str, float]
+    judged: dict[str, int | float]
 
     def __call__(self, evidence: float) -> float:
         """The chance that a translation of this `evidence` is good."""
