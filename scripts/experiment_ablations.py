@@ -41,7 +41,7 @@ from translate.inference import bundle
 
 RECIPE = "the recipe"
 CHANGES = (
-    "model.positions=learned", "model.positions=relative", "model.positions=rotary",
+    "model.positions=learned", "model.positions=relative", "model.positions=sinusoidal",
     "model.positions=alibi", "model.positions=none",
     "model.norm=post", "model.normalization=rms", "model.activation=swiglu",
     "model.tied_embeddings=decoder", "model.tied_embeddings=none",
