@@ -107,6 +107,7 @@ def test_scores_by_a_file_of_labels(program, run: str, tmp_path: Path) -> None:
     assert done.status == 0, done.err
     labels = [part["label"] for part in figures(tmp_path / "here" / "s.json")["domains"]]
     assert labels == ["animals", "places"]
+    assert "sentences = 2 is too few for an interval: give 20 or more" in done.err
     (tmp_path / "d").write_text("animals\n", encoding="utf-8")
     done = program("evaluate", run, *files, "domains=d")
     assert done.status == 1

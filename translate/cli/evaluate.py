@@ -158,8 +158,6 @@ def run(
             "would be on others",
             f"{seen:,}", f"{len(test_set.sources):,}", folder,
         )  # fmt: skip
-    if resamples < ENOUGH:
-        log.warning("resamples = %d is too few for an interval: give %d or more", resamples, ENOUGH)
     language = target or load_bundle(str(folder)).config.target_language
     report = evaluate_run(
         folder,
@@ -176,6 +174,9 @@ def run(
         shown=shown,
         attention=attention,
     )
+    for name, count in (("resamples", resamples), ("sentences", report.items)):
+        if count < ENOUGH:  # a single sentence has an interval of ± 0
+            log.warning("%s = %d is too few for an interval: give %d or more", name, count, ENOUGH)
     show(render(report))
 
 
