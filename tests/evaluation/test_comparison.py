@@ -177,6 +177,17 @@ def test_that_many_tests_find_something_is_told() -> None:
     assert caveat.startswith("2 differences are tested")
 
 
+def test_that_too_few_resamples_leave_nothing_of_many_tests_is_told() -> None:
+    """Of 100 the lowest p-value is 1 / 101, and six times that is more than 5 %."""
+    runs = [system(name, [f"{text} {name}" for text in WRONG]) for name in "bcdefg"]
+    (caveat,) = told(judged(system("a", RIGHT), *runs))
+    assert caveat.endswith(
+        "Of 6 that do, 0 remain so with p-values adjusted for that (Holm), none of which can be "
+        "below 0.06 with 100 resamples or trials: give 120 or more."
+    )
+    assert "can be below" not in told(judged(system("a", RIGHT), *runs[:5]))[0]
+
+
 def test_settings_that_differ_are_told_once_for_all_seeds() -> None:
     """A better model with another vocabulary and more steps may owe it to these."""
     many = {f"model.k{n}": n for n in range(9)}

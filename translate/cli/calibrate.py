@@ -29,9 +29,10 @@ translate calibrate: learn how reliable translations are, for translate text for
 
 Translates the dev sentences of the run's corpus and learns from their references how the mean
 log-probability of a translation predicts the chance that it is good; then reports how accurate
-that is on the test sentences. Writes confidence.json in the run, which is valid for these weights
-and this search only: with others, no confidence is given. The confidence of a line is that of its
-least certain sentence.
+that is on the test sentences: expected calibration error (over ten bins of equally many sentences),
+Brier score, and Spearman's rank correlation with chrF. Writes confidence.json in the run, which is
+valid for these weights and this search only: with others, no confidence is given. The confidence of
+a line is that of its least certain sentence.
 
 Keys:
   run            the folder of the run (required)

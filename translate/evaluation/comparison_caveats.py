@@ -34,7 +34,7 @@ def caveats(
         *_languages(systems),
         *_seen(systems, len(columns[0].sentences)),
         *_trained_once(columns, experiments),
-        *_many(p_values),
+        *_many(p_values, draws=min(resamples, trials)),
         *_few(resamples=resamples, trials=trials),
         *_unfinished(systems),
         *_seeds_twice(systems),
@@ -79,13 +79,19 @@ def _trained_once(columns: Sequence[Column], experiments: Sequence[Experiment]) 
     ]
 
 
-def _many(p_values: Sequence[float]) -> list[str]:
+def _many(p_values: Sequence[float], *, draws: int) -> list[str]:
     """Of many tests at 5 % some come out by chance: at most 5 % for each, however they depend."""
     tests = len(p_values)
     if tests < 2:
         return []
     below, left = (sum(p < SURE for p in each) for each in (p_values, holm(p_values)))
-    holds = f" Of {below} that do, {left} remain so with p-values adjusted for that (Holm)."
+    lowest, coarse = 1 / (draws + 1), ""
+    if tests * lowest >= SURE and lowest == min(p_values):
+        coarse = (
+            f", none of which can be below {tests * lowest:.2f} with {draws:,} resamples or "
+            f"trials: give {ENOUGH * tests:,} or more"
+        )
+    holds = f" Of {below} that do, {left} remain so with p-values adjusted for that (Holm){coarse}."
     return [
         f"{tests} differences are tested, each at 5 %: were all runs equally good, one or more "
         f"would seem more than chance with a probability of up to {min(1, SURE * tests):.0%}."
