@@ -329,6 +329,15 @@ def test_an_evaluation_from_before_unknown_words_were_counted_is_read(tmp_path: 
         read(tmp_path, "test")
 
 
+def test_a_translation_is_marked_beside_the_nearest_of_its_references(tmp_path: Path) -> None:
+    page = partial(report_page, run="a", shown=1, attention={}, curves={})
+    references = [["something else", "UNO DREI", "UNO"]]
+    run(tmp_path, page=page, test_set=TestSet("test", ["uno dos"], references))
+    shown = (tmp_path / "test.html").read_text("utf-8")
+    assert "UNO <mark>DOS</mark>" in shown
+    assert "Words that the nearest reference does not have" in shown
+
+
 def test_the_page_is_written_beside_and_shows_best_and_worst(tmp_path: Path) -> None:
     attention = WordAttention(("uno", "dos"), ("UNO",), np.array([[0.7, 0.3]]))
     page = partial(

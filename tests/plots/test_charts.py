@@ -181,6 +181,7 @@ def test_what_names_a_row_is_its_header() -> None:
     drawn = table(["run", "BLEU"], [["a", "1"], ["", "2"]])
     assert '<tr><th scope="row">a</th><td>1</td></tr>' in drawn
     assert "<tr><td></td><td>2</td></tr>" in drawn
+    assert '<tr><td></td><th scope="col">a</th></tr>' in table(["", "a"], [])
 
 
 def test_a_page_escapes_what_it_is_given_and_loads_nothing() -> None:

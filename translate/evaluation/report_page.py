@@ -132,17 +132,20 @@ def _sentences(
         return Html("")
     rows = []
     for item in chosen:
-        words, _ = word_diff(hypotheses[item], test_set.references[item][0])
-        translation = marked((word.text, not word.shared) for word in words)
-        references = join(map(text, test_set.references[item]), "<br>")
+        references = test_set.references[item]
+        diffs = (word_diff(hypotheses[item], reference)[0] for reference in references)
+        nearest = min(diffs, key=lambda words: sum(not word.shared for word in words))
         scores = report.sentences[item]
         rows.append([
             text(f"{item + 1}"), text(f"{scores.chrf:.1f}"), text(test_set.sources[item]),
-            references, translation,
+            join(map(text, references), "<br>"),
+            marked((word.text, not word.shared) for word in nearest),
         ])  # fmt: skip
     return section(
         heading,
-        paragraph("Words that the first reference does not have in this place are marked.", "note"),
+        paragraph(
+            "Words that the nearest reference does not have in this place are marked.", "note"
+        ),
         cells(["line", "chrF", "source", "reference", "translation"], rows, of_text=True),
     )
 

@@ -136,7 +136,10 @@ def cells(
 ) -> Html:
     """A table of markup; with `of_text` all columns wrap and begin where their language does."""
     kind, direction = (' class="text"', ' dir="auto"') if of_text else ("", "")
-    head = join((Html(f'<th scope="col">{text(heading)}</th>') for heading in headings), "")
+    head = join(
+        (Html(f'<th scope="col">{text(name)}</th>' if name else "<td></td>") for name in headings),
+        "",
+    )
 
     def row(name: Html, *others: Html) -> Html:
         named = name and not of_text  # an empty header would name nothing
