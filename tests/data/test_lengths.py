@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.data.drawn_lengths import WIDE, Spread
-from translate.data.lengths import PairLengths, lengths
+from translate.data.lengths import WIDE, PairLengths, Spread, lengths
 
 LIMIT = 12
 

@@ -1,22 +1,47 @@
-"""How many tokens the training pairs have, read in place from the memory-mapped table."""
+"""How many tokens the training pairs have: batches are planned before anything is drawn.
+
+The words of a sentence are drawn apart, so that with subword sampling the pieces of a draw have a
+mean and a variance in proportion to its words. Both are measured, in pieces of the best
+segmentation.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
-from pyarrow import Table
+import pyarrow
+from jaxtyping import Float, Int
 
-from translate.data.drawn_lengths import Spread, most_drawn
 from translate.data.mixing import Lengths
 from translate.data.pair_table import Places
+from translate.data.tokenizer import Tokenizer
+
+SIDES = ("source", "target")
+MEASURED = 1_000  # sentences
+WIDE = 2.0  # standard deviations above the mean: a longer draw, one in forty, is drawn again
 
 
-def lengths(table: Table) -> tuple[Lengths, Lengths]:
+class Spread(NamedTuple):
+    """The pieces that a draw has for each of the best segmentation."""
+
+    mean: float
+    variance: float
+
+
+def spread(tokenizer: Tokenizer, texts: Sequence[str]) -> Spread:
+    """What draws of some sentences have, the same at each call."""
+    best = np.array([len(tokenizer.encode(text)) for text in texts])
+    drawn = np.array([len(tokenizer.sample(text, seed)) for seed, text in enumerate(texts)])
+    mean = drawn.sum() / max(1, best.sum())
+    variance = ((drawn - mean * best) ** 2).sum() / max(1, best.sum())
+    return Spread(float(mean), float(variance))
+
+
+def lengths(table: pyarrow.Table) -> tuple[Lengths, Lengths]:
     """Tokens of each source and target, </s> (or <s>) included."""
-    columns = (table.column(f"{side}_length") for side in ("source", "target"))
-    source, target = (column.to_numpy() + np.int32(1) for column in columns)
+    source, target = (table.column(f"{side}_length").to_numpy() + np.int32(1) for side in SIDES)
     return source, target
 
 
@@ -27,49 +52,44 @@ class PairLengths:
         max_length: pairs with more pieces on a side are left out.
         spreads: with subword sampling, of how many pairs, one after the other, the segmentations
             of each source and target are drawn with which spread: the tokens are then nearly the
-            most that a draw may have (`most_drawn`).
+            most that a draw may have (`_most_drawn`).
     """
 
     def __init__(
         self,
-        table: Table,
+        table: pyarrow.Table,
         *,
         max_length: int,
         spreads: Sequence[tuple[int, Spread, Spread]] = (),
     ) -> None:
-        self.sides = [_Column(table, f"{side}_length") for side in ("source", "target")]
+        self.sides = [table.column(f"{side}_length") for side in SIDES]
         self.max_length = max_length
         self.borders = np.cumsum([pairs for pairs, *_ in spreads])
         # of each side the means, and the variances, of all parts
         self.spreads = [np.array([part[side] for part in spreads]).T for side in (1, 2)]
 
     def __call__(self, places: Places) -> tuple[Lengths, Lengths]:
-        source, target = (side.at(places) for side in self.sides)
+        rows = pyarrow.array(places)
+        source, target = (side.take(rows).to_numpy().astype(np.int64) for side in self.sides)
         kept = np.maximum(source, target) <= self.max_length
         if len(self.borders):
             part = np.searchsorted(self.borders, places, side="right")
             source, target = (
-                most_drawn(side, *spread[:, part])
+                _most_drawn(side, *spread[:, part])
                 for side, spread in zip((source, target), self.spreads, strict=True)
             )
         return (source + 1) * kept, (target + 1) * kept
 
 
-class _Column:
-    """A column of numbers, chunk by chunk."""
+def _most_drawn(
+    pieces: Int[np.ndarray, "n"], mean: Float[np.ndarray, "n"], variance: Float[np.ndarray, "n"]
+) -> Int[np.ndarray, "n"]:
+    """The most pieces that a draw of each sentence shall have; never fewer than the best has.
 
-    def __init__(self, table: Table, name: str) -> None:
-        self.chunks = [chunk.to_numpy() for chunk in table.column(name).chunks]
-        self.first = np.cumsum([0, *map(len, self.chunks)])
-
-    def at(self, places: Places) -> Int[np.ndarray, "places"]:
-        order = np.argsort(places)
-        rising = places[order]
-        borders = np.searchsorted(rising, self.first)
-        values = np.empty(len(places), dtype=np.int64)
-        for chunk, first, start, end in zip(
-            self.chunks, self.first, borders, borders[1:], strict=False
-        ):
-            if start < end:
-                values[order[start:end]] = chunk[rising[start:end] - first]
-        return values
+    Args:
+        pieces: of the best segmentations.
+        mean, variance: the spread of each sentence's draws.
+    """
+    likely = np.ceil(mean * pieces + WIDE * np.sqrt(variance * pieces))
+    most: Int[np.ndarray, "n"] = np.maximum(likely.astype(pieces.dtype), pieces)
+    return most

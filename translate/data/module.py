@@ -29,9 +29,8 @@ from translate.data.batching import (
 )
 from translate.data.columns import at
 from translate.data.corpus import Corpus
-from translate.data.drawn_lengths import MEASURED, spread
 from translate.data.guidance import gold_rows, pad_rows
-from translate.data.lengths import PairLengths, lengths
+from translate.data.lengths import MEASURED, PairLengths, lengths, spread
 from translate.data.mixing import LengthsOf, Mixture
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
@@ -39,21 +38,6 @@ from translate.errors import UserError
 log = logging.getLogger(__name__)
 
 MOST_JUDGED = 1024  # pieces of a dev pair's side; time and memory go by the product of both
-
-
-class Sentences:
-    """A column of token ids, sentence by sentence, read in place from the memory-mapped table."""
-
-    def __init__(self, table: Table, column: str) -> None:
-        chunks = table.column(column).chunks
-        self.values = [chunk.values.to_numpy() for chunk in chunks]
-        self.offsets = [chunk.offsets.to_numpy() for chunk in chunks]
-        self.first = np.cumsum([0, *(len(chunk) for chunk in chunks)])
-
-    def __getitem__(self, index: int) -> NDArray[np.int32]:
-        chunk = int(np.searchsorted(self.first, index, side="right")) - 1
-        start, end = self.offsets[chunk][index - self.first[chunk] :][:2]
-        return self.values[chunk][start:end]  # type: ignore[no-any-return]
 
 
 class Pairs(Dataset[Batch]):
@@ -82,13 +66,11 @@ class Pairs(Dataset[Batch]):
         self.borders = list(accumulate(pairs for pairs, _ in tokenizers))
         self.tokenizers = [chosen for _, chosen in tokenizers]
         self.drawn, self.guided, self.seed = drawn, guided, seed
-        self.source, self.target = Sentences(table, "source_ids"), Sentences(table, "target_ids")
 
     def __getitems__(self, draws: list[Draw]) -> Batch:
         pairs = [draw.pair for draw in draws]
         if self.drawn is None:
-            sources = [self.source[pair] for pair in pairs]
-            batch = collate(pairs, sources, [self.target[pair] for pair in pairs])
+            batch = collate(pairs, self._ids("source", pairs), self._ids("target", pairs))
             return batch._replace(gold=self._gold(batch)) if self.guided else batch
         texts = (at(self.table, name, pairs) for name in ("source", "target"))
         most = ((side - 1).tolist() for side in self.drawn(np.array(pairs)))  # </s> comes yet
@@ -101,6 +83,11 @@ class Pairs(Dataset[Batch]):
             sources.append(np.array(source_ids, dtype=np.int32))
             targets.append(np.array(target_ids, dtype=np.int32))
         return collate(pairs, sources, targets)
+
+    def _ids(self, side: str, pairs: list[int]) -> list[NDArray[np.int32]]:
+        """Read in place from the memory-mapped table."""
+        column = self.table.column(f"{side}_ids")
+        return [column[pair].values.to_numpy() for pair in pairs]
 
     def _tokenizers_of(self, pair: int) -> Tokenizers:
         return self.tokenizers[bisect_right(self.borders, pair)]
@@ -127,7 +114,7 @@ class TranslationData(L.LightningDataModule):
         max_length: training pairs with more pieces on a side are left out.
         workers: processes that make training batches; 0: this one makes them.
         sampling: segment the training text anew each epoch (subword regularisation). Batches are
-            then planned for nearly the longest segmentations that are drawn (`most_drawn`).
+            then planned for nearly the longest segmentations that are drawn (`PairLengths`).
         guided: say where attention should look, from the gold alignments of the training pairs.
 
     Raises:
