@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -20,11 +21,11 @@ from translate.data.doctor import misaligned as misaligned_module
 from translate.data.doctor import vocabulary as vocabulary_module
 from translate.data.doctor.characters import anomaly, quoted
 from translate.data.doctor.finding import Finding, Line
-from translate.data.doctor.languages import OtherLanguages, copies, swapped_sides
+from translate.data.doctor.languages import copies, other_languages, swapped_sides
 from translate.data.doctor.lengths import empty, outliers
 from translate.data.doctor.lexicon import Lexicon
 from translate.data.doctor.misaligned import misaligned
-from translate.data.doctor.overlap import NEAR, LiteralOverlap, duplicates, jaccard, near, shingles
+from translate.data.doctor.overlap import NEAR, duplicates, jaccard, literal, near, shingles
 from translate.data.doctor.report import headline, told
 from translate.data.doctor.vocabulary import advise, padding
 from translate.data.mixing import Mixture
@@ -57,7 +58,7 @@ def numbers(finding: Finding) -> list[int]:
 
 
 def test_clean_text_raises_no_alarm(clean: Splits) -> None:
-    assert found(clean, *all_checks(source="de", target="en", allow_overlap=True)) == {}
+    assert found(clean, *all_checks(codes=("de", "en"), allow_overlap=True)) == {}
 
 
 def shift(train: list[Pair], start: int, stop: int) -> None:
@@ -164,7 +165,7 @@ def test_every_number_is_of_the_file_that_has_a_header(clean: Splits) -> None:
 
     plain = damaged(clean, change)
     headed = {split: Lines(pairs, first=2) for split, pairs in plain.items()}
-    checks = (misaligned, duplicates, LiteralOverlap(allow_one_side=True))
+    checks = (misaligned, duplicates, partial(literal, allow_one_side=True))
     below = [
         (line.split, line.number + 1, re.sub(r"(?<!translated )\d+", up, line.note))
         for finding in examine(plain, checks)
@@ -234,7 +235,7 @@ def test_a_third_language_is_found(clean: Splits) -> None:
     pytest.importorskip("py3langid")
     text = "Les deux chiens bruns courent très vite à travers la grande prairie près de la rivière."
     splits = {"train": [*clean["train"][:7], Pair(text, "a house"), *clean["train"][7:100]]}
-    finding = found(splits, OtherLanguages("de", "en"))["language"]
+    finding = found(splits, partial(other_languages, codes=("de", "en")))["language"]
     assert [(line.number, line.note) for line in finding.lines] == [(8, "source: fr")]
 
 
@@ -245,7 +246,7 @@ def test_a_side_that_is_in_the_other_sides_language_as_a_whole_is_found() -> Non
     english = "The two brown dogs run very fast across the large meadow beside the river."
     splits = {"train": [Pair(german, english)] * 9, "dev": [Pair(english, german)] * 2}
     splits["train"].append(Pair(english, english + "!"))  # a single one is for another check
-    finding = found(splits, OtherLanguages("de", "en"))["language"]
+    finding = found(splits, partial(other_languages, codes=("de", "en")))["language"]
     notes = ["source: en", "target: de"] * 2
     assert [(line.split, line.note) for line in finding.lines] == [("dev", note) for note in notes]
 
@@ -265,7 +266,7 @@ def test_overlap_with_held_out_text_is_found_exact_and_near(clean: Splits) -> No
         train[20] = clean["test"][3]
         train[30] = Pair(long.source + " !", long.target)
 
-    findings = found(damaged(clean, change), LiteralOverlap(allow_one_side=True), near)
+    findings = found(damaged(clean, change), partial(literal, allow_one_side=True), near)
     assert [(line.number, line.note) for line in findings["overlap"].lines] == [
         (21, "both sides are test line 4")
     ]
@@ -275,11 +276,11 @@ def test_overlap_with_held_out_text_is_found_exact_and_near(clean: Splits) -> No
 def test_test_text_in_dev_is_told(clean: Splits) -> None:
     one_side = Pair(clean["dev"][7].source, "something")
     splits = clean | {"test": [clean["dev"][4], *clean["test"][:20], one_side]}
-    finding = found(splits, LiteralOverlap(allow_one_side=True))["dev_overlap"]
+    finding = found(splits, partial(literal, allow_one_side=True))["dev_overlap"]
     assert [(line.split, line.number, line.note) for line in finding.lines] == [
         ("test", 1, "both sides are dev line 5")
     ]
-    finding = found(splits, LiteralOverlap(allow_one_side=False))["dev_overlap"]
+    finding = found(splits, partial(literal, allow_one_side=False))["dev_overlap"]
     assert ("test", 22, "the source is that of dev line 8") in [
         (line.split, line.number, line.note) for line in finding.lines
     ]
@@ -287,8 +288,8 @@ def test_test_text_in_dev_is_told(clean: Splits) -> None:
 
 def test_one_side_counts_unless_it_is_allowed(clean: Splits) -> None:
     splits = damaged(clean, lambda train: train.append(Pair(clean["dev"][0].source, "something")))
-    assert found(splits, LiteralOverlap(allow_one_side=True)) == {}
-    finding = found(splits, LiteralOverlap(allow_one_side=False))["overlap"]
+    assert found(splits, partial(literal, allow_one_side=True)) == {}
+    finding = found(splits, partial(literal, allow_one_side=False))["overlap"]
     assert (2001, "the source is that of dev line 1") in [
         (line.number, line.note) for line in finding.lines
     ]

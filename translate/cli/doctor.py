@@ -113,16 +113,13 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegat
 def _examined(source: Source, splits: dict[str, Lines], extras: dict[str, Lines]) -> list[Finding]:
     """The findings of the corpus, then of each further training text beside its dev and test."""
     from translate.data.doctor import all_checks, examine, of_extra
-    from translate.data.doctor.languages import OtherLanguages
 
-    checks = all_checks(
-        source=source.source, target=source.target, allow_overlap=source.allow_overlap
-    )
-    findings = examine(splits, checks)
-    within = [check for check in checks if not isinstance(check, OtherLanguages)]
-    for name, extra in (source.extra or {}).items():  # with a tag, it may be in another language
-        found = examine(splits | {"train": extras[name]}, within if extra.tag else checks)
-        findings += of_extra(name, found)
+    codes, allowed = (source.source, source.target), source.allow_overlap
+    findings = examine(splits, all_checks(codes=codes, allow_overlap=allowed))
+    for name, extra in (source.extra or {}).items():
+        # with a tag, it may be in another language
+        checks = all_checks(codes=None if extra.tag else codes, allow_overlap=allowed)
+        findings += of_extra(name, examine(splits | {"train": extras[name]}, checks))
     return findings
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
 from translate.data.cleaning import clean, drop_overlap, first_of_each
-from translate.data.doctor import QUICK, examine, of_extra, quick_look
+from translate.data.doctor import QUICK, examine, of_extra, overlap, quick_look
 from translate.data.doctor.finding import Finding
-from translate.data.doctor.overlap import LiteralOverlap
 from translate.data.doctor.report import headline
 from translate.data.dropped import Drops, Tell
 from translate.data.pair import Item, Pair, items
@@ -88,8 +88,8 @@ def _clean_and_split(
             given["train"], source.cleaning, scratch / MAIN, drops, whole=groups_of(wanted)
         )
         fixed = {name: list(pairs) for name, pairs in given.items() if name != "train"}
-    literal = LiteralOverlap(allow_one_side=source.allow_overlap)
-    suspicious += _told(examine({"train": [], **fixed}, [literal]))
+    in_dev = partial(overlap.literal, allow_one_side=source.allow_overlap)
+    suspicious += _told(examine({"train": [], **fixed}, [in_dev]))
     if not train:
         raise UserError(_nothing_left("the training text", drops.counts))
     train, groups = take_groups(train, wanted)

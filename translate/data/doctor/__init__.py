@@ -6,37 +6,36 @@ lines. Checks look for what is rare in a corpus that is mostly right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from translate.data.doctor import characters, languages, lengths, misaligned, overlap
-from translate.data.doctor.finding import Finding
-from translate.data.pair import Pair
+from translate.data.doctor.finding import Finding, Splits
 
-Check = Callable[[Mapping[str, Sequence[Pair]]], Iterable[Finding]]
-
+Check = Callable[[Splits], Iterable[Finding]]
 
 QUICK = 5_000  # pairs of each split that a quick look takes in
 
 
-def all_checks(*, source: str, target: str, allow_overlap: bool) -> tuple[Check, ...]:
-    """Every check; `source` and `target` are the languages by their codes."""
-    return (
+def all_checks(*, codes: tuple[str, str] | None, allow_overlap: bool) -> list[Check]:
+    """Every check; `codes` are those of source and target, if they are of one language each."""
+    found: list[Check] = [
         lengths.empty,
         languages.copies,
         overlap.duplicates,
-        overlap.LiteralOverlap(allow_one_side=allow_overlap),
+        partial(overlap.literal, allow_one_side=allow_overlap),
         overlap.near,
         characters.anomalies,
         characters.quoted,
         lengths.outliers,
         languages.swapped_sides,
         misaligned.misaligned,
-        languages.OtherLanguages(source, target),
-    )
+    ]
+    return [*found, partial(languages.other_languages, codes=codes)] if codes else found
 
 
-def quick_look(splits: Mapping[str, Sequence[Pair]]) -> list[Finding]:
+def quick_look(splits: Splits) -> list[Finding]:
     """What the first lines show of mistakes that cleaning does not look for, or not there."""
     checks: tuple[Check, ...] = (
         characters.anomalies, characters.quoted, lengths.outliers, languages.swapped_sides
@@ -46,7 +45,7 @@ def quick_look(splits: Mapping[str, Sequence[Pair]]) -> list[Finding]:
     return examine(uncleaned, (lengths.empty, languages.copies)) + examine(first, checks)
 
 
-def examine(splits: Mapping[str, Sequence[Pair]], checks: Iterable[Check]) -> list[Finding]:
+def examine(splits: Splits, checks: Iterable[Check]) -> list[Finding]:
     """All findings that name a line, in the order of the checks."""
     return [finding for check in checks for finding in check(splits) if finding.lines]
 

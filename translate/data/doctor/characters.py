@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
-from translate.data.doctor.finding import Finding, lines_of, sides
-from translate.data.pair import Pair
+from translate.data.doctor.finding import Finding, Splits, lines_of, sides
 from translate.data.text import INVISIBLE
 
 # Bytes of UTF-8 read as Windows-1252: a first byte Ã, â, Ð …, then a continuation byte's letter.
@@ -22,7 +21,7 @@ ALIKE = ("LATIN", "CYRILLIC", "GREEK")  # scripts whose letters look alike
 WORD = re.compile(r"\w+")
 
 
-def anomalies(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+def anomalies(splits: Splits) -> Iterator[Finding]:
     """Lines with a character that is most likely a mistake, and which."""
     notes = [
         (split, index, f"{side}: {strange}")
@@ -33,7 +32,7 @@ def anomalies(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
     yield Finding("characters", "strange characters", advice, lines_of(splits, notes))
 
 
-def quoted(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+def quoted(splits: Splits) -> Iterator[Finding]:
     """Sentences in quotation marks where most of their side are, as cells of a table may be."""
     found = [
         (split, index, side)

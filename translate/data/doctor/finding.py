@@ -9,6 +9,8 @@ from typing import Any
 
 from translate.data.pair import Lines, Pair
 
+Splits = Mapping[str, Sequence[Pair]]  # by name, each as it was read
+
 
 @dataclass(frozen=True)
 class Line:
@@ -40,7 +42,7 @@ class Finding:
         }
 
 
-def sides(splits: Mapping[str, Sequence[Pair]]) -> Iterator[tuple[str, int, str, str]]:
+def sides(splits: Splits) -> Iterator[tuple[str, int, str, str]]:
     """Every sentence as split, index from 0, side and text."""
     for split, pairs in splits.items():
         for index, pair in enumerate(pairs):
@@ -58,9 +60,7 @@ def number_of(pairs: Sequence[Pair], index: int) -> int:
     return index + (pairs.first if isinstance(pairs, Lines) else 1)
 
 
-def lines_of(
-    splits: Mapping[str, Sequence[Pair]], notes: Iterable[tuple[str, int, str]]
-) -> list[Line]:
+def lines_of(splits: Splits, notes: Iterable[tuple[str, int, str]]) -> list[Line]:
     """Lines from (split, index from 0, note)."""
     return [
         Line(split, number_of(pairs, index), pairs[index].source, pairs[index].target, note)

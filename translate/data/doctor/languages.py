@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from itertools import repeat
 from statistics import median
 
-from translate.data.doctor.finding import Finding, drawn, lines_of, sides
+from translate.data.doctor.finding import Finding, Splits, drawn, lines_of, sides
 from translate.data.pair import Pair
 from translate.data.text import has_text, normalise, sameness
 from translate.wording import install
@@ -32,7 +31,7 @@ WHICH = {
 }
 
 
-def copies(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+def copies(splits: Splits) -> Iterator[Finding]:
     """Pairs of one sentence twice, but for what `sameness` ignores; empty ones are none."""
     notes = [
         (split, index, "both sides are the same")
@@ -44,7 +43,7 @@ def copies(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
     yield Finding("copy", "a copy, not a translation", advice, lines_of(splits, notes))
 
 
-def swapped_sides(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+def swapped_sides(splits: Splits) -> Iterator[Finding]:
     """Sides in the language of the other side, both (swapped) or one (not translated).
 
     A sentence is weighed by its character trigrams: the mean of log P(trigram | source language) -
@@ -56,7 +55,7 @@ def swapped_sides(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
                   lines_of(splits, _leaning(splits)))  # fmt: skip
 
 
-def _leaning(splits: Mapping[str, Sequence[Pair]]) -> Iterator[tuple[str, int, str]]:
+def _leaning(splits: Splits) -> Iterator[tuple[str, int, str]]:
     """Split, index and which sides; nothing where the text does not tell the languages apart."""
     pairs = splits["train"]
     train = [pairs[i] for i in drawn(pairs, LEARNED) if not _copied(pairs[i])]
@@ -106,43 +105,38 @@ def _grams(text: str) -> list[str]:
     return [padded[start : start + GRAM] for start in range(len(padded) - GRAM + 1)]
 
 
-@dataclass(frozen=True)
-class OtherLanguages:
+def other_languages(splits: Splits, *, codes: tuple[str, str]) -> Iterator[Finding]:
     """Long sentences that are surely in another language, by py3langid (Lui & Baldwin 2012).
 
-    That is a third one, or the other side's where most of a side are in it.
+    That is a third one, or the other side's where most of a side are in it; the sides should be in
+    the languages of these codes. Nothing where py3langid is missing or does not know both: it is
+    logged.
     """
-
-    source: str  # codes of the languages that the sides should be in
-    target: str
-
-    def __call__(self, splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
-        """Nothing where py3langid is missing or does not know both languages; it is logged."""
-        try:
-            from py3langid.langid import MODEL_FILE, LanguageIdentifier
-        except ModuleNotFoundError:
-            log.info("not looking for other languages: %s", install("doctor"))
-            return
-        identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-        if unknown := {self.source, self.target} - set(identifier.labels):
-            log.info("not looking for other languages: py3langid does not know %s",
-                     ", ".join(sorted(unknown)))  # fmt: skip
-            return
-        sure = [
-            (split, index, side, language)
-            for split, index, side, text in sides(splits)
-            if len(text) >= LONG
-            for language, probability in [identifier.classify(text)]
-            if probability > SURE
-        ]
-        counts = Counter((split, side, language) for split, _, side, language in sure)
-        meant = {"source": self.source, "target": self.target}
-        notes = [
-            (split, index, f"{side}: {language}")
-            for split, index, side, language in sure
-            # a few in the other side's language are `swapped_sides`' to tell
-            if language not in meant.values()
-            or counts[split, side, language] > counts[split, side, meant[side]]
-        ]
-        advice = "remove these pairs; if they are most, data.source or data.target is wrong"
-        yield Finding("language", "a side in another language", advice, lines_of(splits, notes))
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ModuleNotFoundError:
+        log.info("not looking for other languages: %s", install("doctor"))
+        return
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    if unknown := set(codes) - set(identifier.labels):
+        log.info("not looking for other languages: py3langid does not know %s",
+                 ", ".join(sorted(unknown)))  # fmt: skip
+        return
+    sure = [
+        (split, index, side, language)
+        for split, index, side, text in sides(splits)
+        if len(text) >= LONG
+        for language, probability in [identifier.classify(text)]
+        if probability > SURE
+    ]
+    counts = Counter((split, side, language) for split, _, side, language in sure)
+    meant = dict(zip(("source", "target"), codes, strict=True))
+    notes = [
+        (split, index, f"{side}: {language}")
+        for split, index, side, language in sure
+        # a few in the other side's language are `swapped_sides`' to tell
+        if language not in meant.values()
+        or counts[split, side, language] > counts[split, side, meant[side]]
+    ]
+    advice = "remove these pairs; if they are most, data.source or data.target is wrong"
+    yield Finding("language", "a side in another language", advice, lines_of(splits, notes))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
-from translate.data.doctor.finding import Finding, lines_of
-from translate.data.pair import Pair
+from translate.data.doctor.finding import Finding, Splits, lines_of
 from translate.data.text import has_text
 
 FAR = 7.0  # standard deviations of length beyond which a pair is an outlier
@@ -15,7 +14,7 @@ NARROWEST = 0.25  # of δ: the text of a template hardly varies, which makes not
 FEWEST = 50  # pairs, to know what is usual
 
 
-def empty(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+def empty(splits: Splits) -> Iterator[Finding]:
     """Lines without a visible character on one side or both."""
     notes = [
         (split, index, "both sides" if not any(seen) else "target" if seen[0] else "source")
@@ -27,7 +26,7 @@ def empty(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
     yield Finding("empty", "an empty side", advice, lines_of(splits, notes))
 
 
-def outliers(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+def outliers(splits: Splits) -> Iterator[Finding]:
     """Pairs whose lengths do not fit (Gale & Church 1993).
 
     δ = (l_t - c·l_s) / √(l_s·s²) is about normal for translations; c and s² are the corpus' own, by
@@ -37,7 +36,7 @@ def outliers(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
     lengths = np.array(
         [(len(p.source), len(p.target)) for pairs in splits.values() for p in pairs], dtype=float
     ).reshape(-1, 2)
-    known = lengths.min(axis=1, initial=np.inf) > 0 if len(lengths) else np.zeros(0, bool)
+    known = lengths.min(axis=1) > 0
     notes = []
     if known.sum() >= FEWEST:
         source, target = lengths[known].T

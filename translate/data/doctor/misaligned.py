@@ -8,14 +8,13 @@ from the corpus: between the median of its pairs and that of pairs drawn at rand
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Float
 
-from translate.data.doctor.finding import Finding, drawn, lines_of, number_of
+from translate.data.doctor.finding import Finding, Splits, drawn, lines_of, number_of
 from translate.data.doctor.lexicon import Ids, Lexicon, Words
-from translate.data.pair import Pair
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +29,7 @@ TELLING = 4  # known words a side, to call a line a stray
 STRAY = 0.1  # of the way from random pairs to usual ones
 
 
-def misaligned(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+def misaligned(splits: Splits) -> Iterator[Finding]:
     """Shifted blocks, swapped neighbours, and lines that no neighbour explains."""
     judge = _Judge(splits)
     shifted, swapped, strays = [], [], []
@@ -71,7 +70,7 @@ def misaligned(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
 class _Judge:
     """The evidence for pairs of lines, by the lexicon of the half that they are not in."""
 
-    def __init__(self, splits: Mapping[str, Sequence[Pair]]) -> None:
+    def __init__(self, splits: Splits) -> None:
         train = splits["train"]
         learned = drawn(train, MOST)
         self.words = (

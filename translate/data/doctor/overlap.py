@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-from translate.data.doctor.finding import Finding, lines_of, number_of
+from translate.data.doctor.finding import Finding, Splits, lines_of, number_of
 from translate.data.pair import Pair
 from translate.data.text import sameness
 
@@ -16,7 +15,7 @@ NEAR = 0.85  # Jaccard similarity of the shingles of two pairs
 Shingles = frozenset[str]
 
 
-def duplicates(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+def duplicates(splits: Splits) -> Iterator[Finding]:
     """Pairs that stand in a split again, but for what `sameness` ignores."""
     notes = []
     for split, pairs in splits.items():
@@ -31,48 +30,43 @@ def duplicates(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
     yield Finding("duplicate", "the same pair again", advice, lines_of(splits, notes))
 
 
-@dataclass(frozen=True)
-class LiteralOverlap:
+def literal(splits: Splits, *, allow_one_side: bool) -> Iterator[Finding]:
     """Training pairs with a sentence of dev or test, and test pairs with one of dev.
 
     With `allow_one_side`, those with a whole pair.
     """
-
-    allow_one_side: bool
-
-    def __call__(self, splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
-        """A finding for training, against dev and test together, and one for test."""
-        notes = self._shared("train", splits["train"], _held_out(splits))
-        advice = "dropped from training unless data.allow_overlap=true: scores would be too good"
-        yield Finding("overlap", "training text in dev or test", advice, lines_of(splits, notes))
-        if "dev" in splits and "test" in splits:
-            notes = self._shared("test", splits["test"], _held_out({"dev": splits["dev"]}))
-            advice = "remove them from dev, which chooses the model: test scores would be too good"
-            yield Finding("dev_overlap", "test text in dev", advice, lines_of(splits, notes))
-
-    def _shared(
-        self, split: str, pairs: Sequence[Pair], others: Sequence[tuple[str, Pair]]
-    ) -> list[tuple[str, int, str]]:
-        """The pairs of a split with a sentence of the others, which come with where they stand."""
-        sources: dict[str, str] = {}
-        targets: dict[str, str] = {}
-        for place, pair in others:
-            sources.setdefault(sameness(pair.source), place)
-            targets.setdefault(sameness(pair.target), place)
-        whole = {(sameness(p.source), sameness(p.target)): place for place, p in others}
-        notes = []
-        for index, pair in enumerate(pairs):
-            source, target = sameness(pair.source), sameness(pair.target)
-            if (source, target) in whole:
-                notes.append((split, index, f"both sides are {whole[source, target]}"))
-            elif not self.allow_one_side and source in sources:
-                notes.append((split, index, f"the source is that of {sources[source]}"))
-            elif not self.allow_one_side and target in targets:
-                notes.append((split, index, f"the target is that of {targets[target]}"))
-        return notes
+    notes = _shared(splits, "train", _held_out(splits), allow_one_side)
+    advice = "dropped from training unless data.allow_overlap=true: scores would be too good"
+    yield Finding("overlap", "training text in dev or test", advice, lines_of(splits, notes))
+    if "dev" in splits and "test" in splits:
+        notes = _shared(splits, "test", _held_out({"dev": splits["dev"]}), allow_one_side)
+        advice = "remove them from dev, which chooses the model: test scores would be too good"
+        yield Finding("dev_overlap", "test text in dev", advice, lines_of(splits, notes))
 
 
-def near(splits: Mapping[str, Sequence[Pair]]) -> Iterator[Finding]:
+def _shared(
+    splits: Splits, split: str, others: Sequence[tuple[str, Pair]], allow_one_side: bool
+) -> list[tuple[str, int, str]]:
+    """The pairs of a split with a sentence of the others, which come with where they stand."""
+    sources: dict[str, str] = {}
+    targets: dict[str, str] = {}
+    for place, pair in others:
+        sources.setdefault(sameness(pair.source), place)
+        targets.setdefault(sameness(pair.target), place)
+    whole = {(sameness(p.source), sameness(p.target)): place for place, p in others}
+    notes = []
+    for index, pair in enumerate(splits[split]):
+        source, target = sameness(pair.source), sameness(pair.target)
+        if (source, target) in whole:
+            notes.append((split, index, f"both sides are {whole[source, target]}"))
+        elif not allow_one_side and source in sources:
+            notes.append((split, index, f"the source is that of {sources[source]}"))
+        elif not allow_one_side and target in targets:
+            notes.append((split, index, f"the target is that of {targets[target]}"))
+    return notes
+
+
+def near(splits: Splits) -> Iterator[Finding]:
     """Training pairs that are nearly one of dev or test, both sides taken together.
 
     A set similarity join with prefix filtering (Chaudhuri et al. 2006; Bayardo et al. 2007): two
@@ -123,7 +117,7 @@ def _prefix(found: Shingles, frequency: Mapping[str, int]) -> list[str]:
     return order[: len(order) - math.ceil(NEAR * len(order)) + 1]
 
 
-def _held_out(splits: Mapping[str, Sequence[Pair]]) -> list[tuple[str, Pair]]:
+def _held_out(splits: Splits) -> list[tuple[str, Pair]]:
     """The pairs of all other splits with where they stand."""
     return [
         (f"{split} line {number_of(pairs, index)}", pair)

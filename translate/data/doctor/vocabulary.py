@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from translate.data.batching import TokenBatches
-from translate.data.doctor.finding import drawn
+from translate.data.doctor.finding import Splits, drawn
 from translate.data.mixing import Mixture
-from translate.data.pair import Pair
 from translate.data.text import spaced
 from translate.data.tokenizer import WORD_START, Tokenizer, TokenizerConfig
 from translate.data.vocabulary_learning import train_tokenizer
@@ -62,7 +61,7 @@ class Advice:
 
 
 def advise(
-    splits: Mapping[str, Sequence[Pair]],
+    splits: Splits,
     settings: TokenizerConfig,
     *,
     seed: int,
