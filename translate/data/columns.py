@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow
+
+
+def mapped(path: Path) -> pyarrow.Table:
+    """A stream file of Arrow, of which nothing is read yet but its outline."""
+    return pyarrow.ipc.open_stream(pyarrow.memory_map(str(path))).read_all()
 
 
 def in_order(table: pyarrow.Table, name: str) -> Iterator[Any]:

@@ -24,6 +24,7 @@ from filelock import FileLock, Timeout
 
 from translate import schema
 from translate.data.build import TEMPORARY, build
+from translate.data.columns import mapped
 from translate.data.dropped import Tell
 from translate.data.mixing import by_temperature
 from translate.data.sampling import Sampling
@@ -141,10 +142,7 @@ def load(
     """
     with _reading(folder):
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-        tables = {
-            path.stem: pyarrow.ipc.open_stream(pyarrow.memory_map(str(path))).read_all()
-            for path in folder.glob("*.arrow")
-        }
+        tables = {path.stem: mapped(path) for path in folder.glob("*.arrow")}
         main = {"pairs": report["splits"]["train"]["pairs"], "tag": report["tag"]}
         texts = {MAIN: main} | report["extra"]
         _check_rows(tables, report, sum(text["pairs"] for text in texts.values()))

