@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt
 
 from translate import schema
 from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.commands import Command, Job, key_of
 from translate.cli.errors import listed
 from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
@@ -97,7 +97,7 @@ def job(job: Job) -> None:
         found.append(f"{' and '.join(missing)} missing: input= and reference= go together")
     if "reverse" in job.verbatim and job.config["method"] not in BOTH_DIRECTIONS:
         found.append(f"reverse= is for method={' or '.join(BOTH_DIRECTIONS)}")
-    given = {override.partition("=")[0] for override in job.overrides}
+    given = set(map(key_of, job.overrides))
     if "threshold" in given and job.config["method"] != "threshold":
         found.append("threshold= is for method=threshold")
     found += output_problems(job.verbatim)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from translate import durable
-from translate.cli.commands import Job, file_name
+from translate.cli.commands import Job, file_name, key_of
 from translate.cli.fields import Node
 from translate.errors import UserError
 
@@ -42,7 +42,7 @@ def options_told(job: Job) -> list[str]:
 
     A sweep has a folder for what differs from job to job.
     """
-    swept, given = ({each.partition("=")[0] for each in of} for of in (job.swept, job.overrides))
+    swept, given = (set(map(key_of, of)) for of in (job.swept, job.overrides))
     told = [f"{key}={job.config[key]}" for key in OPTIONS if key in given - swept]
     told += ["reverse"] if "reverse" in job.verbatim else []
     return [file_name(told)] if told else []

@@ -16,7 +16,7 @@ from pydantic import PositiveInt
 
 from translate import schema
 from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.commands import Command, Job, key_of
 from translate.cli.errors import UsageError, listed
 from translate.cli.fields import Device, Node
 from translate.errors import UserError
@@ -106,7 +106,7 @@ def job(job: Job) -> None:
 
 def drawn(job: Job) -> list[str]:
     """What was asked of a picture."""
-    given = {override.partition("=")[0] for override in job.overrides} | job.verbatim.keys()
+    given = {*map(key_of, job.overrides), *job.verbatim}
     return [key for key in (*PICTURE, "output") if key in given]
 
 

@@ -41,8 +41,13 @@ class Job:
 
     def name(self, stem: str, *told: str) -> str:
         """`stem`, and in a sweep what differs from job to job, but for the keys it has `told`."""
-        changes = [each for each in self.swept if each.partition("=")[0] not in told]
+        changes = [each for each in self.swept if key_of(each) not in told]
         return "-".join(filter(None, [stem, file_name(changes)]))
+
+
+def key_of(override: str) -> str:
+    """What an override sets or chooses."""
+    return override.partition("=")[0]
 
 
 def file_name(overrides: Sequence[str]) -> str:

@@ -28,7 +28,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.commands import Command, Job, key_of
 from translate.cli.config_dir import STORED, config_dir
 from translate.cli.errors import JobFailedError, UsageError, listed
 from translate.cli.hydra_errors import (
@@ -177,7 +177,7 @@ def _foretell(name: str, arguments: Arguments, check: Check) -> None:
                 leave_out_misfits(composed, job)
                 if found := problems(composed, check, job):
                     swept = _swept(arguments, job)
-                    own = (override for override in job if override.partition("=")[0] in swept)
+                    own = (override for override in job if key_of(override) in swept)
                     wrong[" ".join(own)] = found
     except (HydraException, OmegaConfBaseException):
         return
@@ -224,7 +224,7 @@ def _job(composed: DictConfig, arguments: Arguments, check: Check, settle: Settl
         overrides=overrides,
         composing=arguments.composing,
         multirun=arguments.multirun,
-        swept=tuple(o for o in overrides if o.partition("=")[0] in swept),
+        swept=tuple(o for o in overrides if key_of(o) in swept),
     )
 
 
@@ -266,7 +266,7 @@ def _swept(arguments: Arguments, of_the_job: Sequence[str]) -> set[str]:
     parsed = OverridesParser.create().parse_overrides(list(arguments.overrides))
     keys = {str(o.key_or_group) for o in parsed}
     sweeps = {str(o.key_or_group) for o in parsed if o.is_sweep_override()}
-    return sweeps | ({o.partition("=")[0] for o in of_the_job} - keys)
+    return sweeps | (set(map(key_of, of_the_job)) - keys)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -16,6 +17,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+from translate.cli.commands import key_of
 from translate.cli.config_dir import STORED, config_dir, groups, options
 from translate.wording import nearest
 
@@ -40,7 +42,7 @@ def leave_out_misfits(composed: DictConfig, overrides: Sequence[str]) -> list[st
     The keys that the option lacks; and the learning rate, which says nothing to another optimizer.
     The command line has the last word, and there it cannot remove a key.
     """
-    chosen = dict(override.split("=", 1) for override in overrides)
+    chosen = _chosen(overrides)
     name = chosen.get("experiment", "")
     set_by_it = _experiment(name)
     left_out = []
@@ -66,8 +68,12 @@ def leave_out_misfits(composed: DictConfig, overrides: Sequence[str]) -> list[st
 
 def set_by_experiment(overrides: Sequence[str], group: str) -> dict[str, Any]:
     """What the experiment that is chosen, if one is, sets in a group."""
-    chosen = dict(override.split("=", 1) for override in overrides)
-    return dict(_experiment(chosen.get("experiment", "")).get(group, {}))
+    return dict(_experiment(_chosen(overrides).get("experiment", "")).get(group, {}))
+
+
+def _chosen(overrides: Sequence[str]) -> dict[str, str]:
+    """The value of each key; the last one, where it is given again."""
+    return dict(override.split("=", 1) for override in overrides)
 
 
 def explain(
@@ -95,7 +101,7 @@ def explain(
             config = compose(config_name)
         except Exception:  # nothing that was given is to blame
             return [_one_line(error)]
-        options_first = sorted(overrides, key=lambda o: "." in o.partition("=")[0])
+        options_first = sorted(overrides, key=lambda o: "." in key_of(o))
         for override in options_first:  # they bring the keys
             accepted = []
             for single in _singles(override) if multirun else [override]:
@@ -153,7 +159,7 @@ def _singles(override: str) -> list[str]:
 
 def _without_misfits(found: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """These problems; the keys that an experiment gives to a model it is not for told in one."""
-    chosen = dict(override.split("=", 1) for override in overrides)
+    chosen = _chosen(overrides)
     experiment, model = (chosen.get(group, "") for group in ("experiment", "model"))
     if experiment not in options("experiment") or model not in {STORED, *options("model")}:
         return list(found)  # one is not chosen, or of a folder of the user's own
@@ -212,7 +218,7 @@ def _node(group: str, option: str) -> DictConfig:
 
 def is_choice(override: str) -> bool:
     """Whether an override chooses an option of a group, as `model=transformer` does."""
-    return override.partition("=")[0].split("@")[0].split("/")[0] in groups()
+    return re.split("[@/]", key_of(override))[0] in groups()
 
 
 def given_again(overrides: Sequence[str]) -> list[str]:

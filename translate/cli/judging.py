@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from translate.cli.commands import Job
+from translate.cli.commands import Job, key_of, shortened
 from translate.cli.errors import UsageError
 from translate.cli.fields import Node
 from translate.errors import UserError
@@ -52,7 +52,6 @@ def read_test_set(job: Job, run: Path, data: Node, tokenizer: Node, cache: Path)
 
 
 def _own_files(source: str | None, references: Sequence[str]) -> TestSet:
-    from translate.cli.commands import shortened
     from translate.cli.stored import SPLITS
     from translate.cli.streams import name_of, parallel_lines
     from translate.evaluation.run import TestSet
@@ -79,7 +78,7 @@ def _given(references: Sequence[str]) -> Sequence[str]:
 
 def refuse_corpus(job: Job) -> None:
     """Raise a UsageError where keys of a corpus stand beside files, which are read in its place."""
-    for key in (override.partition("=")[0] for override in job.overrides):
+    for key in map(key_of, job.overrides):
         if key.partition(".")[0] in ("data", "tokenizer"):
             raise UsageError(
                 f"{key}= and input= cannot be combined: {key}= chooses from the run's corpus, "
@@ -92,7 +91,7 @@ def names_a_corpus(job: Job) -> bool:
     from translate.data.corpus import BATCHING
 
     reading = {f"data.{key}" for key in (*BATCHING, "dir", "split", "domain")}
-    keys = {override.partition("=")[0] for override in job.overrides} - reading
+    keys = set(map(key_of, job.overrides)) - reading
     return any(key == "data" or key.startswith("data.") for key in keys)
 
 

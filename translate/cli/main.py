@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import translate
 from translate import machine
 from translate.cli import arguments, errors
-from translate.cli.commands import COMMANDS, Command, whole_run
+from translate.cli.commands import COMMANDS, Command, key_of, whole_run
 from translate.training.launch import is_first_process
 from translate.wording import escaped, nearest
 
@@ -100,7 +100,7 @@ def _dispatch(given: list[str]) -> int:
     if "run" in parsed.verbatim:
         parsed.verbatim["run"] = whole_run(parsed.verbatim["run"])
     elif command.stored and "run" in command.verbatim and not parsed.inspects:
-        keys = [override.partition("=")[0] for override in parsed.overrides]
+        keys = list(map(key_of, parsed.overrides))
         if meant := difflib.get_close_matches("run", keys, n=1):
             raise errors.UsageError(f"{meant[0]} is not a key; did you mean run?")
         named = parsed.sentences[:1]  # it may be too long for a Path

@@ -15,12 +15,11 @@ from pydantic import Field
 
 from translate import schema
 from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job, file_name
+from translate.cli.commands import Command, Job, file_name, key_of
 from translate.cli.errors import UsageError
 from translate.cli.fields import Folder, Node
 from translate.cli.train_start import (
     begun_config,
-    key_of,
     refuse_resuming_nothing,
     refuse_several_folders,
     refuse_the_default_corpus,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from translate.cli.arguments import Arguments
+from translate.cli.commands import key_of
 from translate.cli.config_dir import STORED
 from translate.cli.errors import UsageError
 from translate.cli.fields import Node
@@ -46,11 +47,6 @@ def refuse_several_folders(arguments: Arguments) -> None:
         raise UsageError(
             f"run={run}: name one folder, to which the settings that vary are appended"
         )
-
-
-def key_of(override: str) -> str:
-    """What an override sets or chooses."""
-    return override.partition("=")[0]
 
 
 def with_the_rest(arguments: Arguments, begun: Node, chosen: Set[str]) -> Arguments:
