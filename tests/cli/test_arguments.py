@@ -64,7 +64,7 @@ def test_home_is_where_the_shell_would_have_put_it(monkeypatch: pytest.MonkeyPat
     [
         (["--config-dir", "mine", "-m"], ("--config-dir", "mine")),
         (["-c", "job", "-cd", "mine", "--package", "x"], ("-cd", "mine", "--package", "x")),
-        (["--multirun", "--config-dir=mine", "--info", "all"], ("--config-dir=mine",)),
+        (["--multirun", "--config-dir=mine", "--info", "all"], ("--config-dir", "mine")),
         (["--multirun"], ()),
     ],
 )
@@ -154,7 +154,7 @@ def test_overrides_of_all_kinds_reach_hydra(argument: str) -> None:
 
 def test_flags_come_with_their_values() -> None:
     parsed = split(TRAIN, ["seed=1,2", "-c", "job", "--multirun", "--package=model", "--info=all"])
-    assert parsed.flags == ("-c", "job", "--multirun", "--package=model", "--info=all")
+    assert parsed.flags == ("-c", "job", "--multirun", "--package", "model", "--info", "all")
     assert parsed.overrides == ("seed=1,2",)
     assert parsed.multirun
     assert parsed.inspects

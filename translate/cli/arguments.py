@@ -22,7 +22,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 from translate.cli.commands import Command
@@ -46,15 +46,17 @@ FLAGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["--config-dir", "-cd"], ("FOLDER",)),
     "--info": ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
 }
-SHOWING = ("-cjob", "-c=job", "--cfgjob", "--cfg=job")
-COMPOSING = ("--config-dir", "-cd", "--package", "-p")  # those that change what is composed
+SWEEPING = {"--multirun", "-m"}
+PACKAGE = {"--package", "-p"}
+COMPOSING = {"--config-dir", "-cd", *PACKAGE}  # those that change what is composed
+SHOWING = {"-c", "--cfg", "--info", "--hydra-help", "--version"}
 
 
 @dataclass(frozen=True)
 class Arguments:
     """A command line, taken apart."""
 
-    flags: tuple[str, ...]  # Hydra's own options, with their values
+    flags: tuple[str, ...]  # Hydra's own options, each with its value behind it
     overrides: tuple[str, ...]  # changes to the configuration
     verbatim: dict[str, str]
     sentences: tuple[str, ...]
@@ -63,30 +65,23 @@ class Arguments:
     @property
     def multirun(self) -> bool:
         """Whether overrides may be sweeps: one job for each combination."""
-        return "--multirun" in self.flags or "-m" in self.flags
+        return not SWEEPING.isdisjoint(self.flags)
 
     @property
     def composing(self) -> tuple[str, ...]:
         """The flags that another process needs to compose the same, with their values."""
-        found: list[str] = []
-        for flag, following in pairwise([*self.flags, ""]):
-            name, equals, _ = flag.partition("=")
-            if name in COMPOSING:
-                found += [flag] if equals else [flag, following]
-        return tuple(found)
+        return tuple(chain(*(flag for flag in pairwise(self.flags) if flag[0] in COMPOSING)))
 
     @property
     def shows_job(self) -> bool:
         """Whether all of a single job's configuration, and nothing else, is asked for."""
-        asked = [*map("".join, pairwise(self.flags)), *self.flags]
-        whole = not any(flag.partition("=")[0] in ("-p", "--package") for flag in self.flags)
-        return whole and not self.multirun and any(flag in SHOWING for flag in asked)
+        asked = not {("-c", "job"), ("--cfg", "job")}.isdisjoint(pairwise(self.flags))
+        return asked and not self.multirun and PACKAGE.isdisjoint(self.flags)
 
     @property
     def inspects(self) -> bool:
         """Whether Hydra only shows something and no job will run."""
-        shows = ("-c", "--cfg", "--info", "--hydra-help", "--version")
-        return any(a.split("=", 1)[0] in shows for a in self.flags)
+        return not SHOWING.isdisjoint(self.flags)
 
 
 def split(command: Command, arguments: Sequence[str]) -> Arguments:
@@ -129,11 +124,12 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
             if value not in ("true", "false"):
                 raise UsageError(f"debug = {value!r}: must be true or false")
         elif _is_flag(argument):
-            flags.append(argument)
+            flags.append(name)
             if FLAGS[name]:
                 if not equals and rest:
-                    flags.append(value := rest.pop(0))
+                    value = rest.pop(0)
                 _check_value(name, value)
+                flags.append(value)
         elif match := OVERRIDE.match(argument):
             if match["prefix"]:
                 raise UsageError(
