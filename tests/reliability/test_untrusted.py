@@ -21,8 +21,6 @@ from omegaconf import OmegaConf
 
 import translate
 from translate.cli import stored
-from translate.cli.arguments import split
-from translate.cli.commands import COMMANDS
 from translate.cli.main import main
 from translate.cli.stored import training_config
 from translate.data.corpus import check_data
@@ -328,7 +326,7 @@ def test_what_a_search_says_is_text_and_no_order(saved: Path, text: str) -> None
     rules = NO_RULES.model_dump(mode="json") | {"banned": [text]}
     search(saved / "bundle", rules=rules)
     stored.load_bundle.cache_clear()
-    node = stored.search_node(split(COMMANDS["text"], [f"run={saved}"]))
+    node = stored.nodes_of(str(saved), ["search"])["search"]
     composed: Any = OmegaConf.to_container(OmegaConf.create(node), resolve=True)
     assert composed["rules"] == rules
 
@@ -351,7 +349,7 @@ def test_what_a_configuration_says_is_text_and_no_order(
     assert main(["train", f"run={tmp_path}"]) == 0
     assert configs[1] == written
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"data": {"dir": text}}))
-    nodes = stored.corpus_nodes(str(tmp_path))
+    nodes = stored.nodes_of(str(tmp_path), ["data", "tokenizer"])
     composed: Any = OmegaConf.to_container(OmegaConf.create(nodes), resolve=True)
     assert composed["data"] == {"dir": text}
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, PositiveInt
 
 from translate import schema
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job, key_of
+from translate.cli.commands import Job, key_of
 from translate.cli.errors import listed
 from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
@@ -73,15 +72,6 @@ Keys:
 """
 
 BOTH_DIRECTIONS = ("intersection", "union")
-
-
-def main(command: Command, arguments: Arguments) -> None:
-    """Run the command."""
-    from translate.cli.compose import launch
-    from translate.cli.stored import corpus_nodes
-
-    nodes = corpus_nodes(arguments.verbatim.get("run"))
-    launch(command, arguments, job, nodes=nodes)
 
 
 def job(job: Job) -> None:

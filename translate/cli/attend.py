@@ -79,13 +79,12 @@ PICTURE = ("layer", "head", "grid", "pieces", "attention")  # keys of what it sh
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
-    from translate.cli.stored import search_node
 
     if not arguments.inspects and len(arguments.sentences) != 1:
         given = len(arguments.sentences)
         hint = "put it in quotes" if given else 'give it as the last argument, in quotes: "…"'
         raise UsageError(f"attend draws one sentence at a time, not {given}: {hint}")
-    launch(command, arguments, job, nodes={"search": search_node(arguments)})
+    launch(command, arguments, job)
 
 
 def job(job: Job) -> None:

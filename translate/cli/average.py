@@ -11,8 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from translate import durable, schema
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.commands import Job
 from translate.cli.errors import UsageError, listed
 
 log = logging.getLogger(__name__)
@@ -44,13 +43,6 @@ def _names_checkpoints(value: str) -> str:
 
 
 Choice = Annotated[str, AfterValidator(_names_checkpoints)]
-
-
-def main(command: Command, arguments: Arguments) -> None:
-    """Run the command."""
-    from translate.cli.compose import launch
-
-    launch(command, arguments, job)
 
 
 def job(job: Job) -> None:

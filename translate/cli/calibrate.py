@@ -48,15 +48,12 @@ Keys:
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
-    from translate.cli.stored import corpus_nodes, search_node
 
     if arguments.multirun:
         raise UsageError(
             "--multirun: a run has only one confidence.json: calibrate it once, without --multirun"
         )
-    nodes = {"search": search_node(arguments)}
-    nodes |= corpus_nodes(arguments.verbatim.get("run"))
-    launch(command, arguments, job, nodes=nodes)
+    launch(command, arguments, job)
 
 
 def job(job: Job) -> None:

@@ -13,7 +13,10 @@ LONGEST_NAME = 120  # bytes; file systems end at 255
 
 @dataclass(frozen=True)
 class Command:
-    """One command; `translate.cli.<name>` implements it and its `HELP` is the help text."""
+    """One command; `translate.cli.<name>` implements it and its `HELP` is the help text.
+
+    Its `main` begins it; where there is none, the configuration is composed and its `job` called.
+    """
 
     name: str
     summary: str
@@ -23,6 +26,7 @@ class Command:
     sentences: bool = False  # whether bare arguments are sentences (or runs to compare)
     pipe: bool = False  # whether it reads standard input where it is told nothing else
     stored: bool = False  # whether it works on runs that `translate train` wrote
+    carried: tuple[str, ...] = ()  # groups of which such a run has a node of its own
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ def shortened(name: str) -> str:
     )
 
 
+CORPUS = ("data", "tokenizer")
 COMMANDS = {
     command.name: command
     for command in [
@@ -108,6 +113,7 @@ COMMANDS = {
             sentences=True,
             pipe=True,
             stored=True,
+            carried=("search",),
         ),
         Command(
             "evaluate",
@@ -126,18 +132,21 @@ COMMANDS = {
             ),
             repeatable=("reference",),
             stored=True,
+            carried=("search", *CORPUS),
         ),
         Command(
             "calibrate",
             "learn from the dev sentences how reliable translations are",
             verbatim=("run",),
             stored=True,
+            carried=("search", *CORPUS),
         ),
         Command(
             "shortlist",
             "learn which words translate which, to speed up the search",
             verbatim=("run", "output"),
             stored=True,
+            carried=CORPUS,
         ),
         Command(
             "verify",
@@ -145,6 +154,7 @@ COMMANDS = {
             verbatim=("run", "input", "reference", "output"),
             repeatable=("reference",),
             stored=True,
+            carried=CORPUS,
         ),
         Command(
             "compare",
@@ -153,6 +163,7 @@ COMMANDS = {
             repeatable=("reference",),
             sentences=True,
             stored=True,
+            carried=CORPUS,
         ),
         Command(
             "attend",
@@ -161,12 +172,14 @@ COMMANDS = {
             texts=("reference",),
             sentences=True,
             stored=True,
+            carried=("search",),
         ),
         Command(
             "align",
             "link the words that translate each other; error rate against gold links",
             verbatim=("run", "input", "reference", "output", "gold", "reverse"),
             stored=True,
+            carried=CORPUS,
         ),
         Command(
             "score",

@@ -77,12 +77,12 @@ NOT_OF_EVALUATE = ("data.split=", "trials=", "shown=", "table=")
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.compose import launch
-    from translate.cli.stored import corpus_nodes
+    from translate.cli.stored import nodes_of
 
     if not arguments.inspects and not arguments.sentences:
         raise UsageError("give at least two runs, as in translate compare runs/a runs/b")
-    nodes = corpus_nodes(_runs(arguments.sentences)[0] if arguments.sentences else None)
-    launch(command, arguments, job, nodes=nodes)
+    first = _runs(arguments.sentences)[0] if arguments.sentences else None
+    launch(command, arguments, job, nodes=nodes_of(first, command.carried))
 
 
 def job(job: Job) -> None:

@@ -40,6 +40,7 @@ from translate.cli.hydra_errors import (
     lists_of_options,
     problems,
 )
+from translate.cli.stored import nodes_of
 from translate.cli.streams import refuse_to_share
 from translate.cli.validation import without_effect
 from translate.errors import UserError, first_line
@@ -78,7 +79,7 @@ def launch(
         check: tells every problem of a composed configuration; those of its values are listed
             together with those that Hydra has with the names of its keys.
         settle: what the command makes of a composed configuration and the overrides that led to it.
-        nodes: group → the node a run carries, to be had as `group=stored`.
+        nodes: group → what is to be had as `group=stored`; default: what `run=` carries.
         base: a whole configuration to start from in place of the command's YAML.
 
     Raises:
@@ -95,7 +96,9 @@ def launch(
     if arguments.multirun:
         refuse_to_share(command, arguments)
     store = ConfigStore.instance()
-    for group, node in (nodes or {}).items():
+    if nodes is None:
+        nodes = nodes_of(arguments.verbatim.get("run"), command.carried)
+    for group, node in nodes.items():
         store.store(group=group, name=STORED, node=dict(node))
     if base is not None:
         store.store(name=STORED, node=dict(base))

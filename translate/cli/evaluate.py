@@ -9,8 +9,7 @@ from pathlib import Path
 from pydantic import NonNegativeInt, PositiveInt
 
 from translate import schema
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.commands import Job
 from translate.cli.errors import listed
 from translate.cli.fields import Device, Folder, Node
 from translate.inference.engines import Engine, Precision
@@ -75,16 +74,6 @@ Keys:
   shown          how many of the worst and of the best sentences to show on the page
   attention      the lines whose attention to show on the page, such as [1,5]
 """
-
-
-def main(command: Command, arguments: Arguments) -> None:
-    """Run the command."""
-    from translate.cli.compose import launch
-    from translate.cli.stored import corpus_nodes, search_node
-
-    nodes = {"search": search_node(arguments)}
-    nodes |= corpus_nodes(arguments.verbatim.get("run"))
-    launch(command, arguments, job, nodes=nodes)
 
 
 def job(job: Job) -> None:

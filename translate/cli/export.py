@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import PositiveInt
 
 from translate import schema
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.commands import Job
 from translate.cli.errors import listed
 from translate.inference.engines import Quantization
 
@@ -49,13 +48,6 @@ Keys:
   input          sentences for the comparison, one per line; default: random pieces
   sentences      how many to compare
 """
-
-
-def main(command: Command, arguments: Arguments) -> None:
-    """Run the command."""
-    from translate.cli.compose import launch
-
-    launch(command, arguments, job)
 
 
 def job(job: Job) -> None:

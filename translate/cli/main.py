@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import translate
 from translate import machine
 from translate.cli import arguments, errors
-from translate.cli.commands import COMMANDS, Command, key_of, whole_run
+from translate.cli.commands import COMMANDS, key_of, whole_run
 from translate.training.launch import is_first_process
 from translate.wording import escaped, nearest
 
@@ -92,9 +92,10 @@ def _dispatch(given: list[str]) -> int:
     command = COMMANDS.get(given[0])
     if command is None:
         raise errors.UsageError(f"unknown command {given[0]!r}{nearest(given[0], COMMANDS)}")
+    module = importlib.import_module(f"translate.cli.{command.name}")
     options = given[1 : given.index("--")] if "--" in given else given[1:]
     if "--help" in options or "-h" in options:
-        sys.stdout.write(_help(command))
+        sys.stdout.write(f"{module.HELP}\n{COMMON_HELP}")
         return 0
     parsed = arguments.split(command, given[1:])
     if "run" in parsed.verbatim:
@@ -108,18 +109,18 @@ def _dispatch(given: list[str]) -> int:
             raise errors.UsageError(f"run=PATH is missing; did you mean run={named[0]}?")
         raise errors.UsageError("run=PATH is missing: give the folder that translate train wrote")
     _log_to_stderr(alone=command.name != "train" or is_first_process())
-    importlib.import_module(f"translate.cli.{command.name}").main(command, parsed)
+    if hasattr(module, "main"):
+        module.main(command, parsed)
+    else:
+        from translate.cli.compose import launch
+
+        launch(command, parsed, module.job)
     return 0
 
 
 def _table() -> str:
     width = max(map(len, COMMANDS))
     return "\n".join(f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items())
-
-
-def _help(command: Command) -> str:
-    module = importlib.import_module(f"translate.cli.{command.name}")
-    return f"{module.HELP}\n{COMMON_HELP}"
 
 
 class _Stderr(logging.Handler):

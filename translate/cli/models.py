@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.commands import Job
 from translate.cli.config_dir import groups, options
 from translate.cli.errors import UsageError
 from translate.wording import nearest
@@ -27,13 +26,6 @@ ORDER = [
     "experiment", "data", "tokenizer", "model", "search", "guard", "optimizer", "schedule",
     "trainer",
 ]  # fmt: skip
-
-
-def main(command: Command, arguments: Arguments) -> None:
-    """Run the command."""
-    from translate.cli.compose import launch
-
-    launch(command, arguments, job)
 
 
 def job(job: Job) -> None:

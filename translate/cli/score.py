@@ -7,8 +7,7 @@ import logging
 from pydantic import PositiveInt
 
 from translate import schema
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.commands import Job
 from translate.cli.errors import listed
 from translate.cli.fields import Device
 from translate.errors import UserError
@@ -38,13 +37,6 @@ Keys:
   tokens_per_batch  tokens of the longer side, padding included, scored at once
   tokens         true: every piece with its log-probability
 """
-
-
-def main(command: Command, arguments: Arguments) -> None:
-    """Run the command."""
-    from translate.cli.compose import launch
-
-    launch(command, arguments, job)
 
 
 def job(job: Job) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 from pydantic import PositiveInt
 
 from translate import schema
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.commands import Job
 from translate.cli.errors import listed
 from translate.cli.fields import Folder, Node
 from translate.errors import UserError
@@ -37,14 +36,6 @@ Keys:
   data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
   cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
 """
-
-
-def main(command: Command, arguments: Arguments) -> None:
-    """Run the command."""
-    from translate.cli.compose import launch
-    from translate.cli.stored import corpus_nodes
-
-    launch(command, arguments, job, nodes=corpus_nodes(arguments.verbatim.get("run")))
 
 
 def job(job: Job) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from translate.cli.arguments import Arguments, paths_in
+from translate.cli.arguments import paths_in
 from translate.cli.errors import UsageError
 from translate.errors import UserError, first_line
 
@@ -71,15 +71,20 @@ def into(bundle: Bundle, target: str | None) -> Bundle:
     return replace(bundle, tokenizers=bundle.tokenizers.tagged(target))
 
 
-def search_node(arguments: Arguments) -> dict[str, Any]:
-    """How the run searches unless told otherwise, to be had as `search=stored`.
+def nodes_of(run: str | None, groups: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What a run carries of some groups, to be had as `group=stored`; nothing where none is named.
+
+    How it searches, and which corpus and tokenizer it was trained with.
 
     Raises:
-        UserError: the run has no model that can be read.
+        UserError: the run has no model, or no configuration, that can be read.
     """
-    run = arguments.verbatim.get("run")
-    search: dict[str, Any] = {} if run is None else literal(load_bundle(run).config.search)
-    return search
+    carried: dict[str, Any] = {}
+    if run is not None and "search" in groups:
+        carried["search"] = load_bundle(run).config.search
+    if run is not None and "data" in groups:
+        carried |= training_config(run)
+    return {group: literal(carried.get(group, {})) for group in groups}
 
 
 def literal(value: Any) -> Any:
@@ -141,12 +146,6 @@ def corpus_of_run(
             "this corpus has no test split: use data.split=dev, or input=FILE reference=FILE"
         )
     return corpus, table
-
-
-def corpus_nodes(run: str | None) -> dict[str, dict[str, Any]]:
-    """What a run was trained on, to be had as `data=stored`; nothing where no run is named."""
-    trained = {} if run is None else training_config(run)
-    return {group: literal(trained.get(group, {})) for group in ("data", "tokenizer")}
 
 
 def training_config(run: str | Path) -> dict[str, Any]:

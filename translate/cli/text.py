@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import PositiveInt
 
 from translate import schema
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.commands import Job
 from translate.cli.errors import listed
 from translate.cli.fields import Device, Node
 from translate.data.text import json_line
@@ -91,14 +90,6 @@ Keys:
 An argument that looks like KEY=VALUE but is not a key is an error, not a sentence; everything after
 -- is a sentence.
 """
-
-
-def main(command: Command, arguments: Arguments) -> None:
-    """Run the command."""
-    from translate.cli.compose import launch
-    from translate.cli.stored import search_node
-
-    launch(command, arguments, job, nodes={"search": search_node(arguments)})
 
 
 def job(job: Job) -> None:

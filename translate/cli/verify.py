@@ -9,8 +9,7 @@ from typing import Any
 from pydantic import BaseModel, PositiveInt
 
 from translate import schema
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.commands import Job
 from translate.cli.errors import listed
 from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
@@ -58,15 +57,6 @@ class Decoding(BaseModel):
     ensemble: str | None = None
     export: str | None = None
     shortlist: str | None = None
-
-
-def main(command: Command, arguments: Arguments) -> None:
-    """Run the command."""
-    from translate.cli.compose import launch
-    from translate.cli.stored import corpus_nodes
-
-    nodes = corpus_nodes(arguments.verbatim.get("run"))
-    launch(command, arguments, job, nodes=nodes)
 
 
 def job(job: Job) -> None:
