@@ -442,7 +442,7 @@ def test_advice_follows_the_text(clean: Splits) -> None:
     assert 1 < advice.pieces_per_word < 3
     assert 10 < advice.max_length < 60
     assert 0 < advice.padding < 0.5
-    assert f"tokenizer.vocab_size={advice.vocab_size}" in advice.flags()
+    assert f"tokenizer.vocab_size={advice.vocab_size}" in [*advice.told()][-1]
 
 
 def test_a_vocabulary_of_characters_is_told_as_it_was_learned(clean: Splits) -> None:

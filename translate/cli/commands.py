@@ -78,6 +78,7 @@ def shortened(name: str) -> str:
 
 
 CORPUS = ("data", "tokenizer")
+TRANSLATING = ("run", "ensemble", "input", "output", "dictionary", "export", "shortlist")
 COMMANDS = {
     command.name: command
     for command in [
@@ -97,18 +98,7 @@ COMMANDS = {
         Command(
             "text",
             "translate sentences, a file or standard input",
-            verbatim=(
-                "run",
-                "ensemble",
-                "input",
-                "output",
-                "dictionary",
-                "prefix",
-                "prefixes",
-                "constraints",
-                "export",
-                "shortlist",
-            ),
+            verbatim=(*TRANSLATING, "prefix", "prefixes", "constraints"),
             texts=("prefix",),
             sentences=True,
             pipe=True,
@@ -118,18 +108,7 @@ COMMANDS = {
         Command(
             "evaluate",
             "compute BLEU, chrF and TER on a split or on files",
-            verbatim=(
-                "run",
-                "ensemble",
-                "input",
-                "reference",
-                "output",
-                "dictionary",
-                "domains",
-                "comet",
-                "export",
-                "shortlist",
-            ),
+            verbatim=(*TRANSLATING, "reference", "domains", "comet"),
             repeatable=("reference",),
             stored=True,
             carried=("search", *CORPUS),

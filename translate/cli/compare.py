@@ -9,7 +9,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -133,10 +132,6 @@ def run(
     check_output(folder)
     language = load_bundle(runs[0]).config.target_language
     tokenize = settle(tokenize, language, test_set.references)
-    missing = partial(
-        evaluate, device=device, tokens_per_batch=tokens_per_batch,
-        judging=Judging(tokenize, resamples, seed),
-    )  # fmt: skip
     places = [
         find_place(Path(name), _as_of(Path(name), Path(runs[0]), test_set, job), folder)
         for name in runs
@@ -145,14 +140,16 @@ def run(
     for place in places:
         check_stored(place)  # before another is evaluated
     pending = [place.run for place in places if is_missing(place)]
-    systems = [
-        system(
-            place,
-            partial(missing, command=_again(job, place), turn=_turn(place.run, pending)),
-            seen=seen_in_training(str(place.run), test_set.sources, cache),
-        )
-        for place in places
-    ]
+    systems = []
+    for place in places:
+        if place.run in pending:
+            evaluate(
+                place, turn=f"{pending.index(place.run) + 1} of {len(pending)}",
+                command=_again(job, place), device=device, tokens_per_batch=tokens_per_batch,
+                judging=Judging(tokenize, resamples, seed),
+            )  # fmt: skip
+        seen = seen_in_training(str(place.run), test_set.sources, cache)
+        systems.append(system(place, seen=seen))
     comparison = compare(
         systems, test_set.sources, test_set.references,
         split=test_set.split, resamples=resamples, trials=trials, seed=seed, shown=shown,
@@ -165,11 +162,6 @@ def run(
         sys.stdout.write(as_text(comparison, test_set.references, table))
     test = test_set.sources_sha256, test_set.references_sha256
     _write(comparison, folder, [runs, *test, resamples, trials, seed, tokenize])
-
-
-def _turn(run: Path, pending: Sequence[Path]) -> str:
-    """Which of those that are yet to be evaluated a run is."""
-    return f"{pending.index(run) + 1} of {len(pending)}" if run in pending else ""
 
 
 def _tell(comparison: Comparison) -> None:

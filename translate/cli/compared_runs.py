@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,20 +23,13 @@ SHAPING = {f"trainer.{key}" for key in (
 )}  # fmt: skip
 
 
-def system(place: Place, judge: Callable[[Place], None], *, seen: int) -> System:
-    """A run's translations of the test set: those it has, or made now."""
+def system(place: Place, *, seen: int) -> System:
+    """A run's translations of the test set, which has been evaluated on it."""
     from translate.cli.stored import load_bundle, training_config
-    from translate.cli.stored_evaluations import is_current
     from translate.evaluation.comparison import System
 
     run, stored = place.run, place.read()
-    if stored is not None and not is_current(stored, run):
-        log.warning("the model of %s has changed since its evaluation: evaluating it again", run)
-        stored = None
-    if stored is None:
-        judge(place)
-        stored = place.read()
-        assert stored is not None
+    assert stored is not None
     if stored.likelihood is None:
         raise UserError(
             f"every pair of {place.test_set.split} is too long for {run}, so it has no perplexity "
@@ -81,6 +74,8 @@ def evaluate(
     from translate.inference.loading import load
 
     run, test_set = place.run, place.test_set
+    if place.read() is not None:
+        log.warning("the model of %s has changed since its evaluation: evaluating it again", run)
     where = "" if place.own else f", into {place.folder}: the run cannot be written to"
     log.info("evaluating %s on %s (%s)%s", run, test_set.split, turn, where)
     bundle = load_bundle(str(run))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,8 +98,8 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegat
             problem = error
     if "json" in job.verbatim:
         found = {
-            "findings": [one.as_dict() for one in findings],
-            "advice": advice and advice.as_dict(),
+            "findings": [asdict(one) for one in findings],
+            "advice": advice and asdict(advice),
         }
         text = json.dumps(found, ensure_ascii=False, indent=2)
         write(Path(job.verbatim["json"]), f"{text}\n".encode("utf-8", "replace"))

@@ -214,9 +214,8 @@ def _target(verbatim: Mapping[str, str]) -> str:
 @contextmanager
 def lines_done(verbatim: Mapping[str, str], sentences: Sequence[str]) -> Iterator[Advance]:
     """Yield what counts lines on a progress bar, where a person sees it and nothing else there."""
-    typed = verbatim.get("input", "-") == "-" and sys.stdin.isatty()
     read = _target(verbatim) == "-" and sys.stdout.isatty()
-    if sentences or typed or read or not sys.stderr.isatty():
+    if sentences or interactive(verbatim, sentences) or read or not sys.stderr.isatty():
         yield lambda lines: None
         return
     from translate.data.progress import progress

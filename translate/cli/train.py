@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -95,6 +96,7 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.hydra_errors import is_choice
     from translate.cli.stored import literal, load_bundle
 
+    begin = partial(launch, command, job=job, settle=_settled)
     _refuse_sweeper(arguments)
     refuse_several_folders(arguments)
     given = arguments.verbatim
@@ -104,29 +106,22 @@ def main(command: Command, arguments: Arguments) -> None:
     anew = "experiment" in chosen or "init" in given or arguments.multirun
     if begun and not chosen:
         log.info("settings from %s/config.yaml", given["run"])
-        launch(
-            command,
-            with_origin(arguments),
-            job,
-            check=check_begun,
-            settle=_settled,
-            base=literal(begun),
-        )
+        begin(with_origin(arguments), check=check_begun, base=literal(begun))
     elif begun and not anew:
         log.info("other settings from %s/config.yaml", given["run"])
         nodes = {key: literal(node) for key, node in begun.items() if isinstance(node, dict)}
         completed = with_the_rest(with_origin(arguments), begun, chosen)
-        launch(command, completed, job, check=check_begun, settle=_settled, nodes=nodes)
+        begin(completed, check=check_begun, nodes=nodes)
     elif "init" in given:
         refuse_the_default_corpus(arguments, chosen)
         before = load_bundle(given["init"])
         model = {"family": before.config.family} | before.config.options
         completed = with_stored_vocabulary(arguments, given["init"], before.tokenizers)
         completed = with_stored_model(completed, model)
-        launch(command, completed, job, check=check, settle=_settled, nodes={"model": model})
+        begin(completed, check=check, nodes={"model": model})
     else:
         refuse_resuming_nothing(arguments)
-        launch(command, arguments, job, check=check, settle=_settled)
+        begin(arguments, check=check)
 
 
 def check(config: Mapping[str, Any]) -> list[str]:

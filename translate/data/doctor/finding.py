@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from translate.data.pair import Lines, Pair
 
@@ -31,15 +30,6 @@ class Finding:
     title: str
     advice: str
     lines: Sequence[Line]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, with every line."""
-        return {
-            "check": self.check,
-            "title": self.title,
-            "advice": self.advice,
-            "lines": [vars(line) for line in self.lines],
-        }
 
 
 def sides(splits: Splits) -> Iterator[tuple[str, int, str, str]]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,14 +35,6 @@ class Advice:
     max_length: int  # pieces without </s>; 99.9 % of the sentences are no longer
     padding: float  # share of padding in batches of that vocabulary
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
-    def flags(self) -> str:
-        """As the command line takes them."""
-        return f"tokenizer.vocab_size={self.vocab_size} data.max_length={self.max_length}"
-
     def told(self) -> Iterator[str]:
         """The figures and the flags that follow from them."""
         for side, share in self.unseen_words.items():
@@ -57,7 +48,7 @@ class Advice:
                 f"only {self.often:.0%} of its pieces occur {OFTEN} times, not {MOST_PIECES:.0%}: "
                 "there is little text, and no smaller vocabulary was tried"
             )
-        yield f"suggested: {self.flags()}"
+        yield f"suggested: tokenizer.vocab_size={self.vocab_size} data.max_length={self.max_length}"
 
 
 def advise(
