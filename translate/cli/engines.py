@@ -15,6 +15,7 @@ from translate.errors import UserError, first_line
 if TYPE_CHECKING:
     from translate.inference.bundle import Bundle
     from translate.inference.confidence import Confidence
+    from translate.inference.ctranslate2_engine import CTranslate2Search
     from translate.inference.translator import Translator
 
 MOST_PER_CORE = 8  # workers
@@ -79,11 +80,10 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
     from translate.search.shortlist import within
 
     bundle = stored.load_runs(verbatim, config["target"])
-    shortlist = None
+    shortlist = guard = None
     if "shortlist" in verbatim:
         shortlist = read(Path(verbatim["shortlist"]), bundle.tokenizers)
     replacing = stored.unknown_words(config["replace_unknown"], verbatim.get("dictionary"))
-    guard = None
     if config.get("guard"):
         guard = Guard.of(
             config["guard"], config["search"], languages=bundle.config.languages,
@@ -103,6 +103,16 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
             unknown_words=replacing, confidence=_confidence(config, verbatim, bundle),
             workers=_workers(config), precision=config["precision"],
         )  # fmt: skip
+    search = _exported(config, verbatim, bundle)
+    if config.get("interactive"):
+        torch.set_num_threads(1)  # beside PyTorch's threads CTranslate2 waits for its own
+    return translator(search=search, whole_windows=True)
+
+
+def _exported(
+    config: Mapping[str, Any], verbatim: Mapping[str, str], bundle: Bundle
+) -> CTranslate2Search:
+    """The search of CTranslate2 on what was exported of this model."""
     from translate.inference.atomic_folder import present
     from translate.inference.ctranslate2_engine import (
         MANIFEST,
@@ -117,7 +127,7 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
     found = present(folder, MANIFEST) or folder  # it may be set aside while another is written
     check_origin(found, bundle.weights_sha256, run, named=folder)
     try:
-        search = CTranslate2Search(
+        return CTranslate2Search(
             found, bundle.tokenizers, config["search"],
             tokens_per_batch=config["tokens_per_batch"],
             workers=1 if config.get("interactive") else config["workers"],
@@ -127,9 +137,6 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
         raise UserError(
             f"{folder} cannot be loaded ({first_line(error)}): {exporting(folder, run)}"
         ) from error
-    if config.get("interactive"):
-        torch.set_num_threads(1)  # beside PyTorch's threads CTranslate2 waits for its own
-    return translator(search=search, whole_windows=True)
 
 
 def _workers(config: Mapping[str, Any]) -> int:
