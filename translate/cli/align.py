@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt
 
 from translate import schema
 from translate.cli.commands import Job, key_of
-from translate.cli.errors import listed
+from translate.cli.errors import refuse
 from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
 
@@ -91,8 +91,7 @@ def job(job: Job) -> None:
     if "threshold" in given and job.config["method"] != "threshold":
         found.append("threshold= is for method=threshold")
     found += output_problems(job.verbatim)
-    if found:
-        raise listed(found)
+    refuse(found)
     run(job, **job.config)
 
 
@@ -119,7 +118,6 @@ def run(
         score,
         split_of_run,
     )
-    from translate.cli.judging import names_a_corpus
     from translate.cli.streams import lines_out
     from translate.data.pharaoh import to_line
     from translate.data.progress import progress
@@ -129,9 +127,7 @@ def run(
     forward, backward = aligners(
         job, tag=target, layer=layer, head=head, device=device, tokens_per_batch=tokens_per_batch
     )
-    task = own_files(job) or split_of_run(
-        folder, data, tokenizer, Path(cache), own=not names_a_corpus(job)
-    )
+    task = own_files(job) or split_of_run(job, folder)
     task = task._replace(name="-".join([task.name, *options_told(job)]))
     _tell_unparted("source", task.sources)
     _tell_unparted("target", task.targets)

@@ -77,13 +77,15 @@ def own_files(job: Job) -> Task | None:
     return Task(name, name not in SPLITS, sources, targets, gold)
 
 
-def split_of_run(run: Path, data: Node, tokenizer: Node, cache: Path, *, own: bool) -> Task:
-    """The split `data.split`, `own` if of the run's own corpus, which keeps sure gold links."""
+def split_of_run(job: Job, run: Path) -> Task:
+    """The split `data.split` of a corpus, which keeps no links but sure ones."""
+    from translate.cli.judging import names_a_corpus
     from translate.cli.stored import corpus_of_run
     from translate.data.columns import in_order
     from translate.data.pharaoh import Gold
 
-    _, table = corpus_of_run(run, data, tokenizer, cache)
+    split = job.config["data"]["split"]
+    _, table = corpus_of_run(run, job.config, split)
     if "alignment" not in table.column_names:
         raise UserError(
             f"the corpus of {run} has no gold alignments: give input=FILE reference=FILE (and "
@@ -93,7 +95,8 @@ def split_of_run(run: Path, data: Node, tokenizer: Node, cache: Path, *, own: bo
         list(in_order(table, name)) for name in ("source", "references", "alignment")
     )
     gold = [Gold(frozenset(map(tuple, each)), frozenset()) for each in links]
-    return Task(data["split"], own, sources, [first for first, *_ in references], gold)
+    targets = [first for first, *_ in references]
+    return Task(split, not names_a_corpus(job), sources, targets, gold)
 
 
 def _fingerprints(task: Task) -> dict[str, str]:

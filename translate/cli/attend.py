@@ -17,7 +17,7 @@ from pydantic import PositiveInt
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job, key_of
-from translate.cli.errors import UsageError, listed
+from translate.cli.errors import UsageError, refuse
 from translate.cli.fields import Device, Node
 from translate.errors import UserError
 
@@ -98,8 +98,7 @@ def job(job: Job) -> None:
         found.append("attention = 'encoder' looks only at the source: leave out reference")
     if job.config["explain"]:
         found += [f"explain = True draws nothing: leave out {key}" for key in drawn(job)]
-    if found := found + output_problems(job):
-        raise listed(found)
+    refuse(found + output_problems(job))
     run(job, **job.config)
 
 

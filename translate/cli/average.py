@@ -12,7 +12,7 @@ from pydantic import AfterValidator
 
 from translate import durable, schema
 from translate.cli.commands import Job
-from translate.cli.errors import UsageError, listed
+from translate.cli.errors import UsageError, refuse
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +47,7 @@ Choice = Annotated[str, AfterValidator(_names_checkpoints)]
 
 def job(job: Job) -> None:
     """Check the configuration, then average."""
-    if found := schema.problems(run, job.config, ""):
-        raise listed(found)
+    refuse(schema.problems(run, job.config, ""))
     run(job, **job.config)
 
 

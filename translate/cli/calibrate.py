@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
-from translate.cli.errors import UsageError, listed
+from translate.cli.errors import UsageError, refuse
 from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
 
@@ -60,8 +60,7 @@ def job(job: Job) -> None:
     """Check the configuration, then learn and judge."""
     from translate.cli.validation import search_problems
 
-    if found := schema.problems(run, job.config, "") or search_problems(job.config["search"]):
-        raise listed(found)
+    refuse(schema.problems(run, job.config, "") or search_problems(job.config["search"]))
     run(job, **job.config)
 
 
@@ -84,7 +83,7 @@ def run(
 
     folder = Path(job.verbatim["run"])
     bundle = load_bundle(str(folder))
-    corpus, dev = corpus_of_run(folder, {**data, "split": "dev"}, tokenizer, Path(cache))
+    corpus, dev = corpus_of_run(folder, job.config, "dev")
     test = corpus.test
     if test is None:
         raise UserError(

@@ -17,7 +17,7 @@ from pydantic import NonNegativeInt, PositiveInt
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job, shortened, whole_run
-from translate.cli.errors import UsageError, listed
+from translate.cli.errors import UsageError, refuse
 from translate.cli.fields import Device, Folder, Node
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ def job(job: Job) -> None:
     if len(runs) == 1:
         found.append(f"{runs[0]} is one run: name another to compare it with")
     found += [f"{name} is named twice" for name in dict.fromkeys(runs) if runs.count(name) > 1]
-    if found:
-        raise listed(found)
+    refuse(found)
     run(job, **job.config)
 
 
@@ -127,7 +126,7 @@ def run(
     # a missing run is told before another is evaluated
     for name in runs:
         load_bundle(name)
-    test_set = read_test_set(job, Path(runs[0]), data, tokenizer, Path(cache))
+    test_set = read_test_set(job, Path(runs[0]))
     folder = Path(job.verbatim.get("output", Path(runs[0]) / "evaluation"))
     check_output(folder)
     language = load_bundle(runs[0]).config.target_language

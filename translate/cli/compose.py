@@ -30,7 +30,7 @@ from omegaconf.errors import OmegaConfBaseException
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job, key_of
 from translate.cli.config_dir import STORED, config_dir
-from translate.cli.errors import JobFailedError, UsageError, listed
+from translate.cli.errors import JobFailedError, UsageError, refuse
 from translate.cli.hydra_errors import (
     Check,
     explain,
@@ -45,6 +45,7 @@ from translate.cli.streams import refuse_to_share
 from translate.cli.validation import without_effect
 from translate.errors import UserError, first_line
 from translate.training.launch import started_by_the_first
+from translate.wording import listing
 
 log = logging.getLogger(__name__)
 
@@ -87,10 +88,9 @@ def launch(
             Or the jobs of a sweep would share what each needs for itself.
         JobFailedError: the job raised, which is its cause.
     """
-    if found := lists_of_options(arguments.overrides):
-        raise listed(found)
-    if not arguments.flags and (found := _of_sweeps(arguments.overrides)):
-        raise listed(found)
+    refuse(lists_of_options(arguments.overrides))
+    if not arguments.flags:
+        refuse(_of_sweeps(arguments.overrides))
     for line in given_again(arguments.overrides):
         log.info("%s", line)
     if arguments.multirun:
@@ -148,7 +148,7 @@ def launch(
             error, name, arguments.overrides, check,
             multirun=arguments.multirun, verbatim=command.verbatim,
         )  # fmt: skip
-        raise listed(found) from error
+        raise UsageError(listing(found)) from error
     finally:
         HydraConfig.instance().cfg = None
 
@@ -210,13 +210,11 @@ def _job(composed: DictConfig, arguments: Arguments, check: Check, settle: Settl
     try:
         overrides = tuple(runtime.overrides.task)
         _leave_out(composed, overrides)
-        if found := problems(composed, check, overrides):
-            raise listed(found)
+        refuse(problems(composed, check, overrides))
         config = settle(OmegaConf.to_container(composed, resolve=True), overrides)
     except OmegaConfBaseException as error:
         raise UsageError(first_line(error)) from error
-    if idle := _idle(config, arguments, overrides):
-        raise listed(idle)
+    refuse(_idle(config, arguments, overrides))
     swept = _swept(arguments, overrides)
     return Job(
         config=config,
@@ -248,9 +246,7 @@ def _show(composed: DictConfig, arguments: Arguments, check: Check, settle: Sett
         sys.stdout.write(OmegaConf.to_yaml(composed))
         return
     sys.stdout.write(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-    found = problems(composed, check, overrides) or _idle(config, arguments, overrides)
-    if found:
-        raise listed(found)
+    refuse(problems(composed, check, overrides) or _idle(config, arguments, overrides))
 
 
 def _leave_out(composed: DictConfig, overrides: Sequence[str]) -> None:

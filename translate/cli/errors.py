@@ -21,9 +21,10 @@ class UsageError(UserError):
     """The command line or the configuration is wrong, and nothing was started."""
 
 
-def listed(problems: Iterable[str]) -> UsageError:
-    """One error for all problems of a configuration."""
-    return UsageError(listing(problems))
+def refuse(problems: Iterable[str]) -> None:
+    """Raise one UsageError for all problems of a configuration, if it has any."""
+    if lines := list(problems):
+        raise UsageError(listing(lines))
 
 
 class JobFailedError(BaseException):

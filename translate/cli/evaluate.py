@@ -10,7 +10,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from translate import schema
 from translate.cli.commands import Job
-from translate.cli.errors import listed
+from translate.cli.errors import refuse
 from translate.cli.fields import Device, Folder, Node
 from translate.inference.engines import Engine, Precision
 from translate.inference.minimum_bayes_risk import Utility
@@ -81,10 +81,9 @@ def job(job: Job) -> None:
     from translate.cli.engines import engine_problems
     from translate.cli.validation import mbr_problems, search_problems
 
-    found = schema.problems(run, job.config, "") or search_problems(job.config["search"])
-    found = found or engine_problems(job) + mbr_problems(job.config)
-    if found:
-        raise listed(found)
+    refuse(schema.problems(run, job.config, ""))
+    refuse(search_problems(job.config["search"]))
+    refuse(engine_problems(job) + mbr_problems(job.config))
     run(job, **job.config)
 
 
@@ -140,7 +139,7 @@ def run(
     if "comet" in job.verbatim:
         comet = CometModel(Path(job.verbatim["comet"]), device=choose_device(device))
     translator = engine_translator(job.config, job.verbatim)
-    test_set = read_test_set(job, folder, data, tokenizer, Path(cache))
+    test_set = read_test_set(job, folder)
     if seen := seen_in_training(str(folder), test_set.sources, cache):
         log.warning(
             "%s of %s sentences are in the training text of %s: its scores are higher than they "

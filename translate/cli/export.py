@@ -11,7 +11,7 @@ from pydantic import PositiveInt
 
 from translate import schema
 from translate.cli.commands import Job
-from translate.cli.errors import listed
+from translate.cli.errors import UsageError, refuse
 from translate.inference.engines import Quantization
 
 if TYPE_CHECKING:
@@ -52,17 +52,13 @@ Keys:
 
 def job(job: Job) -> None:
     """Check the configuration, then export."""
-    if found := schema.problems(run, job.config, "") or _problems(
-        job.config["to"], job.config["quantization"]
-    ):
-        raise listed(found)
+    refuse(schema.problems(run, job.config, ""))
+    to, quantization = job.config["to"], job.config["quantization"]
+    if to != "ctranslate2" and quantization != "float32":
+        raise UsageError(
+            f"quantization = {quantization} needs to=ctranslate2: to={to} always writes float32"
+        )
     run(job, **job.config)
-
-
-def _problems(to: str, quantization: str) -> list[str]:
-    if to == "ctranslate2" or quantization == "float32":
-        return []
-    return [f"quantization = {quantization} needs to=ctranslate2: to={to} always writes float32"]
 
 
 def run(

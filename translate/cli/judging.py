@@ -30,7 +30,7 @@ FILES = ("dictionary", "ensemble", "export", "shortlist")
 WIDE = 10_000  # characters: no line of a table or a verdict is as long
 
 
-def read_test_set(job: Job, run: Path, data: Node, tokenizer: Node, cache: Path) -> TestSet:
+def read_test_set(job: Job, run: Path) -> TestSet:
     """The files `input=`, `reference=` and `domains=`, else the split `data.split` of the run.
 
     Raises:
@@ -44,7 +44,7 @@ def read_test_set(job: Job, run: Path, data: Node, tokenizer: Node, cache: Path)
         refuse_corpus(job)
         found = _own_files(job.verbatim.get("input"), job.repeated.get("reference", ()))
     else:
-        found = _split(run, data, tokenizer, cache, trained_on_it=not names_a_corpus(job))
+        found = _split(job, run)
     if "domains" in job.verbatim:
         found = replace(found, domains=list(read_lines(job.verbatim["domains"])))
     found.check()
@@ -95,13 +95,14 @@ def names_a_corpus(job: Job) -> bool:
     return any(key == "data" or key.startswith("data.") for key in keys)
 
 
-def _split(run: Path, data: Node, tokenizer: Node, cache: Path, *, trained_on_it: bool) -> TestSet:
+def _split(job: Job, run: Path) -> TestSet:
     from translate.cli.stored import corpus_of_run
     from translate.data.columns import in_order
     from translate.evaluation.run import TestSet
     from translate.evaluation.slices import word_counts
 
-    corpus, table = corpus_of_run(run, data, tokenizer, cache)
+    data, trained_on_it = job.config["data"], not names_a_corpus(job)
+    corpus, table = corpus_of_run(run, job.config, data["split"])
     by_domain = data.get("domain") is not None and "group" in table.column_names
     return TestSet(
         data["split"],

@@ -8,7 +8,7 @@ from pydantic import PositiveInt
 
 from translate import schema
 from translate.cli.commands import Job
-from translate.cli.errors import listed
+from translate.cli.errors import refuse
 from translate.cli.fields import Device
 from translate.errors import UserError
 from translate.vocabulary import EOS
@@ -48,8 +48,7 @@ def job(job: Job) -> None:
     found = schema.problems(run, job.config, "")
     found += [f"{key}=FILE is missing" for key in ("input", "reference") if key not in job.verbatim]
     found += output_problems(job.verbatim)
-    if found:
-        raise listed(found)
+    refuse(found)
     run(job, **job.config)
 
 

@@ -9,7 +9,7 @@ from pydantic import PositiveInt
 
 from translate import schema
 from translate.cli.commands import Job
-from translate.cli.errors import listed
+from translate.cli.errors import refuse
 from translate.cli.fields import Folder, Node
 from translate.errors import UserError
 
@@ -42,8 +42,7 @@ def job(job: Job) -> None:
     """Check the configuration, then learn."""
     from translate.cli.streams import output_problems
 
-    if found := schema.problems(run, job.config, "") + output_problems(job.verbatim):
-        raise listed(found)
+    refuse(schema.problems(run, job.config, "") + output_problems(job.verbatim))
     run(job, **job.config)
 
 
@@ -62,7 +61,7 @@ def run(
     from translate.inference.lexical_shortlist import FILE, learn, same, write
 
     folder = Path(job.verbatim["run"])
-    corpus, _ = corpus_of_run(folder, {**data, "split": "dev"}, tokenizer, Path(cache))
+    corpus, _ = corpus_of_run(folder, job.config, "dev")
     tokenizers = load_bundle(str(folder)).tokenizers
     if not same(tokenizers, corpus.tokenizers):
         raise UserError(

@@ -19,6 +19,8 @@ from translate.cli.errors import UsageError
 from translate.errors import UserError, first_line
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from translate.data.corpus import Corpus
     from translate.inference.bundle import Bundle
     from translate.inference.unknown_words import UnknownWords
@@ -116,10 +118,8 @@ def unknown_words(replace_unknown: bool, dictionary: str | None) -> UnknownWords
     return UnknownWords({}) if dictionary is None else UnknownWords.read(dictionary)
 
 
-def corpus_of_run(
-    run: Path, data: Mapping[str, Any], tokenizer: Mapping[str, Any], cache: Path
-) -> tuple[Corpus, Any]:
-    """The corpus a run was trained on, and the table of its split `data.split`.
+def corpus_of_run(run: Path, config: Mapping[str, Any], split: str) -> tuple[Corpus, pyarrow.Table]:
+    """The corpus a run was trained on, by the keys data, tokenizer and cache; a split's table.
 
     Raises:
         UserError: the run does not say what it was trained on, or there is no such split.
@@ -127,20 +127,19 @@ def corpus_of_run(
     from translate.data.corpus import prepare
     from translate.data.tokenizer import own_vocabulary
 
-    if data["split"] not in SPLITS:
-        raise UsageError(
-            f"data.split = {data['split']!r}: must be {' or '.join(map(repr, SPLITS))}"
-        )
-    settings = {key: value for key, value in data.items() if key != "split"}
-    if not settings:
+    if split not in SPLITS:
+        raise UsageError(f"data.split = {split!r}: must be {' or '.join(map(repr, SPLITS))}")
+    data = {key: value for key, value in config["data"].items() if key != "split"}
+    if not data:
         raise UserError(
             f"{run} has no config.yaml that names its corpus: give data= and tokenizer=, or "
             "input=FILE reference=FILE where the command has those keys"
         )
+    tokenizer = config["tokenizer"]
     if tokenizer == training_config(run).get("tokenizer"):
         tokenizer = own_vocabulary(tokenizer, run)
-    corpus = prepare(settings, tokenizer, cache=cache)
-    table = corpus.test if data["split"] == "test" else corpus.dev
+    corpus = prepare(data, tokenizer, cache=Path(config["cache"]))
+    table = corpus.test if split == "test" else corpus.dev
     if table is None:
         raise UserError(
             "this corpus has no test split: use data.split=dev, or input=FILE reference=FILE"

@@ -11,7 +11,7 @@ from pydantic import PositiveInt
 
 from translate import schema
 from translate.cli.commands import Job
-from translate.cli.errors import listed
+from translate.cli.errors import refuse
 from translate.cli.fields import Device, Node
 from translate.data.text import json_line
 from translate.inference.engines import Engine, Precision
@@ -99,14 +99,13 @@ def job(job: Job) -> None:
     from translate.cli.validation import guard_problems, mbr_problems, search_problems
     from translate.threads import threads_restored
 
-    found = schema.problems(run, job.config, "")
-    found = found or search_problems(job.config["search"]) + guard_problems(job.config["guard"])
-    found = found or engine_problems(job) + mbr_problems(job.config)
-    found = found or output_problems(job.verbatim) + _worker_problems(**job.config)
-    if not found and "constraints" in job.verbatim:
-        found = _phrase_problems(job.config["search"], job.config["guard"].get("again"))
-    if found:
-        raise listed(found)
+    search, guard = job.config["search"], job.config["guard"]
+    refuse(schema.problems(run, job.config, ""))
+    refuse(search_problems(search) + guard_problems(guard))
+    refuse(engine_problems(job) + mbr_problems(job.config))
+    refuse(output_problems(job.verbatim) + _worker_problems(**job.config))
+    if "constraints" in job.verbatim:
+        refuse(_phrase_problems(search, guard.get("again")))
     with threads_restored():  # an engine may set others than the next job of a sweep should have
         run(job, **job.config)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, PositiveInt
 
 from translate import schema
 from translate.cli.commands import Job
-from translate.cli.errors import listed
+from translate.cli.errors import refuse
 from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
 from translate.inference.engines import Engine, Precision
@@ -61,8 +61,7 @@ class Decoding(BaseModel):
 
 def job(job: Job) -> None:
     """Check the configuration, then compare."""
-    if found := schema.problems(run, job.config, ""):
-        raise listed(found)
+    refuse(schema.problems(run, job.config, ""))
     run(job, **job.config)
 
 
@@ -84,7 +83,7 @@ def run(
 
     folder = Path(job.verbatim["run"])
     sha256 = load_bundle(str(folder)).weights_sha256
-    test_set = read_test_set(job, folder, data, tokenizer, Path(cache))
+    test_set = read_test_set(job, folder)
     evaluations = Path(job.verbatim.get("output", folder / "evaluation"))
     placed = test_set.placed(evaluations)
     if (evaluations / f"{placed.split}.json").is_file():  # else tell what changed
