@@ -124,9 +124,7 @@ def run(
     from translate.evaluation.links import linkers
 
     folder = Path(job.verbatim["run"])
-    forward, backward = aligners(
-        job, tag=target, layer=layer, head=head, device=device, tokens_per_batch=tokens_per_batch
-    )
+    forward, backward = aligners(job)
     task = own_files(job) or split_of_run(job, folder)
     task = task._replace(name="-".join([task.name, *options_told(job)]))
     _tell_unparted("source", task.sources)
@@ -164,39 +162,28 @@ def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
         )  # fmt: skip
 
 
-def aligners(
-    job: Job,
-    *,
-    tag: str | None,
-    layer: int | None,
-    head: int | None,
-    device: str,
-    tokens_per_batch: int,
-) -> tuple[Aligner, Aligner | None]:
-    """What aligns source to target, and, with a reverse run, what aligns target to source.
-
-    `tag` is that of the language to translate into, if it is not the run's own.
-    """
+def aligners(job: Job) -> tuple[Aligner, Aligner | None]:
+    """What aligns source to target, and, with a reverse run, what aligns target to source."""
     from translate.cli.stored import into, load_bundle
     from translate.inference.aligner import Aligner
     from translate.inference.device import choose_device
     from translate.models.head import choose_head
 
-    place = choose_device(device)
-    made: list[Aligner] = []
+    config, made = job.config, list[Aligner]()
+    device = choose_device(config["device"])
     languages = []
     for run in (job.verbatim[key] for key in ("run", "reverse") if key in job.verbatim):
-        bundle = into(load_bundle(run), None if made else tag)
-        wanted = wanted_head(bundle.config.taught, layer, head)
+        bundle = into(load_bundle(run), None if made else config["target"])
+        layer, head = wanted_head(bundle.config.taught, config["layer"], config["head"])
         try:
-            chosen = choose_head(bundle.model, layer=wanted[0], head=wanted[1])
+            chosen = choose_head(bundle.model, layer=layer, head=head)
         except UserError as error:
             raise UserError(f"{run}: {error}") from error
         languages.append(bundle.config.languages)
         made.append(
             Aligner(
                 bundle.model, bundle.tokenizers, chosen,
-                tokens_per_batch=tokens_per_batch, device=place,
+                tokens_per_batch=config["tokens_per_batch"], device=device,
             )
         )  # fmt: skip
     if len(made) == 1:
