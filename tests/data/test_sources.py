@@ -566,8 +566,9 @@ def test_sqlite_by_query(tmp_path, index):
     assert read("pypi", tmp_path, **keys) == {"train": expected}
     with pytest.raises(UserError, match=r"data.query fails .*no such table: missing"):
         read("pypi", tmp_path, **keys | {"query": "SELECT * FROM missing"})
+    elsewhere = keys | {"sha256": "0" * 64}  # which would not be found
     with pytest.raises(UserError, match=r"data.query is missing"):
-        read("pypi", tmp_path, **keys | {"query": None})
+        read("pypi", tmp_path, **elsewhere | {"query": None})
 
 
 def test_sql_values_are_texts_or_refused(tmp_path):

