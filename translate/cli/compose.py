@@ -197,10 +197,9 @@ def _by_hydra(name: str, arguments: Arguments, task: Callable[[DictConfig], floa
     with tempfile.TemporaryDirectory(prefix="translate-") as sweep:  # Hydra leaves a file a sweep
         quiet = [*QUIET, f"hydra.sweep.dir='{sweep}'"]
         # flags first: argparse takes no more of them once it has met an override
-        with (
-            _command_line([sys.argv[0], *flags, *quiet, *arguments.overrides]),
-            _full_errors(),
-        ):
+        argv = [sys.argv[0], *flags, *quiet, *arguments.overrides]
+        with _command_line(argv), environment_restored():
+            os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions instead of printing them
             app()
 
 
@@ -278,14 +277,11 @@ def _command_line(argv: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _full_errors() -> Iterator[None]:
-    """Let Hydra raise its exceptions instead of printing them and leaving."""
-    before = os.environ.get("HYDRA_FULL_ERROR")
-    os.environ["HYDRA_FULL_ERROR"] = "1"
+def environment_restored() -> Iterator[None]:
+    """Leave no variable to what comes after."""
+    before = dict(os.environ)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["HYDRA_FULL_ERROR"]
-        else:
-            os.environ["HYDRA_FULL_ERROR"] = before
+        os.environ.clear()
+        os.environ.update(before)

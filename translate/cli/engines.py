@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from translate import machine
 from translate.cli import stored
 from translate.cli.commands import Job
+from translate.cli.errors import UsageError
 from translate.errors import UserError, first_line
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from translate.inference.confidence import Confidence
     from translate.inference.ctranslate2_engine import CTranslate2Search
     from translate.inference.translator import Translator
+    from translate.inference.unknown_words import UnknownWords
 
 MOST_PER_CORE = 8  # workers
 # parameters of a model from which several threads answer a line clearly sooner than one: with fewer
@@ -83,7 +85,7 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
     shortlist = guard = None
     if "shortlist" in verbatim:
         shortlist = read(Path(verbatim["shortlist"]), bundle.tokenizers)
-    replacing = stored.unknown_words(config["replace_unknown"], verbatim.get("dictionary"))
+    replacing = _unknown_words(config["replace_unknown"], verbatim.get("dictionary"))
     if config.get("guard"):
         guard = Guard.of(
             config["guard"], config["search"], languages=bundle.config.languages,
@@ -137,6 +139,20 @@ def _exported(
         raise UserError(
             f"{folder} cannot be loaded ({first_line(error)}): {exporting(folder, run)}"
         ) from error
+
+
+def _unknown_words(replace_unknown: bool, dictionary: str | None) -> UnknownWords | None:
+    """What replaces unknown words: the entries of the file `dictionary`, copies beyond it."""
+    from translate.inference.unknown_words import UnknownWords
+
+    if replace_unknown:
+        return UnknownWords({}) if dictionary is None else UnknownWords.read(dictionary)
+    if dictionary is not None:
+        raise UsageError(
+            f"dictionary={dictionary} only serves to replace unknown words: add "
+            "replace_unknown=true"
+        )
+    return None
 
 
 def _workers(config: Mapping[str, Any]) -> int:

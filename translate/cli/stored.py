@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from translate.data.corpus import Corpus
     from translate.inference.bundle import Bundle
-    from translate.inference.unknown_words import UnknownWords
 
 KEYS = ("data", "tokenizer", "model", "optimizer", "schedule", "trainer", "search", "seed", "cache")
 LARGEST, DEEPEST = 1 << 18, 16  # bytes and levels of a config.yaml
@@ -98,24 +97,6 @@ def literal(value: Any) -> Any:
     if isinstance(value, str):
         return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
     return value
-
-
-def unknown_words(replace_unknown: bool, dictionary: str | None) -> UnknownWords | None:
-    """What replaces unknown words: the entries of the file `dictionary`, copies beyond it.
-
-    Raises:
-        UserError: the dictionary cannot be read, or nothing would read it.
-    """
-    from translate.inference.unknown_words import UnknownWords
-
-    if dictionary is not None and not replace_unknown:
-        raise UsageError(
-            f"dictionary={dictionary} only serves to replace unknown words: add "
-            "replace_unknown=true"
-        )
-    if not replace_unknown:
-        return None
-    return UnknownWords({}) if dictionary is None else UnknownWords.read(dictionary)
 
 
 def corpus_of_run(run: Path, config: Mapping[str, Any], split: str) -> tuple[Corpus, pyarrow.Table]:

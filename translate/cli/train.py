@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -204,12 +203,12 @@ def _processes_of_its_own() -> Iterator[None]:
     """Leave no process group and none of its variables to the next job of a sweep."""
     import torch.distributed as processes
 
-    before = dict(os.environ)
+    from translate.cli.compose import environment_restored
+
     try:
-        yield
+        with environment_restored():
+            yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
         if processes.is_available() and processes.is_initialized():
             processes.destroy_process_group()
 
