@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow.ipc
 import pytest
-import yaml
+from conf_nodes import node, overlay
 from filelock import FileLock
 
 from translate.data import build as build_module
@@ -31,20 +31,6 @@ CONF = Path(__file__).parents[2] / "conf"
 NUMBERS = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]
 TENS = ["zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig"]
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
-
-
-def node(group, name, /, **changes):
-    """A configuration as Hydra composes it: the defaults list merged, then the changes."""
-    raw = yaml.safe_load((CONF / group / f"{name}.yaml").read_text(encoding="utf-8"))
-    merged = {}
-    for default in raw.pop("defaults", []):
-        merged = overlay(merged, raw if default == "_self_" else node(group, default))
-    return overlay(merged or raw, changes)
-
-
-def overlay(base, top):
-    both = {k for k in base.keys() & top.keys() if isinstance(base[k], dict) and top[k]}
-    return base | top | {k: overlay(base[k], top[k]) for k in both}
 
 
 def count(numbers, tens, word):

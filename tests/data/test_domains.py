@@ -7,30 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from conf_nodes import node
 
 from translate.data.corpus import check_data, prepare
 from translate.data.pair import Item, Pair, items
 from translate.data.sources import KINDS
 from translate.errors import UserError
 
-CONF = Path(__file__).parents[2] / "conf"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 ROWS = [(f"{a} {b}", f"{a}-{b}", "talk" if a < "c" else "news") for a in "abcd" for b in LETTERS]
-
-
-def node(group: str, *names: str, **changes: Any) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
-    for name in names:
-        merged |= yaml.safe_load((CONF / group / f"{name}.yaml").read_text(encoding="utf-8"))
-    merged.pop("defaults", None)
-    return merged | changes
 
 
 def tsv(path: Path, **changes: Any) -> dict[str, Any]:
     path.write_text("".join("\t".join(row) + "\n" for row in ROWS), encoding="utf-8")
     return node(
-        "data", "base", "tsv", source="de", target="en", train=str(path),
+        "data", "tsv", source="de", target="en", train=str(path),
         columns={"de": 1, "en": 2}, hold_out={"dev": 8, "test": ["news"]}, **changes,
     )  # fmt: skip
 
@@ -44,12 +35,12 @@ def test_a_domain_comes_by_number_name_or_path(tmp_path: Path) -> None:
     table = tmp_path / "pairs.tsv"
     assert read(tsv(table, domain=3), tmp_path) == expected
     table.write_text("de\ten\ttopic\n" + table.read_text("utf-8"), encoding="utf-8")
-    named = node("data", "base", "tsv", source="de", target="en", train=str(table), header=True)
+    named = node("data", "tsv", source="de", target="en", train=str(table), header=True)
     assert read(named | {"domain": "topic"}, tmp_path) == expected
     assert {pair.group for pair in read(named, tmp_path)} == {""}
     lines = [json.dumps({"de": s, "en": t, "about": {"topic": d}}) for s, t, d in ROWS]
     (tmp_path / "pairs.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    nested = node("data", "base", "jsonl", source="de", target="en",
+    nested = node("data", "jsonl", source="de", target="en",
                   train=str(tmp_path / "pairs.jsonl"), domain="about.topic")  # fmt: skip
     assert read(nested, tmp_path) == expected
     with pytest.raises(UserError, match=r"line 1 has no column topic \(data.domain\): it has"):
@@ -61,9 +52,7 @@ def test_a_domain_comes_by_number_name_or_path(tmp_path: Path) -> None:
 
 
 def test_files_of_two_languages_have_no_columns() -> None:
-    (problem,) = check_data(
-        node("data", "base", "hub", source="de", target="en", dir="x", domain=3)
-    )
+    (problem,) = check_data(node("data", "hub", source="de", target="en", dir="x", domain=3))
     assert problem.startswith("data: domain = 3 names a column, but the files of dir = x have no")
 
 
@@ -73,7 +62,7 @@ def test_an_item_is_of_its_first_pairs_domain() -> None:
 
 
 def test_held_out_items_keep_their_domain(tmp_path: Path) -> None:
-    tokenizer = node("tokenizer", "base", "char")
+    tokenizer = node("tokenizer", "char")
     data = tsv(tmp_path / "pairs.tsv", domain=3)
     corpus = prepare(data, tokenizer, cache=tmp_path / "cache")
     assert corpus.test is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from conf_nodes import node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +26,6 @@ from translate.data.selection import select
 from translate.data.sources import KINDS
 from translate.errors import UserError
 
-CONF = Path(__file__).parents[2] / "conf"
 HELD_OUT = [("der Abend", "the evening"), ("der Morgen", "the morning")]
 FINE = [(f"Satz {n} ist da", f"sentence {n} is here") for n in range(8)]
 # a line for each rule, and the rule
@@ -40,18 +39,10 @@ DIRT = [
 ]
 
 
-def node(*names: str, **changes: Any) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
-    for name in names:
-        merged |= yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))
-    del merged["defaults"]
-    return merged | changes
-
-
 def data(folder: Path, **changes: Any) -> dict[str, Any]:
     """Two columns and a domain under a header, and the further corpus `more`."""
     merged = node(
-        "data/base", "data/tsv", source="de", target="en", train=str(folder / "train.tsv"),
+        "data", "tsv", source="de", target="en", train=str(folder / "train.tsv"),
         dev=str(folder / "dev.tsv"), header=True, hold_out={"dev": 1, "test": 0},
         extra={"more": {"source": str(folder / "more.de"), "target": str(folder / "more.en")}},
     )  # fmt: skip
@@ -77,7 +68,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def tokenizer() -> dict[str, Any]:
-    return node("tokenizer/base", "tokenizer/char", vocab_size=60, hard_vocab_limit=False)
+    return node("tokenizer", "char", vocab_size=60, hard_vocab_limit=False)
 
 
 def counted(report: dict[str, Any]) -> Counter[tuple[str, str]]:

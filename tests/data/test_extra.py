@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
+from conf_nodes import node
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,16 +21,7 @@ from translate.data.mixing import by_temperature
 from translate.data.module import TranslationData
 from translate.errors import UserError
 
-CONF = Path(__file__).parents[2] / "conf"
 Prepared = Callable[..., Corpus]
-
-
-def node(group: str, *names: str, **changes: Any) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
-    for name in names:
-        merged |= yaml.safe_load((CONF / group / f"{name}.yaml").read_text(encoding="utf-8"))
-    del merged["defaults"]
-    return merged | changes
 
 
 def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> None:
@@ -56,9 +47,9 @@ def prepared(tmp_path: Path) -> Prepared:
         sampling = changes.pop("sampling", {"alpha": 0.0, "dropout": 0.0})
         whole = changes.pop("data", {})
         files = {"source": str(tmp_path / "back.de"), "target": str(tmp_path / "back.en")}
-        data = node("data", "base", "files", dir=str(tmp_path), source="de", target="en",
+        data = node("data", "files", dir=str(tmp_path), source="de", target="en",
                     extra={"back": files | changes}, **whole)  # fmt: skip
-        tokenizer = node("tokenizer", "base", "bpe", vocab_size=330, sampling=sampling)
+        tokenizer = node("tokenizer", "bpe", vocab_size=330, sampling=sampling)
         return prepare(data, tokenizer, cache=tmp_path / "cache")
 
     return prepare_with
@@ -236,22 +227,22 @@ def test_mistakes_are_told_by_name(
 @pytest.mark.parametrize("weight", [None, 0.5])
 def test_a_temperature_needs_a_corpus_without_a_weight(weight: float | None) -> None:
     changes = {"dir": None, "source": "de", "target": "en", "temperature": 5.0}
-    alone = check_data(node("data", "base", "files", **changes))
+    alone = check_data(node("data", "files", **changes))
     assert alone == [
         "data: temperature = 5 mixes corpora without a weight, but data.extra has none: add one, "
         "or set it to 1"
     ]
     extra = {"back": {"source": "a", "target": "b", "weight": weight}}
-    assert check_data(node("data", "base", "files", extra=extra, **changes)) == alone * bool(weight)
+    assert check_data(node("data", "files", extra=extra, **changes)) == alone * bool(weight)
 
 
 def test_the_main_corpus_has_its_name_for_itself() -> None:
     files = {"source": "a", "target": "b"}
     for name in ("main", "defaults", "_a", "a/b", ""):
-        data = node("data", "base", "toy", extra={name: files})
+        data = node("data", "toy", extra={name: files})
         assert any("cannot name a corpus" in line for line in check_data(data))
-    assert check_data(node("data", "base", "toy", extra={"back": files})) == []
-    (line,) = check_data(node("data", "base", "toy", extra={1: files}))
+    assert check_data(node("data", "toy", extra={"back": files})) == []
+    (line,) = check_data(node("data", "toy", extra={1: files}))
     assert line == "data.extra: 1 is a number or the like, not a name: write it in quotes"
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-import yaml
+from conf_nodes import node
 
 from translate.data import module
 from translate.data.batching import Batch, Draw
@@ -21,16 +20,7 @@ from translate.data.module import Pairs, TranslationData
 from translate.data.pair_table import Places
 from translate.errors import UserError
 
-CONF = Path(__file__).parents[2] / "conf"
 BUDGET = 120
-
-
-def node(group: str, *names: str, **changes: Any) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
-    for name in names:
-        merged |= yaml.safe_load((CONF / group / f"{name}.yaml").read_text(encoding="utf-8"))
-    del merged["defaults"]
-    return merged | changes
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +28,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Corpus]:
     cache = tmp_path_factory.mktemp("cache")
 
     def prepared(*, dropout: float) -> Corpus:
-        data = node("data", "base", "toy", train=200, dev=10, test=5)
+        data = node("data", "toy", train=200, dev=10, test=5)
         sampling = {"alpha": 0.0, "dropout": dropout}
-        tokenizer = node("tokenizer", "base", "bpe", vocab_size=600, sampling=sampling)
+        tokenizer = node("tokenizer", "bpe", vocab_size=600, sampling=sampling)
         return prepare(data, tokenizer, cache=cache)
 
     return prepared
