@@ -216,7 +216,7 @@ def test_what_the_page_cannot_show_is_no_matter_of_the_translations(
     (tmp_path / "r").write_text("the dog sees a house\n", encoding="utf-8")
     shutil.copytree(trained / "bundle", tmp_path / "a" / "bundle")
     files = ["run=a", "input=s", "reference=r", "resamples=2"]
-    monkeypatch.setattr("translate.inference.aligner.MAX_LENGTH", 3)
+    monkeypatch.setattr("translate.cli.judging.MAX_LENGTH", 3)
     done = program("evaluate", *files)
     assert done.status == 0, done.err
     page = tmp_path / "a" / "evaluation" / "s.html"

@@ -9,15 +9,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from translate import durable
 from translate.cli.commands import Job, file_name, key_of
 from translate.cli.fields import Node
+from translate.cli.stored import SPLITS, corpus_of_run, load_bundle, names_a_corpus, refuse_corpus
+from translate.cli.streams import line_pairs, name_of
+from translate.data.columns import in_order
+from translate.data.pharaoh import Gold, Link, read_links, to_line
 from translate.errors import UserError
-
-if TYPE_CHECKING:
-    from translate.data.pharaoh import Gold, Link
+from translate.evaluation.alignment import alignment_error_rate
+from translate.evaluation.report import as_lines, digest, fingerprint, name_in
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +53,6 @@ def options_told(job: Job) -> list[str]:
 
 def models(job: Job) -> dict[str, str]:
     """SHA-256 of the weights that the links are read from."""
-    from translate.cli.stored import load_bundle
-
     named = {"model": "run", "reverse": "reverse"}
     return {
         what: load_bundle(job.verbatim[key]).weights_sha256
@@ -62,11 +63,6 @@ def models(job: Job) -> dict[str, str]:
 
 def own_files(job: Job) -> Task | None:
     """The files `input=`, `reference=` and `gold=`; None where none are named."""
-    from translate.cli.judging import refuse_corpus
-    from translate.cli.stored import SPLITS
-    from translate.cli.streams import line_pairs, name_of
-    from translate.data.pharaoh import read_links
-
     if "input" not in job.verbatim:
         return None
     refuse_corpus(job)
@@ -79,11 +75,6 @@ def own_files(job: Job) -> Task | None:
 
 def split_of_run(job: Job, run: Path) -> Task:
     """The split `data.split` of a corpus, which keeps no links but sure ones."""
-    from translate.cli.judging import names_a_corpus
-    from translate.cli.stored import corpus_of_run
-    from translate.data.columns import in_order
-    from translate.data.pharaoh import Gold
-
     split = job.config["data"]["split"]
     _, table = corpus_of_run(run, job.config, split)
     if "alignment" not in table.column_names:
@@ -100,15 +91,11 @@ def split_of_run(job: Job, run: Path) -> Task:
 
 
 def _fingerprints(task: Task) -> dict[str, str]:
-    from translate.evaluation.report import fingerprint
-
     return {"sources": fingerprint(task.sources), "references": fingerprint(task.targets)}
 
 
 def ending_of(task: Task, folder: Path) -> str:
     """What tells the files of these sentences in a folder from those of others of the name."""
-    from translate.evaluation.report import name_in
-
     texts, name = _fingerprints(task), f"{task.name}.alignment"
     return name_in(
         folder, name, own=task.own,
@@ -124,10 +111,6 @@ def score(
     models: Mapping[str, str],
 ) -> None:
     """Tell how good the links are, and keep the figures, with what they are about."""
-    from translate.data.pharaoh import to_line
-    from translate.evaluation.alignment import alignment_error_rate
-    from translate.evaluation.report import as_lines, digest, fingerprint
-
     assert task.gold is not None
     scores = alignment_error_rate(
         [gold.sure for gold in task.gold], [gold.possible for gold in task.gold], found

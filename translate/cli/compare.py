@@ -207,8 +207,7 @@ def _as_of(run: Path, first: Path, test_set: TestSet, job: Job) -> TestSet:
 
 def _same_corpus(run: Path, first: Path, job: Job) -> bool:
     """Whether the test sentences, which are the first run's, are the run's own as well."""
-    from translate.cli.judging import names_a_corpus
-    from translate.cli.stored import training_config
+    from translate.cli.stored import names_a_corpus, training_config
     from translate.data.corpus import BATCHING
 
     texts = [

@@ -6,14 +6,16 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from translate.cli.judging import evaluate_run
+from translate.cli.stored import load_bundle, training_config
+from translate.cli.stored_evaluations import Place, is_current
 from translate.errors import UserError
-
-if TYPE_CHECKING:
-    from translate.cli.stored_evaluations import Place
-    from translate.evaluation.comparison import System
-    from translate.evaluation.run import Judging
+from translate.evaluation.comparison import System
+from translate.evaluation.run import Judging
+from translate.inference.loading import load
+from translate.training import provenance
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +27,6 @@ SHAPING = {f"trainer.{key}" for key in (
 
 def system(place: Place, *, seen: int) -> System:
     """A run's translations of the test set, which has been evaluated on it."""
-    from translate.cli.stored import load_bundle, training_config
-    from translate.evaluation.comparison import System
-
     run, stored = place.run, place.read()
     assert stored is not None
     if stored.likelihood is None:
@@ -53,8 +52,6 @@ def system(place: Place, *, seen: int) -> System:
 
 def is_missing(place: Place) -> bool:
     """Whether a run has yet to be evaluated there, as it is now."""
-    from translate.cli.stored_evaluations import is_current
-
     stored = place.read()
     return stored is None or not is_current(stored, place.run)
 
@@ -69,10 +66,6 @@ def evaluate(
     judging: Judging,
 ) -> None:
     """As `translate evaluate` would, with the run's own search; `turn` tells how many there are."""
-    from translate.cli.judging import evaluate_run
-    from translate.cli.stored import load_bundle
-    from translate.inference.loading import load
-
     run, test_set = place.run, place.test_set
     if place.read() is not None:
         log.warning("the model of %s has changed since its evaluation: evaluating it again", run)
@@ -95,8 +88,6 @@ def evaluate(
 
 def experiment(run: Path) -> str:
     """What shaped the run but the seed; an average, or one without a configuration, is alone."""
-    from translate.cli.stored import load_bundle, training_config
-
     shared, record = settings(run), _record(run)
     if not shared or "mean of" in load_bundle(str(run)).config.extra:
         return str(run)
@@ -110,7 +101,6 @@ def settings(run: Path) -> dict[str, Any]:
     Keys without a value are none: runs from before there was a key have not got it. A vocabulary is
     known by its pieces, which `corpus` in the run's record counts, not by where it came from.
     """
-    from translate.cli.stored import training_config
     from translate.training import token_budget
     from translate.training.averaging import START
     from translate.training.settings import MAY_CHANGE, flat
@@ -151,17 +141,12 @@ def _short(commit: str) -> str:
 
 
 def _record(run: Path) -> dict[str, Any]:
-    from translate.training import provenance
-
     return provenance.read(run) if (run / provenance.FILE).is_file() else {}
 
 
 def _unfinished(run: Path) -> str | None:
     """The step of the model of a run whose training has not ended."""
-    from translate.cli.stored import load_bundle, training_config
-    from translate.training.provenance import run_status
-
-    if run_status(run) != "unfinished":
+    if provenance.run_status(run) != "unfinished":
         return None
     step = load_bundle(str(run)).config.extra.get("step", "unknown")
     last = training_config(run).get("trainer", {}).get("max_steps")

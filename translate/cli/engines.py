@@ -5,20 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from translate import machine
+from translate import search as searches
 from translate.cli import stored
 from translate.cli.commands import Job
 from translate.cli.errors import UsageError
 from translate.errors import UserError, first_line
-
-if TYPE_CHECKING:
-    from translate.inference.bundle import Bundle
-    from translate.inference.confidence import Confidence
-    from translate.inference.ctranslate2_engine import CTranslate2Search
-    from translate.inference.translator import Translator
-    from translate.inference.unknown_words import UnknownWords
+from translate.inference import confidence, lexical_shortlist, workers
+from translate.inference.atomic_folder import present
+from translate.inference.bundle import Bundle
+from translate.inference.ctranslate2_engine import (
+    MANIFEST,
+    CTranslate2Search,
+    check_origin,
+    exporting,
+    search_problems,
+)
+from translate.inference.device import choose_device
+from translate.inference.guard import Guard
+from translate.inference.loading import load
+from translate.inference.translator import Translator
+from translate.inference.unknown_words import UnknownWords
+from translate.search.shortlist import within
 
 MOST_PER_CORE = 8  # workers
 # parameters of a model from which several threads answer a line clearly sooner than one: with fewer
@@ -45,8 +57,6 @@ def engine_problems(job: Job) -> list[str]:
     if config["engine"] == "native":
         folder = verbatim.get("export")
         return [f"export = {folder} needs engine=ctranslate2"] if folder else []
-    from translate.inference.ctranslate2_engine import search_problems
-
     found = search_problems(config["search"])
     if config["precision"]:
         found.append(
@@ -73,18 +83,10 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
     Raises:
         UserError: no model, dictionary or shortlist, or the engine has nothing of this model.
     """
-    import torch
-
-    from translate import search as searches
-    from translate.inference.guard import Guard
-    from translate.inference.lexical_shortlist import read
-    from translate.inference.loading import load
-    from translate.search.shortlist import within
-
     bundle = stored.load_runs(verbatim, config["target"])
     shortlist = guard = None
     if "shortlist" in verbatim:
-        shortlist = read(Path(verbatim["shortlist"]), bundle.tokenizers)
+        shortlist = lexical_shortlist.read(Path(verbatim["shortlist"]), bundle.tokenizers)
     replacing = _unknown_words(config["replace_unknown"], verbatim.get("dictionary"))
     if config.get("guard"):
         guard = Guard.of(
@@ -115,15 +117,6 @@ def _exported(
     config: Mapping[str, Any], verbatim: Mapping[str, str], bundle: Bundle
 ) -> CTranslate2Search:
     """The search of CTranslate2 on what was exported of this model."""
-    from translate.inference.atomic_folder import present
-    from translate.inference.ctranslate2_engine import (
-        MANIFEST,
-        CTranslate2Search,
-        check_origin,
-        exporting,
-    )
-    from translate.inference.device import choose_device
-
     run = verbatim["run"]
     folder = export_folder(run, config["engine"], verbatim.get("export"))
     found = present(folder, MANIFEST) or folder  # it may be set aside while another is written
@@ -143,8 +136,6 @@ def _exported(
 
 def _unknown_words(replace_unknown: bool, dictionary: str | None) -> UnknownWords | None:
     """What replaces unknown words: the entries of the file `dictionary`, copies beyond it."""
-    from translate.inference.unknown_words import UnknownWords
-
     if replace_unknown:
         return UnknownWords({}) if dictionary is None else UnknownWords.read(dictionary)
     if dictionary is not None:
@@ -157,20 +148,15 @@ def _unknown_words(replace_unknown: bool, dictionary: str | None) -> UnknownWord
 
 def _workers(config: Mapping[str, Any]) -> int:
     """As many as asked for; else one a core, unless each line is answered before the next."""
-    from translate.inference.device import choose_device
-    from translate.inference.workers import one_a_core
-
     if config["workers"] is not None:
         return int(config["workers"])
-    return 1 if config.get("interactive") else one_a_core(choose_device(config["device"]))
+    return 1 if config.get("interactive") else workers.one_a_core(choose_device(config["device"]))
 
 
 def _confidence(
     config: Mapping[str, Any], verbatim: Mapping[str, str], bundle: Bundle
-) -> Confidence | None:
+) -> confidence.Confidence | None:
     """What was learned for just this, where it will be told."""
-    from translate.inference.confidence import read
-
     if config.get("format") != "json" or config["mbr"] or config["precision"] == "bf16":
         return None
     if any(verbatim.get(key) for key in OTHER_PROBABILITIES):
@@ -178,4 +164,4 @@ def _confidence(
     if bundle.tokenizers.source.tag != bundle.config.tag:  # another language than it learned from
         return None
     run = Path(verbatim["run"])
-    return read(run, weights_sha256=bundle.weights_sha256, search=config["search"])
+    return confidence.read(run, weights_sha256=bundle.weights_sha256, search=config["search"])

@@ -6,21 +6,36 @@ import logging
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from translate.cli.commands import Job, key_of, shortened
+from rich.console import Console, RenderableType
+
+from translate.cli.arguments import paths_in
+from translate.cli.commands import Job, shortened
+from translate.cli.engines import export_folder
 from translate.cli.errors import UsageError
 from translate.cli.fields import Node
+from translate.cli.stored import SPLITS, corpus_of_run, load_bundle, names_a_corpus, refuse_corpus
+from translate.cli.streams import name_of, parallel_lines
+from translate.data.columns import in_order
+from translate.data.corpus import load
+from translate.data.progress import progress
+from translate.data.text import read_lines, sameness
+from translate.durable import check_folder, file_hash
 from translate.errors import UserError
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from translate.evaluation.alignment import WordAttention
-    from translate.evaluation.report import Report
-    from translate.evaluation.run import Judging, TestSet
-    from translate.inference.translator import Translator
+from translate.evaluation.alignment import WordAttention, word_attention
+from translate.evaluation.comparison_caveats import search_differences
+from translate.evaluation.report import Report, fingerprint, read
+from translate.evaluation.report_page import report_page
+from translate.evaluation.run import Judging, TestSet, evaluate_split
+from translate.evaluation.slices import word_counts
+from translate.inference.aligner import MAX_LENGTH
+from translate.inference.translator import Translator
+from translate.models.head import attends
+from translate.plots.curves import read_curves
+from translate.training import provenance
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +51,6 @@ def read_test_set(job: Job, run: Path) -> TestSet:
     Raises:
         UserError: neither can be had, or both are named, line counts differ, or there are no lines.
     """
-    from dataclasses import replace
-
-    from translate.data.text import read_lines
-
     if {"input", "reference"} & set(job.verbatim):
         refuse_corpus(job)
         found = _own_files(job.verbatim.get("input"), job.repeated.get("reference", ()))
@@ -52,10 +63,6 @@ def read_test_set(job: Job, run: Path) -> TestSet:
 
 
 def _own_files(source: str | None, references: Sequence[str]) -> TestSet:
-    from translate.cli.stored import SPLITS
-    from translate.cli.streams import name_of, parallel_lines
-    from translate.evaluation.run import TestSet
-
     if source is None or not references:
         missing = "reference" if source else "input"
         raise UsageError(f"{missing}=FILE is missing: input= and reference= go together")
@@ -76,31 +83,7 @@ def _given(references: Sequence[str]) -> Sequence[str]:
     return [text for text in references if text.strip()] or references[:1]
 
 
-def refuse_corpus(job: Job) -> None:
-    """Raise a UsageError where keys of a corpus stand beside files, which are read in its place."""
-    for key in map(key_of, job.overrides):
-        if key.partition(".")[0] in ("data", "tokenizer"):
-            raise UsageError(
-                f"{key}= and input= cannot be combined: {key}= chooses from the run's corpus, "
-                "input= and reference= give sentences of your own; leave out one of the two"
-            )
-
-
-def names_a_corpus(job: Job) -> bool:
-    """Whether `data=` says more than where the corpus lies, and how its sentences are read."""
-    from translate.data.corpus import BATCHING
-
-    reading = {f"data.{key}" for key in (*BATCHING, "dir", "split", "domain")}
-    keys = set(map(key_of, job.overrides)) - reading
-    return any(key == "data" or key.startswith("data.") for key in keys)
-
-
 def _split(job: Job, run: Path) -> TestSet:
-    from translate.cli.stored import corpus_of_run
-    from translate.data.columns import in_order
-    from translate.evaluation.run import TestSet
-    from translate.evaluation.slices import word_counts
-
     data, trained_on_it = job.config["data"], not names_a_corpus(job)
     corpus, table = corpus_of_run(run, job.config, data["split"])
     by_domain = data.get("domain") is not None and "group" in table.column_names
@@ -119,11 +102,6 @@ def seen_in_training(run: str, sources: Sequence[str], cache: str) -> int:
 
     Of a split of the run's own corpus none is, unless data.allow_overlap=true asked for it.
     """
-    from translate.data.columns import in_order
-    from translate.data.corpus import load
-    from translate.data.text import sameness
-    from translate.training import provenance
-
     corpus = provenance.noted(Path(run), "corpus") or {}
     folder = Path(cache).expanduser() / "corpora" / corpus.get("corpus", "")
     if not corpus or not folder.is_dir():
@@ -152,12 +130,6 @@ def evaluate_run(
         shown: how many of the worst and the best sentences the page has.
         attention: the lines, from 1, whose attention the page shows.
     """
-    from translate.cli.stored import load_bundle
-    from translate.data.progress import progress
-    from translate.evaluation.report_page import report_page
-    from translate.evaluation.run import evaluate_split
-    from translate.plots.curves import read_curves
-
     metrics = run / "metrics.csv"
     curves = read_curves(metrics) if metrics.is_file() else {}  # a fault is told before the work
     beyond = [line for line in attention if line > len(test_set.sources)]
@@ -203,8 +175,6 @@ def check_output(folder: Path) -> None:
     Raises:
         UserError: none can.
     """
-    from translate.durable import check_folder
-
     try:
         check_folder(folder)
     except UserError as error:
@@ -213,9 +183,6 @@ def check_output(folder: Path) -> None:
 
 def _tell_replaced(folder: Path, split: str, decoding: Mapping[str, Any]) -> None:
     """A stored evaluation of another search, which `compare` would have used, is not kept."""
-    from translate.evaluation.comparison_caveats import search_differences
-    from translate.evaluation.report import read
-
     try:
         stored = read(folder, split)
     except UserError:  # nothing would have used it
@@ -230,8 +197,6 @@ def _tell_replaced(folder: Path, split: str, decoding: Mapping[str, Any]) -> Non
 
 def show(tables: RenderableType) -> None:
     """Print tables, as wide as the terminal; where there is none, no line is cut."""
-    from rich.console import Console
-
     Console(width=None if sys.stdout.isatty() else WIDE).print(tables)
 
 
@@ -241,12 +206,6 @@ def read_sha256(run: Path, decoding: Mapping[str, Any]) -> dict[str, str]:
     Raises:
         UserError: it is not there.
     """
-    from translate.cli.arguments import paths_in
-    from translate.cli.engines import export_folder
-    from translate.cli.stored import load_bundle
-    from translate.durable import file_hash
-    from translate.evaluation.report import fingerprint
-
     given = {key: decoding[key] for key in FILES if decoding.get(key)}
     files = given.keys() & {"dictionary", "shortlist"}
     found = {key: file_hash(Path(given[key])) for key in sorted(files)}
@@ -264,10 +223,6 @@ def _attention(
     translator: Translator, test_set: TestSet, hypotheses: Sequence[str], lines: Sequence[int]
 ) -> Mapping[int, WordAttention]:
     """By index; none of a model without attention, nor of a sentence that is empty or too long."""
-    from translate.evaluation.alignment import word_attention
-    from translate.inference.aligner import MAX_LENGTH
-    from translate.models.head import attends
-
     found: dict[int, WordAttention] = {}
     if not attends(translator.model):
         return found

@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from translate.cli.arguments import paths_in
+from translate.cli.commands import Job, key_of
 from translate.cli.errors import UsageError
 from translate.errors import UserError, first_line
 
@@ -126,6 +127,25 @@ def corpus_of_run(run: Path, config: Mapping[str, Any], split: str) -> tuple[Cor
             "this corpus has no test split: use data.split=dev, or input=FILE reference=FILE"
         )
     return corpus, table
+
+
+def refuse_corpus(job: Job) -> None:
+    """Raise a UsageError where keys of a corpus stand beside files, which are read in its place."""
+    for key in map(key_of, job.overrides):
+        if key.partition(".")[0] in ("data", "tokenizer"):
+            raise UsageError(
+                f"{key}= and input= cannot be combined: {key}= chooses from the run's corpus, "
+                "input= and reference= give sentences of your own; leave out one of the two"
+            )
+
+
+def names_a_corpus(job: Job) -> bool:
+    """Whether `data=` says more than where the corpus lies, and how its sentences are read."""
+    from translate.data.corpus import BATCHING
+
+    reading = {f"data.{key}" for key in (*BATCHING, "dir", "split", "domain")}
+    keys = set(map(key_of, job.overrides)) - reading
+    return any(key == "data" or key.startswith("data.") for key in keys)
 
 
 def training_config(run: str | Path) -> dict[str, Any]:
