@@ -92,8 +92,7 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
     """
     flags: list[str] = []
     overrides: list[str] = []
-    verbatim: dict[str, str] = {}
-    repeated: dict[str, tuple[str, ...]] = {}
+    literal: dict[str, tuple[str, ...]] = {}
     sentences: list[str] = []
     rest = list(arguments)
     while rest:
@@ -103,23 +102,12 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
             sentences += rest
             break
         if equals and name in command.verbatim:
-            if not value:
-                kind = "TEXT" if name in command.texts else "PATH"
-                raise UsageError(f"{name}= has no value: write {name}={kind}")
-            if name in verbatim and name not in command.repeatable:
+            value = _taken_literally(command, name, value)
+            if name in literal and name not in command.repeatable:
                 raise UsageError(
-                    f"{name}= is given twice, as {verbatim[name]!r} and {value!r}: keep only one"
+                    f"{name}= is given twice, as {literal[name][0]!r} and {value!r}: keep only one"
                 )
-            if name in LISTS:
-                paths = [_at_home(path.strip()) for path in paths_in(value)]
-                if "" in paths:
-                    raise UsageError(f"{argument}: a path is missing between its commas")
-                value = ",".join(paths)
-            elif name not in command.texts:
-                value = _at_home(value)
-            verbatim[name] = value
-            if name in command.repeatable:
-                repeated[name] = (*repeated.get(name, ()), value)
+            literal[name] = (*literal.get(name, ()), value)
         elif equals and name == "debug":
             if value not in ("true", "false"):
                 raise UsageError(f"debug = {value!r}: must be true or false")
@@ -151,7 +139,28 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
             sentences.append(argument)
     if sentences and not command.sentences:
         raise UsageError(_unexpected(command, sentences[0]))
-    return Arguments(tuple(flags), tuple(overrides), verbatim, tuple(sentences), repeated)
+    return Arguments(
+        flags=tuple(flags),
+        overrides=tuple(overrides),
+        verbatim={name: values[-1] for name, values in literal.items()},
+        sentences=tuple(sentences),
+        repeated={name: literal[name] for name in command.repeatable if name in literal},
+    )
+
+
+def _taken_literally(command: Command, name: str, value: str) -> str:
+    """The value of a verbatim key, with the paths that a shell would have made of it."""
+    if not value:
+        kind = "TEXT" if name in command.texts else "PATH"
+        raise UsageError(f"{name}= has no value: write {name}={kind}")
+    if name in command.texts:
+        return value
+    if name not in LISTS:
+        return _at_home(value)
+    paths = [_at_home(path.strip()) for path in paths_in(value)]
+    if "" in paths:
+        raise UsageError(f"{name}={value}: a path is missing between its commas")
+    return ",".join(paths)
 
 
 def paths_in(value: str) -> list[str]:

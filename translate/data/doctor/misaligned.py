@@ -32,32 +32,30 @@ STRAY = 0.1  # of the way from random pairs to usual ones
 def misaligned(splits: Splits) -> Iterator[Finding]:
     """Shifted blocks, swapped neighbours, and lines that no neighbour explains."""
     judge = _Judge(splits)
-    shifted, swapped, strays = [], [], []
     if judge.doubt:
         log.info("not looking for misaligned lines: %s", judge.doubt)
-    else:
-        for split, lines in splits.items():
-            offsets = judge.offsets(split)
-            blocks = _blocks(offsets)
-            inside = {index for start, stop, _ in blocks for index in range(start, stop)}
-            shifted += [
-                (split, start, f"lines {number_of(lines, start)}–{number_of(lines, stop - 1)}: "
-                 f"translated {abs(k)} line{'s' * (abs(k) > 1)} {'below' if k > 0 else 'above'}")
-                for start, stop, k in blocks
-            ]  # fmt: skip
-            pairs = [
-                index for index in range(len(offsets) - 1)
-                if offsets[index] == 1 and offsets[index + 1] == -1 and index not in inside
-            ]  # fmt: skip
-            swapped += [
-                (split, index, f"with line {number_of(lines, index + 1)}") for index in pairs
-            ]
-            inside |= {index + step for index in pairs for step in (0, 1)}
-            strays += [
-                (split, index, "no word seems to translate another")
-                for index in judge.strays(split)
-                if index not in inside
-            ]
+        return
+    shifted, swapped, strays = [], [], []
+    for split, lines in splits.items():
+        offsets = judge.offsets(split)
+        blocks = _blocks(offsets)
+        inside = {index for start, stop, _ in blocks for index in range(start, stop)}
+        shifted += [
+            (split, start, f"lines {number_of(lines, start)}–{number_of(lines, stop - 1)}: "
+             f"translated {abs(k)} line{'s' * (abs(k) > 1)} {'below' if k > 0 else 'above'}")
+            for start, stop, k in blocks
+        ]  # fmt: skip
+        pairs = [
+            index for index in range(len(offsets) - 1)
+            if offsets[index] == 1 and offsets[index + 1] == -1 and index not in inside
+        ]  # fmt: skip
+        swapped += [(split, index, f"with line {number_of(lines, index + 1)}") for index in pairs]
+        inside |= {index + step for index in pairs for step in (0, 1)}
+        strays += [
+            (split, index, "no word seems to translate another")
+            for index in judge.strays(split)
+            if index not in inside
+        ]
     advice = "a line is missing or extra at the start of the block: fix the files"
     yield Finding("shifted", "translations shifted against the source", advice,
                   lines_of(splits, shifted))  # fmt: skip
