@@ -14,7 +14,8 @@ from rich.table import Table
 
 from translate.data.cleaning import RULES
 from translate.data.pair import Item
-from translate.data.pair_table import Text, digests
+from translate.data.pair_table import digests
+from translate.data.selection import Text
 from translate.data.sources import Source
 from translate.data.text import spaced
 from translate.data.tokenizer import Tokenizer, TokenizerConfig, Tokenizers

@@ -20,9 +20,9 @@ from translate import machine
 from translate.data.account import LanguageCounts, account, language_account
 from translate.data.dropped import Tell
 from translate.data.pair import Item
-from translate.data.pair_table import ALIGNMENT, CHUNK, Text
+from translate.data.pair_table import ALIGNMENT, CHUNK
 from translate.data.progress import progress
-from translate.data.selection import Selection, select
+from translate.data.selection import Selection, Text, select
 from translate.data.sources import MAIN, Source
 from translate.data.tokenizer import Tokenizer, TokenizerConfig, Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow
@@ -76,16 +74,6 @@ class PairTable:
 
 def _pair(source: str, target: str, group: str, links: Sequence[Sequence[int]]) -> Pair:
     return Pair(source, target, group, tuple((i, j) for i, j in links))
-
-
-class Text(NamedTuple):
-    """One corpus of the training text, clean: the main one or one of `data.extra`."""
-
-    name: str
-    pairs: PairTable
-    tag: str | None  # before every source
-    dropped: Counter[str]  # pairs, by rule
-    held_out: int = 0  # pairs that went from it to dev and test
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> PairTable:

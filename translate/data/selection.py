@@ -16,13 +16,23 @@ from translate.data.doctor.finding import Finding
 from translate.data.doctor.report import headline
 from translate.data.dropped import Drops, Tell
 from translate.data.pair import Item, Pair, items
-from translate.data.pair_table import PairTable, Text
+from translate.data.pair_table import PairTable
 from translate.data.progress import progress
 from translate.data.sources import MAIN, Source
 from translate.data.splits import groups_of, take_components, take_groups
 from translate.errors import UserError
 
 log = logging.getLogger(__name__)
+
+
+class Text(NamedTuple):
+    """One corpus of the training text, clean: the main one or one of `data.extra`."""
+
+    name: str
+    pairs: PairTable
+    tag: str | None  # before every source
+    dropped: Counter[str]  # pairs, by rule
+    held_out: int = 0  # pairs that went from it to dev and test
 
 
 class Selection(NamedTuple):
