@@ -31,12 +31,12 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job, key_of
 from translate.cli.config_dir import STORED, config_dir
 from translate.cli.errors import JobFailedError, UsageError, refuse
+from translate.cli.experiments import leave_out_misfits
 from translate.cli.hydra_errors import (
     Check,
     explain,
     given_again,
     jobs_of,
-    leave_out_misfits,
     lists_of_options,
     problems,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from translate.cli.commands import key_of
 from translate.errors import UserError
 
 STORED = "stored"  # the name under which a run's own nodes stand beside the options of their group
@@ -22,6 +23,11 @@ def config_dir() -> Path:
 def groups() -> list[str]:
     """What can be chosen between: the folders of options."""
     return sorted({file.parent.name for file in config_dir().glob("*/*.yaml")})
+
+
+def is_choice(override: str) -> bool:
+    """Whether an override chooses an option of a group, as `model=transformer` does."""
+    return re.split("[@/]", key_of(override))[0] in groups()
 
 
 def names() -> set[str]:

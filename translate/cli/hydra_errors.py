@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from translate.cli.commands import key_of
-from translate.cli.config_dir import STORED, config_dir, groups, options
+from translate.cli.config_dir import config_dir, groups, is_choice, options
+from translate.cli.experiments import leave_out_misfits, node_of, without_misfits
 from translate.wording import nearest
 
 Check = Callable[[Mapping[str, Any]], list[str]]
 
 ABBREVIATED = {"lr": "learning_rate"}  # too short to be like the key that is meant
-FREE = ("optimizer", "schedule", "search")  # what an experiment sets, but is not made for
 
 
 def problems(composed: DictConfig, check: Check, overrides: Sequence[str]) -> list[str]:
@@ -33,47 +31,7 @@ def problems(composed: DictConfig, check: Check, overrides: Sequence[str]) -> li
     config: Any = OmegaConf.to_container(composed, resolve=True)
     found = [line for line in check(config) if line.split(" ")[0] not in missing]
     found = [f"{key} is missing: write {key}=VALUE" for key in missing] + found
-    return _without_misfits(found, overrides)
-
-
-def leave_out_misfits(composed: DictConfig, overrides: Sequence[str]) -> list[str]:
-    """Undo what an experiment sets for another option than the one that is chosen beside it.
-
-    The keys that the option lacks; and the learning rate, which says nothing to another optimizer.
-    The command line has the last word, and there it cannot remove a key.
-    """
-    chosen = _chosen(overrides)
-    name = chosen.get("experiment", "")
-    set_by_it = _experiment(name)
-    left_out = []
-    for group in FREE:
-        if (option := chosen.get(group)) not in options(group):
-            continue
-        node, given = _node(group, option), set_by_it.get(group, {}).keys()
-        misfits = given - node.keys()
-        if (
-            "learning_rate" in given
-            and node.kind != compose("train", [f"experiment={name}"])[group].kind
-        ):
-            misfits.add("learning_rate")
-        for key in misfits:
-            if f"{group}.{key}" not in chosen:
-                with open_dict(composed[group]):
-                    del composed[group][key]
-                    if key in node:
-                        composed[group][key] = node[key]
-                left_out.append(f"{group}.{key}")
-    return sorted(left_out)
-
-
-def set_by_experiment(overrides: Sequence[str], group: str) -> dict[str, Any]:
-    """What the experiment that is chosen, if one is, sets in a group."""
-    return dict(_experiment(_chosen(overrides).get("experiment", "")).get(group, {}))
-
-
-def _chosen(overrides: Sequence[str]) -> dict[str, str]:
-    """The value of each key; the last one, where it is given again."""
-    return dict(override.split("=", 1) for override in overrides)
+    return without_misfits(found, overrides)
 
 
 def explain(
@@ -155,70 +113,6 @@ def _singles(override: str) -> list[str]:
         return [f"{parsed.get_key_element()}={value}" for value in parsed.sweep_string_iterator()]
     except HydraException:  # no override, or what only Hydra itself can list: glob(*)
         return [override]
-
-
-def _without_misfits(found: Sequence[str], overrides: Sequence[str]) -> list[str]:
-    """These problems; the keys that an experiment gives to a model it is not for told in one."""
-    chosen = _chosen(overrides)
-    experiment, model = (chosen.get(group, "") for group in ("experiment", "model"))
-    if experiment not in options("experiment") or model not in {STORED, *options("model")}:
-        return list(found)  # one is not chosen, or of a folder of the user's own
-    meant, keys = _model_of(experiment)
-    misfits = [line for line in found if line.split(" ")[0] in keys and " is not a key" in line]
-    if meant == model or not misfits:
-        return list(found)
-    family = _node("model", model).get("family")
-    others = [
-        name
-        for name in options("experiment")
-        if _node("model", _model_of(name)[0]).get("family") == family
-    ]
-    instead = f"; experiments for such a model: {', '.join(others)}" if others else ""
-    wrong = ", ".join(line.split(" ")[0] for line in misfits)
-    named = "the network of init=" if model == STORED else f"model={model}"
-    return [
-        f"experiment={experiment} is for model={meant}, and {named} has no {wrong}{instead}",
-        *(line for line in found if line not in misfits),
-    ]
-
-
-def _experiment(name: str) -> dict[str, Any]:
-    """What an experiment's file sets, the program's own or one of --config-dir; {} if none.
-
-    With what it takes over from another experiment.
-    """
-    folders = GlobalHydra.instance().config_loader().get_search_path().get_path()
-    for folder in (str(each.path).removeprefix("file://") for each in folders):
-        if (file := Path(folder, "experiment", f"{name}.yaml")).is_file():
-            own: Any = OmegaConf.to_container(OmegaConf.load(file)) or {}
-            defaults = own.get("defaults", [])
-            others = [
-                _experiment(entry.removeprefix("/experiment/"))
-                for entry in defaults
-                if isinstance(entry, str) and entry != "_self_"
-            ]
-            merged: Any = OmegaConf.to_container(OmegaConf.merge({}, *others, own))
-            inherited = chain.from_iterable(other.get("defaults", []) for other in others)
-            return {**merged, "defaults": [*inherited, *defaults]}
-    return {}
-
-
-def _model_of(experiment: str) -> tuple[str, list[str]]:
-    """The model that an experiment is for, and the keys of it that it sets."""
-    node = _experiment(experiment)
-    entries = (entry for entry in node["defaults"] if isinstance(entry, dict))
-    chosen = {key: option for entry in entries for key, option in entry.items()}
-    return chosen["override /model"], [f"model.{key}" for key in node.get("model", {})]
-
-
-def _node(group: str, option: str) -> DictConfig:
-    """What an option of a group holds."""
-    return compose(overrides=[f"+{group}={option}"])[group]  # type: ignore[no-any-return]
-
-
-def is_choice(override: str) -> bool:
-    """Whether an override chooses an option of a group, as `model=transformer` does."""
-    return re.split("[@/]", key_of(override))[0] in groups()
 
 
 def given_again(overrides: Sequence[str]) -> list[str]:
@@ -348,7 +242,7 @@ def _elsewhere(where: Sequence[str], key: str) -> list[str]:
     """Options of a group that do have the key."""
     if len(where) != 1 or where[0] not in groups():
         return []
-    return [name for name in options(where[0]) if key in _node(where[0], name)]
+    return [name for name in options(where[0]) if key in node_of(where[0], name)]
 
 
 def _one_line(error: BaseException) -> str:

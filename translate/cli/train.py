@@ -16,6 +16,7 @@ from pydantic import Field
 from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job, file_name, key_of
+from translate.cli.config_dir import is_choice
 from translate.cli.errors import UsageError, refuse
 from translate.cli.fields import Folder, Node
 from translate.cli.train_start import (
@@ -92,7 +93,6 @@ SEARCH = "hydra/sweeper=dev_bleu"  # conf/hydra/sweeper/dev_bleu.yaml
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command. A run under way brings its settings, but for options chosen anew."""
     from translate.cli.compose import launch
-    from translate.cli.hydra_errors import is_choice
     from translate.cli.stored import literal, load_bundle
 
     begin = partial(launch, command, job=job, settle=_settled)
@@ -187,7 +187,7 @@ def _settled(config: Node, overrides: Sequence[str]) -> Node:
 
     What is typed has precedence over an experiment, and that over the default.
     """
-    from translate.cli.hydra_errors import set_by_experiment
+    from translate.cli.experiments import set_by_experiment
 
     config = without_experiment(config)
     trainer = config["trainer"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from translate.cli.arguments import Arguments
 from translate.cli.commands import key_of
-from translate.cli.config_dir import STORED
+from translate.cli.config_dir import STORED, is_choice
 from translate.cli.errors import UsageError
 from translate.cli.fields import Node
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 def refuse_resuming_nothing(arguments: Arguments) -> None:
     """A slip in run= must not begin another training, on the corpus that is the default."""
-    from translate.cli.hydra_errors import is_choice
-
     new = any(map(is_choice, arguments.overrides))
     if "run" in arguments.verbatim and not (new or arguments.multirun or arguments.inspects):
         raise UsageError(
