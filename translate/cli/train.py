@@ -17,7 +17,7 @@ from translate import schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job, file_name, key_of
 from translate.cli.config_dir import is_choice
-from translate.cli.errors import UsageError, refuse
+from translate.cli.errors import UsageError
 from translate.cli.fields import Folder, Node
 from translate.cli.train_start import (
     begun_config,
