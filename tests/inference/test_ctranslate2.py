@@ -13,6 +13,7 @@ import torch
 
 from translate.errors import UserError
 from translate.inference import ctranslate2_export
+from translate.inference import parity as parity_module
 from translate.inference.ctranslate2_engine import (
     MANIFEST,
     CTranslate2Search,
@@ -139,16 +140,15 @@ def test_what_is_no_number_is_no_parity(unequal: str) -> None:
         Parity(10, 0, **parity).check()
 
 
-def test_a_gap_that_is_no_number_is_kept() -> None:
+def test_a_gap_that_is_no_number_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python's own max would lose it."""
     tokens = (5, 6)
     found = SimpleNamespace(tokens=tokens, log_prob=float("nan"), token_log_probs=(0.0, 0.0))
     forcing = SimpleNamespace(
         padded=lambda rows: (None, None), log_probs=lambda *sides: [[0.0, 0.0, 0.0]]
     )
-    native = SimpleNamespace(
-        tokens_per_batch=10, model=None, forcing=forcing, search=lambda *a: [[found]]
-    )
+    monkeypatch.setattr(parity_module, "TeacherForcing", lambda *a: forcing)
+    monkeypatch.setattr(parity_module, "build", lambda **options: lambda *a: [[found]])
 
     class Exported:
         log_probs = staticmethod(lambda *sides: [[0.0, 0.0, 0.0]])
@@ -156,7 +156,7 @@ def test_a_gap_that_is_no_number_is_kept() -> None:
         def __call__(self, *arguments: object) -> list[list[SimpleNamespace]]:
             return [[found]]
 
-    assert math.isnan(compare(native, Exported(), [[5]]).gap)
+    assert math.isnan(compare(None, Exported(), [[5]]).gap)
 
 
 def test_without_a_sentence_nothing_is_written(make_bundle, tmp_path) -> None:

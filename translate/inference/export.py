@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 
@@ -18,15 +18,11 @@ from translate.inference import atomic_folder, ctranslate2_export
 from translate.inference.bundle import SOURCE, TARGET, Bundle
 from translate.inference.ctranslate2_engine import MANIFEST, CTranslate2Search
 from translate.inference.engines import Quantization
-from translate.inference.parity import Parity, compare
-from translate.inference.translator import Translator
+from translate.inference.parity import GREEDY, TOKENS_PER_BATCH, Parity, compare
 from translate.models.transformer import Transformer
-from translate.search import build
 from translate.vocabulary import EOS
 
-TOKENS_PER_BATCH = 2048
 LONGEST = 20  # pieces of a random sentence
-GREEDY: dict[str, Any] = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 5}
 
 
 def export_ctranslate2(
@@ -45,23 +41,19 @@ def export_ctranslate2(
     found = ctranslate2_export.problems(config.family, config.options)
     if found:
         raise UserError("; ".join(found))
-    native = Translator(
-        bundle.model.in_dtype(torch.float32), bundle.tokenizers, build(**GREEDY),
-        tokens_per_batch=TOKENS_PER_BATCH,
-    )  # fmt: skip
+    model = cast(Transformer, bundle.model.in_dtype(torch.float32))
     with tempfile.TemporaryDirectory(prefix="translate-") as place, naming(Path(place)):
         for wanted in dict.fromkeys(("float32", quantization)):
             made = Path(place, wanted)
             made.mkdir()
             ctranslate2_export.convert(
-                cast(Transformer, native.model), config.options, bundle.tokenizers,
-                quantization=wanted, folder=made,
-            )  # fmt: skip
+                model, config.options, bundle.tokenizers, quantization=wanted, folder=made
+            )
             engine = CTranslate2Search(
                 made, bundle.tokenizers, GREEDY,
                 tokens_per_batch=TOKENS_PER_BATCH, workers=None, device="cpu",
             )  # fmt: skip
-            parity = compare(native, engine, sentences)
+            parity = compare(model, engine, sentences)
             if wanted == "float32":
                 parity.check()
             measured = engine.compute_type

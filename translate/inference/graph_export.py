@@ -23,13 +23,12 @@ from translate.durable import naming
 from translate.errors import UserError
 from translate.inference import onnx_decoder
 from translate.inference.bundle import Bundle
-from translate.inference.export import GREEDY, TOKENS_PER_BATCH, write
+from translate.inference.export import write
 from translate.inference.graphs import Graph, traced
 from translate.inference.onnx_decoder import Arrays, Run, greedy, session, walk
-from translate.inference.parity import Parity, compare
-from translate.inference.translator import Translator
+from translate.inference.parity import GREEDY, Parity, compare
 from translate.models.seq2seq import Seq2Seq
-from translate.search import Hypothesis, build
+from translate.search import Hypothesis
 from translate.search.constraints import length_limits
 from translate.vocabulary import BOS, EOS, PAD, UNK
 from translate.wording import install
@@ -65,16 +64,13 @@ def export_graphs(
     kind.check(model)
     graphs = traced(model)
     files = {name + kind.suffix: kind.to_bytes(graph) for name, graph in graphs.items()}
-    native = Translator(
-        model, bundle.tokenizers, build(**GREEDY), tokens_per_batch=TOKENS_PER_BATCH
-    )
     with tempfile.TemporaryDirectory(prefix="translate-") as place, naming(Path(place)):
         runs = []
         for name, graph in graphs.items():
             file = Path(place, name + kind.suffix)
             file.write_bytes(files[file.name])
             runs.append(kind.session(file, graph))
-        parity = compare(native, GraphSearch(*runs), sentences)
+        parity = compare(model, GraphSearch(*runs), sentences)
     parity.check()
     yield "float32", parity
     files |= {name: path.read_bytes() for name, path in kind.beside.items()}

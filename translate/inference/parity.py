@@ -5,19 +5,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from translate.errors import UserError
+from translate.inference.forcing import TeacherForcing
 from translate.inference.segments import by_length
-from translate.inference.translator import Translator
 from translate.models.seq2seq import Seq2Seq
-from translate.search import Hypothesis
+from translate.search import Hypothesis, build
 from translate.vocabulary import BOS, EOS, PAD
 
+GREEDY: dict[str, Any] = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 5}
+TOKENS_PER_BATCH = 2048
 TOLERANCE = 1e-3  # in log-probability: float32 rounds otherwise in every engine
 
 
@@ -81,7 +84,7 @@ class Parity:
 
 
 class Exported(Protocol):
-    """Greedy search by what was exported; of `model` it reads the limits alone."""
+    """The search `GREEDY` by what was exported; of `model` it reads the limits alone."""
 
     def __call__(
         self, model: Seq2Seq, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]
@@ -92,20 +95,21 @@ class Exported(Protocol):
         """Of every token of given translations, </s> included; both sides come without it."""
 
 
-def compare(native: Translator, exported: Exported, sentences: Sequence[list[int]]) -> Parity:
-    """Translate these pieces (without </s>) both ways; `native.search` is greedy."""
+def compare(model: Seq2Seq, exported: Exported, sentences: Sequence[list[int]]) -> Parity:
+    """Translate these pieces (without </s>) by the model, which is on the CPU, and its export."""
+    native, search = TeacherForcing(model, torch.device("cpu")), build(**GREEDY)
     different, barred, gaps, margins = 0, 0, [0.0], [0.0]
-    for batch in by_length([len(ids) + 1 for ids in sentences], native.tokens_per_batch):
+    for batch in by_length([len(ids) + 1 for ids in sentences], TOKENS_PER_BATCH):
         sources = [sentences[i] for i in batch]
-        source, mask = native.forcing.padded([[*ids, EOS] for ids in sources])
-        expected = _best(native.search(native.model, source, mask))
-        actual = _best(exported(native.model, source, mask))
+        source, mask = native.padded([[*ids, EOS] for ids in sources])
+        expected = _best(search(model, source, mask))
+        actual = _best(exported(model, source, mask))
         scored = exported.log_probs(sources, [list(found.tokens) for found in expected])
         gaps += [
             abs(own.log_prob - sum(log_probs))
             for own, log_probs in zip(expected, scored, strict=True)
         ]
-        forced = native.forcing.log_probs(sources, [list(found.tokens) for found in actual])
+        forced = native.log_probs(sources, [list(found.tokens) for found in actual])
         for own, other, log_probs in zip(expected, actual, forced, strict=True):
             if own.tokens != other.tokens:
                 different += 1
