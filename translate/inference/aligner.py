@@ -16,7 +16,6 @@ from translate.inference.forcing import TeacherForcing
 from translate.inference.segments import by_length
 from translate.models.head import AttentionHead
 from translate.models.seq2seq import Seq2Seq
-from translate.vocabulary import BOS, EOS
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +44,7 @@ class Aligner:
         tokens_per_batch: int,
         device: torch.device,
     ) -> None:
-        self.model = model.to(device).eval()
-        self.forcing = TeacherForcing(self.model, device)
+        self.forcing = TeacherForcing(model.to(device).eval(), device)
         self.tokenizers, self.head = tokenizers, head
         self.tokens_per_batch = tokens_per_batch
         self._most = min(MAX_LENGTH, model.max_length or MAX_LENGTH)
@@ -90,18 +88,15 @@ class Aligner:
                 found[i] = words(weights[:, front:], source[i], target[i])
         return found
 
-    @torch.inference_mode()
     def _pieces(
         self, sources: Sequence[Words], targets: Sequence[Words]
     ) -> Float[np.ndarray, "B T S"]:
-        """The weights between pieces, padded; row t reads piece t - 1 and predicts piece t."""
+        """The weights between pieces, padded."""
         tag = self.tokenizers.source.prefix
-        source = self.forcing.padded([[*tag, *chain(*words), EOS] for words in sources])
-        target_in, _ = self.forcing.padded([[BOS, *chain(*words)] for words in targets])
-        memory = self.model.encode(*source)
-        decoded = self.model.decode(target_in, memory, need_alignment=True)
-        assert decoded.alignment is not None  # `choose_head` has seen to it
-        weights: Float[np.ndarray, "B T S"] = self.head.of(decoded.alignment).float().cpu().numpy()
+        alignment = self.forcing.attention(
+            [[*tag, *chain(*words)] for words in sources], [[*chain(*words)] for words in targets]
+        )
+        weights: Float[np.ndarray, "B T S"] = self.head.of(alignment).float().cpu().numpy()
         return weights
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from translate.data.text import has_text
 from translate.data.tokenizer import END, START, Tokenizers
 from translate.errors import UserError
-from translate.inference.forcing import TeacherForcing
+from translate.inference.forcing import TeacherForcing, as_numpy
 from translate.inference.segments import text_of
 from translate.inference.translation import AttentionMap
 
@@ -29,12 +29,9 @@ class AttentionMaps:
         """From each piece of the target, or of the model's own words, to those of the source."""
         source_ids, source_pieces = self._source(source)
         target_ids, target_pieces, target = self._target(source_ids, target)
+        (weights,) = self.forcing.attention([source_ids], [target_ids])
         return AttentionMap(
-            source,
-            target,
-            (*source_pieces, END),
-            (*target_pieces, END),
-            self.forcing.attention(source_ids, target_ids),
+            source, target, (*source_pieces, END), (*target_pieces, END), as_numpy(weights)
         )
 
     def within(

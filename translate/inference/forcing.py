@@ -101,18 +101,20 @@ class TeacherForcing:
         return [list(itertools.islice(flat, len(ids) + 1)) for ids in targets]
 
     @torch.inference_mode()
-    def attention(self, source: list[int], target: list[int]) -> Float[np.ndarray, "L H T S"]:
-        """Over the source and </s>, for each token of the target and </s>.
+    def attention(
+        self, sources: list[list[int]], targets: list[list[int]]
+    ) -> Float[Tensor, "B L H T S"]:
+        """Over each source and </s>: row t has read token t - 1 of the target and predicts t.
 
         Raises:
             UserError: the model has no attention over the source.
         """
-        memory = self.model.encode(*self.padded([[*source, EOS]]))
-        tokens, _ = self.padded([[BOS, *target]])
-        alignment = self.model.decode(tokens, memory, need_alignment=True).alignment
+        memory = self.model.encode(*self.padded([[*ids, EOS] for ids in sources]))
+        target_in, _ = self.padded([[BOS, *ids] for ids in targets])
+        alignment = self.model.decode(target_in, memory, need_alignment=True).alignment
         if alignment is None:
             raise UserError(NO_ATTENTION)
-        return as_numpy(alignment[0])
+        return alignment
 
     @torch.inference_mode()
     def self_attention(

@@ -26,7 +26,7 @@ from translate.training.compilation import Compiler
 from translate.training.dev_translations import DevTranslations
 from translate.training.guidance import build_guidance
 from translate.training.last_checkpoint import LastCheckpoint
-from translate.training.minimum_risk import build_minimum_risk
+from translate.training.minimum_risk import MinimumRisk
 from translate.training.module import TranslationTask
 from translate.training.settings import Settings
 from translate.training.trainer import processes
@@ -129,6 +129,13 @@ def new_task(
     total_steps: int,
 ) -> TranslationTask:
     """What a training step of the model is, in a run of `total_steps`."""
+    minimum_risk = None
+    if options.minimum_risk.weight:
+        minimum_risk = MinimumRisk(
+            **options.minimum_risk.model_dump(), seed=config["seed"],
+            limits=_length_limits(config), tokenizer=corpus.tokenizers.target,
+            references=corpus.train,
+        )  # fmt: skip
     return _task_class(options)(
         model,
         label_smoothing=options.label_smoothing,
@@ -142,13 +149,7 @@ def new_task(
         total_steps=total_steps,
         seed=config["seed"],
         tags=len(corpus.tokenizers.source.tags),
-        minimum_risk=build_minimum_risk(
-            options,
-            seed=config["seed"],
-            limits=_length_limits(config),
-            tokenizer=corpus.tokenizers.target,
-            references=corpus.train,
-        ),
+        minimum_risk=minimum_risk,
     )
 
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from pyarrow import Table
@@ -26,16 +27,15 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 
 from translate.attention.masks import padding_mask
-from translate.data.batching import Batch, pad
+from translate.data.batching import Batch
 from translate.data.columns import at
 from translate.data.tokenizer import Tokenizer
-from translate.inference.forcing import log_probs_of
-from translate.inference.minimum_bayes_risk import UTILITIES, Utility
+from translate.inference.forcing import TeacherForcing, log_probs_of
+from translate.inference.minimum_bayes_risk import UTILITIES, SentenceScore, Utility
 from translate.models.mode import in_mode
 from translate.models.seq2seq import Seq2Seq
 from translate.search import SampleSearch
 from translate.training.loss import rows_at_once
-from translate.training.settings import Settings
 from translate.vocabulary import BOS, EOS
 
 Tokens = tuple[int, ...]  # a candidate, without <s> and </s>
@@ -49,10 +49,11 @@ class Risk(NamedTuple):
     score: float  # mean metric of all samples, 0 … 100
 
 
+@dataclass(frozen=True)
 class MinimumRisk:
     """Samples candidates, judges them, and tells the risk of their probabilities.
 
-    Args:
+    Attributes:
         weight: share of the risk in the loss.
         candidates: samples a sentence; those that are alike are one candidate.
         temperature: of sampling; 1 draws translations as often as the model finds them likely.
@@ -64,27 +65,21 @@ class MinimumRisk:
         references: the training pairs, by their ids in a batch; the column `target` is text.
     """
 
-    def __init__(
-        self,
-        *,
-        weight: float,
-        candidates: int,
-        temperature: float,
-        sharpness: float,
-        metric: Utility,
-        include_reference: bool,
-        seed: int,
-        limits: Mapping[str, float],
-        tokenizer: Tokenizer,
-        references: Table,
-    ) -> None:
-        self.weight, self.sharpness = weight, sharpness
-        self.candidates, self.temperature = candidates, temperature
-        self.include_reference = include_reference
-        self.score = UTILITIES[metric]()
-        self.seed, self.limits = seed, dict(limits)
-        self.tokenizer = tokenizer
-        self.references = references
+    weight: float
+    candidates: int
+    temperature: float
+    sharpness: float
+    metric: Utility
+    include_reference: bool
+    seed: int
+    limits: Mapping[str, float]
+    tokenizer: Tokenizer
+    references: Table
+
+    @cached_property
+    def score(self) -> SentenceScore:
+        """The metric."""
+        return UTILITIES[self.metric]()
 
     def __call__(self, model: Seq2Seq, batch: Batch, *, step: int) -> Risk:
         """The risk of each sentence; `step` and its source alone say which samples are drawn."""
@@ -167,13 +162,11 @@ def log_probabilities(
 
     -∞ behind the candidates of a source that has fewer than another.
     """
-    device = source.device
-    counts = torch.tensor([len(own) for own in candidates], device=device)
+    counts = torch.tensor([len(own) for own in candidates], device=source.device)
     there = padding_mask(counts, int(counts.max()))  # (B, K)
-    rows = [np.array(tokens, dtype=np.int32) for tokens in chain(*candidates)]
-    target_in, lengths = _padded([np.concatenate(([BOS], row)) for row in rows], device)
-    target_out, _ = _padded([np.concatenate((row, [EOS])) for row in rows], device)
-    mask = padding_mask(lengths, target_in.shape[1])
+    padded = TeacherForcing(model, source.device).padded
+    target_in, mask = padded([[BOS, *tokens] for tokens in chain(*candidates)])
+    target_out, _ = padded([[*tokens, EOS] for tokens in chain(*candidates)])
     memory = model.encode(source, source_mask).at(there.nonzero()[:, 0])  # of each candidate
     hidden, tokens = model.decode(target_in, memory).hidden[mask], target_out[mask]
     size = rows_at_once(model.output.weight)
@@ -183,29 +176,5 @@ def log_probabilities(
         for some in (slice(start, start + size) for start in range(0, len(tokens), size))
     ]
     summed = torch.cat(of_tokens)
-    summed = summed.new_zeros(len(rows)).index_add(0, mask.nonzero()[:, 0], summed)
+    summed = summed.new_zeros(len(mask)).index_add(0, mask.nonzero()[:, 0], summed)
     return summed.new_full(there.shape, -math.inf).masked_scatter(there, summed)
-
-
-def build_minimum_risk(
-    options: Settings,
-    *,
-    seed: int,
-    limits: Mapping[str, float],
-    tokenizer: Tokenizer,
-    references: Table,
-) -> MinimumRisk | None:
-    """What the node `trainer.minimum_risk` asks for; None where its weight is 0."""
-    if not options.minimum_risk.weight:
-        return None
-    return MinimumRisk(
-        **options.minimum_risk.model_dump(),
-        seed=seed, limits=limits, tokenizer=tokenizer, references=references,
-    )  # fmt: skip
-
-
-def _padded(
-    rows: list[np.ndarray], device: torch.device
-) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N"]]:
-    matrix, lengths = map(torch.from_numpy, pad(rows))
-    return matrix.to(device), lengths.to(device)
