@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,17 @@ def test_a_probe_that_does_not_fit_is_halved() -> None:
     assert tried == [16, 8, 4, 8, 2, 4]
     with pytest.raises(torch.OutOfMemoryError):
         rows_that_fit(lambda rows: peak(rows + 7), 16, 175)
+
+
+@pytest.mark.parametrize(("room", "fits"), [(170, True), (169, False)])
+def test_a_row_fits_though_two_do_not(room: int, fits: bool) -> None:
+    def peak(rows: int) -> int:
+        if rows > 1:
+            raise torch.OutOfMemoryError
+        return 170
+
+    with nullcontext() if fits else pytest.raises(torch.OutOfMemoryError):
+        assert rows_that_fit(peak, 16, room) == 1
 
 
 def test_no_room_for_a_row_is_no_row() -> None:

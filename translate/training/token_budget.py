@@ -11,6 +11,7 @@ The number is a part of the run, as the batches are: a run that goes on takes th
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -114,14 +115,14 @@ def rows_that_fit(peak: Callable[[int], int], first: int, room: int) -> int:
     Raises:
         torch.OutOfMemoryError: not one row fits.
     """
-    while True:
+    while first:
         try:
             small, large = peak(first), peak(2 * first)
             break
         except torch.OutOfMemoryError:
-            if first == 1:
-                raise
             first //= 2
+    else:  # not in the handler above: its error holds on to what filled the memory
+        first, small, large = 1, peak(1), sys.maxsize
     each = max(1, (large - small) // first)
     rows = (room - small) // each + first
     if rows < 1:
