@@ -152,11 +152,10 @@ def test_a_gap_that_is_no_number_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
 
     class Exported:
         log_probs = staticmethod(lambda *sides: [[0.0, 0.0, 0.0]])
+        translate = staticmethod(lambda *sides: [tokens])
 
-        def __call__(self, *arguments: object) -> list[list[SimpleNamespace]]:
-            return [[found]]
-
-    assert math.isnan(compare(None, Exported(), [[5]]).gap)
+    model = SimpleNamespace(max_length=None)
+    assert math.isnan(compare(model, Exported(), [[5]]).gap)
 
 
 def test_without_a_sentence_nothing_is_written(make_bundle, tmp_path) -> None:

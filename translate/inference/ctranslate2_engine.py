@@ -7,7 +7,7 @@ import math
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -31,31 +31,6 @@ from translate.threads import threads_restored
 
 TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 16384}  # with more a CPU is slower
 MANIFEST = "export.json"  # which weights an export was made of, and the SHA-256 of its files
-CARRIED = {
-    "greedy": {"kind", "max_length_ratio", "max_length_offset"},
-    "beam": {
-        "kind", "max_length_ratio", "max_length_offset",
-        "beam_size", "length_penalty", "alpha", "n_best",
-    },
-}  # fmt: skip
-
-
-def search_problems(search: Mapping[str, Any]) -> list[str]:
-    """Why CTranslate2 cannot search like that, one line each. `search` is valid otherwise."""
-    kind = search["kind"]
-    if kind not in CARRIED:
-        return [f"search.kind = {kind}: with engine=ctranslate2 it must be greedy or beam"]
-    options = {key: value for key, value in search.items() if key != "rules"}
-    rules = Rules(**search["rules"]) if "rules" in search else NO_RULES
-    options |= {f"rules.{key}": value for key, value in rules if value != getattr(NO_RULES, key)}
-    found = [
-        f"search.{key} = {value}: engine=ctranslate2 has no such option; use engine=native"
-        for key, value in options.items()
-        if key not in CARRIED[kind] and value  # 0, false and null: it is off
-    ]
-    if kind == "beam" and options["n_best"] > options["beam_size"]:
-        found.append(too_many(options["n_best"], options["beam_size"]))
-    return found
 
 
 @dataclass(frozen=True)
@@ -68,6 +43,27 @@ class Settings:
     length_penalty: LengthPenalty = "none"
     alpha: float = 0.0
     n_best: int = 1
+
+
+CARRIED = {field.name for field in fields(Settings)}
+
+
+def search_problems(search: Mapping[str, Any]) -> list[str]:
+    """Why CTranslate2 cannot search like that, one line each. `search` is valid otherwise."""
+    kind = search["kind"]
+    if kind not in ("greedy", "beam"):
+        return [f"search.kind = {kind}: with engine=ctranslate2 it must be greedy or beam"]
+    options = {key: value for key, value in search.items() if key not in ("kind", "rules")}
+    rules = Rules(**search["rules"]) if "rules" in search else NO_RULES
+    options |= {f"rules.{key}": value for key, value in rules if value != getattr(NO_RULES, key)}
+    found = [
+        f"search.{key} = {value}: engine=ctranslate2 has no such option; use engine=native"
+        for key, value in options.items()
+        if key not in CARRIED and value  # 0, false and null: it is off
+    ]
+    if kind == "beam" and options["n_best"] > options["beam_size"]:
+        found.append(too_many(options["n_best"], options["beam_size"]))
+    return found
 
 
 class CTranslate2Search:
@@ -106,8 +102,11 @@ class CTranslate2Search:
             raise UserError(
                 f"device={place}: engine=ctranslate2 does not support it; use device=cpu"
             )
-        carried = CARRIED[search["kind"]] - {"kind"}
-        self._settings = Settings(**{key: search[key] for key in carried})
+        self._settings = Settings(**{key: search[key] for key in CARRIED & search.keys()})
+        # CTranslate2 divides log P by length^exponent: exact but for `gnmt`, ranked again here
+        self._exponent = {"none": 0.0, "average": 1.0, "gnmt": self._settings.alpha}[
+            self._settings.length_penalty
+        ]
         self._tokens_per_batch = tokens_per_batch or TOKENS_PER_BATCH[place.type]
         self._source = vocabulary(tokenizers.source)
         self._target = {piece: i for i, piece in enumerate(vocabulary(tokenizers.target))}
@@ -144,15 +143,21 @@ class CTranslate2Search:
             )
         lengths = source_mask.sum(1).tolist()
         rows = [row[: length - 1] for row, length in zip(source.tolist(), lengths, strict=True)]
-        settings = self._settings
         limits = length_limits(
-            lengths, settings.max_length_ratio, settings.max_length_offset,
+            lengths, self._settings.max_length_ratio, self._settings.max_length_offset,
             max_length=min(model.max_length or POSITIONS, POSITIONS),
         )  # fmt: skip
+        return self._search(rows, limits)
+
+    def translate(self, sources: list[list[int]], limits: list[int]) -> list[tuple[int, ...]]:
+        """The best tokens for each source, no more than its limit; both sides without </s>."""
+        return [best.tokens for best, *_ in self._search(sources, limits)]
+
+    def _search(self, rows: list[list[int]], limits: list[int]) -> list[list[Hypothesis]]:
         found = self._translated(rows, limits, [range(len(rows))])
         # the longest limit of a batch holds: what meets its own is translated beside its like,
         # but for greedy search, which begins in the same way under any limit
-        if settings.beam_size > 1:
+        if self._settings.beam_size > 1:
             met = [i for i, one in found.items() if max(map(len, one.hypotheses)) >= limits[i]]
             by_limit = groupby(sorted(met, key=limits.__getitem__), limits.__getitem__)
             found |= self._translated(rows, limits, [list(alike) for _, alike in by_limit])
@@ -169,7 +174,7 @@ class CTranslate2Search:
                 beam_size=settings.beam_size,
                 # all that the beam finishes, for their ranks may change
                 num_hypotheses=settings.beam_size,
-                length_penalty=self._exponent(),
+                length_penalty=self._exponent,
                 min_decoding_length=0,
                 max_input_length=0,  # else 1,024
                 max_decoding_length=max(limits[i] for i in some),
@@ -204,12 +209,6 @@ class CTranslate2Search:
             pending.update(zip(batch, found, strict=True))
         return [list(pending[i].result().log_probs) for i in range(len(rows))]
 
-    def _exponent(self) -> float:
-        """CTranslate2 divides log P by length^exponent: exact but for `gnmt`, ranked again here."""
-        return {"none": 0.0, "average": 1.0, "gnmt": self._settings.alpha}[
-            self._settings.length_penalty
-        ]
-
     def _ranked(
         self, rows: list[list[int]], found: list[Any], limits: list[int]
     ) -> list[list[Hypothesis]]:
@@ -237,7 +236,7 @@ class CTranslate2Search:
 
     def _log_prob(self, pieces: Sequence[str], score: float) -> float:
         """What the engine has divided by a power of the length, </s> included."""
-        return float(score * (len(pieces) + 1) ** self._exponent())
+        return float(score * (len(pieces) + 1) ** self._exponent)
 
     def _hypothesis(self, pieces: Sequence[str], log_prob: float, *, finished: bool) -> Hypothesis:
         penalty = PENALTIES[self._settings.length_penalty]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
 POSITIONS = 4096  # rows of the table that stands for a formula: no translation is longer
+EPSILON = {"layer": nn.LayerNorm(1).eps, "rms": torch.finfo(torch.float32).eps}
 
 
 def imported() -> Any:
@@ -79,20 +80,14 @@ def convert(
     """
     # a copy, for CTranslate2 quantises in the memory it is given
     spec = _spec(deepcopy(model).float(), options)
-    for tokenizer, register in (
-        (tokenizers.source, spec.register_source_vocabulary),
-        (tokenizers.target, spec.register_target_vocabulary),
-    ):
-        register(vocabulary(tokenizer))
+    spec.register_source_vocabulary(vocabulary(tokenizers.source))
+    spec.register_target_vocabulary(vocabulary(tokenizers.target))
     spec.config.add_source_eos = True
     spec.config.decoder_start_token = "<s>"
     spec.config.layer_norm_epsilon = EPSILON[options["normalization"]]
     spec.validate()
     spec.optimize(quantization=quantization)
     spec.save(str(folder))
-
-
-EPSILON = {"layer": nn.LayerNorm(1).eps, "rms": torch.finfo(torch.float32).eps}
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:

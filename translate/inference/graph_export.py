@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
-from torch import Tensor
 
 from translate.durable import naming
 from translate.errors import UserError
@@ -26,10 +24,8 @@ from translate.inference.bundle import Bundle
 from translate.inference.export import write
 from translate.inference.graphs import Graph, traced
 from translate.inference.onnx_decoder import Arrays, Run, greedy, session, walk
-from translate.inference.parity import GREEDY, Parity, compare
+from translate.inference.parity import Parity, compare
 from translate.models.seq2seq import Seq2Seq
-from translate.search import Hypothesis
-from translate.search.constraints import length_limits
 from translate.vocabulary import BOS, EOS, PAD, UNK
 from translate.wording import install
 
@@ -70,7 +66,7 @@ def export_graphs(
             file = Path(place, name + kind.suffix)
             file.write_bytes(files[file.name])
             runs.append(kind.session(file, graph))
-        parity = compare(model, GraphSearch(*runs), sentences)
+        parity = compare(model, GraphDecoder(*runs), sentences)
     parity.check()
     yield "float32", parity
     files |= {name: path.read_bytes() for name, path in kind.beside.items()}
@@ -99,46 +95,27 @@ def _interface(bundle: Bundle, graphs: Mapping[str, Graph], suffix: str) -> byte
     return (json.dumps(about, indent=2) + "\n").encode()
 
 
-class GraphSearch:
-    """Greedy search by the decoder that is copied beside the graphs, to compare."""
+class GraphDecoder:
+    """The decoder that is copied beside the graphs, to compare."""
 
     def __init__(self, encoder: Run, step: Run) -> None:
         self.encoder, self.step = encoder, step
 
-    def __call__(
-        self, model: Seq2Seq, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]
-    ) -> list[list[Hypothesis]]:
-        lengths = source_mask.sum(1).tolist()
-        sources = [row[:length] for row, length in zip(source.tolist(), lengths, strict=True)]
-        limits = length_limits(
-            lengths, GREEDY["max_length_ratio"], GREEDY["max_length_offset"],
-            max_length=model.max_length,
-        )  # fmt: skip
-        found = walk(self.encoder, self.step, sources, greedy(limits, eos=EOS), ids=IDS)
-        return [[_hypothesis(row, limit)] for row, limit in zip(found, limits, strict=True)]
+    def translate(self, sources: list[list[int]], limits: list[int]) -> list[tuple[int, ...]]:
+        found = self._walk(sources, greedy(limits, eos=EOS))
+        return [tuple(token for token, _ in row[:-1]) for row in found]
 
     def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
-        """Of every token of given translations, </s> included; both sides come without it."""
         forced = np.full((max(map(len, targets)) + 1, len(targets)), EOS)
         for row, target in enumerate(targets):
             forced[: len(target), row] = target
-        found = walk(
-            self.encoder, self.step, [[*ids, EOS] for ids in sources],
-            lambda length, log_probs: forced[length], ids=IDS,
-        )  # fmt: skip
+        found = self._walk(sources, lambda length, log_probs: forced[length])
         return [[log_prob for _, log_prob in row] for row in found]
 
-
-def _hypothesis(found: list[tuple[int, float]], limit: int) -> Hypothesis:
-    log_probs = tuple(log_prob for _, log_prob in found)
-    return Hypothesis(
-        tokens=tuple(token for token, _ in found[:-1]),
-        score=sum(log_probs),
-        log_prob=sum(log_probs),
-        token_log_probs=log_probs,
-        alignment=None,
-        finished=len(found) <= limit,
-    )
+    def _walk(
+        self, sources: list[list[int]], choose: Callable[[int, Any], Any]
+    ) -> list[list[tuple[int, float]]]:
+        return walk(self.encoder, self.step, [[*ids, EOS] for ids in sources], choose, ids=IDS)
 
 
 def _check_onnx(model: Seq2Seq) -> None:

@@ -9,14 +9,13 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
-from torch import Tensor
 
 from translate.errors import UserError
 from translate.inference.forcing import TeacherForcing
 from translate.inference.segments import by_length
 from translate.models.seq2seq import Seq2Seq
-from translate.search import Hypothesis, build
+from translate.search import build
+from translate.search.constraints import length_limits
 from translate.vocabulary import BOS, EOS, PAD
 
 GREEDY: dict[str, Any] = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 5}
@@ -84,12 +83,10 @@ class Parity:
 
 
 class Exported(Protocol):
-    """The search `GREEDY` by what was exported; of `model` it reads the limits alone."""
+    """What was exported, as it translates."""
 
-    def __call__(
-        self, model: Seq2Seq, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]
-    ) -> list[list[Hypothesis]]:
-        """The likeliest translation of each sentence."""
+    def translate(self, sources: list[list[int]], limits: list[int]) -> list[tuple[int, ...]]:
+        """What greedy search finds for each source, no more tokens than its limit; without </s>."""
 
     def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
         """Of every token of given translations, </s> included; both sides come without it."""
@@ -101,20 +98,25 @@ def compare(model: Seq2Seq, exported: Exported, sentences: Sequence[list[int]]) 
     different, barred, gaps, margins = 0, 0, [0.0], [0.0]
     for batch in by_length([len(ids) + 1 for ids in sentences], TOKENS_PER_BATCH):
         sources = [sentences[i] for i in batch]
-        source, mask = native.padded([[*ids, EOS] for ids in sources])
-        expected = _best(search(model, source, mask))
-        actual = _best(exported(model, source, mask))
+        expected = [
+            best for best, *_ in search(model, *native.padded([[*ids, EOS] for ids in sources]))
+        ]
+        limits = length_limits(
+            [len(ids) + 1 for ids in sources],
+            GREEDY["max_length_ratio"], GREEDY["max_length_offset"], max_length=model.max_length,
+        )  # fmt: skip
+        actual = exported.translate(sources, limits)
         scored = exported.log_probs(sources, [list(found.tokens) for found in expected])
         gaps += [
             abs(own.log_prob - sum(log_probs))
             for own, log_probs in zip(expected, scored, strict=True)
         ]
-        forced = native.log_probs(sources, [list(found.tokens) for found in actual])
+        forced = native.log_probs(sources, [list(tokens) for tokens in actual])
         for own, other, log_probs in zip(expected, actual, forced, strict=True):
-            if own.tokens != other.tokens:
+            if own.tokens != other:
                 different += 1
-                here = _parting(own, other)
-                if other.tokens[here : here + 1] in ((PAD,), (BOS,)):
+                here = _parting(own.tokens, other)
+                if other[here : here + 1] in ((PAD,), (BOS,)):
                     barred += 1
                 else:
                     margins.append(abs(own.token_log_probs[here] - log_probs[here]))
@@ -123,11 +125,7 @@ def compare(model: Seq2Seq, exported: Exported, sentences: Sequence[list[int]]) 
     return Parity(len(sentences), different, largest_gap, largest_margin, barred)
 
 
-def _best(found: list[list[Hypothesis]]) -> list[Hypothesis]:
-    return [best for best, *_ in found]
-
-
-def _parting(one: Hypothesis, other: Hypothesis) -> int:
+def _parting(one: Sequence[int], other: Sequence[int]) -> int:
     """The first place where two translations differ; one may go on where the other ends."""
-    pairs = itertools.zip_longest(one.tokens, other.tokens)
+    pairs = itertools.zip_longest(one, other)
     return next(place for place, (mine, theirs) in enumerate(pairs) if mine != theirs)
