@@ -281,16 +281,14 @@ def _tokenizers(folder: Path, config: Config, expected: Mapping[str, Any]) -> To
                 f"{folder / name} is not the tokenizer this model was trained with "
                 f"(SHA-256 in {CONFIG}): put the original back"
             )
-        loaded.append(Tokenizer(content))
-    source, target = loaded
-    for side, tokenizer in (("source", source), ("target", target)):
-        size = getattr(config, f"{side}_vocab_size")
+        tokenizer, size = Tokenizer(content), getattr(config, f"{side}_vocab_size")
         if size != len(tokenizer):
             raise UserError(
                 f"{folder / CONFIG}: {side}_vocab_size is {size}, but the tokenizer has "
                 f"{len(tokenizer)} pieces: the two files do not belong together"
             )
-    return Tokenizers(source, target).tagged(config.tag)
+        loaded.append(tokenizer)
+    return Tokenizers(*loaded).tagged(config.tag)
 
 
 def _config(content: bytes, path: Path) -> Config:

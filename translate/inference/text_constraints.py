@@ -6,7 +6,7 @@ import itertools
 import logging
 import math
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -146,19 +146,29 @@ class ConstraintEncoder:
                 f"{constraint.phrases[0]!r} belongs: split the line, or leave its constraints "
                 "empty"
             )
-        for text in (constraint.prefix, *constraint.phrases):
+        prefix = tuple(self._target.encode(constraint.prefix))
+        phrases = tuple(map(self._inside, constraint.phrases))
+        self._check(constraint, prefix, phrases, line)
+        other = self._nothing_asked
+        if phrases:
+            other = replace(other, phrases=phrases, joints=self._joints)
+        yield replace(other, prefix=prefix)
+        yield from itertools.repeat(other, segments - 1)
+
+    def _check(
+        self, constraint: TextConstraint, prefix: Tokens, phrases: Sequence[Tokens], line: int
+    ) -> None:
+        """UserError where no translation can hold what is asked for, spelled like this."""
+        asked = [(constraint.prefix, prefix)] if constraint.prefix.strip() else []
+        for text, tokens in [*asked, *zip(constraint.phrases, phrases, strict=True)]:
             if unknown := self._unknown(text):
                 raise UserError(
                     f"line {line}: {unknown!r} is not in this model's vocabulary, so no "
                     f"translation can contain {text!r}: choose other words"
                 )
-        prefix = tuple(self._target.encode(constraint.prefix))
-        phrases = tuple(map(self._inside, constraint.phrases))
-        asked = [(constraint.prefix, prefix)] if constraint.prefix.strip() else []
-        for text, tokens in [*asked, *zip(constraint.phrases, phrases, strict=True)]:
             if not tokens:
                 raise UserError(f"line {line}: {text!r} contains nothing to write: leave it out")
-        needed = Constraint(prefix, phrases, joints=self._joints).tokens_needed
+        needed = Constraint(prefix, tuple(phrases), joints=self._joints).tokens_needed
         if needed > self._most:
             raise UserError(
                 f"line {line}: prefix and phrases have {needed} pieces, and this model writes at "
@@ -170,11 +180,6 @@ class ConstraintEncoder:
                     f"line {line}: the phrase {text!r} is asked for, but search.rules.banned has "
                     f"{banned!r}: leave one of them out"
                 )
-        other = self._nothing_asked
-        if phrases:
-            other = replace(other, phrases=phrases, joints=self._joints)
-        for segment in range(segments):
-            yield replace(other, prefix=prefix) if segment == 0 else other
 
     @cached_property
     def _nothing_asked(self) -> Constraint:

@@ -114,9 +114,7 @@ class UnknownWords:
                 "replace_unknown=true needs the decoder's attention, to trace <unk> to the "
                 f"source: leave it out ({NO_ATTENTION})"
             )
-        weights = alignment.mean((0, 1))
-        source_words = [(first, last) for first, last in spelling_spans(source) if first >= front]
-        target = tokenizer.pieces(tokens)
+        weights, target = alignment.mean((0, 1)), tokenizer.pieces(tokens)
         begins = [piece.startswith(WORD_START) for piece in target] + [False]
         # a whole word takes the place of what was to go on with the last one of the prefix
         begins[prefix] |= 0 < prefix < len(target) and _one_word(*target[prefix - 1 : prefix + 1])
@@ -124,17 +122,10 @@ class UnknownWords:
         end = 0
         for start, stop in spelling_spans(target, prefix):
             rows = [row for row in range(start, stop) if tokens[row] == UNK]
-            given = [weights[rows, first:last].sum() for first, last in source_words]
-            if not any(given):  # there is no <unk>, or it looks nowhere
-                continue
-            first, last = source_words[int(np.argmax(given))]
-            words = "".join(source[first:last]).split(WORD_START)
-            written = " ".join(map(self.translation, filter(None, words)))
-            if occurrences(banned, written):
-                continue
-            parts.append((end, tokenizer.decode(tokens[end:start])))
-            parts.append((start, written))
-            end = stop
+            written = self._looked_at(source, weights, rows, front) if rows else None
+            if written is not None and not occurrences(banned, written):
+                parts += (end, tokenizer.decode(tokens[end:start])), (start, written)
+                end = stop
         parts.append((end, tokenizer.decode(tokens[end:])))
         text = ""
         for first, part in parts:
@@ -142,6 +133,18 @@ class UnknownWords:
                 text += " " + part if text and begins[first] else part
         plain = tokenizer.decode(tokens)  # a banned text may be several words, of which some come
         return plain if occurrences(banned, text) > occurrences(banned, plain) else text
+
+    def _looked_at(
+        self, source: Sequence[str], weights: Float[np.ndarray, "T S"], rows: list[int], front: int
+    ) -> str | None:
+        """What translates the source word that these rows look at most; None: they look nowhere."""
+        words = [(first, last) for first, last in spelling_spans(source) if first >= front]
+        given = [weights[rows, first:last].sum() for first, last in words]
+        if not any(given):
+            return None
+        first, last = words[int(np.argmax(given))]
+        spelled = "".join(source[first:last]).split(WORD_START)
+        return " ".join(map(self.translation, filter(None, spelled)))
 
     def translation(self, word: str) -> str:
         """The dictionary's entry for a source word, or the word itself."""
