@@ -21,7 +21,7 @@ def check_room(run: Path, model: nn.Module, *, averaged: bool, keep: int) -> Non
     Raises:
         UserError: names what is needed and what there is.
     """
-    needed = room(model, averaged=averaged, keep=keep) - _written(run)
+    needed = space_of_run(model, averaged=averaged, keep=keep) - _written(run)
     free = shutil.disk_usage(run).free
     if free < needed:
         raise UserError(
@@ -31,21 +31,21 @@ def check_room(run: Path, model: nn.Module, *, averaged: bool, keep: int) -> Non
         )
 
 
-def room(model: nn.Module, *, averaged: bool, keep: int) -> int:
+def space_of_run(model: nn.Module, *, averaged: bool, keep: int) -> int:
     """Bytes that a run takes on the disk; `keep` checkpoints of validations stay."""
     weights = bytes_of(model)
     checkpoint = weights * (1 + MOMENTS + averaged)
     return (CHECKPOINTS + keep) * checkpoint + BUNDLES * weights + SLACK
 
 
-def held(model: nn.Module, *, averaged: bool) -> int:
+def memory_of_training(model: nn.Module, *, averaged: bool) -> int:
     """Bytes of memory that weights, gradients, optimizer and averages take while training."""
     return bytes_of(model) * (2 + MOMENTS + averaged)
 
 
 def bytes_of(model: nn.Module) -> int:
     """Bytes that the weights take."""
-    return sum(p.numel() * p.element_size() for p in model.parameters())
+    return sum(p.nbytes for p in model.parameters())
 
 
 def _written(run: Path) -> int:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from jaxtyping import Int
 from torch import Tensor
 
@@ -85,21 +84,13 @@ def find_origin(
         if init is not None:
             _refuse_other_origin(run, init, recorded)
         return None
-    wanted = init or (recorded if _configuration(run) == config else None)
+    wanted = init or (recorded if provenance.configuration(run) == config else None)
     if wanted is None:
         return None
     folder = bundles.find(wanted).absolute()
     bundle = bundles.load(folder)
     _refuse_other_shapes(folder, bundle, config["model"])
     return Origin(folder, bundle)
-
-
-def _configuration(run: Path) -> Any:
-    """The configuration that a run's folder holds; None where it cannot be read."""
-    try:
-        return yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError):
-        return None
 
 
 def _refuse_other_origin(run: Path, init: str, recorded: str | None) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from translate.data.module import TranslationData
-from translate.training.disk import bytes_of, held, readable, room
+from translate.training.disk import bytes_of, memory_of_training, readable, space_of_run
 from translate.training.settings import Settings
 
 
@@ -27,7 +27,7 @@ def plan(
 ) -> str:
     """Three lines: the run, its way through the corpus, what memory and disk have to hold.
 
-    A fourth where the learning rate never comes to its peak.
+    Further ones where the learning rate never comes to its peak, or is never halved.
 
     Memory is that of weights, gradients and optimizer, or a process's share of them and the whole
     weights that it validates with; activations, which grow with the batch, come on top.
@@ -35,11 +35,10 @@ def plan(
     extent = data.mixture.extent
     batches = options.accumulate * processes  # of a step
     tokens, epoch = data.tokens_per_batch * batches, max(1, _batches(data)) / batches
-    averaged = options.averages
-    memory = held(model, averaged=averaged)
+    memory = memory_of_training(model, averaged=options.averages)
     if options.strategy == "fsdp":
         memory = memory // processes + bytes_of(model)
-    disk = room(model, averaged=averaged, keep=options.keep)
+    disk = space_of_run(model, averaged=options.averages, keep=options.keep)
     lines = [
         f"{'resuming' if resuming else 'training'} {run}: "
         f"{sum(p.numel() for p in model.parameters()):,} parameters, {extent.pairs:,} training "
@@ -50,18 +49,22 @@ def plan(
         f"{steps / epoch:.1f} times",
         f"memory {readable(memory)} plus activations, in each process; disk {readable(disk)}",
     ]
+    return "\n".join([*lines, *_in_vain(schedule, steps)])
+
+
+def _in_vain(schedule: Mapping[str, Any], steps: int) -> Iterator[str]:
+    """What the schedule never comes to in so many steps."""
     warmup = schedule.get("warmup_steps", 0)
     if warmup >= steps:
-        lines.append(
+        yield (
             f"the learning rate never stops rising: schedule.warmup_steps = {warmup} of {steps} "
             "steps; use fewer, or train longer"
         )
     if schedule.get("kind") == "halving" and schedule["kept"] >= schedule["parts"]:
-        lines.append(
+        yield (
             f"the learning rate is never halved: schedule.kept = {schedule['kept']} of "
             f"schedule.parts = {schedule['parts']}; keep fewer, or make more parts"
         )
-    return "\n".join(lines)
 
 
 def _left_out(data: TranslationData) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+import yaml
 
 from translate import machine
 from translate.durable import replacing
@@ -46,6 +47,15 @@ def _remedy(run: Path) -> str:
     if (run / "config.yaml").exists():
         return "it records the state of the run; restore it, or start a new run folder"
     return f"is {run} the folder of a run?"
+
+
+def configuration(run: Path) -> dict[str, Any] | None:
+    """What a run was started with, by its config.yaml; None where that cannot be read."""
+    try:
+        written = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError):
+        return None
+    return written if isinstance(written, dict) else None
 
 
 def noted(run: Path, fact: str) -> Any:
@@ -139,10 +149,9 @@ def _commit() -> str | None:
     try:
         git(
             "ls-files", "--error-unmatch", Path(__file__).name
-        )  # a repository may be around a .venv
-        status = git(
-            "status", "--porcelain", "--untracked-files=all", "--", ":/translate", ":/conf"
-        )
+        )  # not of a repository around a .venv
+        code = (":/translate", ":/conf")
+        status = git("status", "--porcelain", "--untracked-files=all", "--", *code)
         return git("rev-parse", "HEAD") + ("+" if status else "")
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
 from translate import machine
 from translate.data.corpus import Corpus
@@ -27,29 +26,40 @@ from translate.models.outline import shapes_only
 from translate.models.seq2seq import Seq2Seq
 from translate.search.refusals import nothing_to_cover
 from translate.training import packing, provenance
-from translate.training.accelerator import on_gpu
+from translate.training.accelerator import check_accelerator, on_gpu
 from translate.training.assembly import samples
 from translate.training.checkpoint_average import KEPT
-from translate.training.disk import bytes_of, held, readable
+from translate.training.disk import bytes_of, memory_of_training, readable
 from translate.training.guidance import build_guidance
+from translate.training.precision import check_precision
 from translate.training.settings import MAY_CHANGE, Settings, flat
 from translate.wording import install
 
 FEW = 8  # pieces, special ones included: embeddings take no memory
 
 
+def refuse_what_cannot_be_trained(config: Mapping[str, Any], options: Settings) -> None:
+    """What this machine or the model of a configuration cannot do, told before any work."""
+    check_accelerator(options.accelerator)
+    check_precision(options.precision, options.accelerator)
+    if options.strategy == "fsdp":
+        refuse_what_cannot_be_sharded(options, config["model"]["family"])
+    refuse_missing_loggers(options)
+    refuse_flex_attention(config["model"], options)
+    refuse_more_than_memory(config["model"], options)
+    refuse_what_the_model_cannot(config, options)
+
+
 def refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
     """A checkpoint goes on only under the configuration that made it, but for `MAY_CHANGE`."""
-    path = run / "config.yaml"
-    try:
-        written = flat(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError, AttributeError) as error:
+    written = provenance.configuration(run)
+    if written is None:
         raise UserError(
-            f"{path}, which records what {run} was started with, cannot be read: restore it, or "
-            "start a new run folder"
-        ) from error
+            f"{run / 'config.yaml'}, which records what {run} was started with, cannot be read: "
+            "restore it, or start a new run folder"
+        )
     since = registry.completed(config["model"]["family"], {})
-    before, now = flat({"model": since}) | written, flat(config)
+    before, now = flat({"model": since}) | flat(written), flat(config)
     differences = [
         f"{key}: {before.get(key)!r} → {now.get(key)!r}"
         for key in sorted(before.keys() | now.keys())
@@ -154,8 +164,9 @@ def refuse_more_than_memory(model: Mapping[str, Any], options: Settings) -> None
     with shapes_only():
         outline = registry.build(**model, source_vocab_size=FEW, target_vocab_size=FEW)
     trained_here = not on_gpu(options.accelerator) and options.strategy != "fsdp"
-    needed = held(outline, averaged=options.averages) if trained_here else bytes_of(outline)
-    purpose = "to train" if trained_here else "to hold"
+    needed, purpose = bytes_of(outline), "to hold"
+    if trained_here:
+        needed, purpose = memory_of_training(outline, averaged=options.averages), "to train"
     granted = machine.memory()
     if needed > granted:
         raise UserError(

@@ -27,7 +27,7 @@ from translate.models.seq2seq import Seq2Seq
 from translate.plots.curves import learning_curves
 from translate.threads import threads_restored
 from translate.training import assembly, finite, packing, precision, provenance, token_budget
-from translate.training.accelerator import check_accelerator, on_gpu
+from translate.training.accelerator import on_gpu
 from translate.training.budget import Budget
 from translate.training.compilation import Compiler, check_compiler
 from translate.training.dev_translations import DevTranslations
@@ -45,17 +45,13 @@ from translate.training.module import TranslationTask
 from translate.training.plan import plan
 from translate.training.refusals import (
     refuse_fewer_steps,
-    refuse_flex_attention,
     refuse_longer_than_readable,
-    refuse_missing_loggers,
-    refuse_more_than_memory,
     refuse_other_configuration,
     refuse_other_corpus,
     refuse_random_weights,
     refuse_to_begin_over,
     refuse_unwritable,
-    refuse_what_cannot_be_sharded,
-    refuse_what_the_model_cannot,
+    refuse_what_cannot_be_trained,
 )
 from translate.training.run_log import logged_to
 from translate.training.settings import Settings, flat
@@ -112,13 +108,9 @@ class _Call(NamedTuple):
     config: Mapping[str, Any]
     run: Path
     options: Settings
+    last: Path  # the checkpoint that it goes on from, if there is one, and leaves behind
     resuming: bool
     main: bool  # the first process of all
-
-    @property
-    def last(self) -> Path:
-        """The checkpoint that it goes on from, if there is one, and leaves behind."""
-        return self.run / "checkpoints" / "last.ckpt"
 
     @property
     def settled(self) -> bool:
@@ -145,15 +137,14 @@ class _Made(NamedTuple):
 
 
 def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
-    options, main = Settings(**config["trainer"]), is_first_process()
-    call = _Call(config, run, options, resuming=False, main=main)
-    call = call._replace(resuming=call.last.exists())
+    options, last = Settings(**config["trainer"]), run / "checkpoints" / "last.ckpt"
+    call = _Call(config, run, options, last, resuming=last.exists(), main=is_first_process())
     origin = _begin(call, init)
     made = _make(call, origin)
     with ending_together(made.trainer):
-        _fit(made, run, call.last if call.resuming else None)
+        _fit(made, run, last if call.resuming else None)
         refuse_fewer_steps(run, options, made.trainer.global_step, total=made.stop.total_steps)
-        if call.resuming and main:  # Lightning begins nothing where no step is left
+        if call.resuming and call.main:  # Lightning begins nothing where no step is left
             _record_beginning(call)
         return _finish(made, run)
 
@@ -163,15 +154,8 @@ def _begin(call: _Call, init: str | None) -> Origin | None:
 
     A new run is recorded at once, so that it goes on wherever it is stopped.
     """
-    config, run, options, resuming, main = call
-    check_accelerator(options.accelerator)
-    precision.check_precision(options.precision, options.accelerator)
-    if options.strategy == "fsdp":
-        refuse_what_cannot_be_sharded(options, config["model"]["family"])
-    refuse_missing_loggers(options)
-    refuse_flex_attention(config["model"], options)
-    refuse_more_than_memory(config["model"], options)
-    refuse_what_the_model_cannot(config, options)
+    config, run, options, _, resuming, main = call
+    refuse_what_cannot_be_trained(config, options)
     if main:
         refuse_unwritable(run)
     if resuming:
@@ -197,19 +181,13 @@ def _begin(call: _Call, init: str | None) -> Origin | None:
 
 def _make(call: _Call, origin: Origin | None) -> _Made:
     """The corpus and the model, then what trains it; tells what is about to happen."""
-    config, run, options, resuming, main = call
+    config, run, options, last, resuming, main = call
     _set_up(options, seed=config["seed"])
     numbers = precision.settled(
         options.precision, options.accelerator, nodes=options.num_nodes,
         noted=call.noted("precision"),
     )  # fmt: skip
-    tokenizer = own_vocabulary(config["tokenizer"], run) if resuming else config["tokenizer"]
-    corpus = prepare(config["data"], tokenizer, cache=Path(config["cache"]))
-    if resuming:
-        refuse_other_corpus(corpus, run)
-    model = assembly.new_model(config, corpus, options)
-    if origin is not None:
-        origin.give_to(model, corpus.tokenizers)
+    corpus, model = _corpus_and_model(call, origin)
     if main:
         check_room(run, model, averaged=options.averages, keep=options.keep)
         provenance.write(
@@ -219,7 +197,7 @@ def _make(call: _Call, origin: Origin | None) -> _Made:
         )  # fmt: skip
     task, data, compiler = _task_and_data(call, corpus, model, numbers)
     steps = task.total_steps
-    stop = assembly.new_last_checkpoint(options, call.last, steps)
+    stop = assembly.new_last_checkpoint(options, last, steps)
     dev = assembly.new_dev_translations(
         config, corpus, run, data.tokens_per_batch,
         tokenize=call.noted("bleu_tokenizer"),
@@ -244,6 +222,21 @@ def _make(call: _Call, origin: Origin | None) -> _Made:
     for logger in trainer.loggers:
         logger.log_hyperparams(flat(config))
     return _Made(task, data, trainer, stop, dev, compiler)
+
+
+def _corpus_and_model(call: _Call, origin: Origin | None) -> tuple[Corpus, Seq2Seq]:
+    """The text, prepared, and a model for its vocabularies, before it has learned from it."""
+    config, run, options, *_ = call
+    tokenizer = config["tokenizer"]
+    if call.resuming:
+        tokenizer = own_vocabulary(tokenizer, run)
+    corpus = prepare(config["data"], tokenizer, cache=Path(config["cache"]))
+    if call.resuming:
+        refuse_other_corpus(corpus, run)
+    model = assembly.new_model(config, corpus, options)
+    if origin is not None:
+        origin.give_to(model, corpus.tokenizers)
+    return corpus, model
 
 
 def _task_and_data(
