@@ -177,7 +177,7 @@ def test_the_score_that_processes_share_is_a_number(
         return 17.25
 
     trainer: Any = SimpleNamespace(
-        sanity_checking=False, is_global_zero=main, global_step=7, callback_metrics={"dev/loss": 2},
+        is_global_zero=main, global_step=7, callback_metrics={"dev/loss": 2},
         strategy=SimpleNamespace(broadcast=broadcast), state=SimpleNamespace(fn=None),
     )  # fmt: skip
     task = TranslationTask.__new__(TranslationTask)

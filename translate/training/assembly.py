@@ -58,7 +58,7 @@ def new_data(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> Tr
 
 def samples(tokenizer: Mapping[str, Any]) -> bool:
     """Whether training text is segmented anew each epoch."""
-    return any(bool(value) for value in tokenizer.get("sampling", {}).values())
+    return any(tokenizer.get("sampling", {}).values())
 
 
 def total_steps_of(options: Settings, data: TranslationData, last: Path) -> int:

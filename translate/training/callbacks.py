@@ -179,9 +179,6 @@ class Reports(Callback):
         self.started = self.batch_started = time.monotonic()
         self.first_step = trainer.global_step
 
-    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.batch_started = time.monotonic()
-
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.batch_started = time.monotonic()
 

@@ -78,8 +78,6 @@ class DevTranslations(Callback):
             )
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.sanity_checking:
-            return
         assert isinstance(pl_module, TranslationTask)
         loss = float(trainer.callback_metrics["dev/loss"])  # of all processes, which all ask
         own = self._translate(trainer, pl_module, loss) if trainer.is_global_zero else 0.0
@@ -113,10 +111,10 @@ class DevTranslations(Callback):
         # in float32, as it is logged: best.ckpt and the bundle go by the same number
         score = torch.tensor(bleu(hypotheses, self.references, tokenize=self.tokenize)).item()
         seconds = time.monotonic() - started
+        beside = "the best so far" if score >= self.best else f"best {self.best:.2f}"
         log.info(
             "step %d: dev BLEU %.2f on %d sentences (%.0f s), %s; dev loss %.3f, perplexity %.2f",
-            step, score, len(hypotheses), seconds, self._beside_the_best(score),
-            loss, torch.tensor(loss).exp(),
+            step, score, len(hypotheses), seconds, beside, loss, torch.tensor(loss).exp(),
         )  # fmt: skip
         if self.samples:
             shown = list(zip(self.sources, self.references, hypotheses, strict=True))
@@ -128,9 +126,6 @@ class DevTranslations(Callback):
         if self.samples:  # when the model is safe: a picture may fail
             _to_tensorboard(trainer, text, self._draw_attention(translator, step))
         return score
-
-    def _beside_the_best(self, score: float) -> str:
-        return "the best so far" if score >= self.best else f"best {self.best:.2f}"
 
     def _draw_attention(self, translator: Translator, step: int) -> Path | None:
         """The first sample's alignment, averaged over layers and heads; None: there is none."""

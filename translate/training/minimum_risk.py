@@ -54,15 +54,13 @@ class MinimumRisk:
     """Samples candidates, judges them, and tells the risk of their probabilities.
 
     Attributes:
-        weight: share of the risk in the loss.
         candidates: samples a sentence; those that are alike are one candidate.
-        temperature: of sampling; 1 draws translations as often as the model finds them likely.
         sharpness: α; the smaller, the more alike are the candidates' probabilities Q.
-        metric: of a candidate's text against the reference's.
-        include_reference: S(x) has the reference as well.
         limits: the longest sample, as a search takes it (`max_length_ratio`, `max_length_offset`).
         tokenizer: makes text of target pieces.
         references: the training pairs, by their ids in a batch; the column `target` is text.
+
+    conf/trainer/default.yaml has the other keys.
     """
 
     weight: float

@@ -64,9 +64,7 @@ class FullySharded(ModelParallelStrategy):
         set_model_state_dict(self.model, checkpoint["state_dict"], options=options)
         names = {parameter: name for name, parameter in self.model.named_parameters()}
         for optimizer, state in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
-            if not state[
-                "state"
-            ]:  # of plain gradient descent; PyTorch would look for a device in it
+            if not state["state"]:  # plain gradient descent; PyTorch would look for a device in it
                 optimizer.load_state_dict(state)
                 continue
             parameters = itertools.chain.from_iterable(
@@ -105,7 +103,7 @@ class ShardedTask(TranslationTask):
         self.evaluated.cpu()
 
     def gradients(self) -> list[Tensor]:
-        return [_part(gradient) for gradient in super().gradients()]
+        return [g.to_local() if isinstance(g, DTensor) else g for g in super().gradients()]
 
     def gradient_norm(self) -> Tensor:
         norm = super().gradient_norm()
@@ -134,8 +132,3 @@ def _renamed(state: Mapping[str, Any], names: Mapping[Any, Any]) -> dict[str, An
             for group in state["param_groups"]
         ],
     }
-
-
-def _part(gradient: Tensor) -> Tensor:
-    """The part of a gradient that is in this process."""
-    return gradient.to_local() if isinstance(gradient, DTensor) else gradient

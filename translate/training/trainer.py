@@ -63,20 +63,9 @@ def build_trainer(
         SpareMemory(),
         EstimatedTime(total_steps=steps),
         reports,
-        BestCheckpoints(
-            run / "checkpoints", filename="best", monitor="dev/bleu", mode="max", save_top_k=1,
-            enable_version_counter=False, save_on_train_epoch_end=False,
-        ),
-    ]  # fmt: skip
-    if options.keep:
-        callbacks.append(
-            LatestCheckpoints(
-                run / "checkpoints", filename=KEPT, monitor="step", mode="max",
-                save_top_k=options.keep, auto_insert_metric_name=False,
-                enable_version_counter=False, save_on_train_epoch_end=False,
-            )
-        )  # fmt: skip
-    callbacks.append(last)
+        *_kept_checkpoints(run / "checkpoints", options.keep),
+        last,
+    ]
     if shows_bar:
         callbacks.append(StepsBar(steps * options.accumulate, reports))
     if options.patience is not None:
@@ -98,6 +87,20 @@ def build_trainer(
         use_distributed_sampler=False,
         inference_mode=False,  # whose tensors cannot be gathered where weights are dealt out
     )  # fmt: skip
+
+
+def _kept_checkpoints(folder: Path, latest: int) -> list[Callback]:
+    """What keeps the checkpoint of the best validation, and those of so many of the latest."""
+    best = BestCheckpoints(
+        folder, filename="best", monitor="dev/bleu", mode="max", save_top_k=1,
+        enable_version_counter=False, save_on_train_epoch_end=False,
+    )  # fmt: skip
+    if not latest:
+        return [best]
+    return [best, LatestCheckpoints(
+        folder, filename=KEPT, monitor="step", mode="max", save_top_k=latest,
+        auto_insert_metric_name=False, enable_version_counter=False, save_on_train_epoch_end=False,
+    )]  # fmt: skip
 
 
 def _cluster(options: Settings) -> list[ClusterEnvironment]:
