@@ -14,9 +14,12 @@ SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "bench_corpus.py"
 
 
 def test_a_process_that_dies_ends_the_wait(
-    load_script: Callable[[str], ModuleType], tmp_path: Path
+    load_script: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = load_script("bench_corpus")  # by this name the new process finds no module, and dies
+    bench = load_script("bench_corpus")
+    # where the new process, which is told to look in the same folders, finds no such module
+    elsewhere = [folder for folder in sys.path if folder != str(SCRIPT.parent)]
+    monkeypatch.setattr(sys, "path", elsewhere)
     with pytest.raises(SystemExit, match="prepared ended with status 1"):
         bench.apart(bench.prepared, tmp_path)
 
