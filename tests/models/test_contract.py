@@ -78,8 +78,9 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 WORDS = 11
 EXACT = {"rtol": 0.0, "atol": 1e-12}
-# without the checks of shapes, which take four times as long as the steps and are in other tests
-MANY_STEPS = settings(
+# without the checks of shapes, which take up to four times as long as the steps; of each model the
+# tests that take fewer have them
+FEW_EXAMPLES = settings(
     max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 DEVICE = os.environ.get("TEST_DEVICE", "cpu")  # scripts/gpu_check.sh runs these tests on CUDA
@@ -149,8 +150,9 @@ def test_projecting_to_some_pieces_is_projecting_to_all(model: Seq2Seq) -> None:
 
 
 @given(extra=st.integers(0, 20), content=st.integers(0, WORDS - 1), seed=st.integers(0, 99))
-@settings(max_examples=5, deadline=None)
+@FEW_EXAMPLES
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.usefixtures("unchecked")
 def test_source_padding_changes_nothing(name: str, extra: int, content: int, seed: int) -> None:
     model = make(name)
     source, source_mask = sentences(5, 3, seed=seed)
@@ -174,8 +176,9 @@ def test_a_sentence_alone_equals_the_sentence_in_a_batch(model: Seq2Seq) -> None
 
 
 @given(position=st.integers(0, 11), seed=st.integers(0, 99))
-@settings(max_examples=5, deadline=None)
+@FEW_EXAMPLES
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.usefixtures("unchecked")
 def test_the_future_of_the_target_is_not_seen(name: str, position: int, seed: int) -> None:
     model = make(name)
     memory = model.encode(*sentences(5))
@@ -199,7 +202,7 @@ def test_the_order_of_the_source_matters(request: pytest.FixtureRequest, model: 
 
 
 @given(data=st.data())
-@MANY_STEPS
+@FEW_EXAMPLES
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.usefixtures("unchecked")
 @torch.no_grad()
@@ -238,7 +241,7 @@ def test_select_continues_the_hypotheses_it_names(name: str, data: st.DataObject
 
 
 @given(data=st.data())
-@MANY_STEPS
+@FEW_EXAMPLES
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.usefixtures("unchecked")
 @torch.no_grad()
@@ -515,6 +518,7 @@ def test_unknown_family_suggests_the_nearest() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("beam_size", [1, 2])
+@pytest.mark.usefixtures("unchecked")
 def test_a_search_goes_no_further_than_the_model_can_read(
     name: str, beam_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
