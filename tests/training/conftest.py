@@ -12,6 +12,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from translate.plots.attention import heatmap
 from translate.plots.curves import learning_curves
 
 CONF = str(Path(__file__).parents[2] / "conf")
@@ -65,11 +66,17 @@ def _composed(*overrides: str) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run's learning curves take a fifth of its time here; who looks at them asks for them."""
+    """A run's pictures take half of its time here; who looks at them asks for them."""
     monkeypatch.setattr("translate.training.run.learning_curves", lambda *_: None)
+
+    def undrawn(source: list[str], target: list[str], weights: Any, picture: Path) -> None:
+        assert weights.shape == (len(target), len(source))
+
+    monkeypatch.setattr("translate.training.dev_translations.heatmap", undrawn)
 
 
 @pytest.fixture
 def pictures(_no_pictures: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs draw their learning curves after all."""
+    """Runs draw their learning curves and attention after all."""
     monkeypatch.setattr("translate.training.run.learning_curves", learning_curves)
+    monkeypatch.setattr("translate.training.dev_translations.heatmap", heatmap)

@@ -93,6 +93,7 @@ def test_a_picture_that_cannot_be_written_costs_nothing_else(
     assert bundle.load(run / "bundle").config.extra["step"] == 2
 
 
+@pytest.mark.usefixtures("pictures")
 def test_a_sentence_of_hundreds_of_pieces_is_not_drawn(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -358,6 +358,7 @@ def test_handlers_are_given_back(config: Callable[..., dict[str, Any]], tmp_path
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
+@pytest.mark.usefixtures("pictures")
 def test_tensorboard_shows_losses_samples_and_attention(
     config: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
