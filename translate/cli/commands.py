@@ -28,6 +28,13 @@ class Command:
     stored: bool = False  # whether it works on runs that `translate train` wrote
     carried: tuple[str, ...] = ()  # groups of which such a run has a node of its own
 
+    @property
+    def computes_with(self) -> str | None:
+        """The module of what takes long to import, if its job does."""
+        if self.name == "train":
+            return "translate.training.run"
+        return "translate.inference.translator" if self.stored else None
+
 
 @dataclass(frozen=True)
 class Job:

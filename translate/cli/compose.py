@@ -9,6 +9,8 @@ Lightning starts the other processes of a distributed run from the two.
 
 from __future__ import annotations
 
+import gc
+import importlib
 import logging
 import os
 import sys
@@ -114,6 +116,7 @@ def launch(
                 return None
             prepared = _job(composed, arguments, check, settle)
             HydraConfig.instance().cfg = None
+            _end_of_imports(command)
             with _command_line(program):
                 result = job(prepared)
             done.append(prepared)
@@ -151,6 +154,18 @@ def launch(
         raise UsageError(listing(found)) from error
     finally:
         HydraConfig.instance().cfg = None
+
+
+def _end_of_imports(command: Command) -> None:
+    """From here on garbage is looked for, but not among what the program has imported.
+
+    Where a first job has done so already, as in a sweep, what it has left behind is looked through.
+    """
+    if command.computes_with:
+        importlib.import_module(command.computes_with)
+    if not gc.get_freeze_count():
+        gc.freeze()
+    gc.enable()
 
 
 def _of_sweeps(overrides: Sequence[str]) -> list[str]:
