@@ -34,6 +34,17 @@ def test_an_experiment_chooses_no_network_in_place_of_the_bundles(program, train
     assert (chosen["d_model"], chosen["dropout"]) == (128, 0.05)
 
 
+def test_what_the_bundles_network_does_not_use_is_not_refused_as_if_it_had_been_given(
+    program, trained: Path
+) -> None:
+    toy = ("train", f"init={trained}", "experiment=toy", "run=tuned", "-c", "job")
+    done = program(*toy)
+    assert done.status == 0, done.err
+    typed = program(*toy, "model.window=3")
+    assert typed.status == 2
+    assert typed.err.startswith("translate: error: model.window has no effect while")
+
+
 def test_an_experiment_for_another_family_than_the_bundles_is_told_as_such(
     program, trained: Path
 ) -> None:

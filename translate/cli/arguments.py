@@ -20,8 +20,8 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
 
@@ -61,6 +61,13 @@ class Arguments:
     verbatim: dict[str, str]
     sentences: tuple[str, ...]
     repeated: dict[str, tuple[str, ...]]  # every value of the keys that may be given again
+    added: tuple[str, ...] = ()  # overrides that nobody has typed, which stand before the others
+
+    def beginning_with(self, added: Iterable[str]) -> Arguments:
+        """With overrides that a command gives itself."""
+        own = (*added, *self.added)
+        typed = self.overrides[len(self.added) :]
+        return replace(self, overrides=(*own, *typed), added=own)
 
     @property
     def multirun(self) -> bool:

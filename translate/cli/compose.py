@@ -244,10 +244,12 @@ def _job(composed: DictConfig, arguments: Arguments, check: Check, settle: Settl
 
 
 def _idle(config: Mapping[str, Any], arguments: Arguments, overrides: Sequence[str]) -> list[str]:
-    """What of a job's overrides does nothing."""
+    """What of the overrides that a person gave a job does nothing."""
     if started_by_the_first():  # it does not see what a sweep varies
         return []
-    return without_effect(config, overrides, _swept(arguments, overrides))
+    added = set(map(key_of, arguments.added))
+    typed = [override for override in overrides if key_of(override) not in added]
+    return without_effect(config, typed, _swept(arguments, overrides))
 
 
 def _show(composed: DictConfig, arguments: Arguments, check: Check, settle: Settle) -> None:

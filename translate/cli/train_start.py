@@ -55,8 +55,7 @@ def with_the_rest(arguments: Arguments, begun: Node, chosen: Set[str]) -> Argume
         for key, value in begun.items()
         if key not in given
     }
-    own = (f"{key}={value}" for key, value in values.items())
-    return replace(arguments, overrides=(*own, *arguments.overrides))
+    return arguments.beginning_with(f"{key}={value}" for key, value in values.items())
 
 
 def _quoted(value: object) -> str:
@@ -112,7 +111,7 @@ def with_stored_vocabulary(arguments: Arguments, place: str, tokenizers: Tokeniz
         f"tokenizer.joint={json.dumps(tokenizers.joint)}",
         f"tokenizer.pretrained={_quoted(str(find(place).absolute()))}",
     )
-    return replace(arguments, overrides=(*own, *arguments.overrides))
+    return arguments.beginning_with(own)
 
 
 def with_stored_model(arguments: Arguments, model: Node) -> Arguments:
@@ -122,4 +121,4 @@ def with_stored_model(arguments: Arguments, model: Node) -> Arguments:
         return arguments
     over = model if "experiment" in keys else {}  # whose values would come after the option's
     stored = [f"model.{key}={json.dumps(over[key])}" for key in over if f"model.{key}" not in keys]
-    return replace(arguments, overrides=(f"model={STORED}", *stored, *arguments.overrides))
+    return arguments.beginning_with([f"model={STORED}", *stored])
