@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from translate.inference import translator, workers
 from translate.inference.workers import Workers
@@ -219,3 +220,18 @@ def test_a_search_that_makes_no_phrases_is_told_first(program, run: str, kind: s
     done = program("text", run, f"search={kind}", "constraints=phrases", "der Hund")
     assert (done.status, done.out) == (2, "")
     assert f"search.kind = {kind}: constraints= needs search=beam" in done.err
+
+
+@pytest.mark.parametrize("command", ["text", "evaluate", "calibrate"])
+def test_the_search_of_a_run_is_that_of_its_bundle(
+    program, trained: Path, tmp_path: Path, command: str
+) -> None:
+    """For confidence was learned for this one, and the file beside it may have been edited."""
+    shutil.copytree(trained, tmp_path / "run")
+    file = tmp_path / "run" / "config.yaml"
+    config = yaml.safe_load(file.read_text("utf-8"))
+    stored = config["search"]["max_length_offset"]
+    config["search"]["max_length_offset"] = stored + 1
+    file.write_text(yaml.safe_dump(config), "utf-8")
+    done = program(command, "run=run", "-c", "job")
+    assert yaml.safe_load(done.out)["search"]["max_length_offset"] == stored

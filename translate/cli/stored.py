@@ -85,7 +85,7 @@ def nodes_of(run: str | None, groups: Sequence[str]) -> dict[str, dict[str, Any]
     if run is not None and "search" in groups:
         carried["search"] = load_bundle(run).config.search
     if run is not None and "data" in groups:
-        carried |= training_config(run)
+        carried = training_config(run) | carried  # the search is the model's own
     return {group: literal(carried.get(group, {})) for group in groups}
 
 
