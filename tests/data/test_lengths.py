@@ -40,6 +40,18 @@ def test_the_tokens_of_any_pairs_in_any_order(
     assert list(zip(source.tolist(), target.tolist(), strict=True)) == expected
 
 
+def test_a_look_at_a_few_pairs_copies_no_column() -> None:
+    of_a_batch = PairLengths(table([(4, 9)] * 10_000, 100), max_length=LIMIT)
+    before = pyarrow.default_memory_pool()
+    counted = pyarrow.proxy_memory_pool(before)
+    pyarrow.set_memory_pool(counted)
+    try:
+        of_a_batch(np.array([7_777, 5]))
+    finally:
+        pyarrow.set_memory_pool(before)
+    assert (counted.max_memory() or 0) < 1_000
+
+
 def test_each_corpus_has_the_spread_of_its_own_draws() -> None:
     pairs = [(4, 9), (12, 1), (13, 1), (4, 9), (0, 5)]
     spreads = [(3, Spread(1.5, 0.25), Spread(2.0, 1.0)), (2, Spread(0.5, 0.0), Spread(1.0, 4.0))]

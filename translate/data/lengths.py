@@ -62,15 +62,16 @@ class PairLengths:
         max_length: int,
         spreads: Sequence[tuple[int, Spread, Spread]] = (),
     ) -> None:
-        self.sides = [table.column(f"{side}_length") for side in SIDES]
+        columns = [table.column(f"{side}_length") for side in SIDES]
+        self.sides = [[chunk.to_numpy() for chunk in column.chunks] for column in columns]
+        self.first = np.cumsum([0, *map(len, self.sides[0])])
         self.max_length = max_length
         self.borders = np.cumsum([pairs for pairs, *_ in spreads])
         # of each side the means, and the variances, of all parts
         self.spreads = [np.array([part[side] for part in spreads]).T for side in (1, 2)]
 
     def __call__(self, places: Places) -> tuple[Lengths, Lengths]:
-        rows = pyarrow.array(places)
-        source, target = (side.take(rows).to_numpy().astype(np.int64) for side in self.sides)
+        source, target = self._pieces(places)
         kept = np.maximum(source, target) <= self.max_length
         if len(self.borders):
             part = np.searchsorted(self.borders, places, side="right")
@@ -79,6 +80,19 @@ class PairLengths:
                 for side, spread in zip((source, target), self.spreads, strict=True)
             )
         return (source + 1) * kept, (target + 1) * kept
+
+    def _pieces(self, places: Places) -> list[Lengths]:
+        """Read in place, chunk by chunk: pyarrow's `take` copies all of a column at each call."""
+        order = np.argsort(places)
+        rising = places[order]
+        borders = np.searchsorted(rising, self.first)
+        found = [np.empty(len(places), dtype=np.int64) for _ in SIDES]
+        for chunk in np.flatnonzero(np.diff(borders)):
+            here = slice(*borders[chunk : chunk + 2])
+            rows = rising[here] - self.first[chunk]
+            for values, side in zip(found, self.sides, strict=True):
+                values[order[here]] = side[chunk][rows]
+        return found
 
 
 def _most_drawn(
