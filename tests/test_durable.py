@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -107,6 +109,24 @@ def test_a_file_that_another_process_is_writing_is_refused_and_stays_whole(tmp_p
     with growing(path) as file:
         file.write(b"new")
     assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"new"]
+
+
+def test_a_file_that_another_finishes_just_before_it_is_locked_stays_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "out"
+    lock = fcntl.flock
+
+    def locked_late(file: BinaryIO, operation: int) -> None:
+        partial(path).replace(path)
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", locked_late)
+    partial(path).write_bytes(b"lines")
+    with pytest.raises(UserError, match="is being written by another process"):
+        growing(path).__enter__()
+    assert path.read_bytes() == b"lines"
+    assert [*tmp_path.iterdir()] == [path]
 
 
 @pytest.mark.parametrize("name", ["stdout", "stderr"])

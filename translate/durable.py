@@ -75,16 +75,15 @@ def _becoming(path: Path, temporary: Path, opened: Callable[[], BinaryIO]) -> It
 
 def _opened_alone(path: Path) -> BinaryIO:
     """A file to write from its beginning; under a lock, for another's lines would be cut off."""
-    path.touch()
-    file = path.open("r+b")
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+    taken = False
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        taken = not (path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()))
     except BlockingIOError:
         taken = True
     except OSError:  # some file systems of networks lock no files
-        taken = False
-    if taken:
+        pass
+    if taken or not _still(path, file):  # another may have finished it and given it its name
         file.close()
         raise UserError(
             f"{path} is being written by another process: wait until it has ended, or name "
@@ -92,6 +91,14 @@ def _opened_alone(path: Path) -> BinaryIO:
         )
     file.truncate()
     return file
+
+
+def _still(path: Path, file: BinaryIO) -> bool:
+    """Whether an open file has this name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _beside(path: Path, ending: str) -> Path:
