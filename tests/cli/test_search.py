@@ -235,3 +235,11 @@ def test_the_search_of_a_run_is_that_of_its_bundle(
     file.write_text(yaml.safe_dump(config), "utf-8")
     done = program(command, "run=run", "-c", "job")
     assert yaml.safe_load(done.out)["search"]["max_length_offset"] == stored
+
+
+@pytest.mark.parametrize("value", ["[gnmt]", "gnnt"])
+def test_a_penalty_that_there_is_not_is_told_as_such(program, run: str, value: str) -> None:
+    done = program("text", run, f"search.length_penalty={value}", "search.alpha=0.6", "ein Hund")
+    assert done.status == 2
+    assert "search.length_penalty = " in done.err
+    assert "must be 'none', 'average' or 'gnmt'" in done.err

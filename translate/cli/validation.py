@@ -13,7 +13,11 @@ from translate.schema import chosen
 
 
 def _among(*values: object) -> Callable[[object], bool]:
-    return frozenset(values).__contains__
+    return values.__contains__
+
+
+def _but(*values: object) -> Callable[[object], bool]:
+    return lambda value: value not in values  # what is no value at all is told as such, later
 
 
 LOCAL = ("local_p", "local_m")
@@ -36,7 +40,7 @@ SWITCHES: tuple[tuple[str, object, Callable[[Any], object], tuple[str, ...]], ..
         ("model.attention_size",),
     ),
     ("model.coverage", "linguistic", _among("linguistic"), ("model.max_fertility",)),
-    ("search.length_penalty", "gnmt", _among("gnmt"), ("search.alpha",)),
+    ("search.length_penalty", "gnmt", _but("none", "average"), ("search.alpha",)),
 )
 
 
