@@ -295,10 +295,11 @@ def _command_line(argv: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def environment_restored() -> Iterator[None]:
-    """Leave no variable to what comes after."""
+    """Leave no variable to what comes after; what has not changed is there all the time."""
     before = dict(os.environ)
     try:
         yield
     finally:
-        os.environ.clear()
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
         os.environ.update(before)
