@@ -57,6 +57,18 @@ def partial(path: Path) -> Path:
     return path if _in_place(path) else _beside(path, ".partial")
 
 
+def being_written(part: Path) -> bool:
+    """Whether another process has this `partial` file open in `growing`."""
+    try:
+        with part.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # there is none, or what locks no files
+        return False
+    return False
+
+
 @contextmanager
 def _becoming(path: Path, temporary: Path, opened: Callable[[], BinaryIO]) -> Iterator[BinaryIO]:
     if _in_place(path):

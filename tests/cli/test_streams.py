@@ -24,6 +24,22 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("name", ["out", "out.gz"])
+def test_what_another_command_is_writing_is_told_before_anything_is_read(
+    tmp_path: Path, name: str
+) -> None:
+    given = {"output": str(tmp_path / name)}
+    with lines_out(given) as write:
+        write("one")
+        assert output_problems(given) == [
+            f"output={tmp_path / name} is being written by another process: wait, or name another "
+            "file"
+        ]
+        write("two")
+    assert output_problems(given) == []
+    assert list(read_lines(given["output"])) == ["one", "two"]
+
+
 def test_the_file_behind_standard_input_is_not_written(text: Path, monkeypatch) -> None:
     other = text.with_name("other")
     other.touch()

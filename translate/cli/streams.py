@@ -17,7 +17,7 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command
 from translate.cli.errors import UsageError
 from translate.data.text import count_lines, one_line, read_lines
-from translate.durable import growing, is_stream, partial
+from translate.durable import being_written, growing, is_stream, partial
 from translate.errors import UserError
 
 if TYPE_CHECKING:
@@ -187,6 +187,8 @@ def output_problems(verbatim: Mapping[str, str], key: str = "output") -> list[st
     needed = {path, path if beside == path else beside.parent}
     if not all(os.access(each, os.W_OK) for each in needed if each.exists()):
         return [f"{key}={target} cannot be written: name a file where you may write"]
+    if beside != path and being_written(beside):
+        return [f"{key}={target} is being written by another process: wait, or name another file"]
     found = []
     for written, which in ((path, "the same file"), (beside, "where it is written until whole")):
         if not written.is_file():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from translate import schema
+from translate.cli.commands import key_of
 from translate.cli.fields import Node
 from translate.errors import UserError
 from translate.schema import chosen
@@ -20,27 +21,31 @@ def _but(*values: object) -> Callable[[object], bool]:
     return lambda value: value not in values  # what is no value at all is told as such, later
 
 
+class Switch(NamedTuple):
+    """A key without which others have no effect."""
+
+    key: str
+    on: object  # a value that gives them one, for the message
+    is_on: Callable[[Any], object]
+    idle: tuple[str, ...] = ()  # what does nothing while it is off; none: all beside it
+
+
 LOCAL = ("local_p", "local_m")
-SWITCHES: tuple[tuple[str, object, Callable[[Any], object], tuple[str, ...]], ...] = (
-    # switch, a value that turns on, whether one does, what is idle else (nothing: all beside it)
-    ("trainer.minimum_risk.weight", 0.8, bool, ()),
-    ("trainer.guided_alignment.weight", 0.05, bool, ()),
-    ("trainer.averaging.kind", "ema", _among("ema", "last"), ()),
-    ("trainer.averaging.kind", "ema", _among("ema", "none"), ("trainer.averaging.decay",)),
-    ("model.self_attention", "sliding_window", _among("sliding_window"), ("model.window",)),
-    ("model.self_attention", "strided", _among("strided", "fixed"), ("model.stride",)),
-    ("model.self_attention", "fixed", _among("fixed"), ("model.summary",)),
-    ("model.positions", "learned", _among("learned"), ("model.max_positions",)),
-    ("model.positions", "relative", _among("relative"), ("model.max_distance",)),
-    ("model.attention", "local_p", _among(*LOCAL), ("model.window", "model.local_score")),
-    (
-        "model.attention",
-        "additive",
-        _among("additive", "concat", "projected", *LOCAL),
-        ("model.attention_size",),
-    ),
-    ("model.coverage", "linguistic", _among("linguistic"), ("model.max_fertility",)),
-    ("search.length_penalty", "gnmt", _but("none", "average"), ("search.alpha",)),
+SIZED = ("additive", "concat", "projected", *LOCAL)
+SWITCHES = (
+    Switch("trainer.minimum_risk.weight", 0.8, bool),
+    Switch("trainer.guided_alignment.weight", 0.05, bool),
+    Switch("trainer.averaging.kind", "ema", _among("ema", "last")),
+    Switch("trainer.averaging.kind", "ema", _among("ema", "none"), ("trainer.averaging.decay",)),
+    Switch("model.self_attention", "sliding_window", _among("sliding_window"), ("model.window",)),
+    Switch("model.self_attention", "strided", _among("strided", "fixed"), ("model.stride",)),
+    Switch("model.self_attention", "fixed", _among("fixed"), ("model.summary",)),
+    Switch("model.positions", "learned", _among("learned"), ("model.max_positions",)),
+    Switch("model.positions", "relative", _among("relative"), ("model.max_distance",)),
+    Switch("model.attention", "local_p", _among(*LOCAL), ("model.window", "model.local_score")),
+    Switch("model.attention", "additive", _among(*SIZED), ("model.attention_size",)),
+    Switch("model.coverage", "linguistic", _among("linguistic"), ("model.max_fertility",)),
+    Switch("search.length_penalty", "gnmt", _but("none", "average"), ("search.alpha",)),
 )
 
 
@@ -134,7 +139,7 @@ def without_effect(
 
     Not where that differs from job to job: a sweep has all combinations.
     """
-    given = {override.partition("=")[0] for override in overrides}
+    given = set(map(key_of, overrides))
     found = []
     for switch, on, is_on, keys in SWITCHES:
         place, _, name = switch.rpartition(".")
