@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar
 
 import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
-
-
-class Rows(Protocol):
-    """Something with a row for each hypothesis, such as what a decoder remembers of it."""
-
-    def select(self, hypotheses: Int[Tensor, "M"]) -> Self:
-        """These rows, in this order."""
-
-
-Remembered = TypeVar("Remembered", bound=Rows)
 
 
 @dataclass(frozen=True)
@@ -52,11 +41,3 @@ class Places:
         """Each row in its place; what stands in the others means nothing."""
         every = x if self.rows_at is None else x.index_select(0, self.rows_at)
         return every.view(self.sentences, self.beam, *x.shape[1:])
-
-    def live_rows_of(self, state: Remembered) -> Remembered:
-        """`rows` of what is remembered in places."""
-        return state if self.live is None else state.select(self.live)
-
-    def spread_rows_of(self, state: Remembered) -> Remembered:
-        """`spread` of what is to be remembered."""
-        return state if self.rows_at is None else state.select(self.rows_at)

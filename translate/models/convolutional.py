@@ -256,12 +256,11 @@ class Convolutional(Seq2Seq):
         need_alignment: bool = False,
     ) -> Step:
         places = Places.of(state.memory.mask.shape[0], state.beam, live)
-        before = places.live_rows_of(state)
-        hidden, after, weights = self._advance(tokens[:, None], before, places)
+        hidden, after, weights = self._advance(tokens[:, None], state.rows(places), places)
         alignment = None
         if need_alignment:
             alignment = places.spread(torch.stack(weights, dim=1)).flatten(0, 1)  # (N, L, 1, S)
-        return Step(hidden[:, 0], places.spread_rows_of(after), alignment)
+        return Step(hidden[:, 0], after.spread(places), alignment)
 
     def _advance(
         self, tokens: Int[Tensor, "R T"], state: ConvolutionalState, places: Places

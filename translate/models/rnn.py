@@ -232,11 +232,11 @@ class RNN(Seq2Seq):
     ) -> Step:
         places = Places.of(state.memory.mask.shape[0], state.beam, live)
         embedded = self._embed(self.target_embedding, tokens)[:, None]
-        found, after, weights = self._advance(embedded, places.live_rows_of(state), places)
+        found, after, weights = self._advance(embedded, state.rows(places), places)
         alignment = None
         if need_alignment and weights is not None:
             alignment = places.spread(weights).flatten(0, 1)[:, None]
-        return Step(self._readout(found)[:, 0], places.spread_rows_of(after), alignment)
+        return Step(self._readout(found)[:, 0], after.spread(places), alignment)
 
     @property
     def _whole_target_at_once(self) -> bool:

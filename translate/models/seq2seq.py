@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from translate.attention.ancestry import Number, number_on
+from translate.attention.places import Places
 from translate.attention.variable_length import Packing
 
 Output = TypeVar("Output")
@@ -101,6 +102,14 @@ class RowState(ABC):
     @abstractmethod
     def select(self, hypotheses: Int[Tensor, "M"]) -> Self:
         """As `DecoderState` has it."""
+
+    def rows(self, places: Places) -> Self:
+        """What stands in the live places."""
+        return self if places.live is None else self.select(places.live)
+
+    def spread(self, places: Places) -> Self:
+        """Each row in its place; what stands in the others means nothing."""
+        return self if places.rows_at is None else self.select(places.rows_at)
 
     def keep(self, sentences: Int[Tensor, "C"]) -> Self:
         rows = rows_of(sentences, self.beam)
