@@ -202,10 +202,7 @@ class Convolutional(Seq2Seq):
         for name, parameter in self.named_parameters():
             if "embedding" in name or "positions" in name:
                 nn.init.normal_(parameter, std=0.1)  # section 3.5
-        tie(
-            tied_embeddings, source=self.source_embedding, target=self.target_embedding,
-            output=self.output,
-        )  # fmt: skip
+        tie(self, tied_embeddings)
 
     @classmethod
     def problems(cls, options: Mapping[str, Any]) -> list[str]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from torch import nn
+from translate.models.seq2seq import Seq2Seq
 
 Tied = Literal["all", "decoder", "none"]
 
 
-def tie(tied: Tied, *, source: nn.Embedding, target: nn.Embedding, output: nn.Linear) -> None:
+def tie(model: Seq2Seq, tied: Tied) -> None:
     """Make the output's matrix the target embeddings (`decoder`), and the source's too (`all`)."""
     if tied in ("all", "decoder"):
-        output.weight = target.weight
+        model.output.weight = model.target_embedding.weight
     if tied == "all":
-        source.weight = target.weight
+        model.source_embedding.weight = model.target_embedding.weight
 
 
 def tying_problems(options: Mapping[str, Any]) -> list[str]:

@@ -98,10 +98,7 @@ class RNN(Seq2Seq):
         self.output = Linear(embedding_size, target_vocab_size)
         self.dropout = Dropout(dropout)
         self._initialise()
-        tie(
-            tied_embeddings, source=self.source_embedding, target=self.target_embedding,
-            output=self.output,
-        )  # fmt: skip
+        tie(self, tied_embeddings)
 
     @classmethod
     def problems(cls, options: Mapping[str, Any]) -> list[str]:

@@ -133,10 +133,7 @@ class Transformer(Seq2Seq):
             )
         self.why_padded = why_padded(self_attention, positions, attention_dropout, d_k, d_v)
         self._initialise()
-        tie(
-            tied_embeddings, source=self.source_embedding, target=self.target_embedding,
-            output=self.output,
-        )  # fmt: skip
+        tie(self, tied_embeddings)
 
     @classmethod
     def problems(cls, options: Mapping[str, Any]) -> list[str]:
