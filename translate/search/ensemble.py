@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -135,8 +136,7 @@ def _averaged(logits: Sequence[Float[Tensor, "*rows V"]]) -> Float[Tensor, "*row
     # float32 at least, as in search: a mean of bf16 probabilities keeps two digits
     wide = torch.promote_types(logits[0].dtype, torch.float32)
     log_probs = torch.stack([one.log_softmax(-1, dtype=wide) for one in logits])
-    mean: Tensor = log_probs.logsumexp(0) - torch.tensor(len(logits), dtype=wide).log()
-    return mean
+    return log_probs.logsumexp(0) - math.log(len(logits))
 
 
 def _mean(alignments: Sequence[Float[Tensor, "..."] | None]) -> Float[Tensor, "..."] | None:
