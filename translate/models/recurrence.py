@@ -17,10 +17,10 @@ RecurrentState = tuple[Tensor, ...]
 
 
 class Recurrence(nn.Module):
-    """A stack of GRU or LSTM (Hochreiter & Schmidhuber 1997) layers.
+    """A stack of GRU or LSTM layers, as PyTorch has them.
 
-    The GRU is PyTorch's: its reset gate comes after the product with the state, in Cho et al. 2014
-    before it.
+    The LSTM of Hochreiter & Schmidhuber 1997 has the forget gate of Gers et al. 2000. The GRU's
+    reset gate comes after the product with the state, in Cho et al. 2014 before it.
     """
 
     def __init__(
