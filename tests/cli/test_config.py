@@ -602,6 +602,10 @@ def test_an_empty_cache_is_not_the_folder_worked_in(
          "model.max_fertility has no effect while model.coverage = none"),
         (["search.length_penalty=average", "search.alpha=2"],
          "search.alpha has no effect while search.length_penalty = average"),
+        (["model=rnn_none", "model.query=previous"],
+         "model.query has no effect while model.attention = none: set model.attention=additive"),
+        (["search=diverse", "search.groups=1", "search.diversity_strength=2"],
+         "search.diversity_strength has no effect while search.groups = 1: set search.groups=2"),
     ],
 )  # fmt: skip
 def test_what_would_do_nothing_is_refused_where_it_is_given(

@@ -44,8 +44,10 @@ SWITCHES = (
     Switch("model.positions", "relative", _among("relative"), ("model.max_distance",)),
     Switch("model.attention", "local_p", _among(*LOCAL), ("model.window", "model.local_score")),
     Switch("model.attention", "additive", _among(*SIZED), ("model.attention_size",)),
+    Switch("model.attention", "additive", _but("none"), ("model.query",)),
     Switch("model.coverage", "linguistic", _among("linguistic"), ("model.max_fertility",)),
     Switch("search.length_penalty", "gnmt", _but("none", "average"), ("search.alpha",)),
+    Switch("search.groups", 2, _but(1), ("search.diversity_strength",)),
 )
 
 
