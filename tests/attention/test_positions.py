@@ -35,8 +35,8 @@ def test_sinusoidal_positions_follow_the_formula_from_any_start(randn: Randn) ->
     for position in (3, 4):
         for i in range(3):
             angle = position / 10_000 ** (2 * i / 6)
-            assert wave[position - 3, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
-            assert wave[position - 3, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
+            assert wave[position - 3, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-12)
+            assert wave[position - 3, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-12)
 
 
 def test_a_word_has_its_position_however_it_is_read(randn: Randn) -> None:
@@ -78,7 +78,7 @@ def test_rotary_positions_turn_each_pair_by_its_own_angle(
             expected[:, :, p, 2 * i + 1] = left * math.sin(angle) + right * math.cos(angle)
     actual = rotate(x, sinusoidal(7, 5, x))
     assert actual.dtype == dtype
-    # waves are made in float32; of bfloat16 they have eight bits, and so have their products
+    # in bfloat16 waves have eight bits, and so have their products
     within = 0.05 if dtype == torch.bfloat16 else 1e-5
     torch.testing.assert_close(actual.float(), expected, rtol=0, atol=within)
 
@@ -92,9 +92,9 @@ def test_rotary_scores_depend_on_distance_alone(randn: Randn) -> None:
     def score(at: int, of: int) -> float:
         return float((turned(query, at) * turned(key, of)).sum())
 
-    assert score(7, 4) == pytest.approx(score(12, 9), abs=1e-5)
+    assert score(7, 4) == pytest.approx(score(12, 9), abs=1e-12)
     assert score(7, 4) != pytest.approx(score(7, 5), abs=1e-3)
-    torch.testing.assert_close(turned(query, 5).norm(), query.norm(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(turned(query, 5).norm(), query.norm(), **EXACT)
 
 
 def test_relative_scores_are_those_of_the_paper(randn: Randn) -> None:

@@ -22,8 +22,10 @@ def sinusoidal(start: Number, length: int, like: Float[Tensor, "*B D"]) -> Float
     PE(pos, 2i) = sin(pos / 10000^(2i/D)),  PE(pos, 2i+1) = cos(pos / 10000^(2i/D))
     """
     d_model = like.shape[-1]
-    position = start + torch.arange(length, device=like.device, dtype=torch.float32)
-    even = torch.arange(0, d_model, 2, device=like.device, dtype=torch.float32)
+    # float32 at least: bf16 cannot tell neighbours apart from position 256 on
+    wide = torch.promote_types(like.dtype, torch.float32)
+    position = start + torch.arange(length, device=like.device, dtype=wide)
+    even = torch.arange(0, d_model, 2, device=like.device, dtype=wide)
     angle = position[:, None] * torch.exp(even * (-math.log(10_000.0) / d_model))
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)[:, :d_model].to(like.dtype)
 
