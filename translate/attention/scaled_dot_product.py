@@ -30,7 +30,8 @@ def softmax_where(
 
 def repeat_groups(x: Float[Tensor, "B G S K"], num_heads: int) -> Float[Tensor, "B H S K"]:
     """Each of G key or value heads, for the H/G query heads that share it (Ainslie et al. 2023)."""
-    return x.repeat_interleave(num_heads // x.shape[1], dim=1)
+    shared_by = num_heads // x.shape[1]
+    return x if shared_by == 1 else x.repeat_interleave(shared_by, dim=1)  # which copies
 
 
 def scaled_scores(
