@@ -5,21 +5,16 @@
     scripts/bench_padding.py experiment=demo --tokens 1200 4096 --pools 100 400 1000
 
 Prepares the corpus as `translate train` would, and lays out one epoch of it for each size; nothing
-is trained. A figure is the share of padding in all positions of both sides. Further arguments are
-overrides of the configuration.
+is trained. A figure is the share of padding in all positions of both sides.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
-from options import positive
+from options import begin, composed, positive
 
-from translate.cli.config_dir import config_dir
 from translate.data.corpus import prepare
 from translate.data.doctor.vocabulary import padding
 from translate.data.module import TranslationData
@@ -27,9 +22,14 @@ from translate.data.module import TranslationData
 
 def main() -> None:
     """Lay out an epoch for every size asked for, and print a row each."""
-    options, overrides = arguments()
-    with initialize_config_dir(str(config_dir()), version_base=None):
-        config: Any = OmegaConf.to_container(compose("train", overrides), resolve=True)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as of translate train")
+    parser.add_argument("--tokens", nargs="+", type=positive, default=[1500, 2000, 4096])
+    parser.add_argument("--pools", nargs="+", type=positive, help="default: data.pool_batches")
+    options = parser.parse_intermixed_args()
+    config = composed(options.overrides)
     data = config["data"]
     corpus = prepare(data, config["tokenizer"], cache=Path(config["cache"]))
     pools = options.pools or [data["pool_batches"]]
@@ -46,15 +46,5 @@ def main() -> None:
         print(f"| {tokens:,} | {' | '.join(shares)} |", flush=True)
 
 
-def arguments() -> tuple[argparse.Namespace, list[str]]:
-    """What to lay out, and the overrides of the configuration."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--tokens", nargs="+", type=positive, default=[1500, 2000, 4096])
-    parser.add_argument("--pools", nargs="+", type=positive, help="default: data.pool_batches")
-    return parser.parse_known_args()
-
-
 if __name__ == "__main__":
-    main()
+    begin(main)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from options import begin, picture
 from torch import Tensor
 
 from translate.attention.masks import causal_mask
@@ -62,7 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("path", type=Path, help="a .png, .svg or .pdf file")
+    parser.add_argument("path", type=picture, help="a .png, .svg or .pdf file")
     path = parser.parse_args().path
     rows = {
         side: {name: seen(pattern(causal)) for name, pattern in PATTERNS.items()}
@@ -72,4 +73,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    begin(main)

@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 
 import torch
+from options import begin, picture
 
 from translate.attention.positions import alibi_slopes, rotate, sinusoidal
 from translate.plots.figure import COLOURS, INK, defaults, save
@@ -57,9 +58,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("path", type=Path, help="a .png, .svg or .pdf file")
+    parser.add_argument("path", type=picture, help="a .png, .svg or .pdf file")
     draw(parser.parse_args().path)
 
 
 if __name__ == "__main__":
-    main()
+    begin(main)

@@ -24,14 +24,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 import yaml
-from experiments import begin, evaluated, new_parser, tell, train
+from experiments import evaluated, new_parser, tell, train
+from options import begin, composed, quoted
 
-from translate.cli.arguments import split
-from translate.cli.commands import COMMANDS
-from translate.cli.compose import launch
 from translate.cli.config_dir import config_dir
-from translate.cli.errors import JobFailedError
-from translate.cli.train import check as check_training
 from translate.data.columns import in_order
 from translate.data.corpus import prepare
 from translate.errors import UserError
@@ -106,7 +102,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="an option of `translate models group=experiment`; default: multi30k",
     )  # fmt: skip
     parser.add_argument(
-        "--change", action="append", dest="changes", metavar="'KEY=VALUE …'",
+        "--change", type=quoted, action="append", dest="changes", metavar="'KEY=VALUE …'",
         help=f"one ablation; repeat for more; default: {'; '.join(CHANGES)}",
     )  # fmt: skip
     parser.add_argument(
@@ -162,20 +158,6 @@ def checked(given: argparse.Namespace) -> list[str]:
             )
         changes.append(change)
     return changes
-
-
-def composed(settings: Sequence[str]) -> dict[str, Any]:
-    """The configuration of a training."""
-    found: list[dict[str, Any]] = []
-    command = COMMANDS["train"]
-    try:
-        launch(
-            command, split(command, settings), lambda job: found.append(job.config),
-            check=check_training,
-        )  # fmt: skip
-    except JobFailedError as failed:
-        raise (failed.__cause__ or failed) from None
-    return found[0]
 
 
 def dev(config: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:

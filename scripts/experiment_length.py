@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import yaml
-from experiments import begin, evaluated, new_parser, tell, train
+from experiments import evaluated, new_parser, tell, train
+from options import begin
 
 from translate.cli.config_dir import options
 from translate.data.columns import in_order

@@ -6,7 +6,7 @@ import argparse
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from translate.errors import UserError
@@ -34,16 +34,6 @@ def new_parser(description: str, epilog: str, *, output: str) -> argparse.Argume
         help=f"where runs, tables and pictures go; default: {output}",
     )  # fmt: skip
     return parser
-
-
-def begin(main: Callable[[], None]) -> None:
-    """Run an experiment from a command line, its errors a line each."""
-    try:
-        main()
-    except UserError as error:
-        sys.exit(f"{Path(sys.argv[0]).stem}: error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 def tell(message: str) -> None:

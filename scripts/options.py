@@ -1,12 +1,74 @@
-"""What the programs of this folder take on their command lines."""
+"""What the programs of this folder share: arguments, and errors that are a line each."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from translate.errors import UserError
+
+
+def begin(main: Callable[[], None]) -> None:
+    """Run a program from a command line."""
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"{Path(sys.argv[0]).stem}: error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def whole(text: str, least: int = 0) -> int:
+    """A whole number of at least so much."""
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least {least}")
+    return int(text)
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
-    return int(text)
+    return whole(text, least=1)
+
+
+def quoted(text: str) -> str:
+    """What a shell can cut into words."""
+    try:
+        shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error}") from None
+    return text
+
+
+def picture(text: str) -> Path:
+    """A .png, .svg or .pdf file: another is told before the work."""
+    from translate.plots.figure import file_type
+
+    try:
+        file_type(Path(text))
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return Path(text)
+
+
+def composed(settings: Sequence[str]) -> dict[str, Any]:
+    """The configuration of a training.
+
+    Raises:
+        UserError: it cannot be trained.
+    """
+    from translate.cli.arguments import split
+    from translate.cli.commands import COMMANDS
+    from translate.cli.compose import launch
+    from translate.cli.errors import JobFailedError
+    from translate.cli.train import check
+
+    found: list[dict[str, Any]] = []
+    command = COMMANDS["train"]
+    try:
+        launch(command, split(command, settings), lambda job: found.append(job.config), check=check)
+    except JobFailedError as failed:
+        raise (failed.__cause__ or failed) from None
+    return found[0]

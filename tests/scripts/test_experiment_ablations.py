@@ -73,6 +73,7 @@ def test_a_wrong_change_is_told_before_any_training(
     [
         (["--change", "model.norm"], "'model.norm': give KEY=VALUE"),
         (["--change", "seed=2"], "--change 'seed=2': choose seeds with --seeds"),
+        (["--change", "a='b"], "--change: a='b: No closing quotation"),
         (["seed=2"], "KEY=VALUE: choose seeds with --seeds"),
         (["toy"], "KEY=VALUE: give KEY=VALUE"),
         (["--seeds", "1,x"], "'1,x' must be whole numbers"),
