@@ -9,34 +9,23 @@ Forward and backward for one sequence of N vectors of 256 numbers, 4 heads of 64
 out; float32 on a CPU, bfloat16 on CUDA, where the fused attention is asked for as PyTorch's flash
 kernel and must have been that, or the script ends with an error.
 
-Every figure is the median of several runs. On the CPU it is CPU time of one thread, in which other
-jobs do not count, and the peak is by how much the resident memory of a new process rises at its
-first run: every cell has a process of its own. On CUDA it is wall time between synchronisations,
-and the peak is that of PyTorch's allocator beyond the inputs. The slope is that of log(cost) on
-log(N) over the longer half of the lengths: 1 is linear, 2 quadratic.
+scripts/costs.py says how time and memory are measured. The slope is that of log(cost) on log(N)
+over the longer half of the lengths: 1 is linear, 2 quadratic.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import os
-import platform
-import resource
-import statistics
 import sys
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
-from options import positive
+from costs import Cost, add_options, cost, description
+from options import begin, picture
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -50,7 +39,7 @@ from translate.attention.sliding_window import SlidingWindowAttention
 from translate.errors import UserError
 from translate.models.convolutional import EncoderLayer
 from translate.models.recurrence import Recurrence
-from translate.plots.figure import COLOURS, GREY, INK, MARKS, PALE, defaults, file_type, save
+from translate.plots.figure import COLOURS, GREY, INK, MARKS, PALE, defaults, save
 
 D_MODEL, HEADS, D_K = 256, 4, 64
 WINDOW = 32  # keys of the sliding window
@@ -58,18 +47,10 @@ WIDTH = 3  # words of a convolution
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 COMPARED = 2048  # where fused and readable attention are compared
 LONGEST_ADDITIVE = 2048  # its N² x 64 numbers of pairs would be 16 GiB at 8,192
-MEBIBYTE = 2**20
 
 Inputs = list[Tensor]
 Layer = Callable[..., Tensor]
 Build = Callable[[int, torch.device, torch.dtype], tuple[Layer, Inputs]]
-
-
-class Cost(NamedTuple):
-    """Of one forward and backward pass."""
-
-    milliseconds: float
-    mebibytes: float
 
 
 def words(n: int, device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -145,15 +126,17 @@ MECHANISMS: dict[str, Build] = {
 
 def main(argv: Sequence[str] | None = None) -> None:
     given = parse(argv)
-    device = torch.device(given.device)
     costs: dict[str, dict[int, Cost]] = {}
     for name in given.only:
         costs[name] = {}
         for n in given.lengths:
             if name != "additive_score" or n <= LONGEST_ADDITIVE:
                 print(f"{name}, N = {n}", file=sys.stderr)
-                costs[name][n] = cost(name, n, device, given.repeats)
-    print(f"{description(device)}; median of {given.repeats}\n")
+                costs[name][n] = cost(
+                    prepared, (name, n), (name, 16), device=given.device, repeats=given.repeats
+                )
+    asserted = ", fused = flash (asserted)" if given.device == "cuda" else ""
+    print(f"{description(given.device)}{asserted}; median of {given.repeats}\n")
     for title, field in (("milliseconds", "milliseconds"), ("peak MiB", "mebibytes")):
         print(table(title, costs, given.lengths, field))
     print(comparison(costs))
@@ -166,7 +149,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--device", default="cpu", help="cpu or cuda; default: cpu")
+    add_options(parser, repeats=5)
     parser.add_argument(
         "--lengths", type=lengths, default=list(LENGTHS), metavar="N,N,…",
         help=f"default: {','.join(map(str, LENGTHS))}; readable attention needs 4 GiB at 8192",
@@ -175,21 +158,18 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--only", type=mechanisms, default=list(MECHANISMS), metavar="A,B,…",
         help=f"default: all of {', '.join(MECHANISMS)}",
     )  # fmt: skip
-    parser.add_argument("--repeats", type=positive, default=5, help="runs per median; default: 5")
-    parser.add_argument("--plot", type=Path, metavar="PATH", help="a .png, .svg or .pdf file")
-    given = parser.parse_args(argv)
-    if given.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda: PyTorch finds no CUDA device here")
-    if given.plot:
-        file_type(given.plot)  # a wrong one is told before the work
-    return given
+    parser.add_argument("--plot", type=picture, metavar="PATH", help="a .png, .svg or .pdf file")
+    return parser.parse_args(argv)
 
 
 def lengths(text: str) -> list[int]:
     """Rising whole numbers separated by commas, two at least: one has no slope."""
-    found = sorted({int(number) for number in text.split(",")})
+    try:
+        found = sorted({int(number) for number in text.split(",")})
+    except ValueError:
+        found = []
     if len(found) < 2 or found[0] < 1:
-        raise argparse.ArgumentTypeError(f"{text}: give two or more lengths, each 1 or more")
+        raise argparse.ArgumentTypeError(f"{text}: give two or more whole numbers, each 1 or more")
     return found
 
 
@@ -202,50 +182,13 @@ def mechanisms(text: str) -> list[str]:
     return found
 
 
-def cost(name: str, n: int, device: torch.device, repeats: int) -> Cost:
-    """Of a mechanism at one length; on the CPU in a process that does nothing else."""
-    if device.type == "cuda":
-        return on_cuda(name, n, device, repeats)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "translate.models.transformer"])  # once for all cells
-    with ProcessPoolExecutor(1, mp_context=context) as process:
-        return process.submit(on_cpu, name, n, repeats).result()
-
-
-def on_cpu(name: str, n: int, repeats: int) -> Cost:
-    torch.set_num_threads(1)
-    device, dtype = torch.device("cpu"), torch.float32
-    forward_and_backward(*MECHANISMS[name](16, device, dtype))  # libraries are loaded
-    layer, inputs = MECHANISMS[name](n, device, dtype)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    forward_and_backward(layer, inputs)
-    rise = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes, or kilobytes as on Linux
-    times = []
-    for _ in range(repeats):
-        started = time.process_time()
-        forward_and_backward(layer, inputs)
-        times.append(time.process_time() - started)
-    return Cost(1000 * statistics.median(times), rise * unit / MEBIBYTE)
-
-
-def on_cuda(name: str, n: int, device: torch.device, repeats: int) -> Cost:
-    layer, inputs = MECHANISMS[name](n, device, torch.bfloat16)
-    if name == "fused":
+def prepared(device: str, name: str, n: int) -> Callable[[], None]:
+    """A mechanism at one length, to be run."""
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    layer, inputs = MECHANISMS[name](n, torch.device(device), dtype)
+    if name == "fused" and device == "cuda":
         assert_flash(inputs)
-    for _ in range(3):  # kernels are loaded and chosen
-        forward_and_backward(layer, inputs)
-    torch.cuda.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    before = torch.cuda.memory_allocated(device)
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        forward_and_backward(layer, inputs)
-        torch.cuda.synchronize(device)
-        times.append(time.perf_counter() - started)
-    rise = torch.cuda.max_memory_allocated(device) - before
-    return Cost(1000 * statistics.median(times), rise / MEBIBYTE)
+    return partial(forward_and_backward, layer, inputs)
 
 
 def forward_and_backward(layer: Layer, inputs: Inputs) -> None:
@@ -267,14 +210,6 @@ def assert_flash(inputs: Inputs) -> None:
             f"fused attention of {tuple(inputs[0].shape)} runs as {', '.join(sorted(ran))}, not "
             f"as flash: {left_to_itself.why_not_flash}"
         )
-
-
-def description(device: torch.device) -> str:
-    """Where the figures were taken."""
-    where = "one CPU thread, float32"
-    if device.type == "cuda":
-        where = f"{torch.cuda.get_device_name(device)}, bfloat16, fused = flash (asserted)"
-    return f"{where}; torch {torch.__version__}, Python {platform.python_version()}"
 
 
 def table(
@@ -343,7 +278,4 @@ def draw(costs: Mapping[str, Mapping[int, Cost]], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UserError as error:
-        sys.exit(f"bench_attention: error: {error}")
+    begin(main)

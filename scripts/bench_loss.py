@@ -5,49 +5,28 @@
     scripts/bench_loss.py --device cuda --rows 25000
 
 Forward and backward of the label-smoothed cross-entropy of some rows (positions of the target) of
-256 numbers: `translate.training.loss`, which takes 512 rows at once on a CPU and more
-on a GPU, beside PyTorch's, which holds the logits of all. Float32 on a CPU, bfloat16 under autocast
-on CUDA.
-
-On the CPU the peak is by how much the resident memory of a new process rises at its first run, and
-time is CPU time of one thread; on CUDA the peak is that of PyTorch's allocator beyond the inputs,
-and time is wall time between synchronisations. Times are the median of several runs.
+256 numbers: `translate.training.loss`, which takes 512 rows at once on a CPU and more on a GPU,
+beside PyTorch's, which holds the logits of all. Float32 on a CPU, bfloat16 under autocast on CUDA.
+scripts/costs.py says how time and memory are measured.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import os
-import platform
-import resource
-import statistics
-import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from typing import NamedTuple
 from unittest import mock
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 import torch.nn.functional as F
-from options import positive
+from costs import add_options, cost, description
+from options import begin, positive
 from torch import Tensor
 
 from translate.training import loss
 
 D_MODEL, SMOOTHING = 256, 0.1
 VOCABULARIES = (8_000, 16_000, 32_000, 64_000)
-MEBIBYTE = 2**20
-
-
-class Cost(NamedTuple):
-    """Of one forward and backward pass."""
-
-    mebibytes: float
-    milliseconds: float
 
 
 def chunked(rows: int, hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
@@ -72,33 +51,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    add_options(parser, repeats=3)
     parser.add_argument("--rows", type=positive, default=4096)
     parser.add_argument("--vocabularies", nargs="+", type=positive, default=list(VOCABULARIES))
-    parser.add_argument("--repeats", type=positive, default=3)
     given = parser.parse_args()
     costs = {
-        name: [cost(given.device, name, given.rows, v, given.repeats) for v in given.vocabularies]
+        name: [
+            cost(
+                prepared, (name, given.rows, vocabulary), (name, 8, 16),
+                device=given.device, repeats=given.repeats,
+            )
+            for vocabulary in given.vocabularies
+        ]
         for name in LOSSES
-    }
-    where = torch.cuda.get_device_name() if given.device == "cuda" else "one CPU thread, float32"
-    print(f"{where}; {given.rows:,} rows; torch {torch.__version__}, {platform.python_version()}\n")
-    for place, unit in enumerate(("peak MiB", "milliseconds")):
+    }  # fmt: skip
+    print(f"{description(given.device)}; {given.rows:,} rows; median of {given.repeats}\n")
+    for unit, field in (("peak MiB", "mebibytes"), ("milliseconds", "milliseconds")):
         print(f"| {unit} | {' | '.join(f'V = {v:,}' for v in given.vocabularies)} |")
         print("|---" * (1 + len(given.vocabularies)) + "|")
         for name, row in costs.items():
-            print(f"| {name} | {' | '.join(f'{cell[place]:,.0f}' for cell in row)} |")
+            print(f"| {name} | {' | '.join(f'{getattr(cell, field):,.0f}' for cell in row)} |")
         print()
 
 
-def cost(device: str, name: str, rows: int, vocabulary: int, repeats: int) -> Cost:
-    """On the CPU in a process that does nothing else."""
-    if device == "cuda":
-        return on_cuda(name, rows, vocabulary, repeats)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "translate.training.loss"])  # once for all cells
-    with ProcessPoolExecutor(1, mp_context=context) as process:
-        return process.submit(on_cpu, name, rows, vocabulary, repeats).result()
+def prepared(device: str, name: str, rows: int, vocabulary: int) -> Callable[[], None]:
+    """A loss of this size, to be run forward and backward."""
+    return partial(forward_and_backward, name, inputs(rows, vocabulary, device))
 
 
 def inputs(rows: int, vocabulary: int, device: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -108,40 +86,9 @@ def inputs(rows: int, vocabulary: int, device: str) -> tuple[Tensor, Tensor, Ten
 
 
 def forward_and_backward(name: str, given: tuple[Tensor, Tensor, Tensor]) -> None:
-    torch.autograd.grad(LOSSES[name](*given), given[:2])
-
-
-def on_cpu(name: str, rows: int, vocabulary: int, repeats: int) -> Cost:
-    torch.set_num_threads(1)
-    forward_and_backward(name, inputs(8, 16, "cpu"))  # libraries are loaded
-    given = inputs(rows, vocabulary, "cpu")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    forward_and_backward(name, given)
-    rise = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    times = []
-    for _ in range(repeats):
-        started = time.process_time()
-        forward_and_backward(name, given)
-        times.append(time.process_time() - started)
-    return Cost(rise * 1024 / MEBIBYTE, 1000 * statistics.median(times))  # kilobytes on Linux
-
-
-def on_cuda(name: str, rows: int, vocabulary: int, repeats: int) -> Cost:
-    given = inputs(rows, vocabulary, "cuda")
-    times = []
-    with torch.autocast("cuda", torch.bfloat16):
-        forward_and_backward(name, given)  # kernels are loaded and chosen
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        for _ in range(repeats):
-            started = time.perf_counter()
-            forward_and_backward(name, given)
-            torch.cuda.synchronize()
-            times.append(time.perf_counter() - started)
-    rise = torch.cuda.max_memory_allocated() - before
-    return Cost(rise / MEBIBYTE, 1000 * statistics.median(times))
+    with torch.autocast("cuda", torch.bfloat16, enabled=given[0].is_cuda):
+        torch.autograd.grad(LOSSES[name](*given), given[:2])
 
 
 if __name__ == "__main__":
-    main()
+    begin(main)

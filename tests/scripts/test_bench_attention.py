@@ -81,7 +81,10 @@ def test_flash_is_asked_for_where_pytorch_would_take_another(bench: ModuleType) 
     ("arguments", "message"),
     [
         (["--only", "fusd"], "no fusd: choose from rnn, .*fused"),
-        (["--lengths", "64"], "64: give two or more lengths"),
+        (["--lengths", "64"], "64: give two or more whole numbers"),
+        (["--lengths", "64,1k"], "64,1k: give two or more whole numbers"),
+        (["--device", "tpu"], "--device: tpu: choose cpu or cuda"),
+        (["--plot", "cost.gif"], "--plot: cannot tell the picture's format from 'cost.gif'"),
         (["--repeats", "0"], "--repeats: 0: must be a whole number of at least 1"),
     ],
 )

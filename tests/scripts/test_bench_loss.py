@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import ModuleType
 
@@ -21,4 +22,22 @@ def test_all_losses_are_the_same(load_script: Callable[[str], ModuleType]) -> No
         assert chunked.item() == pytest.approx(whole.item(), rel=1e-5)
         for one, other in zip(ours, theirs, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-    assert bench.on_cpu("512 rows", 8, 50, 1).milliseconds > 0
+
+
+def test_a_table_has_a_row_a_loss(
+    load_script: Callable[[str], ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bench, costs = load_script("bench_loss"), load_script("costs")
+    monkeypatch.setattr(  # no process for each
+        bench, "cost", lambda prepare, given, small, **_: costs.on_cpu(prepare, given, small, 1)
+    )
+    given = ["--rows", "8", "--vocabularies", "50", "1000"]
+    monkeypatch.setattr(sys, "argv", ["bench_loss.py", *given])
+    bench.main()
+    memory, times = capsys.readouterr().out.strip().split("\n\n")[1:]
+    assert memory.splitlines()[0] == "| peak MiB | V = 50 | V = 1,000 |"
+    for table in (memory, times):
+        rows = [line.split(" | ")[0] for line in table.splitlines()[2:]]
+        assert rows == [f"| {name}" for name in bench.LOSSES]
