@@ -131,6 +131,8 @@ def main() -> None:
     parser.add_argument("pairs", type=positive, nargs="+")
     parser.add_argument("--folder", type=Path, help="for the corpora; default: a temporary one")
     options = parser.parse_args()
+    if options.folder and not options.folder.is_dir():
+        parser.error(f"--folder {options.folder}: there is no such folder")
     print("| pairs | prepare: s | own MB | with files | first batch: s | own MB | with files |")
     print("|---|---|---|---|---|---|---|")
     for pairs in options.pairs:

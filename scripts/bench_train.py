@@ -8,14 +8,14 @@ r"""How fast each model trains here: real tokens a second, memory, start-up; pee
       --variant 'end to end=trainer.packing=on'
 
 Runs the public command, `translate train`, twice per row and round, each time in a process of its
-own: for one step, which tells the start, and for all of them. Peers take turns with ours. A peer is
-any command whose last line is JSON with tok_per_s (and, where it knows them, peak_rss_mb and
-start_to_first_step_end_s). Tokens are those of the source and those of the target with </s>, no
-padding, over wall time with data loading; the figure is the median of the reports after the first,
-and of the rounds. A variant is a row more for each, with overrides of its own. The share of the
-limit is that of the matrix products measured below the table, at six operations a weight and token
-(Kaplan et al. 2020, table 1: attention over the other words comes on top). Keep the machine idle
-meanwhile. Further arguments are overrides of every run.
+own: for one step, which tells the start, and for all of them. The corpus is prepared beforehand.
+Peers take turns with ours. A peer is any command whose last line is JSON with tok_per_s (and, where
+it knows them, peak_rss_mb and start_to_first_step_end_s). Tokens are those of the source and those
+of the target with </s>, no padding, over wall time with data loading; the figure is the median of
+the reports after the first, and of the rounds. MB is the peak of the process's own memory, without
+a GPU's. A variant is a row more for each, with overrides of its own. The share of the limit is that
+of the matrix products measured below the table, at six operations a weight and token (Kaplan et al.
+2020, table 1: attention over the other words comes on top). Keep the machine idle meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import csv
 import itertools
-import json
 import math
 import os
 import re
@@ -36,7 +35,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from options import positive
+from options import begin, composed, positive, quoted
+from peers import named_command, told
 
 EVERY = 10  # steps between two reports
 COLUMNS = [
@@ -57,41 +57,46 @@ class Measured(NamedTuple):
 
 def main() -> None:
     """Train a little of everything asked for, in turn, and print a row each."""
-    options, overrides = arguments()
-    rows: dict[str, list[Measured]] = {}
-    for _ in range(options.rounds):
-        for peer in options.peer:
-            name, _, command = peer.partition("=")
-            rows.setdefault(f"{name} | |", []).append(measure_peer(command))
-        for model, precision, tokens, variant in itertools.product(
-            options.models, options.precisions, options.tokens, ["", *options.variant]
-        ):
-            name, _, changes = variant.partition("=")
-            named = f"{model}, {name}" if name else model
-            chosen = [*overrides, *shlex.split(changes)]
-            row = rows.setdefault(f"{named} | {precision} | {tokens}", [])
-            row.append(measure(model, precision, tokens, options.steps, chosen))
-    fastest = max(
-        (median(rows[key]).tokens for key in rows if key.endswith("| |")), default=math.nan
-    )
-    limits, told = matrix_limits()
-    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
-    for name, row in rows.items():
-        found = median(row)
-        share = found.products / limits["bf16" if "bf16" in name else "32"]
-        print(
-            f"| {name} | {found.tokens:,.0f} | {shown(found.tokens / fastest, '.2f')} "
-            f"| {shown(found.steps, '.2f')} | {shown(share, '.0%')} | {shown(found.start, '.1f')} "
-            f"| {shown(found.peak, ',.0f')} |"
+    options = arguments()
+    ours = {
+        (f"{model}, {name}" if name else model, precision, tokens): [
+            f"model={model}", f"trainer.precision={precision}", f"data.tokens_per_batch={tokens}",
+            "trainer.validation_sentences=1", "trainer.samples=0", *options.overrides, *changes,
+        ]
+        for model, precision, tokens, (name, changes) in itertools.product(
+            options.models, options.precisions, options.tokens, [("", []), *options.variant]
         )
-    print(f"\n{told}")
+    }  # fmt: skip
+    for chosen in ours.values():
+        prepare_corpus(chosen)
+    rows: dict[tuple[str, str, object], list[Measured]] = {}
+    for _ in range(options.rounds):
+        for name, command in options.peer:
+            rows.setdefault((name, "", ""), []).append(measure_peer(command))
+        for row, chosen in ours.items():
+            rows.setdefault(row, []).append(measure(options.steps, chosen))
+    found = {row: median(measured) for row, measured in rows.items()}
+    fastest = max(
+        (one.tokens for (_, precision, _), one in found.items() if not precision), default=math.nan
+    )
+    limits, limit = matrix_limits()
+    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
+    for (name, precision, tokens), one in found.items():
+        share = one.products / limits.get(precision.partition("-")[0], math.nan)
+        print(
+            f"| {name} | {precision} | {tokens} | {one.tokens:,.0f} "
+            f"| {shown(one.tokens / fastest, '.2f')} | {shown(one.steps, '.2f')} "
+            f"| {shown(share, '.0%')} | {shown(one.start, '.1f')} | {shown(one.peak, ',.0f')} |"
+        )
+    print(f"\n{limit}")
 
 
-def arguments() -> tuple[argparse.Namespace, list[str]]:
+def arguments() -> argparse.Namespace:
     """What to measure, and the overrides of every run."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of every run")
     parser.add_argument(
         "--models", nargs="+", default=["transformer", "rnn_luong", "rnn_bahdanau", "rnn_none"]
     )
@@ -101,28 +106,40 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     )
     parser.add_argument("--steps", type=positive, default=60)
     parser.add_argument("--rounds", type=positive, default=1, help="how often to run each, in turn")
-    parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument(
-        "--variant",
-        action="append",
-        default=[],
-        metavar="NAME=OVERRIDES",
-        help=("a further row for each model, with these overrides (quoted)"),
+        "--peer", type=named_command, action="append", default=[], metavar="NAME=COMMAND"
     )
-    options, overrides = parser.parse_known_args()
+    parser.add_argument(
+        "--variant", type=variant, action="append", default=[], metavar="NAME=OVERRIDES",
+        help="a further row for each model, with these overrides (quoted)",
+    )  # fmt: skip
+    options = parser.parse_intermixed_args()
     if options.steps < 2 * EVERY:
         parser.error(
             f"--steps {options.steps}: must be at least {2 * EVERY}; the first {EVERY} warm up"
         )
-    return options, overrides
+    for names in (options.peer, options.variant):
+        if len(dict(names)) < len(names):
+            parser.error("give each --peer, and each --variant, a name of its own")
+    return options
 
 
-def measure(model: str, precision: str, tokens: int, steps: int, overrides: list[str]) -> Measured:
+def variant(text: str) -> tuple[str, list[str]]:
+    """Name and overrides of `--variant NAME=OVERRIDES`."""
+    name, _, changes = text.partition("=")
+    return name, shlex.split(quoted(changes))
+
+
+def prepare_corpus(settings: list[str]) -> None:
+    """Ahead of all runs, or the first would have it in its start; wrong settings are told."""
+    from translate.data.corpus import prepare
+
+    config = composed(settings)
+    prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
+
+
+def measure(steps: int, chosen: list[str]) -> Measured:
     """Two runs, one of a single step: the time to the first step, then speed and peak memory."""
-    chosen = [
-        f"model={model}", f"trainer.precision={precision}", f"data.tokens_per_batch={tokens}",
-        "trainer.validation_sentences=1", "trainer.samples=0", *overrides,
-    ]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         start = train(Path(folder) / "first", 1, 1, chosen).start
         run = Path(folder) / "run"
@@ -208,16 +225,7 @@ def weights_a_token(run: Path, source: Side, target: Side) -> float:
 
 def measure_peer(command: str) -> Measured:
     """The figures a peer's own script prints as JSON."""
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
-    try:
-        said = json.loads(done.stdout.splitlines()[-1])
-        tokens = float(said["tok_per_s"])
-    except (IndexError, KeyError, ValueError):
-        sys.exit(f"no tok_per_s from: {command}\n{done.stdout[-500:]}{done.stderr[-1500:]}")
-    start, peak = (
-        float(said.get(key, "nan")) for key in ("start_to_first_step_end_s", "peak_rss_mb")
-    )
-    return Measured(tokens, start, peak)
+    return Measured(*told(command, ["tok_per_s"], ["start_to_first_step_end_s", "peak_rss_mb"]))
 
 
 def median(row: list[Measured]) -> Measured:
@@ -257,4 +265,4 @@ def matrix_limits() -> tuple[dict[str, float], str]:
 
 if __name__ == "__main__":
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    main()
+    begin(main)

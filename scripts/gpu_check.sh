@@ -28,9 +28,14 @@ refuse() {
   exit 2
 }
 
-compiled=
-[[ ${!#} != --compiled ]] || { compiled=1; set -- "${@:1:$#-1}"; }
-folder=${1:-${OUT:-}}
+compiled= folder=${OUT:-}
+for argument; do
+  case $argument in
+    --compiled) compiled=1 ;;
+    -*) refuse "no option $argument: scripts/gpu_check.sh --help" ;;
+    *) folder=$argument ;;
+  esac
+done
 [[ -n $folder ]] || refuse "no folder for the report: scripts/gpu_check.sh FOLDER"
 mkdir -p "$folder" || refuse "$folder cannot be made"
 folder=$(cd "$folder" && pwd)

@@ -12,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from torch import nn
 
+from translate.errors import UserError
 from translate.inference import bundle
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -50,7 +51,7 @@ def test_a_real_run_beside_a_peer(bench, tmp_path, monkeypatch, capsys) -> None:
 
 
 def test_a_peer_that_fails_is_told(bench) -> None:
-    with pytest.raises(SystemExit, match="no tok_per_s from: echo fine"):
+    with pytest.raises(UserError, match="no tok_per_s from: echo fine"):
         bench.measure_peer("echo fine")
 
 
@@ -59,26 +60,61 @@ def test_the_figures_of_rounds_are_medians(bench) -> None:
     assert bench.median(runs)[:3] == (2, 8, 4)
 
 
-def test_a_variant_is_a_row_with_overrides_of_its_own(bench, monkeypatch, capsys) -> None:
+def test_a_variant_is_a_row_with_overrides_of_its_own(bench, tmp_path, monkeypatch, capsys) -> None:
     seen = []
 
-    def measure(*chosen: object) -> object:
-        seen.append(chosen)
+    def measure(steps: int, chosen: list[str]) -> object:
+        assert any(tmp_path.iterdir()), "the corpus has to be there, or it counts as start"
+        seen.append((steps, chosen[0], chosen[1], chosen[-4:]))
         return bench.Measured(100.0, 1.0, 2.0, 3.0, 50.0)
 
     monkeypatch.setattr(bench, "measure", measure)
     monkeypatch.setattr(bench, "matrix_limits", lambda: ({"32": 200.0, "bf16": 100.0}, "the limit"))
-    arguments = ["--models", "rnn", "--variant", "both=a.b=1 c='d e'", "x=2"]
+    small = ["data=toy", "tokenizer=word", "data.train=40", "data.dev=9", "data.test=9"]
+    arguments = [
+        "--models", "rnn_none", "--precisions", "32-true", "bf16-mixed", "16-mixed",
+        "--variant", "both=seed=7 'trainer.word_dropout=0.1'", *small, f"cache={tmp_path}",
+    ]  # fmt: skip
     monkeypatch.setattr(sys, "argv", ["bench_train.py", *arguments])
     bench.main()
     assert seen == [
-        ("rnn", precision, 4096, 60, overrides)
-        for precision in ("32-true", "bf16-mixed")
-        for overrides in (["x=2"], ["x=2", "a.b=1", "c=d e"])
+        (60, "model=rnn_none", f"trainer.precision={precision}", overrides[-4:])
+        for precision in ("32-true", "bf16-mixed", "16-mixed")
+        for overrides in (
+            [*small, f"cache={tmp_path}"],
+            [*small, f"cache={tmp_path}", "seed=7", "trainer.word_dropout=0.1"],
+        )
     ]
-    rows = capsys.readouterr().out.splitlines()[2:6]
-    assert [row.split(" | ")[0] for row in rows] == ["| rnn", "| rnn, both"] * 2
-    assert ["25%" in row for row in rows] == [True, True, False, False]
+    rows = capsys.readouterr().out.splitlines()[2:8]
+    assert [row.split(" | ")[0] for row in rows] == ["| rnn_none", "| rnn_none, both"] * 3
+    shares = [row.split(" | ")[6] for row in rows]
+    assert shares == ["25%"] * 2 + ["50%"] * 2 + [""] * 2  # float16 products are not measured
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--steps", "19"], "--steps 19: must be at least 20"),
+        (["--peer", "fairseq"], "--peer: 'fairseq': give NAME=COMMAND"),
+        (["--variant", "a='b"], "--variant: 'b: No closing quotation"),
+        (["--variant", "a=b=1", "--variant", "a=b=2"], "and each --variant, a name of its own"),
+        (["--model", "rnn_none", "--stpes", "30"], "unrecognized arguments: --stpes"),
+    ],
+)
+def test_wrong_arguments_are_told(bench, monkeypatch, capsys, arguments, message) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench_train.py", *arguments])
+    with pytest.raises(SystemExit):
+        bench.arguments()
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_wrong_settings_are_told_before_any_run(bench, monkeypatch) -> None:
+    monkeypatch.setattr(bench, "measure", lambda *_: pytest.fail("it trains"))
+    monkeypatch.setattr(bench, "measure_peer", lambda *_: pytest.fail("a peer trains"))
+    given = ["--models", "transfromer", "--peer", "a=b", "data=toy"]
+    monkeypatch.setattr(sys, "argv", ["bench_train.py", *given])
+    with pytest.raises(UserError, match="transfromer"):
+        bench.main()
 
 
 def test_weights_that_meet_a_token(bench, monkeypatch) -> None:
