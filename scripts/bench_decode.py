@@ -11,8 +11,8 @@ Engines: `native`, our search on all threads; `workers`, the same by a process a
 `bf16-workers`, both with weights of 16 bits; `served-float32`, `served-int8` and so on, CTranslate2
 through `engine=ctranslate2` with the run's weights in that format, so that weights and tokens are
 the same; `direct` and `direct-int8`, CTranslate2's own call on the same pieces, which tells what
-ours adds to it. CTranslate2 has a worker a thread, which is its best, but one of all threads where
-`direct` translates a sentence by itself; GPUs have no workers.
+ours adds to it. CTranslate2 has a worker a thread, which is its best, but for a sentence by itself
+one of all threads, loaded anew; GPUs have no workers.
 
 A peer is any command (in which {beam} is 1 or 5) whose last line is JSON with sents_per_s_decode
 and out_tok_per_s_decode, its speeds without start and loading, and where it knows them peak_rss_mb
@@ -21,15 +21,16 @@ and bleu. It must translate the same sentences, to about the same length; its to
 Every row is a process of its own: start to loaded model, and a warm-up. Then the rows of a search,
 and the peers, translate the whole file in turn, `--repeats` times, so that a machine that is slow
 for a while is so for all of them. Figures are medians; tokens are those of the translations, but
-for </s>. Latency (p50) is that of one sentence at a time, without batching, and stands in the first
-row of an engine alone: the size of a batch does not matter for it. Memory is that of the first
-process, without workers; it must do for all rows at once. On a GPU it is what PyTorch has allocated
-there. Keep the machine idle meanwhile.
+for </s>. Memory is that of the first process, without workers; it must do for all rows at once. On
+a GPU it is what PyTorch has allocated there. Latency (p50), measured after all that, is that of one
+sentence at a time, without batching, and stands in the first row of an engine alone: the size of a
+batch does not matter for it. Keep the machine idle meanwhile.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import math
 import os
@@ -45,7 +46,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from options import positive
+from options import begin, positive, whole
+from peers import named_command, told
+
+from translate import machine
+from translate.errors import UserError
 
 LIMITS = {"max_length_ratio": 2.0, "max_length_offset": 20}
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -62,6 +67,7 @@ COLUMNS = [
 ENGINES = [
     "native", "workers", "bf16", "bf16-workers", "served-float32", "direct", "direct-int8"
 ]  # fmt: skip
+SPEEDS = ["sents_per_s_decode", "out_tok_per_s_decode"]
 
 
 class Translated(NamedTuple):
@@ -94,14 +100,18 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("input", type=Path, help="source sentences, a line each")
     parser.add_argument("--reference", type=Path, help="their translations, a line each: for BLEU")
-    parser.add_argument("--engines", nargs="*", default=ENGINES)
-    parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument("--engines", nargs="*", type=known_engine, default=ENGINES)
+    parser.add_argument(
+        "--peer", type=named_command, action="append", default=[], metavar="NAME=COMMAND"
+    )
     parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=list(SEARCHES))
     parser.add_argument("--tokens", nargs="+", type=positive, default=[1024, 4096], help="a batch")
     parser.add_argument("--repeats", type=positive, default=3)
-    parser.add_argument("--single", type=int, default=50, help="sentences for the latency")
+    parser.add_argument(
+        "--single", type=whole, default=50, help="sentences for the latency; 0: none"
+    )
     parser.add_argument("--device", default="cpu", help="cpu, or cuda and an engine of ours")
-    parser.add_argument("--threads", type=positive, default=os.cpu_count())
+    parser.add_argument("--threads", type=positive, default=machine.cores())
     parser.add_argument("--measure", help=argparse.SUPPRESS)  # one row, in a process of its own
     options = parser.parse_args()
     if options.measure:
@@ -112,6 +122,9 @@ def main() -> None:
         parser.error(
             f"--device {options.device}: workers are for CPUs; name --engines without them"
         )
+    if len(dict(options.peer)) < len(options.peer):
+        parser.error("give each --peer a name of its own")
+    check(options)
     where = f"{options.threads} threads" if options.device == "cpu" else options.device
     print(f"{versions(options.device)}; {where}, medians of {options.repeats}\n")
     print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS))
@@ -133,11 +146,37 @@ def main() -> None:
                 print(row(f"{engine} | {search} | {tokens}", found, fastest), flush=True)
 
 
+def known_engine(text: str) -> str:
+    """One of ours, or a way to call CTranslate2, of whose formats the export knows."""
+    if text not in NATIVE and text.partition("-")[0] not in EXPORTED:
+        raise argparse.ArgumentTypeError(
+            f"no {text}: choose from {', '.join([*NATIVE, *EXPORTED])}; "
+            "the last two with -FORMAT for other weights, such as direct-int8"
+        )
+    return text
+
+
+def check(options: argparse.Namespace) -> None:
+    """Refuse what no row could be measured with."""
+    from translate.data.text import count_lines
+    from translate.inference import bundle
+    from translate.inference.device import choose_device
+
+    bundle.find(options.run)
+    choose_device(options.device)
+    lines = count_lines(options.input)
+    if not lines:
+        raise UserError(f"{options.input} is empty: give sentences to translate")
+    if options.reference and (found := count_lines(options.reference)) != lines:
+        raise UserError(
+            f"{options.reference} has {found} lines, {options.input} {lines}: give as many"
+        )
+
+
 def beside(options: argparse.Namespace, search: str) -> dict[str, Peer]:
     """The peers, by name."""
     beam = SEARCHES[search].get("beam_size", 1)
-    peers = (peer.partition("=") for peer in options.peer)
-    return {name: Peer(command.replace("{beam}", str(beam))) for name, _, command in peers}
+    return {name: Peer(command.replace("{beam}", str(beam))) for name, command in options.peer}
 
 
 def started(
@@ -145,9 +184,9 @@ def started(
 ) -> dict[tuple[str, int], Process]:
     """A process for each row, ready to translate."""
     rows = {}
-    for engine in options.engines:
+    for engine in dict.fromkeys(options.engines):
         export = None if engine in NATIVE else exported(options.run, engine, folder)
-        for tokens in options.tokens:
+        for tokens in dict.fromkeys(options.tokens):
             rows[engine, tokens] = Process(
                 engine=engine, search=search, tokens=tokens, export=export,
                 single=options.single if tokens == options.tokens[0] else 0,
@@ -174,6 +213,7 @@ class Process:
             [sys.executable, __file__, *sys.argv[1:], "--measure", json.dumps(what)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
+        atexit.register(self._process.kill)  # where another row fails
         self._answer()  # it is ready
 
     def turn(self) -> None:
@@ -216,24 +256,12 @@ class Peer:
 
     def turn(self) -> None:
         """Let it translate the file."""
-        self._told.append(told(self.command))
+        sentences, tokens, peak, bleu = told(self.command, SPEEDS, ["peak_rss_mb", "bleu"])
+        self._told.append(Measured(sentences, tokens, peak=peak, bleu=bleu))
 
     def measured(self) -> Measured:
         """The medians of its turns."""
         return Measured(*map(statistics.median, zip(*self._told, strict=True)))
-
-
-def told(command: str) -> Measured:
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
-    try:
-        said = json.loads(done.stdout.splitlines()[-1])
-        speeds = float(said["sents_per_s_decode"]), float(said["out_tok_per_s_decode"])
-    except (IndexError, KeyError, TypeError, ValueError):
-        sys.exit(
-            f"no sents_per_s_decode from: {command}\n{done.stdout[-500:]}{done.stderr[-1500:]}"
-        )
-    peak, bleu = (float(said.get(key, "nan")) for key in ("peak_rss_mb", "bleu"))
-    return Measured(*speeds, peak=peak, bleu=bleu)
 
 
 def exported(run: Path, engine: str, folder: Path) -> str:
@@ -266,9 +294,8 @@ def measure(
     from translate.data.text import read_lines
 
     began = time.perf_counter()
-    kind = engine.partition("-")[0]
-    make = NATIVE.get(engine) or {"direct": direct, "served": served}[kind]
-    translate = make(options, SEARCHES[search], tokens, export)
+    make = NATIVE.get(engine) or partial(EXPORTED[engine.partition("-")[0]], export)
+    translate = make(options, SEARCHES[search], tokens)
     load = time.perf_counter() - began
     lines = list(read_lines(options.input))
     translate(lines[:64])
@@ -278,21 +305,34 @@ def measure(
         translated = translate(lines)
         seconds.append(time.perf_counter() - began)
         busy.append(processor_time() - worked)
-    alone = []
-    for line in lines[:single]:
-        began = time.perf_counter()
-        translate([line])
-        alone.append(time.perf_counter() - began)
+    peak = peak_memory(options.device)
+    p50 = math.nan
+    if single:
+        if engine not in NATIVE:
+            del translate  # not both in memory
+            translate = make(options, SEARCHES[search], tokens, workers=1)
+        p50 = latency(translate, lines[:single])
     median = statistics.median(seconds)
     return Measured(
         sentences=len(lines) / median,
         tokens=sum(one.tokens for one in translated) / median,
         cpu=1000 * statistics.median(busy) / len(lines),
-        p50=1000 * statistics.median(alone) if alone else math.nan,
+        p50=p50,
         load=load,
-        peak=peak_memory(options.device),
+        peak=peak,
         bleu=judged([one.text for one in translated], options.reference),
     )
+
+
+def latency(translate: Translate, lines: list[str]) -> float:
+    """Of a line by itself, in ms; the first is translated twice, to warm up."""
+    translate(lines[:1])
+    seconds = []
+    for line in lines:
+        began = time.perf_counter()
+        translate([line])
+        seconds.append(time.perf_counter() - began)
+    return 1000 * statistics.median(seconds)
 
 
 def judged(translations: list[str], reference: Path | None) -> float:
@@ -324,7 +364,6 @@ def native(
     options: argparse.Namespace,
     search: Any,
     tokens: int,
-    export: str | None,
     *,
     precision: Any = None,
     in_workers: bool = False,
@@ -353,52 +392,53 @@ NATIVE: dict[str, Callable[..., Translate]] = {
 }
 
 
-def served(options: argparse.Namespace, search: Any, tokens: int, export: str | None) -> Translate:
+def served(
+    export: str,
+    options: argparse.Namespace,
+    search: Any,
+    tokens: int,
+    *,
+    workers: int | None = None,
+) -> Translate:
     import torch
 
     from translate.inference import bundle, loading
     from translate.inference.ctranslate2_engine import CTranslate2Search
 
-    assert export is not None
     loaded = bundle.load(bundle.find(options.run))
-    engines = [
-        CTranslate2Search(
-            Path(export), loaded.tokenizers, search,
-            tokens_per_batch=tokens, workers=workers, device=options.device,
-        )
-        for workers in (ctranslate2_workers(options), 1)
-    ]  # fmt: skip
+    torch.set_num_threads(options.threads)  # of which a single worker takes all
+    engine = CTranslate2Search(
+        Path(export), loaded.tokenizers, search, tokens_per_batch=tokens,
+        workers=workers or ctranslate2_workers(options), device=options.device,
+    )  # fmt: skip
     torch.set_num_threads(1)  # as `translate text` does where each line is answered
-    many, one = (
-        loading.load(loaded, device=options.device, search=engine, whole_windows=True)
-        for engine in engines
+    return partial(
+        streamed, loading.load(loaded, device=options.device, search=engine, whole_windows=True)
     )
 
-    def translate(lines: list[str]) -> list[Translated]:
-        return streamed(many if len(lines) > 1 else one, lines)
 
-    return translate
-
-
-def direct(options: argparse.Namespace, search: Any, tokens: int, export: str | None) -> Translate:
+def direct(
+    export: str,
+    options: argparse.Namespace,
+    search: Any,
+    tokens: int,
+    *,
+    workers: int | None = None,
+) -> Translate:
     import ctranslate2
 
     from translate.data.tokenizer import Tokenizer
 
-    assert export is not None
     source, target = (Tokenizer.load(Path(export, f"{side}.spm")) for side in ("source", "target"))
-    workers = ctranslate2_workers(options)
-    many, one = (
-        ctranslate2.Translator(
-            export, device=options.device, inter_threads=inter, intra_threads=workers // inter
-        )
-        for inter in (workers, 1)
+    most = ctranslate2_workers(options)
+    workers = workers or most
+    translator = ctranslate2.Translator(
+        export, device=options.device, inter_threads=workers, intra_threads=most // workers
     )
     ids = {piece: i for i, piece in enumerate(target.pieces(range(len(target))))}
     beam = search.get("beam_size", 1)
 
     def translate(lines: list[str]) -> list[Translated]:
-        translator = many if len(lines) > 1 else one
         found = translator.translate_batch(
             [source.spelled(line) for line in lines],
             beam_size=beam, length_penalty=search.get("alpha", 0.0), max_decoding_length=200,
@@ -408,6 +448,9 @@ def direct(options: argparse.Namespace, search: Any, tokens: int, export: str | 
         return [Translated(target.decode([ids[piece] for piece in y]), len(y)) for y in best]
 
     return translate
+
+
+EXPORTED: dict[str, Callable[..., Translate]] = {"served": served, "direct": direct}
 
 
 def ctranslate2_workers(options: argparse.Namespace) -> int:
@@ -430,4 +473,4 @@ def versions(device: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    begin(main)

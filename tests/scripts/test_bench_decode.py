@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,10 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+
+from translate.data.tokenizer import Tokenizer
+from translate.errors import UserError
+from translate.inference import bundle
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "bench_decode.py"
 
@@ -39,7 +44,7 @@ def test_a_row_counts_sentences_tokens_and_the_time_of_one(bench, monkeypatch, t
     row = bench.measure(
         options, range(2), engine="native", search="greedy", tokens=100, export=None, single=3
     )  # fmt: skip
-    assert translated == [4, 4, 4, 1, 1, 1]  # the first to warm up
+    assert translated == [4, 4, 4, 1, 1, 1, 1]  # the first of either to warm up
     assert row.sentences == 4  # every call took one second
     assert row.tokens == 12
     assert row.p50 == 1000
@@ -50,10 +55,11 @@ def test_a_row_counts_sentences_tokens_and_the_time_of_one(bench, monkeypatch, t
 def test_a_peer_stands_beside_in_the_same_table(bench, monkeypatch, capsys) -> None:
     speeds = {1: 80, 5: 20}
 
-    def told(command: str) -> Any:
+    def told(command: str, *_: Any) -> list[float]:
         name, beam = command.split()
-        return bench.Measured(speeds[int(beam)] * (2 if name == "quick" else 1), 600.0)
+        return [speeds[int(beam)] * (2 if name == "quick" else 1), 600.0, math.nan, math.nan]
 
+    monkeypatch.setattr(bench, "check", lambda _: None)
     monkeypatch.setattr(bench, "told", told)
     row = SimpleNamespace(turn=lambda: None, measured=lambda: bench.Measured(100.0, 1300.0, 9.5))
     monkeypatch.setattr(bench, "Process", lambda **_: row)
@@ -76,8 +82,75 @@ def test_what_a_peer_tells_is_read_and_silence_is_named(bench) -> None:
     assert found[:2] == (5.5, 70)
     assert found.peak == 300
     assert math.isnan(found.bleu)
-    with pytest.raises(SystemExit, match="no sents_per_s_decode from: echo hello"):
-        bench.Peer("echo hello").turn()
+    for words in ("hello", "5", "[]", '{"sents_per_s_decode": null}'):
+        with pytest.raises(UserError, match="no sents_per_s_decode, out_tok_per_s_decode from: ec"):
+            bench.Peer(f"echo '{words}'").turn()
+
+
+def test_ctranslate2_is_in_memory_once_when_its_rows_are_measured(
+    bench, monkeypatch, tmp_path
+) -> None:
+    loaded: list[tuple[int, int]] = []
+
+    class Translator:
+        def __init__(self, *_: Any, inter_threads: int, intra_threads: int, **__: Any) -> None:
+            loaded.append((inter_threads, intra_threads))
+
+        def translate_batch(self, lines: list[Any], **_: Any) -> list[Any]:
+            return [SimpleNamespace(hypotheses=[["a"]])] * len(lines)
+
+    class Pieces:
+        spelled = decode = staticmethod(str)
+        pieces = staticmethod(lambda ids: ["a"] * len(ids))
+
+        def __len__(self) -> int:
+            return 1
+
+    at_peak: list[list[tuple[int, int]]] = []
+    monkeypatch.setitem(sys.modules, "ctranslate2", SimpleNamespace(Translator=Translator))
+    monkeypatch.setattr(Tokenizer, "load", lambda _: Pieces())
+    monkeypatch.setattr(bench, "peak_memory", lambda _: at_peak.append([*loaded]) or 1.0)
+    (tmp_path / "in").write_text("a\nb\nc\n", encoding="utf-8")
+    options = argparse.Namespace(input=tmp_path / "in", reference=None, device="cpu", threads=2)
+    bench.measure(
+        options, range(2), engine="direct", search="greedy", tokens=9, export="export", single=2
+    )
+    assert at_peak == [[(2, 1)]]
+    assert loaded == [(2, 1), (1, 2)]  # then for one sentence at a time, with all threads
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--engines", "nativ"], "--engines: no nativ: choose from native, .*direct-int8"),
+        (["--single", "-1"], "--single: -1: must be a whole number of at least 0"),
+        (["--peer", "fairseq"], "--peer: 'fairseq': give NAME=COMMAND"),
+        (["--peer", "a=b", "--peer", "a=c"], "give each --peer a name of its own"),
+        (["--device", "cuda"], "workers are for CPUs"),
+    ],
+)
+def test_wrong_arguments_are_told(bench, monkeypatch, capsys, arguments, message) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench_decode.py", "run", "in", *arguments])
+    with pytest.raises(SystemExit):
+        bench.main()
+    assert re.search(message, " ".join(capsys.readouterr().err.split()))
+
+
+def test_what_cannot_be_measured_is_told_before_any_row(bench, monkeypatch, tmp_path) -> None:
+    files = {name: tmp_path / name for name in ("none", "one", "two")}
+    for lines, file in enumerate(files.values()):
+        file.write_text("a\n" * lines, encoding="utf-8")
+
+    def refused(run: Path, source: Path, *more: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["bench_decode.py", str(run), str(source), *more])
+        with pytest.raises(UserError) as error:
+            bench.main()
+        return str(error.value)
+
+    assert "gone does not exist" in refused(tmp_path / "gone", files["one"])
+    monkeypatch.setattr(bundle, "find", lambda run: run)
+    assert "none is empty" in refused(tmp_path, files["none"])
+    assert "one has 1 lines, " in refused(tmp_path, files["two"], "--reference", str(files["one"]))
 
 
 def test_the_searches_are_valid(bench) -> None:
