@@ -24,6 +24,7 @@ import argparse
 import csv
 import itertools
 import math
+import multiprocessing
 import os
 import re
 import shlex
@@ -32,6 +33,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,8 +70,7 @@ def main() -> None:
             options.models, options.precisions, options.tokens, [("", []), *options.variant]
         )
     }  # fmt: skip
-    for chosen in ours.values():
-        prepare_corpus(chosen)
+    prepare_corpora(ours.values())
     rows: dict[tuple[str, str, object], list[Measured]] = {}
     for _ in range(options.rounds):
         for name, command in options.peer:
@@ -130,12 +132,16 @@ def variant(text: str) -> tuple[str, list[str]]:
     return name, shlex.split(quoted(changes))
 
 
-def prepare_corpus(settings: list[str]) -> None:
+def prepare_corpora(runs: Iterable[list[str]]) -> None:
     """Ahead of all runs, or the first would have it in its start; wrong settings are told."""
     from translate.data.corpus import prepare
 
-    config = composed(settings)
-    prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
+    configs = [composed(settings) for settings in runs]
+    # in another process, for what this one has in memory would count as that of a training
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        for config in configs:
+            cache = Path(config["cache"])
+            process.submit(prepare, config["data"], config["tokenizer"], cache=cache).result()
 
 
 def measure(steps: int, chosen: list[str]) -> Measured:
