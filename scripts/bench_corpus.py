@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import resource
 import sys
 import tempfile
 import threading
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from options import positive
+from options import peak_memory, positive
 
 from translate.data.corpus import prepare
 from translate.data.module import TranslationData
@@ -107,8 +106,7 @@ def measured(work: Callable[[Path], dict[str, float]], folder: Path, results: Co
 
     threading.Thread(target=watch, daemon=True).start()
     found = work(folder)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    results.send(found | {"own": own[0], "mapped": peak})
+    results.send(found | {"own": own[0], "mapped": peak_memory() / 2**20})
 
 
 def apart(work: Callable[[Path], dict[str, float]], folder: Path) -> dict[str, float]:

@@ -35,7 +35,6 @@ import json
 import math
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -46,7 +45,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from options import begin, positive, whole
+from options import begin, peak_memory, positive, whole
 from peers import named_command, told
 
 from translate import machine
@@ -305,7 +304,7 @@ def measure(
         translated = translate(lines)
         seconds.append(time.perf_counter() - began)
         busy.append(processor_time() - worked)
-    peak = peak_memory(options.device)
+    memory = peak(options.device)
     p50 = math.nan
     if single:
         if engine not in NATIVE:
@@ -319,7 +318,7 @@ def measure(
         cpu=1000 * statistics.median(busy) / len(lines),
         p50=p50,
         load=load,
-        peak=peak,
+        peak=memory,
         bleu=judged([one.text for one in translated], options.reference),
     )
 
@@ -345,10 +344,10 @@ def judged(translations: list[str], reference: Path | None) -> float:
     return bleu(translations, [[line] for line in read_lines(reference)])
 
 
-def peak_memory(device: str) -> float:
+def peak(device: str) -> float:
     """In MB; of a GPU what PyTorch has had there, for others do not tell."""
     if device == "cpu":
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # KB on Linux
+        return peak_memory() / 2**20
     import torch
 
     return torch.cuda.max_memory_allocated(device) / 1e6 or math.nan

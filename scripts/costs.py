@@ -12,19 +12,16 @@ import argparse
 import multiprocessing
 import os
 import platform
-import resource
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
 import torch
-from options import positive
+from options import peak_memory, positive
 
 MEBIBYTE = 2**20
-MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes: kilobytes on Linux
 
 Prepare = Callable[..., Callable[[], object]]
 
@@ -79,15 +76,15 @@ def on_cpu(prepare: Prepare, given: tuple[Any, ...], small: tuple[Any, ...], rep
     torch.set_num_threads(1)
     prepare("cpu", *small)()
     run = prepare("cpu", *given)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_memory()
     run()
-    rise = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    rise = peak_memory() - before
     times = []
     for _ in range(repeats):
         started = time.process_time()
         run()
         times.append(time.process_time() - started)
-    return Cost(1000 * statistics.median(times), rise * MEMORY_UNIT / MEBIBYTE)
+    return Cost(1000 * statistics.median(times), rise / MEBIBYTE)
 
 
 def on_cuda(prepare: Prepare, given: tuple[Any, ...], repeats: int) -> Cost:

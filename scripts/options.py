@@ -1,8 +1,9 @@
-"""What the programs of this folder share: arguments, and errors that are a line each."""
+"""What the programs of this folder share: arguments, errors of a line, and a process's memory."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -20,6 +21,16 @@ def begin(main: Callable[[], None]) -> None:
         sys.exit(f"{Path(sys.argv[0]).stem}: error: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def peak_memory() -> int:
+    """The most that this process has had in memory, in bytes (Linux).
+
+    Not that of getrusage, which is never less than the peak of the process that started this one.
+    """
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return 1024 * int(found[1])
 
 
 def whole(text: str, least: int = 0) -> int:

@@ -109,7 +109,7 @@ def test_ctranslate2_is_in_memory_once_when_its_rows_are_measured(
     at_peak: list[list[tuple[int, int]]] = []
     monkeypatch.setitem(sys.modules, "ctranslate2", SimpleNamespace(Translator=Translator))
     monkeypatch.setattr(Tokenizer, "load", lambda _: Pieces())
-    monkeypatch.setattr(bench, "peak_memory", lambda _: at_peak.append([*loaded]) or 1.0)
+    monkeypatch.setattr(bench, "peak", lambda _: at_peak.append([*loaded]) or 1.0)
     (tmp_path / "in").write_text("a\nb\nc\n", encoding="utf-8")
     options = argparse.Namespace(input=tmp_path / "in", reference=None, device="cpu", threads=2)
     bench.measure(
