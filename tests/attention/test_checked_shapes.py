@@ -23,11 +23,11 @@ class Plain(Protocol):
 
 class Doubled:
     @checked
-    def itself(self, x: Float[Tensor, "N"]) -> Self:
+    def itself(self, x: Float[Tensor, "N"]) -> Self:  # noqa: F821
         return self
 
     @checked
-    def beside(self, what: Plain, x: Float[Tensor, "N"]) -> Float[Tensor, "N 2"]:
+    def beside(self, what: Plain, x: Float[Tensor, "N"]) -> Float[Tensor, "N 2"]:  # noqa: F821
         return torch.stack([x, x], 0 if len(x) == 3 else 1)
 
 

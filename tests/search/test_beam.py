@@ -382,7 +382,7 @@ def test_one_hypothesis_of_nan_is_an_error_too(table_model: Models, monkeypatch)
     first = next(one.tokens[0] for one in found[1:] if one.tokens)
     step = model.decode_step
 
-    def broken(tokens: Tensor, *state, **options):
+    def broken(tokens: torch.Tensor, *state, **options):
         taken = step(tokens, *state, **options)
         hidden = taken.hidden.masked_fill((tokens == first)[:, None], math.nan)
         return taken._replace(hidden=hidden)
