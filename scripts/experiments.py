@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from translate.durable import file_hash
 from translate.errors import UserError
 from translate.evaluation.report import Stored, read
 from translate.inference import bundle
@@ -87,11 +89,11 @@ def binding(settings: Sequence[str]) -> list[str]:
 
 
 def evaluated(run: Path, name: str, *arguments: str, output: Path | None = None) -> Stored:
-    """The run's evaluation under this name, which is there or made now."""
+    """The run's evaluation under this name: made now, unless one of its weights is there."""
     folder = output or run / "evaluation"
     report = folder / f"{name}.json"
-    weights = bundle.find(run) / bundle.WEIGHTS
-    if not report.exists() or report.stat().st_mtime < weights.stat().st_mtime:
+    weights = file_hash(bundle.find(run) / bundle.WEIGHTS)
+    if not report.exists() or json.loads(report.read_bytes())["sha256"]["model"] != weights:
         elsewhere = [f"output={output}"] if output else []
         translate("evaluate", f"run={run}", *arguments, *elsewhere)
     found = read(folder, name)

@@ -96,12 +96,17 @@ def test_translations_are_made_once_for_the_same_weights(
     lines = "他在北京\n\nc\u2028d\n".encode()
     (run / "evaluation" / "test.hyp").write_bytes(lines)
     report = run / "evaluation" / "test.json"
-    sha256 = {"hypotheses": hashlib.sha256(lines).hexdigest()}
+    files = {"hypotheses": lines, "model": b""}
+    sha256 = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     figures = {"sha256": sha256, "tokenize": "zh", "decoding": {}, "likelihood": None}
     report.write_text(json.dumps(figures), "utf-8")
     stored = experiments.evaluated(run, "test", "data.split=test")
     assert stored.hypotheses == ["他在北京", "", "c\u2028d"]
     assert calls == []
-    os.utime(report, (0, 0))  # the weights are newer
+    os.utime(report, (0, 0))  # as a copy may have it
+    experiments.evaluated(run, "test", "data.split=test")
+    assert calls == []
+    (run / "bundle" / "model.safetensors").write_bytes(b"others")
+    os.utime(run / "bundle" / "model.safetensors", (0, 0))
     experiments.evaluated(run, "test", "data.split=test")
     assert calls == [("evaluate", f"run={run}", "data.split=test")]
