@@ -628,6 +628,23 @@ def test_a_sweep_over_a_switch_has_the_keys_that_it_switches() -> None:
     assert len(without_effect(config, given)) == 1
 
 
+@pytest.mark.parametrize("machine", ["0", "1"])
+def test_further_processes_of_a_job_are_not_refused_for_what_its_sweep_varies(
+    program, monkeypatch: pytest.MonkeyPatch, machine: str
+) -> None:
+    """Lightning starts them on each machine, with the command of the job alone."""
+    started: list[list[str]] = []
+    monkeypatch.setattr("translate.training.run.train", lambda *_, **__: started.append(sys.argv))
+    monkeypatch.setenv("NODE_RANK", machine)
+    averaging = ["trainer.averaging.kind=ema,none", "trainer.averaging.decay=0.9"]
+    assert program("train", "--multirun", "data=toy", "run=r", *averaging).status == 0
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    for _, *command in started[:]:
+        done = program(*command)
+        assert done.status == 0, done.err
+    assert len(started) == 4
+
+
 @pytest.mark.parametrize(("switch", "on", "is_on", "keys"), SWITCHES)
 def test_a_switch_is_a_key_and_its_remedy_turns_it_on(
     switch: str, on: object, is_on: Callable[[object], object], keys: tuple[str, ...]

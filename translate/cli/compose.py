@@ -46,7 +46,7 @@ from translate.cli.stored import nodes_of
 from translate.cli.streams import refuse_to_share
 from translate.cli.validation import without_effect
 from translate.errors import UserError, first_line
-from translate.training.launch import started_by_the_first
+from translate.training.launch import started_by_lightning
 from translate.wording import listing
 
 log = logging.getLogger(__name__)
@@ -245,7 +245,7 @@ def _job(composed: DictConfig, arguments: Arguments, check: Check, settle: Settl
 
 def _idle(config: Mapping[str, Any], arguments: Arguments, overrides: Sequence[str]) -> list[str]:
     """What of the overrides that a person gave a job does nothing."""
-    if started_by_the_first():  # it does not see what a sweep varies
+    if started_by_lightning():  # for one job: it does not see what a sweep varies
         return []
     added = set(map(key_of, arguments.added))
     typed = [override for override in overrides if key_of(override) not in added]

@@ -36,14 +36,17 @@ def started_together(nodes: int) -> int:
     return max(nodes, int(os.environ[launcher]) if launcher else 1)
 
 
+def started_by_lightning() -> bool:
+    """Whether another process, the first on this machine, started this one for a job of its own."""
+    return "RANK" not in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"  # torchrun: both
+
+
 def started_by_the_first() -> bool:
     """Whether the run's first process started this one, by Lightning, once it had noted its own.
 
     Processes that were started at once are not: what they find in the folder is an earlier try's.
     """
-    lightning = "LOCAL_RANK" in os.environ and "RANK" not in os.environ  # torchrun sets both
-    on_this_node = os.environ.get("NODE_RANK", "0") == "0"
-    return lightning and on_this_node and os.environ["LOCAL_RANK"] != "0"
+    return started_by_lightning() and os.environ.get("NODE_RANK", "0") == "0"
 
 
 def started_by_slurm() -> bool:
