@@ -33,6 +33,11 @@ def listing(problems: Iterable[str]) -> str:
     return "\n  ".join([f"{len(lines)} problems", *lines])
 
 
+def counted(number: int, noun: str, nouns: str = "") -> str:
+    """`1 line`, `2,000 lines`; `nouns` is a plural that needs more than an s."""
+    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
+
+
 def install(extra: str) -> str:
     """What installs the packages of an extra; by their names, for no index has this one yet."""
     pip = f"{shlex.quote(sys.executable)} -m pip install"

@@ -298,7 +298,7 @@ def test_gold_that_does_not_fit_is_told(program, run: str, pairs, tmp_path: Path
     (tmp_path / "g").write_text("0-0\n")
     done = program("align", run, *pairs, "gold=g")
     assert done.status == 1
-    assert "g has 1 lines for 4 pairs" in done.err
+    assert "g has 1 line for 4 pairs" in done.err
 
 
 def test_a_corpus_without_gold_alignments_is_told(program, run: str, trained: Path, home) -> None:

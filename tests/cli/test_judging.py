@@ -111,7 +111,7 @@ def test_scores_by_a_file_of_labels(program, run: str, tmp_path: Path) -> None:
     (tmp_path / "d").write_text("animals\n", encoding="utf-8")
     done = program("evaluate", run, *files, "domains=d")
     assert done.status == 1
-    assert "1 domains for 2 sentences" in done.err
+    assert "1 domain for 2 sentences" in done.err
     (tmp_path / "d").write_text("", encoding="utf-8")
     done = program("evaluate", run, *files, "domains=d")
     assert done.status == 1

@@ -105,4 +105,4 @@ def test_the_account_tells_every_corpus(program: Program, tmp_path: Path) -> Non
     done = program("prepare", *DATA, FRENCH, "tokenizer.vocab_size=400")
     assert done.status == 0, done.err
     assert "Extra: fr <fr>" in done.out
-    assert "2 pairs of data.extra.fr share a sentence with dev or test" in done.err
+    assert "dropping 2 pairs of data.extra.fr with a sentence of dev or test" in done.err

@@ -402,7 +402,7 @@ CHINESE = [f"{'天地玄黄宇宙洪荒'[n % 8]}{chr(0x4E00 + n)}" for n in rang
 @pytest.mark.parametrize(
     ("train", "reason"),
     [
-        ([Pair("ein Haus", "a house")], "1 training pairs are fewer than 200"),
+        ([Pair("ein Haus", "a house")], "1 training pair, and at least 200 are needed"),
         ([Pair(text, text[::-1]) for text in CHINESE], "no words recur on both sides"),
         ([Pair("ja", "yes")] * 300, "say too little"),
         (  # one half of the corpus has no words for the other

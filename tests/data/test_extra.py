@@ -68,7 +68,7 @@ def test_what_is_held_out_is_dropped_and_told(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         corpus = prepared(tag="bt")
-    assert "2 pairs of data.extra.back share a sentence with dev or test" in caplog.text
+    assert "dropping 2 pairs of data.extra.back with a sentence of dev or test" in caplog.text
     assert [part[:3] for part in corpus.parts] == [("main", 40, None), ("back", 27, "bt")]
     assert len(corpus.train) == 67
     assert (len(corpus.dev), len(corpus.test or ())) == (10, 10)
@@ -95,9 +95,7 @@ def test_overlap_that_is_allowed_stays_and_is_told(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         corpus = prepared(data={"allow_overlap": True})
-    told = (
-        "2 pairs of data.extra.back share a sentence with dev or test and stay (data.allow_overlap)"
-    )
+    told = "keeping 2 pairs of data.extra.back with a sentence of dev or test (data.allow_overlap)"
     assert told in caplog.text
     assert [part.pairs for part in corpus.parts] == [40, 29]
     assert corpus.report["extra"]["back"]["dropped"]["overlap"] == 0

@@ -50,7 +50,7 @@ def test_a_file_holds_a_line_a_pair(tmp_path: Path) -> None:
 def test_a_file_that_does_not_fit_the_text_is_told(tmp_path: Path) -> None:
     path = tmp_path / "gold"
     path.write_text("0-0\n1-1\n")
-    with pytest.raises(UserError, match="gold has 2 lines for 1 pairs of sentences"):
+    with pytest.raises(UserError, match="gold has 2 lines for 1 pair of sentences"):
         read_links(path, ["a b"], ["x y"])
     with pytest.raises(UserError, match=r"line 2: 1-1 .* source word 1, .* sentence has no words:"):
         read_links(path, ["a b", " "], ["x y", "x"])

@@ -109,7 +109,7 @@ def test_what_is_held_out_is_told_with_the_name_that_others_give_it(tmp_path, ca
         files.tell_held_out()
     (told,) = caplog.messages  # none are held out for test
     assert told == (
-        f"no dev.de in {tmp_path}: 1 sentences are held out of the training text (for val.de, set "
+        f"no dev.de in {tmp_path}: holding 1 sentence out of the training text (for val.de, set "
         "data.dev=val)"
     )
 
@@ -167,7 +167,7 @@ def test_links_that_do_not_fit_the_text_are_told(tmp_path):
     with pytest.raises(UserError, match=r"train.align .*exists; .*data.alignments"):
         read("files", tmp_path, **keys)
     (tmp_path / "train.align").write_text("0-0\n")
-    with pytest.raises(UserError, match=r"train\.align has 1 lines for 3 pairs"):
+    with pytest.raises(UserError, match=r"train\.align has 1 line for 3 pairs"):
         read("files", tmp_path, **keys)
     (tmp_path / "train.align").write_text("0-0\n2-0\n\n")
     with pytest.raises(UserError, match="line 2: 2-0 links a source word 2"):
@@ -279,7 +279,7 @@ def test_tsv_problems_name_line_and_column(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_bytes(lines(["a\tb", "c"]))
     keys = {"train": str(path), "dev": None, "test": None, "header": False}
-    with pytest.raises(UserError, match=r"pairs.tsv, line 2 has 1 tab-separated columns"):
+    with pytest.raises(UserError, match=r"pairs.tsv, line 2 has 1 tab-separated column,"):
         read("tsv", tmp_path, columns={"de": 1, "en": 2}, **keys)
     with pytest.raises(UserError, match=r"no column de; without a header line, columns are numb"):
         read("tsv", tmp_path, columns=None, **keys)

@@ -83,7 +83,7 @@ def test_lists_from_a_data_set_will_do() -> None:
 
 def test_what_has_no_rate_is_refused() -> None:
     with pytest.raises(
-        UserError, match="sure links for 1 sentences, possible for 2, predicted for 0"
+        UserError, match="sure links for 1 sentence, possible for 2, predicted for 0"
     ):
         alignment_error_rate([[]], [[], []], [])
     with pytest.raises(UserError, match=r"0 sure and 0 predicted links.*: give pairs of sentences"):

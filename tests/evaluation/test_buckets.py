@@ -85,5 +85,5 @@ def test_the_table_shows_every_bucket() -> None:
 def test_bad_input_is_refused() -> None:
     with pytest.raises(UserError, match=r"\[5, 5\] do not rise"):
         by_source_length(["a"], ["a"], [["a"]], edges=[5, 5])
-    with pytest.raises(UserError, match="2 sources, 1 hypotheses and references for 1 items"):
+    with pytest.raises(UserError, match="2 sources, 1 hypothesis and references for 1 item:"):
         by_source_length(["a", "b"], ["a"], [["a"]])

@@ -102,8 +102,8 @@ def test_empty_hypotheses_are_scored_not_dropped() -> None:
 @pytest.mark.parametrize(
     ("hypotheses", "references", "message"),
     [
-        (["a", "b"], [["a"]], "2 hypotheses but references for 1 items"),
-        (["a"], [["a"], ["b"]], "1 hypotheses but references for 2 items"),
+        (["a", "b"], [["a"]], "2 hypotheses but references for 1 item:"),
+        (["a"], [["a"], ["b"]], "1 hypothesis but references for 2 items"),
         ([], [], "0 hypotheses and 0 references"),
         (
             ["a", "b", "c"],

@@ -160,7 +160,7 @@ def test_counts_are_checked_before_anything_is_translated(tmp_path: Path) -> Non
     translator = Shouter()
     with pytest.raises(UserError, match=r"3 .* 2 items"):
         run(tmp_path, translator, test_set=TestSet("dev", SOURCES, REFERENCES[:2]))
-    with pytest.raises(UserError, match="1 domains for 3 sentences"):
+    with pytest.raises(UserError, match="1 domain for 3 sentences"):
         run(tmp_path, translator, test_set=TestSet("dev", SOURCES, REFERENCES, ["news"]))
     assert translator.asked == []
 

@@ -55,7 +55,7 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
     )
     count = sum(p.numel() for p in model.parameters())
     assert text.startswith(
-        f"training runs/mine: {count:,} parameters, 300 training pairs, 30 steps of at most 1800 "
+        f"training runs/mine: {count:,} parameters, 300 training pairs, 30 steps of at most 1,800 "
         "tokens per side, 32-true, 3 processes\n"
     )
     numbers = re.search(

@@ -21,6 +21,7 @@ from translate.data.pharaoh import Gold, Link, read_links, to_line
 from translate.errors import UserError
 from translate.evaluation.alignment import alignment_error_rate
 from translate.evaluation.report import as_lines, digest, fingerprint, name_in
+from translate.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +133,8 @@ def score(
     # a path in the command may hold bytes that are no UTF-8; Python escapes them as JSON
     durable.write(path, (json.dumps(figures, indent=2) + "\n").encode())
     log.info(
-        "AER %.4f, precision %.4f, recall %.4f (%d pairs, %d links; gold: %d sure, %d more "
-        "possible); %s",
-        scores.error_rate, scores.precision, scores.recall, *counts.values(), path,
+        "AER %.4f, precision %.4f, recall %.4f (%s, %s; gold: %s sure, %s more possible); %s",
+        scores.error_rate, scores.precision, scores.recall,
+        counted(counts["pairs"], "pair"), counted(counts["links"], "link"),
+        f"{counts['sure']:,}", f"{counts['possible']:,}", path,
     )  # fmt: skip

@@ -31,6 +31,7 @@ from translate.inference.loading import load
 from translate.inference.translator import Translator
 from translate.inference.unknown_words import UnknownWords
 from translate.search.shortlist import within
+from translate.wording import counted
 
 MOST_PER_CORE = 8  # workers
 # parameters of a model from which several threads answer a line clearly sooner than one: with fewer
@@ -51,8 +52,8 @@ def engine_problems(job: Job) -> list[str]:
     cores = machine.cores()
     if (config["workers"] or 1) > MOST_PER_CORE * cores:
         return [
-            f"workers = {config['workers']}: this process has {cores} cores, and more workers than "
-            f"cores only take memory: choose at most {MOST_PER_CORE * cores}"
+            f"workers = {config['workers']}: this process has {counted(cores, 'core')}, and more "
+            f"workers than cores only take memory: choose at most {MOST_PER_CORE * cores}"
         ]
     if config["engine"] == "native":
         folder = verbatim.get("export")

@@ -12,6 +12,7 @@ from translate.cli.errors import refuse
 from translate.cli.fields import Device
 from translate.errors import UserError
 from translate.vocabulary import EOS
+from translate.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -84,9 +85,9 @@ def run(
             write("\t".join(columns))
             log_prob, count = log_prob + score.log_prob, count + score.tokens
     log.info(
-        "%d pairs, %d tokens, log-probability %.4f, perplexity %.4f",
-        len(sources),
-        count,
+        "%s, %s, log-probability %.4f, perplexity %.4f",
+        counted(len(sources), "pair"),
+        counted(count, "token"),
         log_prob,
         perplexity(log_prob, count),
     )

@@ -19,6 +19,7 @@ from translate.cli.errors import UsageError
 from translate.data.text import count_lines, one_line, read_lines
 from translate.durable import being_written, growing, is_stream, partial
 from translate.errors import UserError
+from translate.wording import counted
 
 if TYPE_CHECKING:
     from translate.inference.text_constraints import TextConstraint
@@ -92,8 +93,8 @@ def constraints_in(
     known, lines = list(constraints), len(sentences) or count_lines(verbatim["input"])
     if len(known) != lines:
         raise UserError(
-            f"{' and '.join(verbatim[key] for key in given)} has {len(known):,} lines, but the "
-            f"input has {lines:,}: line n is for line n of the input, and may be empty"
+            f"{' and '.join(verbatim[key] for key in given)} has {counted(len(known), 'line')}, "
+            f"but the input has {lines:,}: line n is for line n of the input, and may be empty"
         )
     return known
 
@@ -136,8 +137,8 @@ def parallel_lines(source: str, references: Sequence[str]) -> tuple[list[str], l
     for reference, lines in zip(references, others, strict=True):
         if len(sources) != len(lines):
             raise UserError(
-                f"{source} has {len(sources):,} lines, but {reference} has {len(lines):,}: line n "
-                "of one must translate line n of the other"
+                f"{source} has {counted(len(sources), 'line')}, but {reference} has "
+                f"{len(lines):,}: line n of one must translate line n of the other"
             )
     return sources, others
 

@@ -30,7 +30,7 @@ from translate.cli.train_start import (
     with_the_rest,
 )
 from translate.errors import UserError
-from translate.wording import install
+from translate.wording import counted, install
 
 log = logging.getLogger(__name__)
 
@@ -256,8 +256,8 @@ def _score_of_finished(job: Job, run: Path, config: Node) -> float:
         if config["trainer"]["patience"]:  # which may be what ended it
             longer += " and trainer.patience=null or a larger number"
         raise UserError(
-            f"{run} is finished after {steps:,} steps: continue training with {longer}, or start "
-            "over by removing the folder or naming another with run="
+            f"{run} is finished after {counted(steps, 'step')}: continue training with {longer}, "
+            "or start over by removing the folder or naming another with run="
         )
     refuse_other_configuration(config, run)
     corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))

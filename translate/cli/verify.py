@@ -15,7 +15,7 @@ from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
 from translate.inference.engines import Engine, Precision
 from translate.inference.minimum_bayes_risk import Utility
-from translate.wording import listing
+from translate.wording import counted, listing
 
 HELP = """\
 translate verify: recompute a stored score and check that it is the same
@@ -104,7 +104,7 @@ def run(
     bleu = stored.figures["bleu"]
     sys.stdout.write(
         f"equal: {test_set.split}, BLEU {bleu['score']:.2f} ({bleu['signature']}), "
-        f"{len(test_set.sources):,} sentences, model {sha256[:12]}\n"
+        f"{counted(len(test_set.sources), 'sentence')}, model {sha256[:12]}\n"
     )
 
 

@@ -32,6 +32,7 @@ from translate.data.selection import select
 from translate.data.sources import KINDS, MAIN, Source
 from translate.data.tokenizer import OFF, TokenizerConfig, Tokenizers, check_tokenizer
 from translate.errors import UserError
+from translate.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -203,7 +204,7 @@ def _tell_again(folder: Path, source: Source, cache: Path, tell: Tell) -> None:
             if text.dropped[rule] != count:
                 raise UserError(
                     f"the text of the corpus has changed since {folder} was prepared: of "
-                    f"{text.name} the rule {rule} dropped {count:,} pairs then, and now "
+                    f"{text.name} the rule {rule} dropped {counted(count, 'pair')} then, and now "
                     f"{text.dropped[rule]:,}; remove that folder, and it will be prepared again"
                 )
 

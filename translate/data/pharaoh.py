@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from translate.data.text import read_lines
 from translate.errors import UserError
+from translate.wording import counted
 
 Link = tuple[int, int]  # (source word, target word)
 
@@ -58,8 +59,8 @@ def read_links(path: str | Path, sources: Sequence[str], targets: Sequence[str])
     lines = list(read_lines(path))
     if len(lines) != len(sources):
         raise UserError(
-            f"{path} has {len(lines):,} lines for {len(sources):,} pairs of sentences: line n "
-            "must hold the links of pair n"
+            f"{path} has {counted(len(lines), 'line')} for {counted(len(sources), 'pair')} of "
+            "sentences: line n must hold the links of pair n"
         )
     pairs = zip(lines, sources, targets, strict=True)
     return [_checked(*pair, f"{path}, line {n}") for n, pair in enumerate(pairs, start=1)]

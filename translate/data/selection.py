@@ -21,6 +21,7 @@ from translate.data.progress import progress
 from translate.data.sources import MAIN, Source
 from translate.data.splits import groups_of, take_components, take_groups
 from translate.errors import UserError
+from translate.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -159,8 +160,9 @@ def _without_overlap(
         return pairs
     allowed = source.allow_overlap
     log.warning(
-        "%d pairs of %s share a sentence with dev or test and %s",
-        overlap, what, "stay (data.allow_overlap)" if allowed else "were dropped",
+        "%s %s of %s with a sentence of dev or test%s",
+        "keeping" if allowed else "dropping", counted(overlap, "pair"), what,
+        " (data.allow_overlap)" if allowed else "",
     )  # fmt: skip
     if allowed:
         return pairs

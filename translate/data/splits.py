@@ -21,6 +21,7 @@ from translate.data.pair_table import CHUNK, PairTable, Places, digests
 from translate.data.text import fold, sameness
 from translate.errors import UserError
 from translate.schema import NodeModel
+from translate.wording import counted
 
 Groups = list[str | int]
 NEARLY_ALL = 0.9  # of the pairs in one group: no smaller number makes good splits of the rest
@@ -91,9 +92,10 @@ def take_components(
             }
             largest = groups.sizes.max() if split_of else len(pairs)
             raise UserError(
-                f"data.hold_out.{name} = {counts[name]} items cannot be held out: half of the "
-                f"pairs must be left to train on, and there are {total} source sentences in "
-                f"{len(groups)} groups of shared translations; "
+                f"data.hold_out.{name} = {counted(counts[name], 'item')} cannot be held out: half "
+                "of the pairs must be left to train on, and this text has "
+                f"{counted(total, 'source sentence')} in {counted(len(groups), 'group')} of shared "
+                "translations; "
                 f"{_remedy(counts, fewer, len(pairs), largest)}"
             )
         queue = chain(skipped, queue)

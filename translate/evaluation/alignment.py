@@ -18,6 +18,7 @@ from translate.data.pharaoh import Link
 from translate.data.tokenizer import END, START, WORD_START
 from translate.errors import UserError
 from translate.evaluation.words import stands_alone
+from translate.wording import counted
 
 BYTE = re.compile("<0x[0-9A-F]{2}>")
 
@@ -50,8 +51,8 @@ def alignment_error_rate(
     )
     if not len(gold_sure) == len(gold_possible) == len(guesses):
         raise UserError(
-            f"sure links for {len(gold_sure)} sentences, possible for {len(gold_possible)}, "
-            f"predicted for {len(guesses)}: the three counts must be equal"
+            f"sure links for {counted(len(gold_sure), 'sentence')}, possible for "
+            f"{len(gold_possible)}, predicted for {len(guesses)}: the three counts must be equal"
         )
     num_sure = sum(map(len, gold_sure))
     num_predicted = sum(map(len, guesses))

@@ -15,6 +15,7 @@ from statistics import fmean
 from translate.errors import UserError
 from translate.evaluation.metrics import DEFAULT, Scores, cell, chrf, part_bleu
 from translate.evaluation.words import words
+from translate.wording import counted
 
 EDGES = (5, 10, 15, 20, 30, 40)  # the longest source of each bucket but the last, in words
 TOO_SHORT = "BLEU is 0 because no translation has four tokens: go by chrF"
@@ -72,8 +73,9 @@ def by_source_length(
     """
     if not len(sources) == len(hypotheses) == len(references):
         raise UserError(
-            f"{len(sources)} sources, {len(hypotheses)} hypotheses and references for "
-            f"{len(references)} items: the three counts must be equal"
+            f"{counted(len(sources), 'source')}, "
+            f"{counted(len(hypotheses), 'hypothesis', 'hypotheses')} and references for "
+            f"{counted(len(references), 'item')}: the three counts must be equal"
         )
     members: dict[int, list[int]] = {}
     for item, bucket in enumerate(assign(list(map(length, sources)), edges)):

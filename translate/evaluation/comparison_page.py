@@ -22,6 +22,7 @@ from translate.plots.page import (
     table,
     text,
 )
+from translate.wording import counted
 
 HOW = (
     "Two models are said to differ where paired bootstrap resampling ({resamples:,} resamples) and "
@@ -51,7 +52,7 @@ def comparison_page(comparison: Comparison) -> Html:
         *(paragraph(verdict, "lead") for verdict in comparison.verdicts),
         *(paragraph(caveat) for caveat in comparison.caveats),
         section(
-            f"Scores on {comparison.split}, {comparison.items:,} items",
+            f"Scores on {comparison.split}, {counted(comparison.items, 'item')}",
             table(*score_rows(comparison)),
             paragraph(signatures, "note"),
         ),

@@ -9,7 +9,7 @@ from translate.evaluation.comparison import Comparison, Shown
 from translate.evaluation.metrics import METRICS, cell
 from translate.evaluation.sentences import word_diff
 from translate.plots.terminal import table
-from translate.wording import escaped
+from translate.wording import counted, escaped
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -27,7 +27,7 @@ def render(comparison: Comparison) -> Group:
         else []
     )
     return Group(
-        table(f"{comparison.split}: {comparison.items:,} items", *score_rows(comparison)),
+        table(f"{comparison.split}: {counted(comparison.items, 'item')}", *score_rows(comparison)),
         table(f"against {comparison.columns[0].system.name}", *difference_rows(comparison)),
         *seeds,
         table("BLEU / chrF by source length", *length_rows(comparison)),

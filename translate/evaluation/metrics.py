@@ -12,6 +12,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from translate.errors import UserError
+from translate.wording import counted
 
 if TYPE_CHECKING:  # at run time only where it is called, for the sake of start-up
     from sacrebleu.metrics.base import Metric
@@ -140,8 +141,8 @@ def reference_streams(
     """
     if len(hypotheses) != len(references):
         raise UserError(
-            f"{len(hypotheses)} hypotheses but references for {len(references)} items: "
-            "give one hypothesis for each item"
+            f"{counted(len(hypotheses), 'hypothesis', 'hypotheses')} but references for "
+            f"{counted(len(references), 'item')}: give one hypothesis for each item"
         )
     if not hypotheses:
         raise UserError("0 hypotheses and 0 references: there is nothing to score")

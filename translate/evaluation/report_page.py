@@ -28,6 +28,7 @@ from translate.plots.page import (
     table,
     text,
 )
+from translate.wording import counted
 
 
 def report_page(
@@ -55,7 +56,7 @@ def report_page(
     best = order[shown:][::-1][:shown]
     return page(
         f"{run} on {report.split}",
-        paragraph(f"{report.items:,} sentence{'s' * (report.items != 1)}: {summary(report)}"),
+        paragraph(f"{counted(report.items, 'sentence')}: {summary(report)}"),
         section("Scores", table(*score_rows(report))),
         _training(curves),
         _distribution(report),

@@ -9,6 +9,7 @@ from translate.evaluation.metrics import METRICS
 from translate.evaluation.report import Report
 from translate.evaluation.slices import slice_rows
 from translate.plots.terminal import table
+from translate.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -19,7 +20,7 @@ def render(report: Report) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    scores = table(f"{report.split}: {report.items:,} items", *score_rows(report))
+    scores = table(f"{report.split}: {counted(report.items, 'item')}", *score_rows(report))
     signature = scores.columns[-1]
     signature.justify, signature.style = "left", "dim"
     slices = {

@@ -25,6 +25,7 @@ from translate.evaluation.report import Memory, Report
 from translate.evaluation.sentences import sentence_scores
 from translate.evaluation.significance import intervals
 from translate.evaluation.slices import by_label, by_rarest_word
+from translate.wording import counted
 
 if TYPE_CHECKING:
     from translate.inference.translator import Translator
@@ -50,8 +51,9 @@ class TestSet:
         reference_streams(self.sources, self.references)
         if self.domains is not None and len(self.domains) != len(self.sources):
             raise UserError(
-                f"{len(self.domains):,} domains for {len(self.sources):,} sentences: line n of "
-                "domains= must name the domain of sentence n"
+                f"{counted(len(self.domains), 'domain')} for "
+                f"{counted(len(self.sources), 'sentence')}: line n of domains= must name the "
+                "domain of sentence n"
             )
 
     def placed(self, folder: Path) -> TestSet:

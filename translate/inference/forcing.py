@@ -23,6 +23,7 @@ from translate.inference.translation import Score
 from translate.models.head import NO_ATTENTION
 from translate.models.seq2seq import Seq2Seq
 from translate.vocabulary import BOS, EOS, PAD, UNK
+from translate.wording import counted
 
 NO_SELF_ATTENTION = (
     "this model has no self-attention: its layers are recurrent or convolutional; leave out "
@@ -63,8 +64,8 @@ def encoded_pairs(
     target_ids = [tokenizers.target.encode(text) for text in each(targets)]
     if len(source_ids) != len(target_ids):
         raise UserError(
-            f"{len(source_ids)} sources but {len(target_ids)} targets: line n of one must be "
-            "the translation of line n of the other"
+            f"{counted(len(source_ids), 'source')} but {counted(len(target_ids), 'target')}: line "
+            "n of one must be the translation of line n of the other"
         )
     lengths = enumerate(max(map(len, pair)) for pair in zip(source_ids, target_ids, strict=True))
     if long := {i: n for i, n in lengths if n > limit}:

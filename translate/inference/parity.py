@@ -17,6 +17,7 @@ from translate.models.seq2seq import Seq2Seq
 from translate.search import build
 from translate.search.constraints import length_limits
 from translate.vocabulary import BOS, EOS, PAD
+from translate.wording import counted
 
 GREEDY: dict[str, Any] = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 5}
 TOKENS_PER_BATCH = 2048
@@ -66,7 +67,8 @@ class Parity:
     def told(self, *, random: bool) -> str:
         """The comparison in a line; `random`: of random pieces, which are no language."""
         told = (
-            f"both translated {self.sentences} sentences greedily: {self.different} differ; "
+            f"both translated {counted(self.sentences, 'sentence')} greedily: {self.different} "
+            "differ; "
             f"log-probabilities differ by up to {self.gap:.2g}"
         )
         if not self.barred:

@@ -35,6 +35,7 @@ from translate.models.stack import Stack
 from translate.models.transformer_kernels import why_no_flex_attention, why_padded
 from translate.models.transformer_layers import DecoderLayer, EncoderLayer, LayerOptions
 from translate.models.transformer_state import TransformerState
+from translate.wording import counted
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "layer": nn.LayerNorm,  # Ba et al. 2016
@@ -165,8 +166,8 @@ class Transformer(Seq2Seq):
             )
         if options["self_attention"] == "fixed" and options["summary"] > options["stride"]:
             found.append(
-                f"a block of {options['stride']} keys cannot have {options['summary']} of them as "
-                "its summary (model.stride, model.summary)"
+                f"a block of {counted(options['stride'], 'key')} cannot have {options['summary']} "
+                "of them as its summary (model.stride, model.summary)"
             )
         if options["flex_attention"]:
             found += why_no_flex_attention(options)

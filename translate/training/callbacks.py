@@ -16,6 +16,7 @@ from translate.data.batching import Batch
 from translate.inference.allocator import give_back_memory
 from translate.training.module import TranslationTask
 from translate.training.steps import ends_step, is_due
+from translate.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -141,8 +142,8 @@ class EstimatedTime(Callback):
         elif left := self.total_steps - trainer.global_step:
             seconds = (now - self.started) / (TIMED - 1) * left
             log.info(
-                "about %s for the remaining %s steps, without validations",
-                lasting(seconds), f"{left:,}",
+                "about %s for the remaining %s, without validations",
+                lasting(seconds), counted(left, "step"),
             )  # fmt: skip
 
 

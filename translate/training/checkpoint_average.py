@@ -19,6 +19,7 @@ from translate.inference import bundle
 from translate.plots.curves import read_curves
 from translate.training.averaging import for_use
 from translate.training.checkpoint import AtomicCheckpointIO
+from translate.wording import counted
 
 KEPT = "step-{step:07d}"  # how trainer.keep names them
 PREFIX = "model."  # of the model's weights among the task's
@@ -81,9 +82,9 @@ def choose(run: Path, *, count: int, best: bool) -> list[int]:
         raise UserError(f"{run} does not exist: give the folder of a run")
     if len(steps) < count:
         raise UserError(
-            f"{run} has kept {len(steps)} checkpoints, but averaging needs {count}: train with "
-            f"trainer.keep={count} and as many validations (trainer.validate_every), or ask for "
-            f"fewer (checkpoints={'best' if best else 'last'}_N)"
+            f"{run} has kept {counted(len(steps), 'checkpoint')}, but averaging needs {count}: "
+            f"train with trainer.keep={count} and as many validations (trainer.validate_every), or "
+            f"ask for fewer (checkpoints={'best' if best else 'last'}_N)"
         )
     if not best:
         return steps[-count:]

@@ -17,6 +17,7 @@ from torch import Tensor
 from translate.errors import UserError, first_line
 from translate.models.seq2seq import Decoded
 from translate.training.accelerator import on_gpu
+from translate.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +67,7 @@ class Compiler:
 
     def account(self) -> str:
         """What was compiled, told at the end of a run."""
-        several = "s" if self.programs != 1 else ""
-        return f"trainer.compile: {self.programs} program{several} read all batches"
+        return f"trainer.compile: {counted(self.programs, 'program')} read all batches"
 
     def _make(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         self.programs += 1

@@ -11,6 +11,7 @@ from torch import nn
 from translate.data.module import TranslationData
 from translate.training.disk import bytes_of, memory_of_training, readable, space_of_run
 from translate.training.settings import Settings
+from translate.wording import counted
 
 
 def plan(
@@ -42,8 +43,8 @@ def plan(
     lines = [
         f"{'resuming' if resuming else 'training'} {run}: "
         f"{sum(p.numel() for p in model.parameters()):,} parameters, {extent.pairs:,} training "
-        f"pairs{_left_out(data)}, {steps} steps of at most {tokens} tokens per side, "
-        f"{precision}, {processes} process{'es' if processes > 1 else ''}",
+        f"pairs{_left_out(data)}, {counted(steps, 'step')} of at most {tokens:,} tokens per side, "
+        f"{precision}, {counted(processes, 'process', 'processes')}",
         f"an epoch is {extent.source_tokens:,.0f} source and {extent.target_tokens:,.0f} target "
         f"tokens, about {epoch:,.{int(epoch < 10)}f} steps; the run passes over the corpus "
         f"{steps / epoch:.1f} times",

@@ -33,7 +33,7 @@ from translate.training.disk import bytes_of, memory_of_training, readable
 from translate.training.guidance import build_guidance
 from translate.training.precision import check_precision
 from translate.training.settings import MAY_CHANGE, Settings, flat
-from translate.wording import install
+from translate.wording import counted, install
 
 FEW = 8  # pieces, special ones included: embeddings take no memory
 
@@ -80,8 +80,8 @@ def refuse_fewer_steps(run: Path, options: Settings, taken: int, *, total: int) 
     ends = {"max_steps": options.max_steps, "max_epochs": options.max_epochs}
     given = " and ".join(f"trainer.{key}={end}" for key, end in ends.items() if end is not None)
     raise UserError(
-        f"{run} has already taken {taken:,} steps, but {given} would end it after {total:,}: give "
-        "more, or leave it as it was"
+        f"{run} has already taken {counted(taken, 'step')}, but {given} would end it after "
+        f"{total:,}: give more, or leave it as it was"
     )
 
 
@@ -94,7 +94,7 @@ def refuse_to_begin_over(run: Path) -> None:
     held = [
         *filter(None, [bundles.located(run)]),
         *sorted((run / "checkpoints").glob("*.ckpt")),
-        *([] if steps is None else [f"{steps:,} steps in {provenance.FILE}"]),
+        *([] if steps is None else [f"{counted(steps, 'step')} in {provenance.FILE}"]),
     ]
     if held and not (steps is None and _holds_one_step(run)):
         raise UserError(

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from translate.data.doctor.finding import Finding, Splits, drawn, lines_of, number_of
 from translate.data.doctor.lexicon import Ids, Lexicon, Words
+from translate.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ def misaligned(splits: Splits) -> Iterator[Finding]:
         inside = {index for start, stop, _ in blocks for index in range(start, stop)}
         shifted += [
             (split, start, f"lines {number_of(lines, start)}–{number_of(lines, stop - 1)}: "
-             f"translated {abs(k)} line{'s' * (abs(k) > 1)} {'below' if k > 0 else 'above'}")
+             f"translated {counted(abs(k), 'line')} {'below' if k > 0 else 'above'}")
             for start, stop, k in blocks
         ]  # fmt: skip
         pairs = [
@@ -87,7 +88,7 @@ class _Judge:
     def _weigh(self, learned: Sequence[int]) -> str:
         """Learn from some training pairs what is usual; the reason where that tells nothing."""
         if len(learned) < FEWEST:
-            return f"{len(learned)} training pairs are fewer than {FEWEST}"
+            return f"{counted(len(learned), 'training pair')}, and at least {FEWEST} are needed"
         self.lexicons = [self._learn([i for i in learned if i % 2 == half]) for half in (0, 1)]
         far = len(self.ids["train"][0]) // 2
         usual, random = (self._evidence("train", offset) for offset in (0, far))

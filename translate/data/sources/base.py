@@ -25,6 +25,7 @@ from translate.data.text import read_lines, text_hash
 from translate.data.tokenizer import Tag
 from translate.errors import UserError
 from translate.schema import NodeModel
+from translate.wording import counted
 
 SPLITS = ("train", "dev", "test")
 LanguageColumns = dict[str, str | int]
@@ -183,10 +184,9 @@ def parallel(sources: Path, targets: Path) -> Iterator[Pair]:
         if source is None or target is None:
             more = count + sum(1 for _ in chain(left, right))
             counts = (count - 1, more) if source is None else (more, count - 1)
-            lines = f"{counts[0]} line{'s' * (counts[0] != 1)}"
             raise UserError(
-                f"{sources} has {lines}, but {targets} has {counts[1]}: parallel files "
-                "need one translation per line; find the missing line first"
+                f"{sources} has {counted(counts[0], 'line')}, but {targets} has {counts[1]:,}: "
+                "parallel files need one translation per line; find the missing line first"
             )
         yield Pair(source, target)
 

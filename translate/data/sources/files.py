@@ -14,6 +14,7 @@ from translate.data.pharaoh import read_links
 from translate.data.sources.base import SPLITS, NonEmpty, Source, or_held_out, parallel, present
 from translate.data.text import text_hash
 from translate.errors import UserError
+from translate.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +76,8 @@ class Files(Source):
         names = OTHER_NAMES if split == "dev" else ()
         other = next((name for name in names if present(root / f"{name}.{self.source}")), None)
         log.info(
-            "no %s.%s in %s: %s sentences are held out of the training text%s",
-            split, self.source, root, f"{count:,}",
+            "no %s.%s in %s: holding %s out of the training text%s",
+            split, self.source, root, counted(count, "sentence"),
             "" if other is None else f" (for {other}.{self.source}, set data.dev={other})",
         )  # fmt: skip
 
@@ -118,9 +119,9 @@ def _aligned(pairs: Iterable[Pair], path: Path) -> list[Pair]:
     links = read_links(path, [pair.source for pair in pairs], [pair.target for pair in pairs])
     if possible := sum(len(gold.possible) for gold in links):
         log.warning(
-            "ignoring %s possible links of %s: only sure links are used to train and score; to "
-            "score with both, run translate align with input=, reference= and gold=%s",
-            f"{possible:,}", path, path,
+            "ignoring %s of %s: only sure links are used to train and score; to score with both, "
+            "run translate align with input=, reference= and gold=%s",
+            counted(possible, "possible link"), path, path,
         )  # fmt: skip
     return [
         pair._replace(alignment=tuple(sorted(gold.sure)))

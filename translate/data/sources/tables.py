@@ -14,6 +14,7 @@ from translate.data.pair import Pair
 from translate.data.sources.base import NOT_UTF_8, SPLITS, NonEmpty, PairColumns, Table
 from translate.data.text import read_lines, text_hash, without_surrogates
 from translate.errors import UserError
+from translate.wording import counted
 
 ONE_OBJECT = "data=jsonl takes one object per line"
 BLANK = Pair("", "")  # of a blank line between others, so that pair n stays on line n
@@ -78,8 +79,9 @@ def read_tsv(path: Path, places: PairColumns, *, header: bool) -> Iterator[Pair]
             continue
         if len(cells) <= last:
             raise UserError(
-                f"{path}, line {number} has {len(cells)} tab-separated columns, but column "
-                f"{last + 1} is asked for ({key}): put tabs between its columns, or remove the line"
+                f"{path}, line {number} has {counted(len(cells), 'tab-separated column')}, but "
+                f"column {last + 1} is asked for ({key}): put tabs between its columns, or remove "
+                "the line"
             )
         yield _pair(cells[position] for position in positions)
 
@@ -164,7 +166,8 @@ def read_sqlite(path: Path, query: str, places: PairColumns) -> list[Pair]:
             raise UserError(f"data.query fails on {path} ({error})") from None
     if rows and len(rows[0]) not in (2, 3):
         raise UserError(
-            f"data.query gives {len(rows[0])} columns; it needs source, target and perhaps group"
+            f"data.query gives {counted(len(rows[0]), 'column')}; it needs source, target and "
+            "perhaps group"
         )
     return [_pair(_sql_text(value, query) for value in row) for row in rows]
 
