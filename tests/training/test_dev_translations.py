@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,7 @@ def test_dev_bleu_goes_by_the_target_language(
     texts: tuple[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     reference, said = texts
 
@@ -58,7 +60,9 @@ def test_dev_bleu_goes_by_the_target_language(
     model = SimpleNamespace(train=lambda: None)
     task: Any = SimpleNamespace(model=model, evaluated=model, device="cpu")
     expected = BLEU(tokenize=tokenize).corpus_score([said], [dev.references[0]]).score
-    assert dev._translate(trainer, task, 2.0) == pytest.approx(expected)
+    with caplog.at_level(logging.INFO):
+        assert dev._translate(trainer, task, 2.0) == pytest.approx(expected)
+    assert " on 1 sentence (" in caplog.text
     assert saved == [7]
 
 

@@ -27,6 +27,7 @@ from translate.search import Search
 from translate.training import provenance
 from translate.training.module import TranslationTask
 from translate.training.steps import is_due
+from translate.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class DevTranslations(Callback):
     Must come before weight averaging in the list of callbacks: it then sees averaged weights.
 
     Args:
-        sentences: at most so many dev sentences count for BLEU.
+        sentences: at most so many dev sentences, the first ones, count for BLEU.
         samples: so many are shown, the first with its attention.
         tokenize: BLEU's tokenizer, where the run has begun with one: scores of two do not compare.
         recorded: the best score, to two digits, in the record of a run that goes on.
@@ -62,6 +63,8 @@ class DevTranslations(Callback):
         self.sources, self.references = (
             rows.column(name).to_pylist() for name in ("source", "references")
         )
+        first = "" if len(rows) == len(corpus.dev) else f"the first {len(rows):,} of "
+        self.judged_by = first + counted(len(corpus.dev), "sentence")
         self.tokenize = bleu_tokenizer.settle(tokenize, corpus.target_language, self.references)
         self.corpus, self.search, self.config, self.run = corpus, search, config, run
         self.samples, self.tokens_per_batch = samples, tokens_per_batch
@@ -113,8 +116,8 @@ class DevTranslations(Callback):
         seconds = time.monotonic() - started
         beside = "the best so far" if score >= self.best else f"best {self.best:.2f}"
         log.info(
-            "step %d: dev BLEU %.2f on %d sentences (%.0f s), %s; dev loss %.3f, perplexity %.2f",
-            step, score, len(hypotheses), seconds, beside, loss, torch.tensor(loss).exp(),
+            "step %d: dev BLEU %.2f on %s (%.0f s), %s; dev loss %.3f, perplexity %.2f",
+            step, score, self.judged_by, seconds, beside, loss, torch.tensor(loss).exp(),
         )  # fmt: skip
         if self.samples:
             shown = list(zip(self.sources, self.references, hypotheses, strict=True))
