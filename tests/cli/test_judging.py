@@ -11,6 +11,7 @@ import pytest
 from rich.text import Text
 
 from translate.cli.judging import show
+from translate.errors import UserError
 from translate.evaluation.comet import Comet
 
 LETTERS = "abcdefghijklmnopqrst"
@@ -96,6 +97,22 @@ def test_scores_by_a_column_of_the_corpus(program, run: str, tmp_path: Path) -> 
     (sentences,) = (tmp_path / "here").glob("test-*.sentences.jsonl")
     first = json.loads(sentences.read_text("utf-8").split("\n")[0])
     assert first["domain"] == {row[0]: row[2] for row in rows}[first["source"]]
+
+
+def test_too_few_resamples_are_told_before_the_work(
+    program, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "s").write_text("der Hund\n", encoding="utf-8")
+
+    def translated(*_: object, **__: object) -> None:
+        raise UserError("it is translated")
+
+    monkeypatch.setattr("translate.cli.judging.evaluate_run", translated)
+    done = program("evaluate", run, "input=s", "reference=s", "resamples=3")
+    assert done.err == (
+        "resamples = 3 is too few for an interval: give 20 or more\n"
+        "translate: error: it is translated\n"
+    )
 
 
 def test_scores_by_a_file_of_labels(program, run: str, tmp_path: Path) -> None:

@@ -117,6 +117,7 @@ def run(
     from translate.cli.stored_evaluations import check_stored, find_place, refuse_two_languages
     from translate.evaluation.bleu_tokenizer import settle
     from translate.evaluation.comparison import compare
+    from translate.evaluation.comparison_caveats import too_few
     from translate.evaluation.comparison_export import as_text
     from translate.evaluation.comparison_tables import render
     from translate.evaluation.run import Judging
@@ -139,6 +140,9 @@ def run(
     for place in places:
         check_stored(place)  # before another is evaluated
     pending = [place.run for place in places if is_missing(place)]
+    if pending:  # which may take hours
+        for line in too_few(resamples=resamples, trials=trials):
+            log.warning("%s", line)
     systems = []
     for place in places:
         if place.run in pending:

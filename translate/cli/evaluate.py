@@ -122,7 +122,6 @@ def run(
     from translate.cli.stored import load_bundle
     from translate.evaluation.bleu_tokenizer import settle
     from translate.evaluation.comet import CometModel
-    from translate.evaluation.comparison_caveats import ENOUGH
     from translate.evaluation.report_tables import render
     from translate.evaluation.run import Judging
     from translate.inference.device import choose_device
@@ -135,6 +134,7 @@ def run(
                 f"{main or 'no tag'}: give input= and reference= in that language"
             )
 
+    _tell_too_few("resamples", resamples)
     folder, comet = Path(job.verbatim["run"]), None
     if "comet" in job.verbatim:
         comet = CometModel(Path(job.verbatim["comet"]), device=choose_device(device))
@@ -162,10 +162,15 @@ def run(
         shown=shown,
         attention=attention,
     )
-    for name, count in (("resamples", resamples), ("sentences", report.items)):
-        if count < ENOUGH:  # a single sentence has an interval of ± 0
-            log.warning("%s = %d is too few for an interval: give %d or more", name, count, ENOUGH)
+    _tell_too_few("sentences", report.items)
     show(render(report))
+
+
+def _tell_too_few(name: str, count: int) -> None:
+    from translate.evaluation.comparison_caveats import ENOUGH
+
+    if count < ENOUGH:  # a single sentence has an interval of ± 0
+        log.warning("%s = %d is too few for an interval: give %d or more", name, count, ENOUGH)
 
 
 def _output(job: Job, run: Path) -> Path:

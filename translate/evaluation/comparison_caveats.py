@@ -35,7 +35,7 @@ def caveats(
         *_seen(systems, len(columns[0].sentences)),
         *_trained_once(columns, experiments),
         *_many(p_values, draws=min(resamples, trials)),
-        *_few(resamples=resamples, trials=trials),
+        *too_few(resamples=resamples, trials=trials),
         *_unfinished(systems),
         *_seeds_twice(systems),
         *_settings(systems),
@@ -99,7 +99,8 @@ def _many(p_values: Sequence[float], *, draws: int) -> list[str]:
     ]
 
 
-def _few(**counts: int) -> list[str]:
+def too_few(**counts: int) -> list[str]:
+    """Of the numbers of draws those that no difference can stand out from, a line each."""
     return [
         f"{name} = {count} is too few to show that a difference is more than chance: give "
         f"{ENOUGH} or more."
