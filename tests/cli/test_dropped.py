@@ -24,12 +24,13 @@ PREPARE = [
     "data.extra={more: {source: more.de, target: more.en}}",
 ]  # fmt: skip
 FINE = "".join(f"Satz {n} ist da\tsentence {n} is here\n" for n in range(30))
-HEADER = "rule\tcorpus\tline\tsource\ttarget"
+BEFORE = "rule\tcorpus\tline\tsource\ttarget"  # as an earlier version wrote it
+HEADER = f"{BEFORE}\trepeats"
 LINES = [
-    'empty\tmain\t32\t\tno "source"',
-    "identical\tmain\t33\tgleich\tgleich",
-    "duplicate\tmain\t35\tvon\tline sep",
-    "empty\tmore\t1\t\tnothing",
+    'empty\tmain\t32\t\tno "source"\t',
+    "identical\tmain\t33\tgleich\tgleich\t",
+    "duplicate\tmain\t35\tvon\tline sep\t34",
+    "empty\tmore\t1\t\tnothing\t",
 ]
 
 
@@ -64,7 +65,9 @@ def test_the_name_says_how_it_is_written(program: Program, folder: Path, name: s
     if "json" in name.lower():
         records = [json.loads(line) for line in lines]
         assert all(type(record["line"]) is int for record in records)
-        lines = ["\t".join(records[0]), *("\t".join(map(str, r.values())) for r in records)]
+        assert [record["repeats"] for record in records] == [None, None, 34, None]
+        rows = [["" if cell is None else str(cell) for cell in r.values()] for r in records]
+        lines = list(map("\t".join, (records[0], *rows)))
     assert lines == [HEADER, *LINES]
     again = program(*PREPARE, f"dropped={name}")  # goes over a list of before
     assert again.status == 0, again.err
@@ -104,7 +107,7 @@ def test_where_nothing_is_left_what_was_dropped_is_there_to_read(
     assert "none of the 2 pairs of the training text is left" in done.err
     assert (folder / "d.tsv").read_text("utf-8") == f"{HEADER}\nof before\n"
     lines = (folder / "d.tsv.partial").read_text("utf-8").splitlines()
-    assert lines == [HEADER, "identical\tmain\t2\ta\ta", "empty\tmain\t3\t\tb"]
+    assert lines == [HEADER, "identical\tmain\t2\ta\ta\t", "empty\tmain\t3\t\tb\t"]
     (folder / "train.tsv").write_text(f"de\ten\n{FINE}", encoding="utf-8")
     assert program(*PREPARE, "dropped=d.tsv").status == 0  # what is left of it is in no one's way
     assert not (folder / "d.tsv.partial").exists()
@@ -189,9 +192,9 @@ def test_a_failure_afterwards_leaves_the_list_of_before(
     def fail(*_: object, **__: object) -> None:
         raise UserError("no vocabulary")
 
-    (folder / "d.tsv").write_text(f"{HEADER}\nof before\n", encoding="utf-8")
+    (folder / "d.tsv").write_text(f"{BEFORE}\nof before\n", encoding="utf-8")
     monkeypatch.setattr("translate.data.build.train_tokenizer", fail)
     done = program(*PREPARE, "dropped=d.tsv")
     assert (done.status, done.out) == (1, "")
-    assert (folder / "d.tsv").read_text("utf-8") == f"{HEADER}\nof before\n"
+    assert (folder / "d.tsv").read_text("utf-8") == f"{BEFORE}\nof before\n"
     assert (folder / "d.tsv.partial").read_text("utf-8").splitlines() == [HEADER, *LINES]

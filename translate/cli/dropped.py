@@ -21,9 +21,10 @@ from translate.durable import is_stream, partial
 from translate.errors import UserError
 
 HEADER = "\t".join(Dropped._fields)
-# how a list of either format begins
+# how a list of either format begins, which may be from before there was the last column
 OURS = re.compile(
-    rb'%b\n|\{"rule": "\w+", "corpus": "[^"]+", "line": \d+, "source": "' % HEADER.encode()
+    rb'%b(\trepeats)?\n|\{"rule": "\w+", "corpus": "[^"]+", "line": \d+, "source": "'
+    % HEADER.removesuffix("\trepeats").encode()
 )
 HEAD = 4_096  # bytes of a file in which that is to be seen
 
@@ -64,7 +65,8 @@ def listed(verbatim: Mapping[str, str]) -> Iterator[Tell | None]:
         def tell(pair: Dropped) -> None:
             try:
                 begin()
-                write(json_line(pair._asdict()) if as_json else "\t".join(map(str, pair)))
+                cells = ("" if cell is None else str(cell) for cell in pair)
+                write(json_line(pair._asdict()) if as_json else "\t".join(cells))
             except OSError as error:  # of this file, not of the cache
                 raise UserError(
                     f"dropped={path} cannot be written ({error.strerror or error}): free up space "

@@ -31,8 +31,8 @@ data first.
 With dropped=FILE, FILE lists every training pair that was dropped, as many as are printed: the
 rule; the corpus, main or a name of data.extra; the line, from 1, as translate doctor counts it;
 source and target as the rules saw them, after data.cleaning.replace and with white space made one
-space. For a corpus that is prepared already, the text is read and cleaned again for this; the
-prepared corpus stays as it is.
+space; and of a duplicate the line that it repeats. For a corpus that is prepared already, the text
+is read and cleaned again for this; the prepared corpus stays as it is.
 
 Keys:
   data           which corpus, and every setting of it (translate models group=data lists them)

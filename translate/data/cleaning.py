@@ -66,8 +66,8 @@ def clean(
     """
     table = write_pairs(path, _passing(tidy(pairs, rules), rules, drops, whole))
     if rules.drop_duplicates:
-        distinct = first_of_each(table, whole)
-        drops.of_table("duplicate", table, distinct)
+        distinct, repeated = first_of_each(table, whole)
+        drops.of_table("duplicate", table, distinct, repeated)
         table = distinct
     read = len(table) + drops.counts.total()
     if drops.counts["length_ratio"] > SUSPICIOUS * read:
@@ -107,12 +107,17 @@ def _passing(
             drops.unwritten(rule, index, pair)
 
 
-def first_of_each(pairs: PairTable, whole: Collection[str] = ()) -> PairTable:
-    """Each distinct pair where it occurs first; in each group that is `whole`, for itself."""
+def first_of_each(pairs: PairTable, whole: Collection[str] = ()) -> tuple[PairTable, PairTable]:
+    """Each distinct pair where it occurs first, and for each of the others, in order, that first.
+
+    In each group that is `whole`, for itself.
+    """
     # a line break, which tidy text has not, keeps (ab, c) from being (a, bc)
     texts = (pair[:2] if pair.group not in whole else (*pair[:2], pair.group) for pair in pairs)
     numbers = digests(map("\n".join, texts))
-    return pairs.at(np.sort(np.unique(numbers, return_index=True)[1]))
+    distinct, firsts = np.unique(numbers, return_index=True)
+    others = np.delete(numbers, firsts)
+    return pairs.at(np.sort(firsts)), pairs.at(firsts[np.searchsorted(distinct, others)])
 
 
 def _broken_rule(pair: Pair, rules: Cleaning) -> str | None:

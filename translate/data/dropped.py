@@ -22,6 +22,7 @@ class Dropped(NamedTuple):
     line: int  # of its files, as `Source.first_line` counts
     source: str
     target: str
+    repeats: int | None = None  # of a duplicate: the line of the first pair like it
 
 
 Tell = Callable[[Dropped], None]
@@ -30,7 +31,7 @@ Tell = Callable[[Dropped], None]
 class Drops:
     """What is left out of one corpus: `counts` by rule, and each pair to `tell`, if there is one.
 
-    Memory holds a number for each pair that is told, and nothing of those that are kept.
+    Memory holds numbers for each pair that is told, and nothing of those that are kept.
     """
 
     def __init__(self, corpus: str, *, first_line: int = 1, tell: Tell | None = None) -> None:
@@ -45,15 +46,23 @@ class Drops:
             self._unwritten.append(index)
             self._tell(self._named(rule, index, pair))
 
-    def of_table(self, rule: str, pairs: PairTable, kept: PairTable) -> None:
-        """Leave out those `pairs` that are not `kept`, both of the table of all that remained."""
+    def of_table(
+        self, rule: str, pairs: PairTable, kept: PairTable, repeated: PairTable | None = None
+    ) -> None:
+        """Leave out those `pairs` that are not `kept`, both of the table of all that remained.
+
+        `repeated` is, of each that is left out as a duplicate, the first pair like it.
+        """
         if len(pairs) == len(kept):
             return
         self.counts[rule] += len(pairs) - len(kept)
         if self._tell is not None:
             left_out = pairs.without(kept)
-            for index, pair in zip(self._indices(left_out).tolist(), left_out, strict=True):
-                self._tell(self._named(rule, index, pair))
+            indices, firsts = self._indices(left_out).tolist(), [None] * len(left_out)
+            if repeated is not None:
+                firsts = self._indices(repeated).tolist()
+            for index, pair, first in zip(indices, left_out, firsts, strict=True):
+                self._tell(self._named(rule, index, pair, first))
 
     def _indices(self, pairs: PairTable) -> Int[np.ndarray, "pairs"]:
         """Which of the pairs that were read they are: a table is dense, and has gaps before it."""
@@ -61,5 +70,7 @@ class Drops:
         before = unwritten - np.arange(len(unwritten))  # pairs of the table before each gap
         return pairs.places + np.searchsorted(before, pairs.places, side="right")
 
-    def _named(self, rule: str, index: int, pair: Pair) -> Dropped:
-        return Dropped(rule, self._corpus, self._first_line + index, pair.source, pair.target)
+    def _named(self, rule: str, index: int, pair: Pair, first: int | None = None) -> Dropped:
+        line = self._first_line + index
+        repeats = None if first is None else self._first_line + first
+        return Dropped(rule, self._corpus, line, pair.source, pair.target, repeats)

@@ -115,8 +115,9 @@ def _clean_and_split(
     }
     taken = 0
     for name, pairs in (groups | drawn).items():
-        distinct = first_of_each(pairs)  # as items are, even where cleaning leaves duplicates
-        drops.of_table("duplicate", pairs, distinct)
+        # distinct as items are, even where cleaning leaves duplicates
+        distinct, repeated = first_of_each(pairs)
+        drops.of_table("duplicate", pairs, distinct, repeated)
         held_out[name] = items(distinct)
         taken += len(distinct)
     for name, rows in held_out.items():
