@@ -22,7 +22,8 @@ from translate import machine
 from translate.cli import engines
 from translate.cli.judging import read_sha256
 from translate.cli.stored import load_bundle
-from translate.inference import ctranslate2_export
+from translate.errors import UserError
+from translate.inference import atomic_folder, ctranslate2_export
 from translate.inference.forcing import TeacherForcing
 from translate.search.greedy import GreedySearch
 from translate.threads import threads_restored
@@ -265,6 +266,27 @@ def _told_when_nobody_reads(script: Path, lines: str) -> str:
         decoder.stdout.close()
         decoder.stdout = None
         return decoder.communicate(lines)[1]
+
+
+def test_an_export_that_is_replaced_while_it_is_read_is_read_again(
+    program, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ctranslate2")
+    assert program("export", run, "output=there").status == 0
+    check = engines.check_origin
+
+    def replaced(folder: Path, *of: Any, **named: Any) -> None:
+        monkeypatch.setattr(engines, "check_origin", check)
+        files = {file.name: file.read_bytes() for file in folder.iterdir()}
+        (folder / "model.bin").write_bytes(b"of the other")
+        with pytest.raises(UserError, match=r"model\.bin is damaged") as damaged:
+            check(folder, *of, **named)
+        atomic_folder.replace(folder, files)
+        raise damaged.value
+
+    monkeypatch.setattr(engines, "check_origin", replaced)
+    done = program("text", run, "engine=ctranslate2", "export=there", "x")
+    assert done.status == 0, done.err
 
 
 @pytest.mark.parametrize("output", ["output=.", "output=text.txt", "output=kept"])

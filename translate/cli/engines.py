@@ -16,7 +16,7 @@ from translate.cli.commands import Job
 from translate.cli.errors import UsageError
 from translate.errors import UserError, first_line
 from translate.inference import confidence, lexical_shortlist, workers
-from translate.inference.atomic_folder import present
+from translate.inference.atomic_folder import present, steadily
 from translate.inference.bundle import Bundle
 from translate.inference.ctranslate2_engine import (
     MANIFEST,
@@ -108,18 +108,18 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
             unknown_words=replacing, confidence=_confidence(config, verbatim, bundle),
             workers=_workers(config), precision=config["precision"],
         )  # fmt: skip
-    search = _exported(config, verbatim, bundle)
+    run = verbatim["run"]
+    folder = export_folder(run, config["engine"], verbatim.get("export"))
+    search = steadily(folder, partial(_exported, folder, run, config, bundle))
     if config.get("interactive"):
         torch.set_num_threads(1)  # beside PyTorch's threads CTranslate2 waits for its own
     return translator(search=search, whole_windows=True)
 
 
 def _exported(
-    config: Mapping[str, Any], verbatim: Mapping[str, str], bundle: Bundle
+    folder: Path, run: str, config: Mapping[str, Any], bundle: Bundle
 ) -> CTranslate2Search:
     """The search of CTranslate2 on what was exported of this model."""
-    run = verbatim["run"]
-    folder = export_folder(run, config["engine"], verbatim.get("export"))
     found = present(folder, MANIFEST) or folder  # it may be set aside while another is written
     check_origin(found, bundle.weights_sha256, run, named=folder)
     try:

@@ -8,13 +8,17 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from translate.durable import sync
+from translate.errors import UserError
 
 log = logging.getLogger(__name__)
+
+Read = TypeVar("Read")
 
 
 def present(folder: Path, marker: str) -> Path | None:
@@ -37,6 +41,25 @@ def _is_file(path: Path) -> bool:
         if error.errno in (errno.EACCES, errno.ENAMETOOLONG):
             raise
         return False
+
+
+def steadily(folder: Path, read: Callable[[], Read]) -> Read:
+    """What `read` makes of the folder: once more, where its files were of two and did not fit."""
+    began = _identity(folder)
+    try:
+        return read()
+    except (UserError, OSError):
+        if _identity(folder) == began:
+            raise
+    return read()
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def replace(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -18,6 +18,7 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -188,23 +189,9 @@ def load(folder: str | Path) -> Bundle:
         UserError: a file is missing or damaged, or the files do not belong together.
     """
     folder = Path(folder)
-    began = _identity(folder)
     with threads_restored():
         torch.set_num_threads(1)  # others would wait from then on, in the way of an engine's
-        try:
-            return _load(folder)
-        except UserError:
-            if _identity(folder) == began:
-                raise
-        return _load(folder)  # a training has replaced it meanwhile, and the files were of two
-
-
-def _identity(folder: Path) -> tuple[int, int] | None:
-    try:
-        status = folder.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
+        return atomic_folder.steadily(folder, partial(_load, folder))
 
 
 def _load(folder: Path) -> Bundle:
