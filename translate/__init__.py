@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,10 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["__version__", "load"]
 
-try:
-    __version__ = version("attention-translate")
-except PackageNotFoundError:  # a checkout that is not installed
-    __version__ = "0.1.0"
+__version__ = "0.1.0"
 
 
 def load(

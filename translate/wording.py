@@ -8,7 +8,6 @@ import shlex
 import sys
 import unicodedata
 from collections.abc import Collection, Iterable
-from importlib import metadata
 
 UNSEEN = ("Cc", "Cs", "Zl", "Zp")  # categories that move a terminal, or cannot be written
 
@@ -40,6 +39,8 @@ def counted(number: int, noun: str, nouns: str = "") -> str:
 
 def install(extra: str) -> str:
     """What installs the packages of an extra; by their names, for no index has this one yet."""
+    from importlib import metadata  # a good part of the program's start
+
     pip = f"{shlex.quote(sys.executable)} -m pip install"
     try:
         requirements = metadata.requires("attention-translate") or []

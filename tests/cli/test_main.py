@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from translate import __main__ as entry
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
 from translate.cli.compose import launch
@@ -82,13 +83,28 @@ def test_every_corpus_of_the_help_and_the_documents_is_valid(line: str) -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from translate.cli.main import main; main(['--help']); "
-        "print([m for m in ('torch', 'hydra', 'pydantic', 'lightning') if m in sys.modules])"
+        "import sys; before = {*sys.modules}; from translate.cli.main import main; "
+        "main(['--help']); heavy = {'torch', 'hydra', 'pydantic', 'lightning', "
+        "'importlib.metadata'}; print([*heavy & {*sys.modules} - before])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_an_interrupt_while_the_program_is_imported_is_quiet(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupting:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "translate.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "translate.cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    assert entry.main() == 130
+    assert capsys.readouterr() == ("", "")
 
 
 def test_listing_the_choices_does_not_load_torch() -> None:
