@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import subprocess
 import sys
@@ -91,11 +90,11 @@ def binding(settings: Sequence[str]) -> list[str]:
 def evaluated(run: Path, name: str, *arguments: str, output: Path | None = None) -> Stored:
     """The run's evaluation under this name: made now, unless one of its weights is there."""
     folder = output or run / "evaluation"
-    report = folder / f"{name}.json"
+    found = read(folder, name)
     weights = file_hash(bundle.find(run) / bundle.WEIGHTS)
-    if not report.exists() or json.loads(report.read_bytes())["sha256"]["model"] != weights:
+    if found is None or found.figures["sha256"].get("model") != weights:
         elsewhere = [f"output={output}"] if output else []
         translate("evaluate", f"run={run}", *arguments, *elsewhere)
-    found = read(folder, name)
+        found = read(folder, name)
     assert found is not None
     return found

@@ -110,3 +110,6 @@ def test_translations_are_made_once_for_the_same_weights(
     os.utime(run / "bundle" / "model.safetensors", (0, 0))
     experiments.evaluated(run, "test", "data.split=test")
     assert calls == [("evaluate", f"run={run}", "data.split=test")]
+    report.write_text(report.read_text("utf-8")[:9], "utf-8")
+    with pytest.raises(UserError, match=r"test\.json cannot be read"):
+        experiments.evaluated(run, "test", "data.split=test")
