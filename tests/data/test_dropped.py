@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conf_nodes import node
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from translate.data import corpus as corpus_module
@@ -149,6 +149,10 @@ rows = st.builds(lambda first, again: first + first[:again], some, st.integers(0
     allow_overlap=st.booleans(),
     held_out=st.sampled_from([None, 1, ["p"], ["p", "q"]]),
 )
+@example(  # a duplicate among what is held out, which chance brings now and then
+    read={"main": [("a", "b ", "p")] * 2, "more": []},
+    drop_duplicates=False, allow_overlap=False, held_out=["p"],
+)  # fmt: skip
 def test_what_is_told_and_what_is_kept_are_all_that_was_read(
     read: dict[str, list[tuple[str, str, str]]],
     drop_duplicates: bool,
