@@ -28,11 +28,13 @@ def test_a_folder_that_is_not_there_is_told(
     load_script: Callable[[str], ModuleType],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["bench_corpus.py", "9", "--folder", "/nowhere"])
+    missing = tmp_path / "nowhere"
+    monkeypatch.setattr(sys, "argv", ["bench_corpus.py", "9", "--folder", str(missing)])
     with pytest.raises(SystemExit):
         load_script("bench_corpus").main()
-    assert "--folder /nowhere: there is no such folder" in capsys.readouterr().err
+    assert f"--folder {missing}: there is no such folder" in capsys.readouterr().err
 
 
 @pytest.mark.soak
