@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -90,7 +90,6 @@ def test_common_space_takes_m_plus_n_projections_where_additive_takes_m_times_n(
     assert rows_projected(make("additive")) == T + S + T * S
 
 
-@settings(deadline=None)
 @given(
     lengths=st.lists(st.integers(1, S), min_size=1, max_size=3),
     scale=st.sampled_from([0.0, 1.0, 1e4]),

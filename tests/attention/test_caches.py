@@ -45,7 +45,7 @@ def check(pasts: Pasts, keys: Tensor, ancestry: Ancestry) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_every_hypothesis_sees_its_own_past(data: st.DataObject) -> None:
     """Whatever is chosen, and whichever sentences leave, with the columns nobody sees any more."""
     pasts: Pasts = [[[]] for _ in range(3)]

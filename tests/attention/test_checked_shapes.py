@@ -63,6 +63,6 @@ def test_a_hint_that_cannot_be_checked_leaves_the_others() -> None:
         Doubled().beside(None, torch.ones(2, 2))
 
 
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.unchecked
 def test_checks_can_be_turned_off() -> None:
     assert Doubled().beside(None, torch.ones(3)).shape == (2, 3)

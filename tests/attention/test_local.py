@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -97,7 +97,6 @@ drawn = {
 }
 
 
-@settings(deadline=None)
 @given(**drawn)
 def test_rows_sum_to_what_is_documented(
     name: str, length: int, window: int, scale: float, seed: int
@@ -122,7 +121,6 @@ def test_rows_sum_to_what_is_documented(
     assert (context >= values_or_nothing.amin(0) - 1e-9).all()
 
 
-@settings(deadline=None)
 @given(extra=st.integers(1, 5), content=st.sampled_from([0.0, 1e6, -1e6]), **drawn)
 def test_padding_changes_nothing(
     extra: int, content: float, name: str, length: int, window: int, scale: float, seed: int

@@ -22,7 +22,7 @@ from translate.attention.sliding_window import SlidingWindowAttention
 EXACT = {"rtol": 0.0, "atol": 1e-12}
 SETS = {"full": FullAttention, "linear": LinearAttention, "fast_weights": FastWeightAttention}
 seeds = st.integers(0, 2**31)
-quickly = settings(max_examples=20, deadline=None)
+quickly = settings(max_examples=20)
 
 
 def drawn(seed: int, *shape: int) -> Tensor:

@@ -43,7 +43,7 @@ def test_starts_are_where_sentences_begin_and_the_last_one_ends() -> None:
     assert starts.dtype == torch.int32
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4),
     st.sampled_from([1, 2, 4]),

@@ -62,6 +62,12 @@ def _own_logging() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of training look at them, which take a third of a run of few steps."""
+    monkeypatch.setattr("translate.training.run.learning_curves", lambda *_: None)
+
+
 @pytest.fixture
 def program(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

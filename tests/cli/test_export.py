@@ -226,7 +226,7 @@ def test_what_an_engine_lacks_is_told(program, run: str, arguments, line) -> Non
 
 
 def test_onnx_files_translate_without_the_program(
-    program, run: str, tmp_path: Path, monkeypatch, capsys, unchecked
+    program, run: str, tmp_path: Path, monkeypatch, capsys
 ) -> None:
     pytest.importorskip("onnxruntime")
     done = program("export", run, "to=onnx", "output=there", "sentences=5")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conf_nodes import node
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from translate.data import corpus as corpus_module
@@ -142,7 +142,6 @@ some = st.lists(st.tuples(texts, texts, st.sampled_from("pqr")), min_size=1, max
 rows = st.builds(lambda first, again: first + first[:again], some, st.integers(0, 9))
 
 
-@settings(deadline=None)
 @given(
     read=st.fixed_dictionaries({"main": rows, "more": rows}),
     drop_duplicates=st.booleans(),

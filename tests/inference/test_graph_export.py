@@ -76,7 +76,7 @@ def test_running_a_graph_leaves_nothing_in_the_users_home(tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def untraced(monkeypatch, unchecked):
+def untraced(monkeypatch):
     """A kind of file that needs no tracing: all but PyTorch's part, in no time."""
     monkeypatch.setattr(graphs, "_trace", lambda graph, inputs, dynamic: graph.eval())
     return replace(TORCH, to_bytes=lambda graph: b"", session=eagerly)
@@ -129,9 +129,7 @@ def test_sizes_are_told_as_they_are(make_bundle, untraced, name, changes) -> Non
 @pytest.mark.soak  # tests/cli/test_export.py exports one at every run
 @pytest.mark.parametrize("kind", [ONNX, TORCH], ids=["onnx", "torch"])
 @pytest.mark.parametrize(("name", "changes"), EVERY, ids=str)
-def test_a_graph_computes_what_the_model_does(
-    make_bundle, tmp_path, unchecked, name, changes, kind
-) -> None:
+def test_a_graph_computes_what_the_model_does(make_bundle, tmp_path, name, changes, kind) -> None:
     if kind is ONNX:
         pytest.importorskip("onnxruntime")
     bundle = make_bundle(name, **changes)
@@ -144,7 +142,7 @@ def test_a_graph_computes_what_the_model_does(
 @pytest.mark.skipif(
     torch.__version__ < "2.13", reason="PyTorch 2.11 gives an LSTM's output a wrong shape"
 )
-def test_a_recurrent_program_reads_any_source(make_bundle, tmp_path, unchecked) -> None:
+def test_a_recurrent_program_reads_any_source(make_bundle, tmp_path) -> None:
     """The shortest is </s> alone."""
     bundle = make_bundle("rnn_general", attention="additive", coverage="linguistic")
     sentences = [[], [5], *random_sentences(2, vocab_size=len(bundle.tokenizers.source))]

@@ -248,9 +248,7 @@ def test_numbers_that_changed_are_told_and_left(watched, joint, caplog) -> None:
 ITEMS = st.sampled_from(["{x}", "https://a.de/b.", "el perro", "la casa.", "gato", ",", "(", ""])
 
 
-@settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=st.lists(st.lists(ITEMS, max_size=5).map(" ".join), max_size=3))
 def test_no_item_is_ever_lost(make_translator, lines) -> None:
     translator = make_translator(guard=guard(), split_sentences=True)

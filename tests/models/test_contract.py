@@ -6,12 +6,13 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import CONVOLUTIONAL, RNN, TRANSFORMER
 from torch import Tensor
@@ -80,9 +81,7 @@ WORDS = 11
 EXACT = {"rtol": 0.0, "atol": 1e-12}
 # without the checks of shapes, which take up to four times as long as the steps; of each model the
 # tests that take fewer have them
-FEW_EXAMPLES = settings(
-    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+FEW_EXAMPLES = settings(max_examples=5)
 DEVICE = os.environ.get("TEST_DEVICE", "cpu")  # scripts/gpu_check.sh runs these tests on CUDA
 
 
@@ -97,6 +96,12 @@ def make(name: str) -> Seq2Seq:
     torch.manual_seed(0)
     model = registry.build(**MODELS[name], source_vocab_size=WORDS, target_vocab_size=WORDS)
     return model.double().eval()
+
+
+@cache
+def shared(name: str) -> Seq2Seq:
+    """For those that only read it: to build it takes as long as some of them."""
+    return make(name)
 
 
 @pytest.fixture(params=MODELS)
@@ -152,9 +157,9 @@ def test_projecting_to_some_pieces_is_projecting_to_all(model: Seq2Seq) -> None:
 @given(extra=st.integers(0, 20), content=st.integers(0, WORDS - 1), seed=st.integers(0, 99))
 @FEW_EXAMPLES
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.unchecked
 def test_source_padding_changes_nothing(name: str, extra: int, content: int, seed: int) -> None:
-    model = make(name)
+    model = shared(name)
     source, source_mask = sentences(5, 3, seed=seed)
     target, _ = sentences(4, 4, seed=1)
     wider = F.pad(source, (0, extra), value=content)
@@ -178,9 +183,9 @@ def test_a_sentence_alone_equals_the_sentence_in_a_batch(model: Seq2Seq) -> None
 @given(position=st.integers(0, 11), seed=st.integers(0, 99))
 @FEW_EXAMPLES
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.unchecked
 def test_the_future_of_the_target_is_not_seen(name: str, position: int, seed: int) -> None:
-    model = make(name)
+    model = shared(name)
     memory = model.encode(*sentences(5))
     target, _ = sentences(12, seed=seed)
     changed = target.clone()
@@ -204,11 +209,12 @@ def test_the_order_of_the_source_matters(request: pytest.FixtureRequest, model: 
 @given(data=st.data())
 @FEW_EXAMPLES
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.unchecked
 @torch.no_grad()
 def test_select_continues_the_hypotheses_it_names(name: str, data: st.DataObject) -> None:
     """Expanding to a beam, reordering it and dropping sentences equals decoding each prefix."""
-    model = make(name)
+    model = shared(name)
+    torch.manual_seed(0)
     source, source_mask = sentences(5, 3, 4)
     prefixes = torch.full((3, 1, 0), 0)
     memory = model.encode(source, source_mask)
@@ -243,11 +249,12 @@ def test_select_continues_the_hypotheses_it_names(name: str, data: st.DataObject
 @given(data=st.data())
 @FEW_EXAMPLES
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.unchecked
 @torch.no_grad()
 def test_what_is_read_does_not_depend_on_what_is_not(name: str, data: st.DataObject) -> None:
     """Rows may be left out, come back without meaning, and be taken by others that have one."""
-    model = make(name)
+    model = shared(name)
+    torch.manual_seed(0)
     source, source_mask = sentences(5, 3)
     memory = model.encode(source, source_mask).at(torch.tensor([0, 0, 0, 1, 1, 1]))
     state = model.start(model.encode(source, source_mask)).select(torch.tensor([0] * 3 + [1] * 3))
@@ -285,6 +292,7 @@ def test_a_sentence_kept_twice_goes_on_twice(model: Seq2Seq) -> None:
         torch.testing.assert_close(step.hidden, expected[:, t], **EXACT)
 
 
+@pytest.mark.unchecked
 @torch.no_grad()
 def test_a_state_taken_apart_after_every_token_goes_on_the_same(model: Seq2Seq) -> None:
     """What an exported step does: its state comes and goes as tensors, and `length` as a number."""
@@ -518,7 +526,7 @@ def test_unknown_family_suggests_the_nearest() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("beam_size", [1, 2])
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.unchecked
 def test_a_search_goes_no_further_than_the_model_can_read(
     name: str, beam_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,7 +42,7 @@ def encoded(model: Transformer, words: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("kind", ["full", "linear", "fast_weights"])
 @given(order=st.permutations(range(7)))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_without_positions_the_encoder_sees_a_set(kind: str, order: list[int]) -> None:
     model, words = make(self_attention=kind), torch.arange(4, 11)
     states = encoded(model, words)

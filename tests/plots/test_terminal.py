@@ -50,7 +50,7 @@ def test_a_long_sentence_has_numbers_and_a_legend() -> None:
     ]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     source=st.lists(
         st.sampled_from(["a", "Haus", "車站", "Überraschung"]), min_size=1, max_size=50

@@ -150,18 +150,6 @@ def watching(strike: Callable[[], None], first: int, last: float) -> Iterator[Ca
             Calls.active = None
 
 
-def in_a_child(act: Callable[[], None]) -> int:
-    """Do something in a forked process; its exit status, or minus the signal that ended it."""
-    child = os.fork()
-    if child == 0:
-        try:
-            act()
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 def die() -> None:
     """What no handler catches."""
     os.kill(os.getpid(), signal.SIGKILL)
@@ -190,7 +178,6 @@ def faults() -> Any:
 
     return SimpleNamespace(
         watching=watching,
-        in_a_child=in_a_child,
         die=die,
         tiny_model=tiny_model,
         save_bundle=save_bundle,

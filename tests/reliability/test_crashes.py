@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 import torch
+from forked import ended, forked
 
 from translate.data.tokenizer import Tokenizers
 from translate.durable import TEMPORARY, remove_temporaries, replacing
@@ -143,7 +144,7 @@ def test_a_process_killed_at_any_call_leaves_the_old_state_or_the_new(
             with faults.watching(faults.die, first, first):
                 subject.save(2.0)
 
-        status = faults.in_a_child(save)
+        status = ended(forked(save))
         outcomes.add(subject.found())
         if status == 0:
             break
@@ -164,7 +165,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_file(subject: Subject, faults: 
         with pytest.raises(UserError, match=os.strerror(errno.EFBIG)):
             subject.save(2.0)
 
-    assert faults.in_a_child(save) == 0
+    assert ended(forked(save)) == 0
     assert subject.found() == 1.0
 
 

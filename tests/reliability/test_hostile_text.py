@@ -211,7 +211,7 @@ def nearly_utf_8(lines: list[bytes]) -> list[bytes]:
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b""))))
 def test_lines_are_split_at_newlines_alone(
     tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]

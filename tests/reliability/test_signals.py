@@ -7,9 +7,9 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from forked import ended, forked
 
 from translate.cli.main import main
 
@@ -19,14 +19,15 @@ PREPARE = [
 ]  # fmt: skip
 
 
-def status_of(faults: Any, arguments: list[str], prepared: Callable[[], None]) -> int:
+def status_of(arguments: list[str], prepared: Callable[[], None], said: Path) -> int:
     """The exit status of the program in a child, after it was prepared for its fate."""
 
-    def program() -> None:
+    def program() -> int:
         prepared()
-        os._exit(main(arguments))
+        return main(arguments)
 
-    return int(faults.in_a_child(program))
+    with said.open("w") as file:
+        return ended(forked(program, file.fileno()))
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -34,7 +35,6 @@ def status_of(faults: Any, arguments: list[str], prepared: Callable[[], None]) -
 def test_a_signal_while_preparing_leaves_nothing_half_done(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    faults: Any,
     number: int,
     status: int,
     command: str,
@@ -46,10 +46,8 @@ def test_a_signal_while_preparing_leaves_nothing_half_done(
 
     def prepared() -> None:
         monkeypatch.setattr("translate.data.build.account", interrupted)
-        os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT), 2)
-        sys.stderr = os.fdopen(2, "w", buffering=1)
 
-    assert status_of(faults, [command, *PREPARE[1:]], prepared) == status
+    assert status_of([command, *PREPARE[1:]], prepared, tmp_path / "said") == status
     last = (tmp_path / "said").read_text().splitlines()[-1]
     name = signal.Signals(number).name
     assert last == f"translate: stopped by {name}; to go on or start again, give the same command"
@@ -62,7 +60,7 @@ def test_a_signal_while_preparing_leaves_nothing_half_done(
 
 @pytest.mark.parametrize("options", [[], ["workers=2", "tokens_per_batch=512"]], ids=str)
 def test_a_reader_that_leaves_ends_a_translation_quietly(
-    saved: Path, tmp_path: Path, faults: Any, options: list[str]
+    saved: Path, tmp_path: Path, options: list[str]
 ) -> None:
     (tmp_path / "in").write_text("der Hund schläft\n" * 3_000)
     reader, writer = os.pipe()
@@ -71,8 +69,6 @@ def test_a_reader_that_leaves_ends_a_translation_quietly(
     def prepared() -> None:
         os.dup2(writer, 1)
         sys.stdout = os.fdopen(1, "w")
-        os.dup2(os.open(tmp_path / "said", os.O_WRONLY | os.O_CREAT), 2)
-        sys.stderr = os.fdopen(2, "w", buffering=1)
 
     arguments = [
         "text",
@@ -82,6 +78,6 @@ def test_a_reader_that_leaves_ends_a_translation_quietly(
         "guard=none",
         *options,
     ]
-    assert status_of(faults, arguments, prepared) == 141
+    assert status_of(arguments, prepared, tmp_path / "said") == 141
     os.close(writer)
     assert (tmp_path / "said").read_text() == ""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from forked import forked
 from torch import nn
 
+from translate.cli.main import main
 from translate.errors import UserError
 from translate.inference import bundle
-
-SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 @pytest.fixture
@@ -28,6 +31,17 @@ def prints(text: str) -> str:
     return shlex.join(["echo", text])
 
 
+class Forked:
+    """In place of `subprocess.Popen`: the program, with all that it imports there."""
+
+    def __init__(self, command: list[str], **_: object) -> None:
+        assert command[:3] == [sys.executable, "-m", "translate"]
+        reader, writer = os.pipe()
+        self.pid = forked(partial(main, command[3:]), writer)
+        os.close(writer)
+        self.stderr, self.returncode = os.fdopen(reader), None
+
+
 def test_a_real_run_beside_a_peer(bench, tmp_path, monkeypatch, capsys) -> None:
     peer = prints(json.dumps({"tok_per_s": 1.0, "peak_rss_mb": 2}))
     arguments = [
@@ -36,7 +50,8 @@ def test_a_real_run_beside_a_peer(bench, tmp_path, monkeypatch, capsys) -> None:
         "tokenizer=word", "model.hidden_size=16", "model.embedding_size=16", f"cache={tmp_path}",
     ]  # fmt: skip
     monkeypatch.setattr(sys, "argv", ["bench_train.py", *arguments])
-    monkeypatch.setenv("PYTHONPATH", str(SCRIPTS.parent))
+    apart = SimpleNamespace(Popen=Forked, run=subprocess.run, PIPE=subprocess.PIPE)
+    monkeypatch.setattr(bench, "subprocess", apart)
     bench.main()
     table = capsys.readouterr().out.splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]

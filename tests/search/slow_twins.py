@@ -52,18 +52,22 @@ def limit(ids: list[int], offset: int = 8) -> int:
     return int(0.5 * len(ids) + offset)
 
 
-def next_log_probs(model: Seq2Seq, source: list[int], prefix: tuple[int, ...]) -> list[float]:
-    """The distribution after a prefix, by teacher forcing from the start."""
-    target = torch.tensor([[BOS, *prefix]])
-    memory = model.encode(*batch(source))
-    hidden = model.decode(target, memory).hidden
-    return model.project(hidden[0, -1]).log_softmax(-1).tolist()
+def log_probs_along(model: Seq2Seq, source: list[int], tokens: Tokens) -> list[list[float]]:
+    """The distribution after each prefix of a translation, the empty one first."""
+    target = torch.tensor([[BOS, *tokens]])
+    hidden = model.decode(target, model.encode(*batch(source))).hidden
+    found: list[list[float]] = model.project(hidden[0]).log_softmax(-1).tolist()
+    return found
 
 
-def rescored(model: Seq2Seq, source: list[int], tokens: tuple[int, ...]) -> list[float]:
+def next_log_probs(model: Seq2Seq, source: list[int], prefix: Tokens) -> list[float]:
+    return log_probs_along(model, source, prefix)[-1]
+
+
+def rescored(model: Seq2Seq, source: list[int], tokens: Tokens) -> list[float]:
     """The log-probability of each token of a translation and of its </s>."""
-    answers = [*tokens, EOS]
-    return [next_log_probs(model, source, tokens[:t])[a] for t, a in enumerate(answers)]
+    after = log_probs_along(model, source, tokens)
+    return [log_probs[token] for log_probs, token in zip(after, [*tokens, EOS], strict=True)]
 
 
 def uncovered(model: Seq2Seq, source: list[int], tokens: tuple[int, ...]) -> float:

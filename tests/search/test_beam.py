@@ -60,7 +60,7 @@ def test_finished_sentences_that_stay_in_a_large_batch_change_nothing(
         assert_same(found, [(hypothesis.tokens, hypothesis.score) for hypothesis in expected])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     sentences,
     st.integers(0, 10**6),
@@ -71,6 +71,7 @@ def test_finished_sentences_that_stay_in_a_large_batch_change_nothing(
     st.sampled_from([0.0, 0.2, 2.0]),
     st.data(),
 )
+@pytest.mark.unchecked
 def test_equals_the_slow_twin_which_never_stops_early(
     table_model: Models, ids, seed, size, penalty, sharpness, end, beta, data
 ) -> None:
@@ -101,7 +102,7 @@ def test_a_wide_beam_on_four_words_is_exhaustive(
     assert_same(found, best)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(sentences, st.integers(0, 10**6), st.sampled_from(list(PENALTIES)))
 def test_a_beam_of_one_is_greedy(table_model: Models, ids, seed, penalty) -> None:
     model = table_model(10, seed)
@@ -160,8 +161,9 @@ def test_one_token_before_the_limit_is_finished(table_model: Models) -> None:
         assert lengths.items() <= {0: True, 1: True, 2: False}.items()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.permutations(range(5)), st.integers(1, 5), st.integers(0, 10**6))
+@pytest.mark.unchecked
 def test_the_batch_never_changes_a_translation(table_model: Models, order, size, seed) -> None:
     ids = [[4], [5, 6, 7], [], [8, 8, 8, 8, 8, 8], [9, 4]]
     model, search = table_model(10, seed), beam(4, beta=0.5, n_best=2)
@@ -208,6 +210,7 @@ def rows(table_model: Models, monkeypatch) -> list[int]:
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize(("size", "n_best"), [(1, 1), (4, 1), (4, 3)])
 @pytest.mark.parametrize("beta", [0.0, 0.3])
+@pytest.mark.unchecked
 def test_stops_as_soon_as_it_safely_can_and_no_sooner(
     table_model: Models, rows: list[int], penalty: str, size: int, n_best: int, beta: float
 ) -> None:

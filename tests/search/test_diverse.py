@@ -64,7 +64,7 @@ def slow_diverse(
     return list(dict(best).items())[:n_best]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.lists(st.integers(4, 9), max_size=5), min_size=1, max_size=4),
     st.integers(0, 10**6),

@@ -38,7 +38,7 @@ asked = st.tuples(  # prefix, phrases and banned phrases
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.sampled_from([None, joints(10)]),
     st.lists(asked, min_size=2, max_size=2),
@@ -47,6 +47,7 @@ asked = st.tuples(  # prefix, phrases and banned phrases
     st.integers(1, 8),
     st.booleans(),
 )
+@pytest.mark.unchecked
 def test_every_translation_has_its_phrases(
     table_model: Models, where, wanted, seed, size, offset, strict
 ) -> None:
@@ -85,7 +86,7 @@ def words(first: int, last: int) -> st.SearchStrategy[Tokens]:
     return st.lists(st.integers(first, last), min_size=1, max_size=2).map(tuple)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.sampled_from([None, joints(10)]),
     st.lists(words(4, 6), min_size=1, max_size=2),
@@ -95,6 +96,7 @@ def words(first: int, last: int) -> st.SearchStrategy[Tokens]:
 )
 @example(joints(10), [(5,)], [(6,)], 0, 4)  # a word that may go on, and the phrase would end it
 @example(None, [(5, 6)], [(6,)], 0, 4)  # the phrase itself would be the end of what is banned
+@pytest.mark.unchecked
 def test_no_phrase_makes_what_is_banned(
     table_model: Models, where, banned, phrases, seed, size
 ) -> None:
@@ -115,6 +117,7 @@ def test_no_phrase_makes_what_is_banned(
 )  # fmt: skip
 @pytest.mark.parametrize("where", [None, joints(7)], ids=["anywhere", "words"])
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.unchecked
 def test_a_wide_beam_finds_the_best_that_has_them(
     table_model: Models, phrases, where, seed: int
 ) -> None:
@@ -142,6 +145,7 @@ def test_nothing_constrained_is_plain_beam_search(table_model: Models) -> None:
         assert [h.tokens for h in found[2]] == [h.tokens for h in plain[2]]
 
 
+@pytest.mark.unchecked
 def test_taking_turns_finds_better_translations(table_model: Models, monkeypatch) -> None:
     """What has begun a phrase is not crowded out by what has not: Post and Vilar 2018."""
     asked = [Constraint(phrases=((4, 5), (6, 7)))]

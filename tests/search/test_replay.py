@@ -23,7 +23,7 @@ from translate.search.hypothesis import Hypothesis, Search
 from translate.search.shortlist import Shortlist, ShortlistSearch
 
 PIECES = 40
-LENGTHS = {"max_length_ratio": 1.0, "max_length_offset": 25}
+LENGTHS = {"max_length_ratio": 1.0, "max_length_offset": 15}
 BEAM = {"length_penalty": "gnmt", "alpha": 0.8, **LENGTHS}
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": LENGTHS,
@@ -92,24 +92,29 @@ def both(
     request: pytest.FixtureRequest,
     *,
     before: Callable[[], object] = lambda: None,
+    checked: bool = True,
 ) -> tuple[list[list[Hypothesis]], list[list[Hypothesis]], list[int]]:
     """What is found by steps that differ, and by steps that are repeated; and their stretches.
 
     Shapes are checked in the second: those of the first are in the tests of models and searches.
     """
+    checks = mock.patch.object(jaxtyping.config, "jaxtyping_disable", not checked)
     with mock.patch.object(jaxtyping.config, "jaxtyping_disable", True):
         expected = finder(model, *BATCH, need_alignment=True)
     stretches = request.getfixturevalue("steps")
     before()
-    return expected, finder(model, *BATCH, need_alignment=True), stretches
+    with checks:
+        return expected, finder(model, *BATCH, need_alignment=True), stretches
 
 
 @pytest.mark.parametrize("kind", search.KINDS)
 @pytest.mark.parametrize("name", REMEMBERING)
 def test_what_is_found_is_the_same(name: str, kind: str, request: pytest.FixtureRequest) -> None:
+    """Shapes are checked of each model in one search, and of each search with one model."""
     expected, found, stretches = both(
-        make(name), search.build(kind=kind, **SEARCHES[kind]), request
-    )
+        make(name), search.build(kind=kind, **SEARCHES[kind]), request,
+        checked=kind == "beam" or name == "transformer",
+    )  # fmt: skip
     same(found, expected)
     if name in RECORDED:
         assert stretches[0]
@@ -136,13 +141,15 @@ def test_caches_may_keep_columns_that_nobody_sees(
     assert len(stretches) > 1
 
 
+@pytest.mark.unchecked
 @pytest.mark.parametrize("kind", search.KINDS)
 def test_ensembles_and_shortlists_too(kind: str, request: pytest.FixtureRequest) -> None:
     finder = search.build(kind=kind, **SEARCHES[kind])
     some = Shortlist(torch.arange(4, 20), torch.randint(20, PIECES, (PIECES, 2)))
     expected, found, stretches = both(
-        Ensemble([make("transformer"), make("rnn", 1)]), ShortlistSearch(finder, some), request
-    )
+        Ensemble([make("transformer"), make("rnn", 1)]), ShortlistSearch(finder, some), request,
+        checked=kind == "beam",
+    )  # fmt: skip
     same(found, expected)
     assert stretches[0]
     with_a_ring = Ensemble([make("transformer"), make("window", 1)])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_twins import batch, joints, limit, next_log_probs, rescored, slow_beam
+from slow_twins import batch, joints, limit, log_probs_along, rescored, slow_beam
 
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
@@ -83,7 +83,7 @@ phrases = st.lists(st.lists(tokens, min_size=1, max_size=3).map(tuple), max_size
 asked = st.tuples(st.lists(tokens, max_size=4), phrases, phrases)  # prefix, banned and glued
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     st.sampled_from([None, joints(8)]),
     st.lists(asked, min_size=3, max_size=3),
@@ -91,6 +91,7 @@ asked = st.tuples(st.lists(tokens, max_size=4), phrases, phrases)  # prefix, ban
     st.integers(1, 4),
 )
 @pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: "-".join(changes))
+@pytest.mark.unchecked
 def test_a_beam_under_rules_equals_the_slow_twin(
     table_model: Models, changes, where, wanted, seed, size
 ) -> None:
@@ -127,6 +128,7 @@ NODES = {
 @pytest.mark.parametrize("where", [None, joints(12)], ids=["anywhere", "words"])
 @pytest.mark.parametrize("kind", NODES)
 @pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: "-".join(changes))
+@pytest.mark.unchecked
 def test_every_search_keeps_the_rules(table_model: Models, kind: str, changes, where) -> None:
     constraint = Constraint(
         prefix=(5,), banned=((6,), (4, 7), (9,)), glued=((8,), (4, 4)), joints=where
@@ -139,9 +141,9 @@ def test_every_search_keeps_the_rules(table_model: Models, kind: str, changes, w
             rule = slow_rule(
                 changes, constraint, limit([4, 5], 6), alone=kind in ("greedy", "sample")
             )
+            along = log_probs_along(model, [4, 5], hypothesis.tokens)
             for t, token in enumerate((*hypothesis.tokens, EOS)):
-                prefix = hypothesis.tokens[:t]
-                ranks = rule(prefix, next_log_probs(model, [4, 5], prefix))
+                ranks = rule(hypothesis.tokens[:t], along[t])
                 stuck = max(ranks) == -math.inf  # by no rule with a vocabulary of thousands
                 cut_off = t == len(hypothesis.tokens) and not hypothesis.finished
                 assert ranks[token] > -math.inf or stuck or cut_off
@@ -195,6 +197,7 @@ def test_log_probs_are_the_model_s_own_and_it_always_ends(table_model: Models, k
 
 
 @pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: "-".join(changes))
+@pytest.mark.unchecked
 def test_a_beam_of_one_is_greedy_under_rules(table_model: Models, changes) -> None:
     ids, constrained = [[4, 5], [6]], [Constraint(prefix=(4, 5)), Constraint(banned=((6,),))]
     one = build(
@@ -211,6 +214,7 @@ def test_a_beam_of_one_is_greedy_under_rules(table_model: Models, changes) -> No
 
 
 @pytest.mark.parametrize("kind", NODES)
+@pytest.mark.unchecked
 def test_the_batch_never_changes_what_a_search_finds(table_model: Models, kind: str) -> None:
     search = build(kind, **NODES[kind], **LIMITS, rules=rules(no_repeat_ngram_size=2))
     ids = [[4], [5, 6, 7], [], [8, 8, 8, 8, 8, 8], [9, 4]]

@@ -94,7 +94,7 @@ def test_no_more_are_kept_than_asked_for_where_many_are_alike() -> None:
     assert top_k(torch.full((2, 9), -1.0), 3).isfinite().sum(1).tolist() == [3, 3]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(filtering, st.integers(0, 10**6))
 def test_filters_equal_their_slow_twins(options, seed) -> None:
     generator = torch.Generator().manual_seed(seed)

@@ -63,6 +63,7 @@ def assert_equal(found: list[Hypothesis], expected: list[Hypothesis], tolerance:
 @pytest.mark.parametrize("kind", SEARCHES)
 @settings(max_examples=15)
 @given(sources=SENTENCES, table=TABLES, frequent=st.lists(st.integers(4, WORDS - 1), max_size=3))
+@pytest.mark.unchecked
 def test_each_sentence_is_searched_as_if_alone_among_its_candidates(
     table_model, kind: str, sources, table, frequent
 ) -> None:

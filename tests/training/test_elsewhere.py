@@ -14,7 +14,10 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 ENVIRONMENT = os.environ | {"PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent}"}
-QUIET = ["trainer.log_every=6", "trainer.validate_every=12", "trainer.save_every=12"]
+QUIET = [
+    "trainer.max_steps=7", "trainer.log_every=6", "trainer.validate_every=7",
+    "trainer.save_every=7", "trainer.validation_sentences=2",
+]  # fmt: skip
 FEEDING = ["model.input_feeding=true", "model.query=current", "model.attention=general"]
 
 

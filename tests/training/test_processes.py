@@ -17,6 +17,7 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
+from forked import torchrun
 from lightning.fabric.plugins.environments import LightningEnvironment
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
@@ -54,16 +55,19 @@ def logged(run: Path, *names: str) -> list[float]:
 
 @pytest.mark.parametrize("model", ["transformer", pytest.param("rnn", marks=pytest.mark.soak)])
 def test_two_processes_equal_one_with_two_batches_a_step(
-    config: Config, overrides: Callable[..., list[str]], tmp_path: Path, model: str
+    config: Config,
+    overrides: Callable[..., list[str]],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    model: str,
 ) -> None:
     alone, together = tmp_path / "alone", tmp_path / "together"
     train(config(*EXACT, "trainer.accumulate=2", model=model), alone)
     options = overrides(*EXACT, "trainer.devices=2", "trainer.accelerator=cpu", model=model)
-    command = [sys.executable, "-m", "translate", "train", f"run={together}", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
-    assert "2 processes" in done.stderr
+    said = tmp_path / "said"
+    assert torchrun(2, ["train", f"run={together}", *options], said) == [0, 0], said.read_text()
+    assert capfd.readouterr().out == ""
+    assert "2 processes" in said.read_text()
     for names, count in ((("dev/loss", "dev/bleu"), 2), (("train/loss",), 6)):  # one validation
         assert len(logged(alone, *names)) == count
         # six digits are kept

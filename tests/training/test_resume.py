@@ -6,14 +6,15 @@ import csv
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from forked import ended, forked
 from safetensors.torch import load_file
 
 from translate.cli.main import main
@@ -226,18 +227,16 @@ def test_a_second_signal_does_not_wait(
     overrides: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
-    child = os.fork()
-    if child == 0:
+
+    def twice() -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for _ in range(2):
             stop_in(monkeypatch, TranslationTask, "training_step",
                     lambda task, batch, step: step == 2, number=signal.SIGINT)  # fmt: skip
-        sys.stderr = (tmp_path / "said").open("w", buffering=1)
-        try:
-            os._exit(main(["train", f"run={run}", *overrides()]))
-        except BaseException:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+        return main(["train", f"run={run}", *overrides()])
+
+    with (tmp_path / "said").open("w") as said:
+        assert ended(forked(twice, said.fileno())) == 130
     *_, last = (tmp_path / "said").read_text().splitlines()
     assert last == "translate: stopped by SIGINT; to go on or start again, give the same command"
     assert sorted(int(row["step"]) for row in rows(run)) == [0, 1]
@@ -311,32 +310,22 @@ def test_a_signal_to_all_processes_leaves_the_workers_their_last_batch(
             os.killpg(0, signal.SIGINT)
         return False
 
-    child = os.fork()
-    if child == 0:
+    def trained() -> int:
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         stop_in(monkeypatch, TranslationTask, "training_step", signalled)
-        try:
+        with pytest.raises(Interrupted) as stopped:
             train(config("data.workers=2"), run)
-        except Interrupted as stopped:
-            os._exit(stopped.exit_code)
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+        return stopped.value.exit_code
+
+    assert ended(forked(trained)) == 130
     saved = AtomicCheckpointIO().load_checkpoint(run / "checkpoints" / "last.ckpt")
     assert saved["global_step"] == 3
 
 
 def killed_at_random(config: dict[str, Any], run: Path, *, seconds: float) -> bool:
     """Train in a child of this process and kill -9 it after so long; whether it had finished."""
-    child = os.fork()
-    if child == 0:
-        try:
-            train(config, run)
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
+    child = forked(partial(train, config, run))
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
