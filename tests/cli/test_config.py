@@ -647,10 +647,10 @@ def test_further_processes_of_a_job_are_not_refused_for_what_its_sweep_varies(
 
 
 @cache
-def names_of_models() -> list[set[str]]:
-    """The keys of a training of each."""
-    jobs = (composed("data=toy", f"model={model}")[0] for model in options("model"))
-    return [set(flat(job.config)) for job in jobs]
+def names_of_trainings() -> list[set[str]]:
+    """The keys with each model and with each search."""
+    chosen = [f"{group}={name}" for group in ("model", "search") for name in options(group)]
+    return [set(flat(composed("data=toy", choice)[0].config)) for choice in chosen]
 
 
 @pytest.mark.parametrize(("switch", "on", "is_on", "keys"), SWITCHES)
@@ -658,4 +658,4 @@ def test_a_switch_is_a_key_and_its_remedy_turns_it_on(
     switch: str, on: object, is_on: Callable[[object], object], keys: tuple[str, ...]
 ) -> None:
     assert is_on(on)
-    assert any(names >= {switch, *keys} for names in names_of_models())
+    assert any(names >= {switch, *keys} for names in names_of_trainings())
