@@ -43,13 +43,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from options import begin, peak_memory, positive, whole
 from peers import named_command, told
 
 from translate import machine
 from translate.errors import UserError
+from translate.inference.engines import Quantization
 
 LIMITS = {"max_length_ratio": 2.0, "max_length_offset": 20}
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -146,11 +147,13 @@ def main() -> None:
 
 
 def known_engine(text: str) -> str:
-    """One of ours, or a way to call CTranslate2, of whose formats the export knows."""
-    if text not in NATIVE and text.partition("-")[0] not in EXPORTED:
+    """One of ours, or a way to call CTranslate2, perhaps with weights in another format."""
+    way, dash, weights = text.partition("-")
+    formats = get_args(Quantization)
+    if text not in NATIVE and (way not in EXPORTED or (dash and weights not in formats)):
         raise argparse.ArgumentTypeError(
-            f"no {text}: choose from {', '.join([*NATIVE, *EXPORTED])}; "
-            "the last two with -FORMAT for other weights, such as direct-int8"
+            f"no {text}: choose from {', '.join([*NATIVE, *EXPORTED])}; the last two with -FORMAT "
+            f"for other weights, such as direct-int8, of {', '.join(formats)}"
         )
     return text
 

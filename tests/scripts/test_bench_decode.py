@@ -123,6 +123,7 @@ def test_ctranslate2_is_in_memory_once_when_its_rows_are_measured(
     ("arguments", "message"),
     [
         (["--engines", "nativ"], "--engines: no nativ: choose from native, .*direct-int8"),
+        (["--engines", "served-int7"], "--engines: no served-int7: .*int8_float32"),
         (["--single", "-1"], "--single: -1: must be a whole number of at least 0"),
         (["--peer", "fairseq"], "--peer: 'fairseq': give NAME=COMMAND"),
         (["--peer", "a=b", "--peer", "a=c"], "give each --peer a name of its own"),
