@@ -95,8 +95,7 @@ def take_components(
                 f"data.hold_out.{name} = {counted(counts[name], 'item')} cannot be held out: half "
                 "of the pairs must be left to train on, and this text has "
                 f"{counted(total, 'source sentence')} in {counted(len(groups), 'group')} of shared "
-                "translations; "
-                f"{_remedy(counts, fewer, len(pairs), largest)}"
+                f"translations; {_remedy(counts, fewer, len(pairs), largest)}"
             )
         queue = chain(skipped, queue)
     taken = {

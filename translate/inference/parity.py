@@ -67,9 +67,8 @@ class Parity:
     def told(self, *, random: bool) -> str:
         """The comparison in a line; `random`: of random pieces, which are no language."""
         told = (
-            f"both translated {counted(self.sentences, 'sentence')} greedily: {self.different} "
-            "differ; "
-            f"log-probabilities differ by up to {self.gap:.2g}"
+            f"both translated {counted(self.sentences, 'sentence')} greedily: "
+            f"{self.different} differ; log-probabilities differ by up to {self.gap:.2g}"
         )
         if not self.barred:
             return told
