@@ -51,6 +51,7 @@ from peers import named_command, told
 from translate import machine
 from translate.errors import UserError
 from translate.inference.engines import Quantization
+from translate.wording import counted
 
 LIMITS = {"max_length_ratio": 2.0, "max_length_offset": 20}
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -171,7 +172,8 @@ def check(options: argparse.Namespace) -> None:
         raise UserError(f"{options.input} is empty: give sentences to translate")
     if options.reference and (found := count_lines(options.reference)) != lines:
         raise UserError(
-            f"{options.reference} has {found} lines, {options.input} {lines}: give as many"
+            f"{options.reference} has {counted(found, 'line')}, {options.input} {lines:,}: "
+            "give as many"
         )
 
 

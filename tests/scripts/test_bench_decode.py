@@ -151,7 +151,7 @@ def test_what_cannot_be_measured_is_told_before_any_row(bench, monkeypatch, tmp_
     assert "gone does not exist" in refused(tmp_path / "gone", files["one"])
     monkeypatch.setattr(bundle, "find", lambda run: run)
     assert "none is empty" in refused(tmp_path, files["none"])
-    assert "one has 1 lines, " in refused(tmp_path, files["two"], "--reference", str(files["one"]))
+    assert "one has 1 line, " in refused(tmp_path, files["two"], "--reference", str(files["one"]))
 
 
 def test_the_searches_are_valid(bench) -> None:
