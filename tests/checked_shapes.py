@@ -38,12 +38,14 @@ def checked(decorated: Any) -> Any:
                     initialise.__annotations__[name] = hints[name]
             decorated.__init__ = checked(initialise)  # type: ignore[misc]
         return decorated
-    typed = _typed(decorated)
+    typed: Callable[..., Any] | None = None
 
     @wraps(decorated)
     def call(*arguments: Any, **options: Any) -> Any:
+        nonlocal typed
         if jaxtyping.config.jaxtyping_disable:
             return decorated(*arguments, **options)
+        typed = typed or _typed(decorated)
         with jaxtyping.jaxtyped("context"):  # in which a letter stands for one size
             return typed(*arguments, **options)
 

@@ -7,7 +7,7 @@ import os
 import pickle
 import signal
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from checked_shapes import check_in
 # before anything of ours is imported
 check_in("translate.attention", "translate.models", "translate.search")
 
-# A busy machine makes any example slow: what hangs is stopped by pytest-timeout.
-hypothesis.settings.register_profile("patient", deadline=None)
+# A busy machine makes any example slow: what hangs is stopped by pytest-timeout. Each run of the
+# tests draws others, so that half of the usual number is enough for one.
+hypothesis.settings.register_profile("patient", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("patient")
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,21 +65,56 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _parsed_once() -> Iterator[None]:
-    """Parsing the same files again was a quarter of what it took to compose a configuration."""
+def _composed_once() -> Iterator[None]:
+    """What Hydra makes of the same files again was a sixth of all the tests' time.
+
+    A file is parsed once, and the same choices are merged once, whatever values are set in them.
+    """
+    from hydra._internal import defaults_list
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from hydra.core.config_store import ConfigStore
     from omegaconf import OmegaConf
 
-    load, parsed = OmegaConf.load, dict[bytes, bytes]()
+    from translate.cli.config_dir import STORED
 
-    def copied(file: Any) -> Any:
-        text = Path(file if isinstance(file, Path) else file.name).read_bytes()
-        if text not in parsed:
-            parsed[text] = pickle.dumps(load(file))
-        return pickle.loads(parsed[text])  # an eighth of the time of a deep copy
+    merge, names = ConfigLoaderImpl._compose_config_from_defaults_list, "_create_interpolation_map"
+    name = getattr(defaults_list, names)
+
+    def text(file: Any) -> str:
+        return Path(file if isinstance(file, Path) else file.name).read_text(encoding="utf-8")
+
+    def choices(loader: Any, defaults: list[Any], repo: Any) -> str | None:
+        if any(f"{default.config_path}".endswith(STORED) for default in defaults):
+            return None  # a run's own, which are in no file
+        return f"{defaults} {[source.path for source in repo.get_sources()]}"
+
+    def named(overrides: Any, defaults: list[Any], self_added: bool) -> Any:
+        """By what others are called: asked for by those alone that have `${` in their names."""
+        asked = any(default.is_interpolation() for default in defaults)
+        return name(overrides, defaults, self_added) if asked else None
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OmegaConf, "load", staticmethod(copied))
+        patch.setattr(OmegaConf, "load", staticmethod(_once(OmegaConf.load, text)))
+        patch.setattr(ConfigLoaderImpl, merge.__name__, _once(merge, choices))
+        patch.setattr(defaults_list, names, named)
+        # what is read of it is copied anyway
+        patch.setattr(ConfigStore, "__deepcopy__", lambda store, memo: store, raising=False)
         yield
+
+
+def _once(function: Callable[..., Any], of: Callable[..., str | None]) -> Callable[..., Any]:
+    """Copies of what it has returned for the same; `of` says what that is, None: do not ask."""
+    kept: dict[str, bytes] = {}
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        key = of(*arguments, **options)
+        if key is None:
+            return function(*arguments, **options)
+        if key not in kept:
+            kept[key] = pickle.dumps(function(*arguments, **options))
+        return pickle.loads(kept[key])  # an eighth of the time of a deep copy
+
+    return call
 
 
 @pytest.fixture(autouse=True, scope="session")
