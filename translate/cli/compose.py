@@ -163,9 +163,9 @@ def _end_of_imports(command: Command) -> None:
     """
     if command.computes_with:
         importlib.import_module(command.computes_with)
-    if not gc.get_freeze_count():
+    if not gc.isenabled():
         gc.freeze()
-    gc.enable()
+        gc.enable()
 
 
 def _of_sweeps(overrides: Sequence[str]) -> list[str]:
