@@ -179,6 +179,10 @@ def test_scores_of_pieces_add_up(program, run: str) -> None:
             ["search=beam", "search.rules.min_lenth=3", "x"],
             "search.rules.min_lenth is not a key; did you mean search.rules.min_length?",
         ),
+        (
+            ["search=greedy", "n_best=3", "x"],
+            "n_best is not a key; did you mean search.n_best, of search=beam or diverse",
+        ),
     ],
 )
 def test_slips_are_told(program, run: str, arguments, line) -> None:

@@ -188,7 +188,10 @@ def _nearest_key(key: str, config: DictConfig, known: Sequence[str]) -> str:
     if not path and rest[0] not in names and (others := _commands_with(rest[0])):
         return f" of this command, but of translate {', '.join(others)}"
     wanted = ABBREVIATED.get(rest[0], rest[0])
-    if not path and (deeper := _deeper(wanted, names, node)):
+    deeper = [] if path else _deeper(wanted, names, node)
+    if deeper and (other := _of_another_option(wanted, deeper, node)):
+        return f"; did you mean {other}?"
+    if deeper:
         return f"; did you mean {' or '.join(deeper)}?"
     near = difflib.get_close_matches(wanted, names, n=1)
     if not path and not near and (others := _commands_with_key(wanted)):
@@ -203,6 +206,16 @@ def _deeper(key: str, names: Sequence[str], config: Mapping[str, Any]) -> list[s
         places.setdefault(path.rpartition(".")[2], []).append(path)
     (like, *_) = [*difflib.get_close_matches(key, [*names, *places], n=1), ""]
     return [] if like in names else places.get(like, [])
+
+
+def _of_another_option(key: str, deeper: Sequence[str], config: Mapping[str, Any]) -> str:
+    """A group's own key that the chosen option lacks: likelier meant than one deep in another."""
+    if any(place.count(".") == 1 for place in deeper):
+        return ""
+    for group in config:
+        if found := _elsewhere([group], key):
+            return f"{group}.{key}, of {group}={' or '.join(found)}"
+    return ""
 
 
 def _paths(node: Any, prefix: str = "") -> Iterator[str]:
