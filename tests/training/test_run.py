@@ -86,7 +86,6 @@ def test_a_finished_run_has_everything_and_translates(
     assert len(translator.translate(["der Hund schläft .", ""])) == 2
 
 
-@pytest.mark.usefixtures("pictures")
 @pytest.mark.parametrize(
     ("model", "options"), [("transformer", REGULARISED), ("rnn", ())], ids=["transformer", "rnn"]
 )
@@ -98,16 +97,17 @@ def test_interrupted_twice_equals_never_interrupted(
     options: tuple[str, ...],
 ) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    train(config(*options, model=model), whole)
-    for step, number, code in ((3, signal.SIGINT, 130), (7, signal.SIGTERM, 143)):
+    settings = config(*options, "trainer.max_steps=8", "trainer.validate_every=4", model=model)
+    train(settings, whole)
+    for step, number, code in ((1, signal.SIGINT, 130), (6, signal.SIGTERM, 143)):
         with monkeypatch.context() as patch:
             interrupt_at(patch, step, number)
             with pytest.raises(Interrupted, match="translate train run=") as stopped:
-                train(config(*options, model=model), broken)
+                train(settings, broken)
         assert stopped.value.exit_code == code
         assert provenance.run_status(broken) == "unfinished"
         assert max(losses(broken)) == step
-    train(config(*options, model=model), broken)
+    train(settings, broken)
     assert losses(broken) == losses(whole)
     expected, actual = weights(whole), weights(broken)
     assert expected.keys() == actual.keys()
@@ -221,10 +221,10 @@ def test_every_kind_trains_is_bundled_and_translates(
 def test_eight_sentences_are_learnt(
     config: Callable[..., dict[str, Any]], tmp_path: Path, model: str
 ) -> None:
-    short = ("trainer.max_steps=60", "trainer.validate_every=60", "trainer.samples=0",
-             "trainer.validation_sentences=4", "trainer.averaging.kind=none",
+    short = ("trainer.max_steps=25", "trainer.validate_every=25", "trainer.save_every=25",
+             "trainer.samples=0", "trainer.validation_sentences=4", "trainer.averaging.kind=none",
              "trainer.label_smoothing=0.0", "model.dropout=0.0", "data.train=8",
-             "schedule=constant", "optimizer.learning_rate=0.01")  # fmt: skip
+             "schedule=constant", "optimizer.learning_rate=0.03")  # fmt: skip
     train(config(*short, model=model), tmp_path / "run")
     falling = [float(loss) for _, loss in sorted(losses(tmp_path / "run").items())]
     assert falling[-1] < falling[0] / 2
@@ -326,8 +326,9 @@ def test_epochs_are_counted_in_steps(
         return original(self, batch, batch_idx)
 
     monkeypatch.setattr(TranslationTask, "training_step", training_step)
-    train(config("trainer.max_epochs=2", "trainer.max_steps=null"), tmp_path / "run")
-    assert sorted(seen) == sorted([*range(300)] * 2)
+    epochs = ("trainer.max_epochs=2", "trainer.max_steps=null", "trainer.validate_every=1000")
+    train(config(*epochs, "trainer.samples=0", "data.train=80"), tmp_path / "run")
+    assert sorted(seen) == sorted([*range(80)] * 2)
 
 
 def test_epochs_without_the_batches_of_a_step_are_refused(
@@ -394,15 +395,16 @@ def test_a_run_that_ends_early_keeps_its_last_step(
 ) -> None:
     run = tmp_path / "run"
     # a learning rate of next to nothing: BLEU does not rise, patience ends
-    options = ("optimizer.learning_rate=1e-12", "trainer.validate_every=2", "trainer.max_steps=50")
+    options = ("optimizer.learning_rate=1e-12", "trainer.validate_every=2", "trainer.max_steps=50",
+               "trainer.samples=0")  # fmt: skip
     train(config(*options, early), run)
     saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
     assert 0 < saved["global_step"] == provenance.read(run)["steps"] < 50
     assert saved["global_step"] == max(losses(run)) + 1
     out_of_time = "max_minutes" in early  # which goes on by the same command
     assert provenance.run_status(run) == ("unfinished" if out_of_time else "finished")
-    train(config(*options, "trainer.max_steps=8"), run)
-    assert sorted(losses(run)) == list(range(8))
+    train(config(*options, "trainer.max_steps=5"), run)
+    assert sorted(losses(run)) == list(range(5))
 
 
 def test_time_that_runs_out_in_a_validation_asks_for_no_other(
@@ -427,29 +429,29 @@ def test_time_that_runs_out_in_a_validation_asks_for_no_other(
 def test_fewer_steps_than_were_meant_are_recorded_where_they_are_done(
     config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = tmp_path / "run"
+    run, meant = tmp_path / "run", config("trainer.max_steps=4", "trainer.samples=0")
     with monkeypatch.context() as patch:
-        interrupt_at(patch, 3, signal.SIGTERM)
+        interrupt_at(patch, 1, signal.SIGTERM)
         with pytest.raises(Interrupted):
-            train(config(), run)
-    train(config("trainer.max_steps=4"), run)
+            train(meant, run)
+    train(config("trainer.max_steps=2", "trainer.samples=0"), run)
     assert provenance.run_status(run) == "finished"
-    assert yaml.safe_load((run / "config.yaml").read_text())["trainer"]["max_steps"] == 4
-    train(config(), run)
-    assert sorted(losses(run)) == list(range(12))
+    assert yaml.safe_load((run / "config.yaml").read_text())["trainer"]["max_steps"] == 2
+    train(meant, run)
+    assert sorted(losses(run)) == list(range(4))
 
 
 def test_each_call_that_goes_on_is_recorded(
     config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
-    for steps in (2, 4, 4, 6):
+    for steps in (1, 2, 2, 3):
         monkeypatch.setattr(sys, "argv", ["translate", "train", f"trainer.max_steps={steps}"])
         train(config(f"trainer.max_steps={steps}", "trainer.samples=0"), run)
     record = provenance.read(run)
-    assert record["command"][-1] == "trainer.max_steps=2"
+    assert record["command"][-1] == "trainer.max_steps=1"
     told = [(call["step"], call["command"][-1]) for call in record["calls"]]
-    assert told == [(2, "trainer.max_steps=4"), (4, "trainer.max_steps=6")]
+    assert told == [(1, "trainer.max_steps=2"), (2, "trainer.max_steps=3")]
     assert record["calls"][0]["versions"] == record["versions"]
 
 
@@ -482,10 +484,18 @@ def test_what_a_run_has_used_is_recorded(
 
 
 def test_threads_are_those_of_a_run_alone(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
+    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = torch.get_num_threads()
-    train(config(f"trainer.threads={before + 1}", "trainer.max_steps=1"), tmp_path / "run")
+    before, during = torch.get_num_threads(), []
+
+    def no_text(*_: Any, **__: Any) -> None:
+        during.append(torch.get_num_threads())
+        raise UserError("no text")
+
+    monkeypatch.setattr("translate.training.run.prepare", no_text)
+    with pytest.raises(UserError, match="no text"):
+        train(config(f"trainer.threads={before + 1}"), tmp_path / "run")
+    assert during == [before + 1]
     assert torch.get_num_threads() == before
 
 
