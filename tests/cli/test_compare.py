@@ -6,6 +6,7 @@ import hashlib
 import json
 import shlex
 import shutil
+from copy import deepcopy
 from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -259,10 +260,12 @@ def test_a_stopped_training_is_told_and_is_no_seed(
 def test_seeds_of_an_experiment_differ_in_nothing_that_changes_the_result(
     runs: Path, tmp_path: Path
 ) -> None:
+    written = yaml.safe_load((runs / "toy-seed=1" / "config.yaml").read_text("utf-8"))
+
     def experiment(key: str = "seed", value: object = 7, text: str = "one", **facts: object) -> str:
         run = tmp_path / f"{key}-{value}-{text}-{facts}"
         shutil.copytree(runs / "toy-seed=1", run)
-        config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
+        config = deepcopy(written)
         *nodes, last = key.split(".")
         reduce(dict.__getitem__, nodes, config)[last] = value
         (run / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -164,16 +165,24 @@ def training_config(run: str | Path) -> dict[str, Any]:
     try:
         with file.open("rb") as stream:
             content = stream.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise UserError(
-                f"{file} is larger than {LARGEST:,} bytes: translate train never writes one that "
-                "large"
-            )
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {first_line(error)}") from error
+    return deepcopy(_plain_values(content, file))
+
+
+@lru_cache(maxsize=32)  # a comparison asks for those of its runs a dozen times
+def _plain_values(content: bytes, file: Path) -> dict[str, Any]:
+    """What is written there, once it has been found to be a configuration and no more."""
+    if len(content) > LARGEST:
+        raise UserError(
+            f"{file} is larger than {LARGEST:,} bytes: translate train never writes one that large"
+        )
+    try:
         text = content.decode()
         _check_shape(text, file)
         config = yaml.safe_load(text)
         OmegaConf.create(literal(config))  # which takes no dates, nor whatever else YAML knows
-    except (OSError, YAMLError, OmegaConfBaseException, ValueError, RecursionError) as error:
+    except (YAMLError, OmegaConfBaseException, ValueError, RecursionError) as error:
         raise UserError(f"{file} cannot be read: {first_line(error)}") from error
     if not isinstance(config, dict):
         raise UserError(f"{file} does not contain a configuration")
