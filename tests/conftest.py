@@ -83,10 +83,15 @@ def _composed_once() -> Iterator[None]:
     def text(file: Any) -> str:
         return Path(file if isinstance(file, Path) else file.name).read_text(encoding="utf-8")
 
-    def choices(loader: Any, defaults: list[Any], repo: Any) -> str | None:
-        if any(f"{default.config_path}".endswith(STORED) for default in defaults):
-            return None  # a run's own, which are in no file
-        return f"{defaults} {[source.path for source in repo.get_sources()]}"
+    def choices(loader: Any, defaults: list[Any], repo: Any) -> str:
+        """With what is in no file, a run's own."""
+        paths = [f"{default.config_path}" for default in defaults]
+        own = [path for path in paths if path.endswith(STORED)]
+        nodes = [ConfigStore.instance()._open(f"{path}.yaml").node for path in own]
+        return f"{defaults} {[source.path for source in repo.get_sources()]} {nodes}"
+
+    def path(store: Any, config_path: str) -> str | None:
+        return None if config_path.endswith(f"{STORED}.yaml") else config_path
 
     def named(overrides: Any, defaults: list[Any], self_added: bool) -> Any:
         """By what others are called: asked for by those alone that have `${` in their names."""
@@ -96,6 +101,7 @@ def _composed_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OmegaConf, "load", staticmethod(_once(OmegaConf.load, text)))
         patch.setattr(ConfigLoaderImpl, merge.__name__, _once(merge, choices))
+        patch.setattr(ConfigStore, "load", _once(ConfigStore.load, path))
         patch.setattr(defaults_list, names, named)
         # what is read of it is copied anyway
         patch.setattr(ConfigStore, "__deepcopy__", lambda store, memo: store, raising=False)
