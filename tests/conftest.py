@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import gc
 import os
-import pickle
 import signal
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import jaxtyping
 import pytest
 from checked_shapes import check_in
+from composed_once import composed_once
 
 # before anything of ours is imported
 check_in("translate.attention", "translate.models", "translate.search")
@@ -66,61 +65,8 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _composed_once() -> Iterator[None]:
-    """What Hydra makes of the same files again was a sixth of all the tests' time.
-
-    A file is parsed once, and the same choices are merged once, whatever values are set in them.
-    """
-    from hydra._internal import defaults_list
-    from hydra._internal.config_loader_impl import ConfigLoaderImpl
-    from hydra.core.config_store import ConfigStore
-    from omegaconf import OmegaConf
-
-    from translate.cli.config_dir import STORED
-
-    merge, names = ConfigLoaderImpl._compose_config_from_defaults_list, "_create_interpolation_map"
-    name = getattr(defaults_list, names)
-
-    def text(file: Any) -> str:
-        return Path(file if isinstance(file, Path) else file.name).read_text(encoding="utf-8")
-
-    def choices(loader: Any, defaults: list[Any], repo: Any) -> str:
-        """With what is in no file, a run's own."""
-        paths = [f"{default.config_path}" for default in defaults]
-        own = [path for path in paths if path.endswith(STORED)]
-        nodes = [ConfigStore.instance()._open(f"{path}.yaml").node for path in own]
-        return f"{defaults} {[source.path for source in repo.get_sources()]} {nodes}"
-
-    def path(store: Any, config_path: str) -> str | None:
-        return None if config_path.endswith(f"{STORED}.yaml") else config_path
-
-    def named(overrides: Any, defaults: list[Any], self_added: bool) -> Any:
-        """By what others are called: asked for by those alone that have `${` in their names."""
-        asked = any(default.is_interpolation() for default in defaults)
-        return name(overrides, defaults, self_added) if asked else None
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OmegaConf, "load", staticmethod(_once(OmegaConf.load, text)))
-        patch.setattr(ConfigLoaderImpl, merge.__name__, _once(merge, choices))
-        patch.setattr(ConfigStore, "load", _once(ConfigStore.load, path))
-        patch.setattr(defaults_list, names, named)
-        # what is read of it is copied anyway
-        patch.setattr(ConfigStore, "__deepcopy__", lambda store, memo: store, raising=False)
+    with composed_once():
         yield
-
-
-def _once(function: Callable[..., Any], of: Callable[..., str | None]) -> Callable[..., Any]:
-    """Copies of what it has returned for the same; `of` says what that is, None: do not ask."""
-    kept: dict[str, bytes] = {}
-
-    def call(*arguments: Any, **options: Any) -> Any:
-        key = of(*arguments, **options)
-        if key is None:
-            return function(*arguments, **options)
-        if key not in kept:
-            kept[key] = pickle.dumps(function(*arguments, **options))
-        return pickle.loads(kept[key])  # an eighth of the time of a deep copy
-
-    return call
 
 
 @pytest.fixture(autouse=True, scope="session")

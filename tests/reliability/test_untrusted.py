@@ -313,6 +313,15 @@ def test_yaml_that_does_more_than_say_is_refused(tmp_path: Path, text: str, line
     assert everything(tmp_path) == {"config.yaml"}
 
 
+def test_a_configuration_is_read_anew_and_is_each_readers_own(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("{seed: 1, data: {dir: here}}")
+    training_config(tmp_path)["data"]["dir"] = "there"
+    assert training_config(tmp_path)["data"]["dir"] == "here"
+    file.write_text("{seed: 2, data: {dir: here}}")
+    assert training_config(tmp_path)["seed"] == 2
+
+
 @pytest.mark.parametrize(
     "name", ["../words", "words\n--index-url=http://x", "words @ file:///tmp/x", "-r x", ""]
 )
