@@ -188,11 +188,8 @@ def _nearest_key(key: str, config: DictConfig, known: Sequence[str]) -> str:
     if not path and rest[0] not in names and (others := _commands_with(rest[0])):
         return f" of this command, but of translate {', '.join(others)}"
     wanted = ABBREVIATED.get(rest[0], rest[0])
-    deeper = [] if path else _deeper(wanted, names, node)
-    if deeper and (other := _of_another_option(wanted, deeper, node)):
-        return f"; did you mean {other}?"
-    if deeper:
-        return f"; did you mean {' or '.join(deeper)}?"
+    if not path and (deeper := _deeper(wanted, names, node)):
+        return f"; did you mean {_of_another_option(wanted, deeper, node) or ' or '.join(deeper)}?"
     near = difflib.get_close_matches(wanted, names, n=1)
     if not path and not near and (others := _commands_with_key(wanted)):
         return f" of this command, but of translate {', '.join(others)}"
