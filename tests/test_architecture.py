@@ -16,7 +16,7 @@ ROOMS = {path.name.removesuffix(".py") for path in PACKAGE.iterdir()}
 
 # What each room may import of ours beside itself and the foundations.
 FOUNDATIONS = {
-    "durable", "errors", "linear", "machine", "threads", "vocabulary", "schema", "wording",
+    "durable", "errors", "linear", "machine", "threads", "vocabulary", "config", "names", "wording",
 }  # fmt: skip
 MAY_IMPORT = {
     "durable": set(),
@@ -26,7 +26,8 @@ MAY_IMPORT = {
     "threads": set(),
     "vocabulary": set(),
     "wording": set(),
-    "schema": set(),
+    "config": set(),
+    "names": set(),
     "data": set(),
     "attention": set(),
     "plots": set(),

@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 import yaml
 
-from translate import schema
+from translate import config as schema
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
 from translate.cli.compose import launch

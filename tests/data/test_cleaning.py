@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate import schema
+from translate import config as schema
 from translate.data.cleaning import RULES, Cleaning, clean, drop_overlap, tidy
 from translate.data.dropped import Drops
 from translate.data.pair import Pair

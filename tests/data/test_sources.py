@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from translate import schema
+from translate import config as schema
 from translate.data.pair import Pair
 from translate.data.sources import KINDS
 from translate.data.sources.base import PairColumns

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
-from translate import schema
+from translate import config as schema
 from translate.cli.commands import Job, key_of
 from translate.cli.errors import refuse
 from translate.cli.fields import Device, Folder, Node

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import PositiveInt
 
-from translate import schema
+from translate import config as schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job, key_of
 from translate.cli.errors import UsageError, refuse

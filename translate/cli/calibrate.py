@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, PositiveInt
 
-from translate import schema
+from translate import config as schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import UsageError, refuse

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import PositiveInt
 
-from translate import schema
+from translate import config as schema
 from translate.cli.commands import Job
 from translate.cli.errors import UsageError, refuse
 from translate.inference.engines import Quantization

@@ -6,7 +6,7 @@ import logging
 
 from pydantic import PositiveInt
 
-from translate import schema
+from translate import config as schema
 from translate.cli.commands import Job
 from translate.cli.errors import refuse
 from translate.cli.fields import Device

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from translate import schema
+from translate import config as schema
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job, file_name, key_of
 from translate.cli.config_dir import is_choice

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from functools import reduce
 from typing import Any, NamedTuple
 
-from translate import schema
+from translate import config as schema
 from translate.cli.commands import key_of
 from translate.cli.fields import Node
 from translate.errors import UserError
-from translate.schema import chosen
+from translate.config import chosen
 
 
 def _among(*values: object) -> Callable[[object], bool]:

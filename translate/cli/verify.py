@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, PositiveInt
 
-from translate import schema
+from translate import config as schema
 from translate.cli.commands import Job
 from translate.cli.errors import refuse
 from translate.cli.fields import Device, Folder, Node

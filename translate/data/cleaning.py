@@ -16,7 +16,7 @@ from translate.data.dropped import Drops
 from translate.data.pair import Pair
 from translate.data.pair_table import PairTable, digests, write_pairs
 from translate.data.text import has_text, sameness
-from translate.schema import NodeModel
+from translate.config import Node
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ SUSPICIOUS = 0.05  # share of the pairs that differ too much in length
 RULES = ("empty", "too_long", "length_ratio", "identical", "duplicate", "overlap")
 
 
-class Cleaning(NodeModel):
+class Cleaning(Node):
     """The node `data.cleaning`, explained in conf/data/base.yaml; null switches a rule off."""
 
     replace: list[tuple[str, str]]

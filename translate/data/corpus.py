@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pyarrow
 from filelock import FileLock, Timeout
 
-from translate import schema
+from translate import config as schema
 from translate.data.build import TEMPORARY, build
 from translate.data.columns import mapped
 from translate.data.dropped import Tell

@@ -17,14 +17,14 @@ from typing import Annotated, Protocol
 
 from pydantic import Field
 
-from translate.schema import NodeModel
+from translate.config import Node
 
 UNKNOWN_PENALTY = 10.0  # nats below the rarest piece, as in SentencePiece
 REMEMBERED = 1 << 14  # words whose segmentations are kept …
 LONGEST = 20  # … of at most so many characters: longer ones are sentences without spaces, seen once
 
 
-class Sampling(NodeModel):
+class Sampling(Node):
     """The node `tokenizer.sampling`: strength of subword regularisation, 0 being off.
 
     `alpha` is for unigram (the smaller, the wilder), `dropout` for bpe.

@@ -20,14 +20,14 @@ from translate.data.pair import Pair
 from translate.data.pair_table import CHUNK, PairTable, Places, digests
 from translate.data.text import fold, sameness
 from translate.errors import UserError
-from translate.schema import NodeModel
+from translate.config import Node
 from translate.wording import counted
 
 Groups = list[str | int]
 NEARLY_ALL = 0.9  # of the pairs in one group: no smaller number makes good splits of the rest
 
 
-class HoldOut(NodeModel):
+class HoldOut(Node):
     """The node `data.hold_out`: how many items to hold out, or which groups (books) by name."""
 
     dev: PositiveInt | Groups

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import sentencepiece
 from pydantic import AfterValidator, Field, PositiveInt
 
-from translate import schema
+from translate import config as schema
 from translate.data.sampling import Sampling, sampler
 from translate.data.text import one_line, without_surrogates
 from translate.errors import UserError
@@ -46,7 +46,7 @@ def _names_a_tag(name: str) -> str:
 Tag = Annotated[str, AfterValidator(_names_a_tag)]  # `bt` is the piece <bt>
 
 
-class TokenizerConfig(schema.NodeModel):
+class TokenizerConfig(schema.Node):
     """The node `tokenizer`; conf/tokenizer/base.yaml says what each key means."""
 
     kind: Kind

@@ -41,7 +41,7 @@ from translate.models import registry
 from translate.models.head import AttentionHead
 from translate.models.outline import shapes_only
 from translate.models.seq2seq import Seq2Seq
-from translate.schema import check, chosen, problems
+from translate.config import check, chosen, problems
 from translate.threads import threads_restored
 
 FORMAT = 1  # raised when an older program could not read what a newer one writes

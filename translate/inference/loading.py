@@ -24,7 +24,7 @@ from translate.inference.minimum_bayes_risk import Utility
 from translate.inference.translator import Translator
 from translate.inference.unknown_words import UnknownWords
 from translate.linear import prepack
-from translate.schema import check
+from translate.config import check
 from translate.search import Search
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import translate.models
 from translate.models.seq2seq import Seq2Seq
-from translate.schema import check, misnamed
+from translate.config import check, misnamed
 
 
 @cache

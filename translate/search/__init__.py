@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from translate.schema import check, chosen
+from translate.config import check, chosen
 from translate.search.beam import BeamSearch
 from translate.search.constraints import Constraint
 from translate.search.diverse import DiverseBeamSearch

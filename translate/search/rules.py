@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from translate.schema import NodeModel
+from translate.config import Node
 from translate.search.constraints import (
     FILL,
     Constraint,
@@ -44,7 +44,7 @@ class Rule(Protocol):
         """The ranks under this rule; none is above what it was, but for tokens of a prefix."""
 
 
-class Rules(NodeModel):
+class Rules(Node):
     """The node `search.rules`."""
 
     min_length: NonNegativeInt

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from translate.inference.minimum_bayes_risk import Utility
-from translate.schema import NodeModel
+from translate.config import Node
 from translate.search.filters import Temperature
 from translate.training.precision import Precision
 
 
-class Averaging(NodeModel):
+class Averaging(Node):
     """Which average of the weights is validated and shipped (`translate.training.averaging`)."""
 
     kind: Literal["none", "ema", "last"]
@@ -22,7 +22,7 @@ class Averaging(NodeModel):
     every: PositiveInt
 
 
-class GuidedAlignment(NodeModel):
+class GuidedAlignment(Node):
     """Which attention learns to follow given alignments (`translate.training.guidance`)."""
 
     weight: Annotated[float, Field(ge=0)]
@@ -30,7 +30,7 @@ class GuidedAlignment(NodeModel):
     head: PositiveInt
 
 
-class MinimumRisk(NodeModel):
+class MinimumRisk(Node):
     """How much the risk of sampled translations counts (`translate.training.minimum_risk`)."""
 
     weight: Annotated[float, Field(ge=0, le=1)]
@@ -41,7 +41,7 @@ class MinimumRisk(NodeModel):
     include_reference: bool
 
 
-class Settings(NodeModel):
+class Settings(Node):
     """Each key is explained where its default stands, in conf/trainer/default.yaml."""
 
     max_steps: PositiveInt | None

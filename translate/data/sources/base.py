@@ -24,7 +24,7 @@ from translate.data.splits import HoldOut
 from translate.data.text import read_lines, text_hash
 from translate.data.tokenizer import Tag
 from translate.errors import UserError
-from translate.schema import NodeModel
+from translate.config import Node
 from translate.wording import counted
 
 SPLITS = ("train", "dev", "test")
@@ -34,7 +34,7 @@ NOT_UTF_8 = 0.01  # of the lines of a text: more are no slips
 MAIN = "main"  # the corpus of `data` itself, beside those of `data.extra`
 
 
-class Splits(NodeModel):
+class Splits(Node):
     """A name for each split in the source; null where the source has no such split."""
 
     train: NonEmpty
@@ -59,7 +59,7 @@ class PairColumns(NamedTuple):
         return both if self.domain is None else [*both, (self.domain, "data.domain")]
 
 
-class Extra(NodeModel):
+class Extra(Node):
     """An entry of the node `data.extra`: two files, line n of one the translation of the other's.
 
     conf/data/base.yaml explains the keys; it can hold no defaults for names it does not know.
@@ -84,7 +84,7 @@ class Extra(NodeModel):
         return present(source) or source, present(target) or target
 
 
-class Source(NodeModel, ABC):
+class Source(Node, ABC):
     """The node `data`: what all kinds share; a subclass a kind adds where its text is.
 
     conf/data/base.yaml says what each key means.

@@ -23,10 +23,11 @@ import json
 import re
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePath
 from types import SimpleNamespace
-from typing import Any, NotRequired
+from typing import Any, NotRequired, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -37,10 +38,52 @@ from translate.wording import listing, nearest
 Schema = Callable[..., Any] | type[BaseModel]
 
 
-class NodeModel(BaseModel):
-    """A node that is read into a model: what it refuses is what a signature refuses."""
+@dataclass(frozen=True)
+class OnlyWith:
+    """The values of a key that give another key beside it an effect; without any, all true ones.
+
+    Written beside the type of the key that it is about::
+
+        window: Annotated[PositiveInt, OnlyWith("self_attention", "sliding_window")]
+    """
+
+    key: str
+    values: tuple[object, ...]
+
+    def __init__(self, key: str, *values: object) -> None:
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "values", values)
+
+    def is_met(self, node: Mapping[str, Any]) -> bool:
+        """Tell whether the other key has such a value in this node."""
+        value = node[self.key]
+        return value in self.values if self.values else bool(value)
+
+
+class Node(BaseModel):
+    """A node of the configuration: its keys with their types, ranges and descriptions.
+
+    It stands beside the class that it configures. Defaults stand in `conf/`, so its fields have
+    none; each has a `Field(description=...)`, of which help and documentation are made.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def contradictions(self) -> Iterator[str]:
+        """Yield a line for each combination of keys that cannot be: places, values, remedy.
+
+        The types and ranges of all keys are known to be right.
+        """
+        yield from ()
+
+
+NodeType = TypeVar("NodeType", bound=Node)
+
+
+def read(node_class: type[NodeType], values: Mapping[str, Any], where: str) -> NodeType:
+    """Read the node at place `where`; a UserError lists all its problems."""
+    check(problems(node_class, values, where))
+    return node_class.model_validate(dict(values))
 
 
 def problems(
@@ -72,10 +115,21 @@ def problems(
     )
     try:
         # as JSON: strict there still takes a list for a tuple and text for a path, YAML's only ways
-        _adapter(schema, frozenset(supplied)).validate_json(content, strict=True)
+        node = _adapter(schema, frozenset(supplied)).validate_json(content, strict=True)
     except ValidationError as error:
-        found += _lines(error, schema, values, where, supplied)
-    return found
+        return found + _lines(error, schema, values, where, supplied)
+    return found or list(_contradictions(node))
+
+
+def _contradictions(value: Any) -> Iterator[str]:
+    """Yield those of a node and of all nodes in it."""
+    if isinstance(value, Node):
+        yield from value.contradictions()
+        for name in type(value).model_fields:
+            yield from _contradictions(getattr(value, name))
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _contradictions(each)
 
 
 def chosen(
@@ -89,8 +143,10 @@ def chosen(
     """Every problem of a node whose `key` names the receiver of the others."""
     if found := misnamed(where, node, receivers, key=key):
         return found
-    options = {option: value for option, value in node.items() if option != key}
-    return problems(receivers[node[key]], options, where, supplied=supplied)
+    receiver = receivers[node[key]]
+    if not (_is_model(receiver) and key in receiver.model_fields):  # which has a field for its name
+        node = {option: value for option, value in node.items() if option != key}
+    return problems(receiver, node, where, supplied=supplied)
 
 
 def misnamed(
@@ -110,7 +166,7 @@ def check(found: Iterable[str]) -> None:
 
 
 def keys(schema: Schema, *, supplied: Collection[str] = ()) -> list[str]:
-    """The keys a node for `schema` may have, in the order of the signature."""
+    """The keys a node for `config` may have, in the order of the signature."""
     if _is_model(schema):
         return list(schema.model_fields)
     return [name for name in _parameters(schema) if name not in supplied]

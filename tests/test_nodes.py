@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from translate.errors import UserError
-from translate.schema import check, chosen, keys, misnamed, problems
+from translate.config import check, chosen, keys, misnamed, problems
 from translate.wording import nearest
 
 if TYPE_CHECKING:
