@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
-from translate.errors import UserError
 from translate.config import check, chosen, keys, misnamed, problems
+from translate.errors import UserError
 from translate.wording import nearest
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from translate import config as schema
 from translate.cli.commands import key_of
 from translate.cli.fields import Node
-from translate.errors import UserError
 from translate.config import chosen
+from translate.errors import UserError
 
 
 def _among(*values: object) -> Callable[[object], bool]:

@@ -12,11 +12,11 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
+from translate.config import Node
 from translate.data.dropped import Drops
 from translate.data.pair import Pair
 from translate.data.pair_table import PairTable, digests, write_pairs
 from translate.data.text import has_text, sameness
-from translate.config import Node
 
 log = logging.getLogger(__name__)
 

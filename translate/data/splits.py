@@ -16,11 +16,11 @@ import numpy as np
 from jaxtyping import UInt64
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 
+from translate.config import Node
 from translate.data.pair import Pair
 from translate.data.pair_table import CHUNK, PairTable, Places, digests
 from translate.data.text import fold, sameness
 from translate.errors import UserError
-from translate.config import Node
 from translate.wording import counted
 
 Groups = list[str | int]

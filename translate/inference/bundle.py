@@ -31,6 +31,7 @@ from torch import Tensor
 
 from translate import __version__
 from translate import search as searches
+from translate.config import check, chosen, problems
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.errors import UserError
 from translate.inference import atomic_folder
@@ -41,7 +42,6 @@ from translate.models import registry
 from translate.models.head import AttentionHead
 from translate.models.outline import shapes_only
 from translate.models.seq2seq import Seq2Seq
-from translate.config import check, chosen, problems
 from translate.threads import threads_restored
 
 FORMAT = 1  # raised when an older program could not read what a newer one writes

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from translate import search as searches
+from translate.config import check
 from translate.errors import UserError
 from translate.inference import bundle
 from translate.inference.allocator import keep_memory
@@ -24,7 +25,6 @@ from translate.inference.minimum_bayes_risk import Utility
 from translate.inference.translator import Translator
 from translate.inference.unknown_words import UnknownWords
 from translate.linear import prepack
-from translate.config import check
 from translate.search import Search
 
 

@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any
 
 import translate.models
-from translate.models.seq2seq import Seq2Seq
 from translate.config import check, misnamed
+from translate.models.seq2seq import Seq2Seq
 
 
 @cache

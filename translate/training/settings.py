@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from translate.inference.minimum_bayes_risk import Utility
 from translate.config import Node
+from translate.inference.minimum_bayes_risk import Utility
 from translate.search.filters import Temperature
 from translate.training.precision import Precision
 

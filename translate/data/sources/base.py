@@ -18,13 +18,13 @@ from pydantic import (
     model_validator,
 )
 
+from translate.config import Node
 from translate.data.cleaning import Cleaning
 from translate.data.pair import Lines, Pair
 from translate.data.splits import HoldOut
 from translate.data.text import read_lines, text_hash
 from translate.data.tokenizer import Tag
 from translate.errors import UserError
-from translate.config import Node
 from translate.wording import counted
 
 SPLITS = ("train", "dev", "test")
