@@ -10,7 +10,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from translate import durable, schema
+from translate import config as schema
+from translate import durable
 from translate.cli.commands import Job
 from translate.cli.errors import UsageError, refuse
 
