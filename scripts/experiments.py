@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from translate.durable import file_hash
 from translate.errors import UserError
 from translate.evaluation.report import Stored, read
+from translate.files import file_hash
 from translate.inference import bundle
 from translate.training import provenance
 from translate.training.settings import LENGTHS, MAY_CHANGE

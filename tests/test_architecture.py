@@ -16,10 +16,10 @@ ROOMS = {path.name.removesuffix(".py") for path in PACKAGE.iterdir()}
 
 # What each room may import of ours beside itself and the foundations.
 FOUNDATIONS = {
-    "durable", "errors", "linear", "machine", "threads", "vocabulary", "config", "names", "wording",
+    "files", "errors", "linear", "machine", "threads", "vocabulary", "config", "names", "wording",
 }  # fmt: skip
 MAY_IMPORT = {
-    "durable": set(),
+    "files": set(),
     "errors": set(),
     "linear": set(),
     "machine": set(),
@@ -192,4 +192,4 @@ def loading(path: Path, tree: ast.Module) -> list[str]:
      "torch.load(one, weights_only=True), torch.load(other)"],
 )  # fmt: skip
 def test_what_could_run_is_found(line: str) -> None:
-    assert len(loading(PACKAGE / "durable.py", ast.parse(line))) == 1
+    assert len(loading(PACKAGE / "files.py", ast.parse(line))) == 1

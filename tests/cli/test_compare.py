@@ -334,7 +334,7 @@ def test_what_is_missing_of_a_run_that_cannot_be_written_to_goes_below_the_outpu
             raise PermissionError(13, "Permission denied")
         return TemporaryFile(dir=dir)
 
-    monkeypatch.setattr("translate.durable.TemporaryFile", refuse)
+    monkeypatch.setattr("translate.files.TemporaryFile", refuse)
     arguments = ("compare", "a", "ro", "there/ro", *FAST, f"cache={home}/data", "output=cmp")
     done = program(*arguments)
     assert done.status == 0, done.err

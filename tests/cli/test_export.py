@@ -23,7 +23,8 @@ from translate.cli import engines
 from translate.cli.judging import read_sha256
 from translate.cli.stored import load_bundle
 from translate.errors import UserError
-from translate.inference import atomic_folder, ctranslate2_export
+from translate.files import replace_folder
+from translate.inference import ctranslate2_export
 from translate.inference.forcing import TeacherForcing
 from translate.search.greedy import GreedySearch
 from translate.threads import threads_restored
@@ -281,7 +282,7 @@ def test_an_export_that_is_replaced_while_it_is_read_is_read_again(
         (folder / "model.bin").write_bytes(b"of the other")
         with pytest.raises(UserError, match=r"model\.bin is damaged") as damaged:
             check(folder, *of, **named)
-        atomic_folder.replace(folder, files)
+        replace_folder(folder, files)
         raise damaged.value
 
     monkeypatch.setattr(engines, "check_origin", replaced)

@@ -22,8 +22,8 @@ import torch
 from forked import ended, forked
 
 from translate.data.tokenizer import Tokenizers
-from translate.durable import TEMPORARY, remove_temporaries, replacing
 from translate.errors import UserError
+from translate.files import TEMPORARY, remove_temporaries, replacing
 from translate.inference import bundle
 from translate.training.checkpoint import AtomicCheckpointIO
 
@@ -186,7 +186,7 @@ def test_the_disk_is_told_in_the_order_that_a_power_cut_needs(
 def test_two_processes_that_write_one_file_do_not_mix(tmp_path: Path) -> None:
     path = tmp_path / "test.json"
     write = f"with replacing(Path({str(path)!r})) as file: file.write(b'theirs')"
-    other = f"from pathlib import Path; from translate.durable import replacing\n{write}"
+    other = f"from pathlib import Path; from translate.files import replacing\n{write}"
     with replacing(path) as file:
         file.write(b"mine")
         subprocess.run([sys.executable, "-c", other], check=True)

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from translate import durable
 from translate.cli.commands import Job, file_name, key_of
 from translate.cli.fields import Node
 from translate.cli.stored import SPLITS, corpus_of_run, load_bundle, names_a_corpus, refuse_corpus
@@ -21,6 +20,7 @@ from translate.data.pharaoh import Gold, Link, read_links, to_line
 from translate.errors import UserError
 from translate.evaluation.alignment import alignment_error_rate
 from translate.evaluation.report import as_lines, digest, fingerprint, name_in
+from translate.files import write
 from translate.wording import counted
 
 log = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ def score(
     command = shlex.join(["translate", *sys.argv[1:]])
     figures = asdict(scores) | counts | options | {"command": command, "sha256": sha256}
     # a path in the command may hold bytes that are no UTF-8; Python escapes them as JSON
-    durable.write(path, (json.dumps(figures, indent=2) + "\n").encode())
+    write(path, (json.dumps(figures, indent=2) + "\n").encode())
     log.info(
         "AER %.4f, precision %.4f, recall %.4f (%s, %s; gold: %s sure, %s more possible); %s",
         scores.error_rate, scores.precision, scores.recall,

@@ -11,9 +11,9 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from translate import config as schema
-from translate import durable
 from translate.cli.commands import Job
 from translate.cli.errors import UsageError, refuse
+from translate.files import write
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def run(job: Job, *, checkpoints: Choice) -> None:
     config = folder / "config.yaml"
     try:
         if config.is_file():  # first: a bundle alone does not tell evaluate which corpus
-            durable.write(output / config.name, config.read_bytes())
+            write(output / config.name, config.read_bytes())
         average_checkpoints(folder, steps, output)
     except BaseException:
         shutil.rmtree(output, ignore_errors=True)  # or it would be in the way of a second attempt

@@ -241,8 +241,8 @@ def _write(comparison: Comparison, folder: Path, made: Sequence[object]) -> None
 
     Folders of several sweeps may be called alike, and so may files of sentences.
     """
-    from translate.durable import write
     from translate.evaluation.comparison_page import comparison_page
+    from translate.files import write
     from translate.plots.page import write_page
 
     others = ",".join(Path(one.name).name for one in comparison.challengers)

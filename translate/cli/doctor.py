@@ -71,7 +71,7 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegat
     from translate.data.progress import progress
     from translate.data.sources import KINDS
     from translate.data.tokenizer import TokenizerConfig
-    from translate.durable import check_file, write
+    from translate.files import check_file, write
 
     if "json" in job.verbatim:
         _refuse_anything_else(Path(job.verbatim["json"]))
@@ -126,7 +126,7 @@ def _examined(source: Source, splits: dict[str, Lines], extras: dict[str, Lines]
 
 def _refuse_anything_else(path: Path) -> None:
     """What is written over may be findings of before, never the text that is examined."""
-    from translate.durable import is_stream
+    from translate.files import is_stream
 
     if not path.is_file() or not path.stat().st_size or is_stream(path, sys.stdout):
         return

@@ -17,8 +17,8 @@ from pathlib import Path
 from translate.cli.streams import lines_out, output_problems
 from translate.data.dropped import Dropped, Tell
 from translate.data.text import GZIP_MAGIC, json_line
-from translate.durable import is_stream, partial
 from translate.errors import UserError
+from translate.files import is_stream, partial
 
 HEADER = "\t".join(Dropped._fields)
 # how a list of either format begins, which may be from before there was the last column

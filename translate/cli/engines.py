@@ -15,8 +15,8 @@ from translate.cli import stored
 from translate.cli.commands import Job
 from translate.cli.errors import UsageError
 from translate.errors import UserError, first_line
+from translate.files import present, steadily
 from translate.inference import confidence, lexical_shortlist, workers
-from translate.inference.atomic_folder import present, steadily
 from translate.inference.bundle import Bundle
 from translate.inference.ctranslate2_engine import (
     MANIFEST,

@@ -23,7 +23,6 @@ from translate.data.columns import in_order
 from translate.data.corpus import load
 from translate.data.progress import progress
 from translate.data.text import read_lines, sameness
-from translate.durable import check_folder, file_hash
 from translate.errors import UserError
 from translate.evaluation.alignment import WordAttention, word_attention
 from translate.evaluation.comparison_caveats import search_differences
@@ -31,6 +30,7 @@ from translate.evaluation.report import Report, fingerprint, read
 from translate.evaluation.report_page import report_page
 from translate.evaluation.run import Judging, TestSet, evaluate_split
 from translate.evaluation.slices import word_counts
+from translate.files import check_folder, file_hash
 from translate.inference.aligner import MAX_LENGTH
 from translate.inference.translator import Translator
 from translate.models.head import attends

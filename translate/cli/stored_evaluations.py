@@ -11,10 +11,10 @@ from pathlib import Path
 from translate.cli.commands import shortened
 from translate.cli.judging import read_sha256
 from translate.cli.stored import load_bundle
-from translate.durable import check_folder
 from translate.errors import UserError
 from translate.evaluation.report import Stored, read
 from translate.evaluation.run import TestSet
+from translate.files import check_folder
 
 
 @dataclass(frozen=True)

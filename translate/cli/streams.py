@@ -17,8 +17,8 @@ from translate.cli.arguments import Arguments
 from translate.cli.commands import Command
 from translate.cli.errors import UsageError
 from translate.data.text import count_lines, one_line, read_lines
-from translate.durable import being_written, growing, is_stream, partial
 from translate.errors import UserError
+from translate.files import being_written, growing, is_stream, partial
 from translate.wording import counted
 
 if TYPE_CHECKING:

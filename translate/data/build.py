@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -26,8 +25,8 @@ from translate.data.selection import Selection, Text, select
 from translate.data.sources import MAIN, Source
 from translate.data.tokenizer import Tokenizer, TokenizerConfig, Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
-from translate.durable import sync
 from translate.errors import UserError
+from translate.files import new_folder
 
 TEMPORARY = ".tmp-"  # between the key of a corpus that is being prepared and a random end
 INTEGERS = pyarrow.int32()
@@ -61,8 +60,7 @@ def build(
     Raises:
         UserError: the text cannot be prepared, or is not `unchanged` afterwards.
     """
-    temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}{TEMPORARY}", dir=folder.parent))
-    try:
+    with new_folder(folder, prefix=f"{folder.name}{TEMPORARY}") as temporary:
         scratch = temporary / "scratch"
         scratch.mkdir()
         selection = select(source, cache, scratch, tell)
@@ -73,13 +71,6 @@ def build(
                 "the text of the corpus was changed while it was prepared: prepare it again, when "
                 "nothing writes to its files"
             )
-        temporary.chmod(0o755)  # mkdtemp's folders are private; a cache may be shared
-        for path in (*temporary.iterdir(), temporary):
-            sync(path)
-        temporary.replace(folder)
-        sync(folder.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _fill(folder: Path, source: Source, settings: TokenizerConfig, selection: Selection) -> None:

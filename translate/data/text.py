@@ -19,8 +19,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from translate.durable import file_hash
 from translate.errors import UserError
+from translate.files import file_hash
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
-from translate.durable import file_hash
 from translate.errors import UserError, first_line
+from translate.files import file_hash
 from translate.wording import install
 
 if TYPE_CHECKING:

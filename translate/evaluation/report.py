@@ -16,7 +16,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from translate.durable import replacing
 from translate.errors import UserError
 from translate.evaluation.buckets import Bucket
 from translate.evaluation.comet import Comet
@@ -25,6 +24,7 @@ from translate.evaluation.metrics import Scores
 from translate.evaluation.sentences import SentenceScores
 from translate.evaluation.significance import Interval
 from translate.evaluation.slices import Slice
+from translate.files import replacing
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from translate.data.text import json_line
-from translate.durable import check_folder
 from translate.errors import UserError
 from translate.evaluation import report
 from translate.evaluation.buckets import by_source_length
@@ -25,6 +24,7 @@ from translate.evaluation.report import Memory, Report
 from translate.evaluation.sentences import sentence_scores
 from translate.evaluation.significance import intervals
 from translate.evaluation.slices import by_label, by_rarest_word
+from translate.files import check_folder
 from translate.wording import counted
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from translate import search as searches
 from translate.config import check, chosen, problems
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.errors import UserError
-from translate.inference import atomic_folder
+from translate.files import present, replace_folder, steadily
 from translate.inference.limits import option_excesses, search_excesses
 from translate.inference.model_card import model_card
 from translate.inference.untrusted import parse, read
@@ -138,7 +138,7 @@ def save(
     sums = {name: hashlib.sha256(files[name]).hexdigest() for name in CHECKED}
     files[CHECKSUMS] = _json(sums).rstrip()  # the last byte counts: cut anywhere, it is no JSON
     try:
-        atomic_folder.replace(Path(folder), files)
+        replace_folder(Path(folder), files)
     except OSError as error:
         raise UserError(
             f"bundle {folder} cannot be written ({error.strerror or error}): free up space or "
@@ -179,7 +179,7 @@ def find(run: str | Path) -> Path:
 def located(run: Path) -> Path | None:
     """Where `find` finds the bundle of a run; None where it finds none."""
     places = (run.absolute(), run.absolute() / "bundle")  # `.` has no name to look beside
-    return next((place for place in places if atomic_folder.present(place, CONFIG)), None)
+    return next((place for place in places if present(place, CONFIG)), None)
 
 
 def load(folder: str | Path) -> Bundle:
@@ -191,23 +191,23 @@ def load(folder: str | Path) -> Bundle:
     folder = Path(folder)
     with threads_restored():
         torch.set_num_threads(1)  # others would wait from then on, in the way of an engine's
-        return atomic_folder.steadily(folder, partial(_load, folder))
+        return steadily(folder, partial(_load, folder))
 
 
 def _load(folder: Path) -> Bundle:
-    present = atomic_folder.present(folder, CONFIG)
-    if present is None:
+    place = present(folder, CONFIG)
+    if place is None:
         raise UserError(f"{folder} is not a bundle: {CONFIG} is missing")
-    sums = present / CHECKSUMS
+    sums = place / CHECKSUMS
     expected = parse(read(sums, largest=LARGEST[CHECKSUMS]), sums)
-    config = _config(_verified(present, CONFIG, expected), present / CONFIG)
-    tokenizers = _tokenizers(present, config, expected)
+    config = _config(_verified(place, CONFIG, expected), place / CONFIG)
+    tokenizers = _tokenizers(place, config, expected)
     # shapes without memory, until the weights are known to have them
     with shapes_only():
         outline = _build(config)
-    weights = _verified(present, WEIGHTS, expected, largest=_largest(outline))
-    tensors = _tensors(weights, present / WEIGHTS)
-    _check_weights(outline, tensors, present / WEIGHTS)
+    weights = _verified(place, WEIGHTS, expected, largest=_largest(outline))
+    tensors = _tensors(weights, place / WEIGHTS)
+    _check_weights(outline, tensors, place / WEIGHTS)
     model = _build(config)
     model.to(next(iter(tensors.values())).dtype)
     model.load_state_dict(tensors, strict=False)  # only the tied names are absent

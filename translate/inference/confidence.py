@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, NonNegativeFloat, ValidationError
 
-from translate import durable
+from translate import files
 from translate.errors import UserError
 from translate.inference import untrusted
 
@@ -61,7 +61,7 @@ def write(run: Path, confidence: Confidence) -> None:
     Raises:
         UserError: the folder cannot be written to.
     """
-    durable.write(run / FILE, confidence.model_dump_json(indent=2).encode() + b"\n")
+    files.write(run / FILE, confidence.model_dump_json(indent=2).encode() + b"\n")
 
 
 def read(run: Path, *, weights_sha256: str, search: Mapping[str, Any]) -> Confidence | None:

@@ -17,8 +17,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from translate.data.tokenizer import Tokenizers
-from translate.durable import file_hash
 from translate.errors import UserError
+from translate.files import file_hash
 from translate.inference.ctranslate2_export import POSITIONS, imported, vocabulary
 from translate.inference.segments import by_length
 from translate.models.seq2seq import Seq2Seq

@@ -12,9 +12,9 @@ from typing import cast
 
 import torch
 
-from translate.durable import naming
 from translate.errors import UserError
-from translate.inference import atomic_folder, ctranslate2_export
+from translate.files import naming, replace_folder
+from translate.inference import ctranslate2_export
 from translate.inference.bundle import SOURCE, TARGET, Bundle
 from translate.inference.ctranslate2_engine import MANIFEST, CTranslate2Search
 from translate.inference.engines import Quantization
@@ -96,7 +96,7 @@ def write(
     }
     whole[MANIFEST] = (json.dumps(origin, indent=2) + "\n").encode()
     try:
-        atomic_folder.replace(folder, whole)
+        replace_folder(folder, whole)
     except OSError as error:
         raise UserError(
             f"{folder} cannot be written ({error.strerror}): choose another with output=FOLDER"

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from translate.durable import naming
 from translate.errors import UserError
+from translate.files import naming
 from translate.inference import onnx_decoder
 from translate.inference.bundle import Bundle
 from translate.inference.export import write

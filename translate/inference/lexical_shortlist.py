@@ -13,8 +13,8 @@ from safetensors import SafetensorError
 
 from translate.data.doctor.lexicon import Ids, Lexicon
 from translate.data.tokenizer import Tokenizers
-from translate.durable import replacing
 from translate.errors import UserError
+from translate.files import replacing
 from translate.search.shortlist import Shortlist
 from translate.vocabulary import PAD
 

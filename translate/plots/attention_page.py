@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from translate.durable import write
+from translate.files import write
 
 FORMAT = 1  # raised when a reader of the older one would misread the newer
 DIGITS = 6

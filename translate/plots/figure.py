@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from translate.durable import write
 from translate.errors import UserError
+from translate.files import write
 from translate.wording import escaped
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NewType
 
-from translate.durable import write
+from translate.files import write
 
 Html = NewType("Html", str)
 

@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
-from translate.durable import replacing
 from translate.errors import UserError, first_line
+from translate.files import replacing
 
 SEAL = struct.Struct("<H64s")  # the end of a zip archive: length of the comment, comment
 ARCHIVE = b"PK"  # how every zip archive begins

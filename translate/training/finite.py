@@ -18,8 +18,8 @@ from torch.distributed.tensor import DTensor
 
 from translate.data.batching import Batch
 from translate.data.columns import at
-from translate.durable import replacing
 from translate.errors import UserError
+from translate.files import replacing
 from translate.training.module import TranslationTask
 from translate.training.steps import ends_step
 

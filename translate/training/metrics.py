@@ -13,8 +13,8 @@ from typing import Any
 from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
-from translate.durable import naming, replacing
 from translate.errors import UserError
+from translate.files import naming, replacing
 
 
 class MetricsFile(Logger):

@@ -15,8 +15,8 @@ import torch
 import yaml
 
 from translate import machine
-from translate.durable import replacing
 from translate.errors import UserError
+from translate.files import replacing
 
 Status = Literal["new", "unfinished", "finished"]
 FILE = "provenance.json"

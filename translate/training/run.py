@@ -19,9 +19,8 @@ from translate.attention.kernels import leave_out_cudnn
 from translate.data.corpus import Corpus, prepare
 from translate.data.module import TranslationData
 from translate.data.tokenizer import own_vocabulary
-from translate.durable import remove_temporaries, replacing
 from translate.errors import UserError
-from translate.inference import atomic_folder
+from translate.files import locked, remove_half_written, remove_temporaries, replacing
 from translate.inference.allocator import keep_memory
 from translate.models.seq2seq import Seq2Seq
 from translate.plots.curves import learning_curves
@@ -40,7 +39,6 @@ from translate.training.launch import (
     refuse_other_launch,
     started_by_the_first,
 )
-from translate.training.lock import locked
 from translate.training.module import TranslationTask
 from translate.training.plan import plan
 from translate.training.refusals import (
@@ -319,7 +317,7 @@ def _remove_half_written(run: Path) -> None:
     """What a kill left of files that were being written."""
     remove_temporaries(run / "checkpoints")
     remove_temporaries(run)
-    atomic_folder.remove_half_written(run / "bundle")
+    remove_half_written(run / "bundle")
 
 
 def _record_beginning(call: _Call, **facts: Any) -> None:

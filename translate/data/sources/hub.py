@@ -23,8 +23,8 @@ from translate.data.sources.base import (
 from translate.data.sources.files import find_files
 from translate.data.sources.tables import pair_at
 from translate.data.text import text_hash
-from translate.durable import file_hash
 from translate.errors import UserError, first_line
+from translate.files import file_hash
 
 
 class Hub(Table):

@@ -32,8 +32,8 @@ from translate.data.sources.base import (
     column_of,
 )
 from translate.data.sources.tables import read_sqlite, read_tsv
-from translate.durable import file_hash, replacing
 from translate.errors import UserError
+from translate.files import file_hash, replacing
 
 log = logging.getLogger(__name__)
 

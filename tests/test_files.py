@@ -1,28 +1,37 @@
-"""Files that are written as a whole."""
+"""Files and folders that are written as a whole, and the locks on them."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import json
+import logging
+import multiprocessing
 import os
+import signal
+import socket
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 import pytest
 
-from translate import durable
-from translate.durable import (
+from translate import files
+from translate.errors import UserError
+from translate.files import (
     check_file,
     check_folder,
     growing,
+    locked,
     naming,
     partial,
     remove_temporaries,
+    replace_folder,
     replacing,
     write,
 )
-from translate.errors import UserError
 
 
 def test_a_file_that_cannot_be_written_is_what_it_was(
@@ -47,7 +56,7 @@ def test_two_containers_that_write_one_file_do_not_meet(
     """Their processes may have the same number."""
     path = tmp_path / "file"
     with replacing(path) as first:
-        monkeypatch.setattr(durable, "HERE", "elsewhere")
+        monkeypatch.setattr(files, "HERE", "elsewhere")
         with replacing(path) as second:
             second.write(b"second")
         first.write(b"first")
@@ -117,9 +126,9 @@ def test_a_file_that_another_finishes_just_before_it_is_locked_stays_whole(
     path = tmp_path / "out"
     lock = fcntl.flock
 
-    def locked_late(file: BinaryIO, operation: int) -> None:
+    def locked_late(handle: int, kind: int) -> None:
         partial(path).replace(path)
-        lock(file, operation)
+        lock(handle, kind)
 
     monkeypatch.setattr(fcntl, "flock", locked_late)
     partial(path).write_bytes(b"lines")
@@ -170,7 +179,7 @@ def test_a_place_that_cannot_be_written_is_told_before_there_is_something_to_wri
     def read_only(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr("translate.durable.TemporaryFile", read_only)
+    monkeypatch.setattr("translate.files.TemporaryFile", read_only)
     with pytest.raises(UserError, match="Read-only file system"):
         check_file(tmp_path / "new")
     check_file(Path(os.devnull))  # a device is written to as it is, wherever it lies
@@ -197,3 +206,110 @@ def test_what_a_killed_process_was_writing_is_removed_and_no_folder(
     monkeypatch.setattr(Path, "unlink", late)
     remove_temporaries(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.tmp"]
+
+
+NAMES = ("a", "b", "c")
+
+
+def replace_often(folder: Path, content: bytes, start: Any) -> None:
+    start.wait()
+    for _ in range(40):
+        replace_folder(folder, dict.fromkeys(NAMES, content))
+
+
+def test_processes_that_replace_one_folder_wait_for_each_other(tmp_path: Path) -> None:
+    fork, folder = multiprocessing.get_context("fork"), tmp_path / "folder"
+    start = fork.Barrier(2)
+    writers = [fork.Process(target=replace_often, args=(folder, b, start)) for b in (b"1", b"2")]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert [*tmp_path.iterdir()] == [folder]
+    contents = {(folder / name).read_bytes() for name in NAMES}
+    assert len(contents) == 1
+    assert {path.name for path in folder.iterdir()} == set(NAMES)
+
+
+def test_a_folder_that_cannot_be_written_is_what_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    replace_folder(folder, {"a": b"old"})
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        replace_folder(folder, {"a": b"new", "b": b"new"})
+    assert [*tmp_path.iterdir()] == [folder]
+    assert (folder / "a").read_bytes() == b"old"
+
+
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from translate.files import locked
+with locked(Path(sys.argv[1])):
+    worker = os.fork()  # outlives its parent, as a worker may that loads data
+    if worker:
+        print(worker, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process that trains in the folder, with a worker."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    worker = int(process.stdout.readline())
+    yield process
+    os.kill(worker, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_run_is_locked_until_its_process_dies_whatever_its_workers_do(
+    holder: subprocess.Popen[bytes], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    who = f"process {holder.pid} on {socket.gethostname()}"
+    refused = f"is being trained by {who}: .*another folder with run="
+    for _ in range(2):  # to be refused leaves the lock as it is
+        with pytest.raises(UserError, match=refused), locked(tmp_path):
+            pass
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with caplog.at_level(logging.WARNING), locked(tmp_path):
+        assert f"from {who}, which has died" in caplog.text
+        assert json.loads((tmp_path / ".lock").read_text())["pid"] == os.getpid()
+    assert (tmp_path / ".lock").read_bytes() == b""
+
+
+def test_the_lock_of_another_host_is_not_taken_over(tmp_path: Path) -> None:
+    (tmp_path / ".lock").write_text('{"host": "elsewhere", "pid": 7}')
+    with (
+        pytest.raises(UserError, match=r"by process 7 on elsewhere.* remove .*\.lock"),
+        locked(tmp_path),
+    ):
+        pass
+    (tmp_path / ".lock").write_text('{"host": "elsew')  # its writer died at it
+    with locked(tmp_path):
+        pass
+
+
+def test_a_file_system_without_locks_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.raises(UserError, match=r"cannot be locked \(No locks available\).*with run="),
+        locked(tmp_path),
+    ):
+        pass
