@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from options import peak_memory, positive
 
-from translate.data.corpus import prepare
+from translate.data.corpus import prepare, read_nodes
 from translate.data.module import TranslationData
 
 WORDS, MOST = 30_000, 10_000  # of each language; pairs written at a time
@@ -74,14 +74,14 @@ def nodes(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def prepared(folder: Path) -> dict[str, float]:
     start = time.monotonic()
-    prepare(*nodes(folder), cache=folder / "cache")
+    prepare(*read_nodes(*nodes(folder)), cache=folder / "cache")
     return {"seconds": time.monotonic() - start}
 
 
 def fed(folder: Path) -> dict[str, float]:
     data, tokenizer = nodes(folder)
     start = time.monotonic()
-    corpus = prepare(data, tokenizer, cache=folder / "cache")
+    corpus = prepare(*read_nodes(data, tokenizer), cache=folder / "cache")
     feed = TranslationData(
         corpus, max_length=data["max_length"], tokens_per_batch=data["tokens_per_batch"],
         pool_batches=data["pool_batches"], workers=0, sampling=False, guided=False, seed=1,

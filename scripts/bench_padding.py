@@ -15,7 +15,7 @@ from pathlib import Path
 
 from options import begin, composed, positive
 
-from translate.data.corpus import prepare
+from translate.data.corpus import prepare, read_nodes
 from translate.data.doctor.vocabulary import padding
 from translate.data.module import TranslationData
 
@@ -31,7 +31,7 @@ def main() -> None:
     options = parser.parse_intermixed_args()
     config = composed(options.overrides)
     data = config["data"]
-    corpus = prepare(data, config["tokenizer"], cache=Path(config["cache"]))
+    corpus = prepare(*read_nodes(data, config["tokenizer"]), cache=Path(config["cache"]))
     pools = options.pools or [data["pool_batches"]]
     print(f"| tokens a batch | {' | '.join(f'pools of {pool} batches' for pool in pools)} |")
     print("|---" * (1 + len(pools)) + "|")

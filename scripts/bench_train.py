@@ -134,14 +134,14 @@ def variant(text: str) -> tuple[str, list[str]]:
 
 def prepare_corpora(runs: Iterable[list[str]]) -> None:
     """Ahead of all runs, or the first would have it in its start; wrong settings are told."""
-    from translate.data.corpus import prepare
+    from translate.data.corpus import prepare, read_nodes
 
     configs = [composed(settings) for settings in runs]
     # in another process, for what this one has in memory would count as that of a training
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
         for config in configs:
-            cache = Path(config["cache"])
-            process.submit(prepare, config["data"], config["tokenizer"], cache=cache).result()
+            nodes = read_nodes(config["data"], config["tokenizer"])
+            process.submit(prepare, *nodes, cache=Path(config["cache"])).result()
 
 
 def measure(steps: int, chosen: list[str]) -> Measured:
@@ -199,11 +199,11 @@ class Side(NamedTuple):
 def tokens_of(run: Path) -> tuple[Side, Side]:
     """What a run was trained on, source and target."""
     from translate.cli.stored import training_config
-    from translate.data.corpus import prepare
+    from translate.data.corpus import prepare, read_nodes
     from translate.data.lengths import lengths
 
     config = training_config(run)
-    corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
+    corpus = prepare(*read_nodes(config["data"], config["tokenizer"]), cache=Path(config["cache"]))
     source, target = (Side(len(side), int(side.sum())) for side in lengths(corpus.train))
     return source, target
 

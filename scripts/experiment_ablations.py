@@ -29,7 +29,7 @@ from options import begin, composed, quoted
 
 from translate.cli.config_dir import config_dir
 from translate.data.columns import in_order
-from translate.data.corpus import prepare
+from translate.data.corpus import prepare, read_nodes
 from translate.errors import UserError
 from translate.evaluation.report import Stored
 from translate.evaluation.significance import SURE, differences, holm, welch
@@ -162,7 +162,7 @@ def checked(given: argparse.Namespace) -> list[str]:
 
 def dev(config: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """The dev sentences of a corpus and their references."""
-    corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
+    corpus = prepare(*read_nodes(config["data"], config["tokenizer"]), cache=Path(config["cache"]))
     sources, references = (list(in_order(corpus.dev, name)) for name in ("source", "references"))
     return sources, references
 

@@ -24,7 +24,7 @@ from options import begin
 
 from translate.cli.config_dir import options
 from translate.data.columns import in_order
-from translate.data.corpus import prepare
+from translate.data.corpus import prepare, read_nodes
 from translate.data.toy import toy_pairs
 from translate.errors import UserError
 from translate.evaluation.buckets import Bucket, assign, by_source_length
@@ -198,7 +198,7 @@ def folder_of(positions: str) -> str:
 
 def held_out(config: Mapping[str, Any]) -> Sentences:
     """The test split of the corpus that the runs were trained on."""
-    corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
+    corpus = prepare(*read_nodes(config["data"], config["tokenizer"]), cache=Path(config["cache"]))
     if corpus.test is None:
         raise UserError("this corpus has no test split: choose another with data=")
     sources, references = (list(in_order(corpus.test, name)) for name in ("source", "references"))

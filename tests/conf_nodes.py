@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from translate.data.corpus import Corpus, prepare, read_nodes
+
 CONF = Path(__file__).parents[1] / "conf"
 
 
@@ -22,3 +24,8 @@ def node(group: str, name: str, /, **changes: Any) -> dict[str, Any]:
 def overlay(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     both = {k for k in base.keys() & top.keys() if isinstance(base[k], dict) and top[k]}
     return base | top | {k: overlay(base[k], top[k]) for k in both}
+
+
+def corpus_of(data: dict[str, Any], tokenizer: dict[str, Any], **options: Any) -> Corpus:
+    """The corpus of two nodes."""
+    return prepare(*read_nodes(data, tokenizer), **options)

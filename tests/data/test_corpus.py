@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pyarrow.ipc
 import pytest
-from conf_nodes import node, overlay
+from conf_nodes import corpus_of, node, overlay
 from filelock import FileLock
 
 from translate.data import build as build_module
 from translate.data import corpus as corpus_module
 from translate.data.account import LanguageCounts, render
-from translate.data.corpus import FORMAT, check_data, load, prepare
+from translate.data.corpus import FORMAT, check_data, load
 from translate.data.text import sameness
 from translate.data.tokenizer import check_tokenizer
 from translate.errors import UserError
@@ -62,7 +62,7 @@ def tokenizer():
 
 
 def test_columns_and_lengths(data, tokenizer, tmp_path):
-    corpus = prepare(data, tokenizer, cache=tmp_path / "cache")
+    corpus = corpus_of(data, tokenizer, cache=tmp_path / "cache")
     assert (corpus.source_language, corpus.target_language) == ("de", "en")
     assert (len(corpus.dev), len(corpus.test)) == (10, 12)
     for row in corpus.train.to_pylist():
@@ -82,7 +82,7 @@ def test_columns_and_lengths(data, tokenizer, tmp_path):
 def test_no_sentence_of_either_side_is_in_two_splits(data, tokenizer, tmp_path, turned):
     if turned:
         data |= {"source": "en", "target": "de"}
-    corpus = prepare(data, tokenizer, cache=tmp_path)
+    corpus = corpus_of(data, tokenizer, cache=tmp_path)
     sides = [
         {sameness(text) for text in corpus.train["source"].to_pylist()}
         | {sameness(text) for text in corpus.train["target"].to_pylist()}
@@ -99,27 +99,27 @@ def test_no_sentence_of_either_side_is_in_two_splits(data, tokenizer, tmp_path, 
 
 
 def test_the_second_time_nothing_is_made(data, tokenizer, tmp_path, monkeypatch):
-    first = prepare(data, tokenizer, cache=tmp_path)
+    first = corpus_of(data, tokenizer, cache=tmp_path)
     monkeypatch.setattr(corpus_module, "build", None)
-    second = prepare(data | {"tokens_per_batch": 77, "workers": 3}, tokenizer, cache=tmp_path)
+    second = corpus_of(data | {"tokens_per_batch": 77, "workers": 3}, tokenizer, cache=tmp_path)
     assert second.folder == first.folder
     assert second.train == first.train
     wild = tokenizer | {"sampling": {"alpha": 0.0, "dropout": 0.1}}
-    third = prepare(data, wild, cache=tmp_path)
+    third = corpus_of(data, wild, cache=tmp_path)
     assert third.folder == first.folder
     assert third.tokenizers.source.sampling.dropout == 0.1
 
 
 def test_a_number_is_the_same_however_it_is_written(data, tokenizer, tmp_path):
     first, again = (
-        prepare(data, {**tokenizer, "character_coverage": coverage}, cache=tmp_path)
+        corpus_of(data, {**tokenizer, "character_coverage": coverage}, cache=tmp_path)
         for coverage in (1, 1.0)
     )
     assert first.folder == again.folder
 
 
 def test_whatever_shapes_the_corpus_makes_another(data, tokenizer, tmp_path, folder, monkeypatch):
-    folders = {prepare(data, tokenizer, cache=tmp_path).folder}
+    folders = {corpus_of(data, tokenizer, cache=tmp_path).folder}
     for changed_data, changed_tokenizer, seed in (
         (data, tokenizer, 2),
         (data | {"hold_out": {"dev": 9, "test": 0}}, tokenizer, 1),
@@ -127,15 +127,15 @@ def test_whatever_shapes_the_corpus_makes_another(data, tokenizer, tmp_path, fol
         (data | {"source": "en", "target": "de"}, tokenizer, 1),
     ):
         folders.add(
-            prepare(changed_data | {"seed": seed}, changed_tokenizer, cache=tmp_path).folder
+            corpus_of(changed_data | {"seed": seed}, changed_tokenizer, cache=tmp_path).folder
         )
     with (folder / "train.de").open("a") as file:
         file.write("noch eine\n")
     with (folder / "train.en").open("a") as file:
         file.write("one more\n")
-    folders.add(prepare(data, tokenizer, cache=tmp_path).folder)
+    folders.add(corpus_of(data, tokenizer, cache=tmp_path).folder)
     monkeypatch.setattr(corpus_module, "FORMAT", FORMAT + 1)
-    folders.add(prepare(data, tokenizer, cache=tmp_path).folder)
+    folders.add(corpus_of(data, tokenizer, cache=tmp_path).folder)
     assert len(folders) == 7
 
 
@@ -163,11 +163,11 @@ def test_the_rules_of_preparing_change_only_with_the_format(data, tokenizer, tmp
     (folder / "all.tsv").write_text(f"de\ten\tdomain\n{''.join(rows)}", encoding="utf-8")
     extra = {"more": {"source": str(folder / "more.de"), "target": str(folder / "more.en"),
                       "weight": None, "tag": None}}  # fmt: skip
-    by_number = prepare(
+    by_number = corpus_of(
         overlay(data, {"cleaning": {"replace": [["<[^>]*>", ""]]}, "extra": extra}),
         tokenizer, cache=tmp_path,
     )  # fmt: skip
-    by_group = prepare(
+    by_group = corpus_of(
         node("data", "tsv", train=str(folder / "all.tsv"), source="de", target="en", header=True,
              domain="domain", hold_out={"dev": [1], "test": [2]}),
         node("tokenizer", "char", vocab_size=60, hard_vocab_limit=False), cache=tmp_path,
@@ -183,8 +183,8 @@ def test_the_rules_of_preparing_change_only_with_the_format(data, tokenizer, tmp
 
 
 def test_the_same_corpus_is_made_again_byte_for_byte(data, tokenizer, tmp_path):
-    one = prepare(data, tokenizer, cache=tmp_path / "a").folder
-    two = prepare(data, tokenizer, cache=tmp_path / "b").folder
+    one = corpus_of(data, tokenizer, cache=tmp_path / "a").folder
+    two = corpus_of(data, tokenizer, cache=tmp_path / "b").folder
     names = sorted(path.name for path in one.iterdir())
     assert names == sorted(path.name for path in two.iterdir())
     assert names == [
@@ -213,7 +213,7 @@ def test_text_that_changes_while_it_is_prepared_is_not_kept(
     with monkeypatch.context() as busy:
         busy.setattr(build_module, "_train_tokenizers", meanwhile)
         with pytest.raises(UserError, match="was changed while it was prepared: prepare it again"):
-            prepare(data, tokenizer, cache=tmp_path)
+            corpus_of(data, tokenizer, cache=tmp_path)
     assert [path for path in (tmp_path / "corpora").iterdir() if path.is_dir()] == []
 
 
@@ -227,9 +227,9 @@ def test_a_half_written_corpus_is_never_taken(data, tokenizer, tmp_path, monkeyp
     with monkeypatch.context() as broken:
         broken.setattr(build_module, step, die)
         with pytest.raises(KeyboardInterrupt):
-            prepare(data, tokenizer, cache=tmp_path)
+            corpus_of(data, tokenizer, cache=tmp_path)
     assert not [path for path in (tmp_path / "corpora").iterdir() if path.is_dir()]
-    assert len(prepare(data, tokenizer, cache=tmp_path).dev) == 10
+    assert len(corpus_of(data, tokenizer, cache=tmp_path).dev) == 10
 
 
 def test_contents_reach_the_disk_before_the_corpus_has_its_name(
@@ -242,7 +242,7 @@ def test_contents_reach_the_disk_before_the_corpus_has_its_name(
         assert path.exists()
 
     monkeypatch.setattr(build_module, "sync", sync)
-    folder = prepare(data, tokenizer, cache=tmp_path).folder
+    folder = corpus_of(data, tokenizer, cache=tmp_path).folder
     assert synced[-1] == "corpora"
     assert synced[-2].startswith(f"{folder.name}.tmp-")
     assert set(synced[:-2]) == {path.name for path in folder.iterdir()}
@@ -253,13 +253,13 @@ def test_contents_reach_the_disk_before_the_corpus_has_its_name(
 )
 @pytest.mark.parametrize("length", [None, 0, 100])
 def test_a_damaged_corpus_is_named_with_the_remedy(data, tokenizer, tmp_path, name, length):
-    folder = prepare(data, tokenizer, cache=tmp_path).folder
+    folder = corpus_of(data, tokenizer, cache=tmp_path).folder
     if length is None:
         (folder / name).unlink()
     else:
         os.truncate(folder / name, length)
     with pytest.raises(UserError) as refused:
-        prepare(data, tokenizer, cache=tmp_path)
+        corpus_of(data, tokenizer, cache=tmp_path)
     assert str(folder) in str(refused.value)
     assert "remove it, and it will be prepared again" in str(refused.value)
 
@@ -267,42 +267,42 @@ def test_a_damaged_corpus_is_named_with_the_remedy(data, tokenizer, tmp_path, na
 @pytest.mark.parametrize("rows", [0, 7])
 def test_a_table_cut_between_two_batches_is_damaged(data, tokenizer, tmp_path, rows):
     """To Arrow it is a shorter table."""
-    folder = prepare(data, tokenizer, cache=tmp_path).folder
+    folder = corpus_of(data, tokenizer, cache=tmp_path).folder
     path = folder / "train.arrow"
     whole = pyarrow.ipc.open_stream(path.read_bytes()).read_all()
     with pyarrow.ipc.new_stream(path, whole.schema) as stream:
         stream.write_table(whole.slice(0, rows))
     with pytest.raises(UserError, match=rf"train.arrow has {rows} of {len(whole)} rows.*remove it"):
-        prepare(data, tokenizer, cache=tmp_path)
+        corpus_of(data, tokenizer, cache=tmp_path)
 
 
 def test_a_group_cannot_be_held_out_twice(data, tokenizer, tmp_path):
     twice = data | {"hold_out": {"dev": ["a", "7"], "test": [7]}}
     told = r"data\.hold_out.* both name the group 7: give it to only one"
     with pytest.raises(UserError, match=told):
-        prepare(twice, tokenizer, cache=tmp_path)
+        corpus_of(twice, tokenizer, cache=tmp_path)
 
 
 def test_what_a_killed_process_left_is_swept_away(data, tokenizer, tmp_path):
-    folder = prepare(data, tokenizer, cache=tmp_path).folder
+    folder = corpus_of(data, tokenizer, cache=tmp_path).folder
     stale = folder.with_name(f"{folder.name}.tmp-dead")
     folder.rename(stale)  # as after kill -9 just before the renaming
-    assert prepare(data, tokenizer, cache=tmp_path).folder == folder
+    assert corpus_of(data, tokenizer, cache=tmp_path).folder == folder
     assert not stale.exists()
     others = [folder.with_name(f"{key}.tmp-x") for key in ("dead", "alive")]
     for other in others:
         (other / "scratch").mkdir(parents=True)
     with FileLock(folder.with_name("alive.lock")):
-        prepare(data, tokenizer | {"vocab_size": 321}, cache=tmp_path)
+        corpus_of(data, tokenizer | {"vocab_size": 321}, cache=tmp_path)
     assert [other.exists() for other in others] == [False, True]
 
 
 def test_that_another_process_is_waited_for_is_told(data, tokenizer, tmp_path, caplog):
-    folder = prepare(data, tokenizer, cache=tmp_path).folder
+    folder = corpus_of(data, tokenizer, cache=tmp_path).folder
     shutil.rmtree(folder)
     with caplog.at_level(logging.INFO), ThreadPoolExecutor(1) as pool:
         with FileLock(f"{folder}.lock"):
-            waiting = pool.submit(prepare, data, tokenizer, cache=tmp_path)
+            waiting = pool.submit(corpus_of, data, tokenizer, cache=tmp_path)
             deadline = time.monotonic() + 10
             while "waiting" not in caplog.text and time.monotonic() < deadline:
                 time.sleep(0.01)
@@ -314,7 +314,7 @@ def test_that_another_process_is_waited_for_is_told(data, tokenizer, tmp_path, c
 
 def _prepare(data, tokenizer, cache, barrier, queue):
     barrier.wait()
-    queue.put(len(prepare(data, tokenizer, cache=cache).train))
+    queue.put(len(corpus_of(data, tokenizer, cache=cache).train))
 
 
 def test_two_processes_at_once_make_one_corpus(data, tokenizer, tmp_path):
@@ -338,7 +338,7 @@ def test_the_report_adds_up_and_is_worth_reading(data, tokenizer, tmp_path, fold
         file.write("die Zahl eins zwanzig.\n\ngleich\nSehr lang\n")
     with (folder / "train.en").open("a") as file:
         file.write(f"the number one zwanzig.\nx\nGleich\n{'very ' * 300}\n")
-    corpus = prepare(data, tokenizer, cache=tmp_path)
+    corpus = corpus_of(data, tokenizer, cache=tmp_path)
     dropped = {
         "duplicate": 1,
         "empty": 1,
@@ -379,7 +379,7 @@ def test_given_splits_stay_line_by_line_and_overlap_leaves_training(
     (folder / "test.en").write_text("".join(f"{t}\n" for _, t in test), encoding="utf-8")
     data |= {"test": "test"}
     with caplog.at_level(logging.WARNING):
-        corpus = prepare(data, tokenizer, cache=tmp_path)
+        corpus = corpus_of(data, tokenizer, cache=tmp_path)
     assert [(row["source"], *row["references"]) for row in corpus.test.to_pylist()] == test
     planted = 2 + 1  # "eins zwanzig" has two translations
     left = corpus.report["splits"]["dev"]["pairs"] + len(corpus.train)
@@ -387,7 +387,7 @@ def test_given_splits_stay_line_by_line_and_overlap_leaves_training(
     assert corpus.report["dropped"]["overlap"] == planted
     assert not {"Die Zahl eins zwanzig.", "the number two zwanzig."} & _sentences(corpus.dev)
     assert "dropping 3 pairs of the training text with a sentence of dev or test" in caplog.text
-    allowed = prepare(data | {"allow_overlap": True}, tokenizer, cache=tmp_path)
+    allowed = corpus_of(data | {"allow_overlap": True}, tokenizer, cache=tmp_path)
     assert allowed.report["dropped"]["overlap"] == 0
     assert "keeping 3 pairs of the training text" in caplog.text
 
@@ -400,7 +400,7 @@ def test_given_test_text_in_a_given_dev_is_told(data, tokenizer, tmp_path, folde
     ):  # fmt: skip
         (folder / name).write_text(text, encoding="utf-8")
     changes = {"dev": "dev", "test": "test", "allow_overlap": allowed}
-    report = prepare(data | changes, tokenizer, cache=tmp_path).report
+    report = corpus_of(data | changes, tokenizer, cache=tmp_path).report
     told = f"test text in dev (test {1 if allowed else 3})"  # allowed, only whole pairs
     assert report["suspicious"] == [told]
     assert told in caplog.text
@@ -419,7 +419,7 @@ def test_kept_and_dropped_are_the_lines_read(data, tokenizer, tmp_path, folder, 
             file.write("gleich\n\n")
     cleaning = data["cleaning"] | {"drop_duplicates": False}
     changes = {"hold_out": hold_out, "cleaning": cleaning}
-    report = prepare(data | changes, tokenizer, cache=tmp_path).report
+    report = corpus_of(data | changes, tokenizer, cache=tmp_path).report
     assert report["kept"] + sum(report["dropped"].values()) == read
     assert report["dropped"]["overlap"] == (2 if given else 0)
     kept = next(line for line in render(report).splitlines() if "kept" in line)
@@ -431,7 +431,7 @@ def test_pairs_that_held_out_items_merge_count_as_duplicates(data, tokenizer, tm
         path = folder / f"train.{language}"
         path.write_text(path.read_text(encoding="utf-8") * 2, encoding="utf-8")
     cleaning = data["cleaning"] | {"drop_duplicates": False}
-    report = prepare(data | {"cleaning": cleaning}, tokenizer, cache=tmp_path).report
+    report = corpus_of(data | {"cleaning": cleaning}, tokenizer, cache=tmp_path).report
     pairs = {name: split["pairs"] for name, split in report["splits"].items()}
     assert report["kept"] == sum(pairs.values())
     assert report["dropped"]["duplicate"] == pairs["dev"] + pairs["test"] > 0
@@ -449,7 +449,7 @@ def test_text_that_replace_changes_is_kept_apart_from_a_given_test(
     more = {"source": str(folder / "more.de"), "target": str(folder / "more.en")}
     cleaning = data["cleaning"] | {"replace": [[r"\[([^\]]*)\]", r"\1"]]}
     data |= {"test": "test", "cleaning": cleaning, "extra": {"more": more}}
-    corpus = prepare(data, tokenizer, cache=tmp_path)
+    corpus = corpus_of(data, tokenizer, cache=tmp_path)
     assert corpus.test["source"].to_pylist()[0] == "die [Zahl] eins zwanzig."  # as it was given
     assert "die Zahl eins zwanzig." not in {
         *corpus.train["source"].to_pylist(),
@@ -466,7 +466,7 @@ def test_no_sentence_of_a_group_is_held_out_by_number(tokenizer, tmp_path):
     data = node("data", "tsv", source="de", target="en", train=str(tmp_path / "books.tsv"),
                 columns={"de": 1, "en": 2}, domain=3,
                 hold_out={"dev": ["a"], "test": 4})  # fmt: skip
-    corpus = prepare(data, tokenizer | {"hard_vocab_limit": False}, cache=tmp_path)
+    corpus = corpus_of(data, tokenizer | {"hard_vocab_limit": False}, cache=tmp_path)
     assert not _sentences(corpus.dev) & _sentences(corpus.test)
     assert (len(corpus.dev), len(corpus.test), len(corpus.train)) == (10, 4, 6)
     assert corpus.report["dropped"]["overlap"] == 10
@@ -483,7 +483,7 @@ def test_groups_are_held_out_whole_whatever_cleaning_says_of_the_rest(tokenizer,
     data = node("data", "tsv", source="de", target="en", train=str(tmp_path / "books.tsv"),
                 columns={"de": 1, "en": 2}, domain=3,
                 hold_out={"dev": ["b"], "test": 0})  # fmt: skip
-    corpus = prepare(data, tokenizer | {"hard_vocab_limit": False}, cache=tmp_path)
+    corpus = corpus_of(data, tokenizer | {"hard_vocab_limit": False}, cache=tmp_path)
     assert (len(corpus.dev), len(corpus.train)) == (13, 8)
     dropped = {rule: count for rule, count in corpus.report["dropped"].items() if count}
     assert dropped == {"length_ratio": 1, "overlap": 12}
@@ -491,7 +491,7 @@ def test_groups_are_held_out_whole_whatever_cleaning_says_of_the_rest(tokenizer,
 
 def test_no_test_split_is_none(data, tokenizer, tmp_path):
     data |= {"hold_out": {"dev": 5, "test": 0}}
-    assert prepare(data, tokenizer, cache=tmp_path).test is None
+    assert corpus_of(data, tokenizer, cache=tmp_path).test is None
 
 
 def test_one_pair_is_enough_to_train(tokenizer, tmp_path):
@@ -501,7 +501,7 @@ def test_one_pair_is_enough_to_train(tokenizer, tmp_path):
     data = node("data", "files", dir=str(tmp_path), source="de", target="en", dev="dev",
                 hold_out={"test": 0})  # fmt: skip
     tokenizer |= {"hard_vocab_limit": False}
-    corpus = prepare(data, tokenizer, cache=tmp_path / "cache")
+    corpus = corpus_of(data, tokenizer, cache=tmp_path / "cache")
     assert (len(corpus.train), len(corpus.dev)) == (1, 1)
 
 
@@ -510,16 +510,16 @@ def test_nothing_to_train_on_is_an_error(data, tokenizer, tmp_path, folder):
     (folder / "train.en").write_text("a\n\n")
     told = r"none of the 2 pairs of the training text is left \(identical 1, empty 1\)"
     with pytest.raises(UserError, match=told):
-        prepare(data, tokenizer, cache=tmp_path)
+        corpus_of(data, tokenizer, cache=tmp_path)
     (folder / "train.de").write_text("")
     (folder / "train.en").write_text("")
     with pytest.raises(UserError, match="the training text is empty"):
-        prepare(data, tokenizer, cache=tmp_path)
+        corpus_of(data, tokenizer, cache=tmp_path)
 
 
 def test_all_problems_of_both_nodes_are_listed_at_once(data, tokenizer, tmp_path):
     with pytest.raises(UserError) as refusal:
-        prepare(data | {"workers": -1}, tokenizer | {"kind": "bpee"}, cache=tmp_path)
+        corpus_of(data | {"workers": -1}, tokenizer | {"kind": "bpee"}, cache=tmp_path)
     assert "data.workers = -1" in str(refusal.value)
     assert "tokenizer.kind = 'bpee'" in str(refusal.value)
 
@@ -527,7 +527,7 @@ def test_all_problems_of_both_nodes_are_listed_at_once(data, tokenizer, tmp_path
 def test_a_cache_that_cannot_be_written_is_an_error(data, tokenizer, tmp_path):
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(UserError, match=r"cannot be written to the cache .* cache=PATH"):
-        prepare(data, tokenizer, cache=tmp_path / "cache")
+        corpus_of(data, tokenizer, cache=tmp_path / "cache")
 
 
 def test_an_interrupted_disk_leaves_no_corpus(data, tokenizer, tmp_path, monkeypatch):
@@ -536,13 +536,13 @@ def test_an_interrupted_disk_leaves_no_corpus(data, tokenizer, tmp_path, monkeyp
 
     monkeypatch.setattr(build_module, "_write", full)
     with pytest.raises(UserError, match=r"No space left on device.*free up space"):
-        prepare(data, tokenizer, cache=tmp_path)
+        corpus_of(data, tokenizer, cache=tmp_path)
 
 
 def test_toy_carries_gold_alignments(tmp_path):
     data = node("data", "toy", train=60, dev=5, test=5, min_words=4, max_words=8)
     tokenizer = node("tokenizer", "word", hard_vocab_limit=False)
-    corpus = prepare(data, tokenizer, cache=tmp_path)
+    corpus = corpus_of(data, tokenizer, cache=tmp_path)
     for table in (corpus.train, corpus.dev, corpus.test):
         for row in table.to_pylist():
             target = row["target"] if "target" in row else row["references"][0]
@@ -574,7 +574,7 @@ SHARED_DATA = Path(os.environ.get("TRANSLATE_SHARED_DATA", CONF.parents[1] / "sh
 @pytest.mark.skipif(not (SHARED_DATA / "multi30k").is_dir(), reason="no local Multi30k")
 def test_multi30k_from_a_folder(tmp_path):
     data = node("data", "multi30k_de_en", dir=str(SHARED_DATA / "multi30k"))
-    corpus = prepare(data, node("tokenizer", "bpe"), cache=tmp_path)
+    corpus = corpus_of(data, node("tokenizer", "bpe"), cache=tmp_path)
     assert (len(corpus.dev), len(corpus.test)) == (1014, 1000)
     assert 28_950 < len(corpus.train) <= 29_000
     assert len(load(corpus.folder).train) == len(corpus.train)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conf_nodes import node
+from conf_nodes import corpus_of, node
 
-from translate.data.corpus import check_data, prepare
+from translate.data.corpus import check_data
 from translate.data.pair import Item, Pair, items
 from translate.data.sources import KINDS
 from translate.errors import UserError
@@ -53,7 +53,7 @@ def test_a_domain_comes_by_number_name_or_path(tmp_path: Path) -> None:
 
 def test_files_of_two_languages_have_no_columns() -> None:
     (problem,) = check_data(node("data", "hub", source="de", target="en", dir="x", domain=3))
-    assert problem.startswith("data: domain = 3 names a column, but the files of dir = x have no")
+    assert problem.startswith("data.domain = 3 names a column, but the files of data.dir = x have")
 
 
 def test_an_item_is_of_its_first_pairs_domain() -> None:
@@ -64,14 +64,14 @@ def test_an_item_is_of_its_first_pairs_domain() -> None:
 def test_held_out_items_keep_their_domain(tmp_path: Path) -> None:
     tokenizer = node("tokenizer", "char")
     data = tsv(tmp_path / "pairs.tsv", domain=3)
-    corpus = prepare(data, tokenizer, cache=tmp_path / "cache")
+    corpus = corpus_of(data, tokenizer, cache=tmp_path / "cache")
     assert corpus.test is not None
     assert set(corpus.test["group"].to_pylist()) == {"news"}  # asked for by name
     assert set(corpus.dev["group"].to_pylist()) == {"talk"}
     plain = data | {"domain": None, "hold_out": {"dev": 8, "test": 8}}
-    without = prepare(plain, tokenizer, cache=tmp_path / "cache")
+    without = corpus_of(plain, tokenizer, cache=tmp_path / "cache")
     assert "group" not in without.dev.column_names
-    with_domains = prepare(plain | {"domain": 3}, tokenizer, cache=tmp_path / "cache")
+    with_domains = corpus_of(plain | {"domain": 3}, tokenizer, cache=tmp_path / "cache")
     assert list(with_domains.dev["source"].to_pylist()) == list(
         without.dev["source"].to_pylist()
     ), "another test set"

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conf_nodes import node
+from conf_nodes import corpus_of, node
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from translate.data import corpus as corpus_module
 from translate.data import pair_table
 from translate.data.cleaning import RULES, Cleaning, first_of_each, tidy
-from translate.data.corpus import prepare
 from translate.data.dropped import Dropped, Drops
 from translate.data.pair import Pair
 from translate.data.pair_table import write_pairs
@@ -85,7 +84,7 @@ def by_rule(told: Sequence[Dropped]) -> Counter[tuple[str, str]]:
 
 def test_each_rule_tells_the_line_and_the_tidy_text(folder: Path) -> None:
     told: list[Dropped] = []
-    corpus = prepare(data(folder), tokenizer(), cache=folder / "cache", tell=told.append)
+    corpus = corpus_of(data(folder), tokenizer(), cache=folder / "cache", tell=told.append)
     assert {rule for _, rule in DIRT} == set(RULES)
     # below a header and eight fine pairs; files of `more` have no header, and four
     for name, first, repeated in (("main", 10, 5), ("more", 5, 4)):
@@ -105,17 +104,17 @@ def test_each_rule_tells_the_line_and_the_tidy_text(folder: Path) -> None:
 def test_a_corpus_of_the_cache_is_cleaned_again_and_stays_as_it_is(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plain = prepare(data(folder), tokenizer(), cache=folder / "cache").folder
+    plain = corpus_of(data(folder), tokenizer(), cache=folder / "cache").folder
     before = {path.name: path.read_bytes() for path in plain.iterdir()}
     first: list[Dropped] = []
-    made = prepare(data(folder), tokenizer(), cache=folder / "other", tell=first.append).folder
+    made = corpus_of(data(folder), tokenizer(), cache=folder / "other", tell=first.append).folder
     assert made.name == plain.name
     assert {path.name: path.read_bytes() for path in made.iterdir()} == before
     assert "already" not in caplog.text
     monkeypatch.setattr(corpus_module, "build", None)
     again: list[Dropped] = []
     with caplog.at_level(logging.INFO):
-        prepare(data(folder), tokenizer(), cache=folder / "cache", tell=again.append)
+        corpus_of(data(folder), tokenizer(), cache=folder / "cache", tell=again.append)
     assert again == first != []
     assert "prepared already: cleaning its text again to list what was dropped" in caplog.text
     assert {path.name: path.read_bytes() for path in plain.iterdir()} == before
@@ -124,11 +123,11 @@ def test_a_corpus_of_the_cache_is_cleaned_again_and_stays_as_it_is(
 
 def test_text_that_is_no_longer_that_of_the_corpus_is_told(folder: Path) -> None:
     """Of a data set of the hub the fingerprint is its name alone."""
-    corpus = prepare(data(folder), tokenizer(), cache=folder / "cache")
+    corpus = corpus_of(data(folder), tokenizer(), cache=folder / "cache")
     report = corpus.report | {"dropped": corpus.report["dropped"] | {"identical": 1_234}}
     (corpus.folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
     with pytest.raises(UserError) as refused:
-        prepare(data(folder), tokenizer(), cache=folder / "cache", tell=lambda pair: None)
+        corpus_of(data(folder), tokenizer(), cache=folder / "cache", tell=lambda pair: None)
     assert str(refused.value) == (
         f"the text of the corpus has changed since {corpus.folder} was prepared: of main the rule "
         "identical dropped 1,234 pairs then, and now 1; remove that folder, and it will be "

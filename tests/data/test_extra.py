@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conf_nodes import node
+from conf_nodes import corpus_of, node
 from hypothesis import given
 from hypothesis import strategies as st
 
 from translate.data.account import render
-from translate.data.corpus import Corpus, check_data, prepare
+from translate.data.corpus import Corpus, check_data
 from translate.data.mixing import by_temperature
 from translate.data.module import TranslationData
 from translate.errors import UserError
@@ -50,7 +50,7 @@ def prepared(tmp_path: Path) -> Prepared:
         data = node("data", "files", dir=str(tmp_path), source="de", target="en",
                     extra={"back": files | changes}, **whole)  # fmt: skip
         tokenizer = node("tokenizer", "bpe", vocab_size=330, sampling=sampling)
-        return prepare(data, tokenizer, cache=tmp_path / "cache")
+        return corpus_of(data, tokenizer, cache=tmp_path / "cache")
 
     return prepare_with
 
@@ -227,7 +227,7 @@ def test_a_temperature_needs_a_corpus_without_a_weight(weight: float | None) -> 
     changes = {"dir": None, "source": "de", "target": "en", "temperature": 5.0}
     alone = check_data(node("data", "files", **changes))
     assert alone == [
-        "data: temperature = 5 mixes corpora without a weight, but data.extra has none: add one, "
+        "data.temperature = 5 mixes corpora without a weight, but data.extra has none: add one, "
         "or set it to 1"
     ]
     extra = {"back": {"source": "a", "target": "b", "weight": weight}}

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conf_nodes import corpus_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from translate.data.batching import Batch
-from translate.data.corpus import Corpus, prepare
+from translate.data.corpus import Corpus
 from translate.data.guidance import gold_rows, pad_rows
 from translate.data.module import TranslationData
 from translate.errors import UserError
@@ -75,7 +76,7 @@ def test_padding_adds_zeros() -> None:
 @pytest.fixture(scope="module", params=["unigram", "word"])
 def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     tokenizer = UNIGRAM if request.param == "unigram" else WORD
-    return prepare(TOY, tokenizer, cache=tmp_path_factory.mktemp("cache"))
+    return corpus_of(TOY, tokenizer, cache=tmp_path_factory.mktemp("cache"))
 
 
 def batches(corpus: Corpus, *, guided: bool, sampling: bool = False) -> list[Batch]:
@@ -110,7 +111,7 @@ def test_batches_carry_the_rows_of_their_pairs(corpus: Corpus) -> None:
 
 
 def test_a_tag_is_no_word_to_look_at(tmp_path: Path) -> None:
-    corpus = prepare(TOY | {"tag": "en"}, WORD, cache=tmp_path)
+    corpus = corpus_of(TOY | {"tag": "en"}, WORD, cache=tmp_path)
     tagged = corpus.tokenizers.tagged("en")
     for batch in batches(corpus, guided=True):
         assert batch.gold is not None

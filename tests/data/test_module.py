@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from conf_nodes import node
+from conf_nodes import corpus_of, node
 
 from translate.data import module
 from translate.data.batching import Batch, Draw
-from translate.data.corpus import Corpus, prepare
+from translate.data.corpus import Corpus
 from translate.data.lengths import lengths
 from translate.data.mixing import Lengths
 from translate.data.module import Pairs, TranslationData
@@ -31,7 +31,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Corpus]:
         data = node("data", "toy", train=200, dev=10, test=5)
         sampling = {"alpha": 0.0, "dropout": dropout}
         tokenizer = node("tokenizer", "bpe", vocab_size=600, sampling=sampling)
-        return prepare(data, tokenizer, cache=cache)
+        return corpus_of(data, tokenizer, cache=cache)
 
     return prepared
 

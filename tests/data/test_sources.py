@@ -180,7 +180,7 @@ def test_links_need_a_prefix_and_words_that_stay_in_place():
     for change, line in ((replacing, "cleaning.replace may join or split"), (names, "a prefix")):
         node = SHARED | {"kind": "files", "dir": None} | ALIGNED | change
         (problem,) = schema.problems(KINDS["files"], node, "data")
-        assert problem.startswith("data: alignments")
+        assert problem.startswith("data.alignments")
         assert line in problem
 
 

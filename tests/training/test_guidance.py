@@ -19,7 +19,7 @@ from torch import Tensor
 from translate.attention.kernels import recorded_calls
 from translate.attention.masks import padding_mask
 from translate.data.batching import Batch
-from translate.data.corpus import Corpus, prepare
+from translate.data.corpus import Corpus, prepare, read_nodes
 from translate.data.module import TranslationData
 from translate.errors import UserError
 from translate.inference import bundle
@@ -67,7 +67,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, 
 
 
 def prepared(config: dict[str, Any]) -> Corpus:
-    return prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
+    return prepare(*read_nodes(config["data"], config["tokenizer"]), cache=Path(config["cache"]))
 
 
 def built(config: dict[str, Any], corpus: Corpus) -> Seq2Seq:

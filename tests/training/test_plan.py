@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from translate.data.corpus import prepare
+from translate.data.corpus import prepare, read_nodes
 from translate.data.module import TranslationData
 from translate.models import registry
 from translate.training import plan as module
@@ -25,7 +25,9 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
     config: Config, monkeypatch: pytest.MonkeyPatch, pool_batches: int, tolerance: float
 ) -> None:
     settings = config("trainer.accumulate=2", "trainer.keep=4")
-    corpus = prepare(settings["data"], settings["tokenizer"], cache=Path(settings["cache"]))
+    corpus = prepare(
+        *read_nodes(settings["data"], settings["tokenizer"]), cache=Path(settings["cache"])
+    )
     data = TranslationData(
         corpus, max_length=settings["data"]["max_length"], tokens_per_batch=300,
         pool_batches=pool_batches, workers=0, sampling=False, guided=False, seed=1,

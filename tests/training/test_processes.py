@@ -27,7 +27,7 @@ from torch import Tensor
 
 from translate.cli.errors import StoppedError
 from translate.data.batching import Batch, collate
-from translate.data.corpus import prepare
+from translate.data.corpus import prepare, read_nodes
 from translate.errors import UserError
 from translate.models import registry
 from translate.training import assembly, provenance
@@ -103,7 +103,9 @@ def test_one_process_goes_on_with_the_batches_that_two_left(
     monkeypatch.setattr(TranslationTask, "training_step", watched)
     settings = config("trainer.devices=1", "trainer.accelerator=cpu", "trainer.max_steps=7")
     train(settings, run)
-    corpus = prepare(settings["data"], settings["tokenizer"], cache=Path(settings["cache"]))
+    corpus = prepare(
+        *read_nodes(settings["data"], settings["tokenizer"]), cache=Path(settings["cache"])
+    )
     data = assembly.new_data(settings, corpus, Settings(**settings["trainer"]))
     data.tokens_per_batch = settings["data"]["tokens_per_batch"]
     of_the_run = islice(iter(data.batches()), 2 * 3, 2 * 3 + 4)

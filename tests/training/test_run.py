@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import translate
-from translate.data.corpus import prepare
+from translate.data.corpus import prepare, read_nodes
 from translate.errors import UserError
 from translate.training import assembly, callbacks, dev_translations, provenance
 from translate.training.callbacks import lasting
@@ -719,7 +719,7 @@ def test_a_step_has_the_objective_and_the_words_that_are_asked_for(
     chosen = config(f"trainer.r_drop={weight}", "trainer.label_smoothing=0.3",
                     "trainer.word_dropout=0.5")  # fmt: skip
     options = Settings(**chosen["trainer"])
-    corpus = prepare(chosen["data"], chosen["tokenizer"], cache=Path(chosen["cache"]))
+    corpus = prepare(*read_nodes(chosen["data"], chosen["tokenizer"]), cache=Path(chosen["cache"]))
     model = assembly.new_model(chosen, corpus, options)
     task = assembly.new_task(
         chosen, options, model, corpus, compiler=None, packed_from=NONE, total_steps=1

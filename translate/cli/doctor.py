@@ -65,18 +65,17 @@ def job(job: Job) -> None:
 def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegativeInt) -> None:
     """Examine the corpus, print the findings and perhaps keep them."""
     from translate.data.batching import TOKENS_ON_CPU
+    from translate.data.corpus import read_nodes
     from translate.data.doctor.report import told
     from translate.data.doctor.vocabulary import advise
     from translate.data.pair import Lines
     from translate.data.progress import progress
-    from translate.data.sources import KINDS
-    from translate.data.tokenizer import TokenizerConfig
     from translate.files import check_file, write
 
     if "json" in job.verbatim:
         _refuse_anything_else(Path(job.verbatim["json"]))
         check_file(Path(job.verbatim["json"]))
-    source = KINDS[data["kind"]].model_validate(dict(data))
+    source, tokenizer_config = read_nodes(data, tokenizer)
     tokens = source.tokens_per_batch
     with progress("reading and examining"):
         splits = source.read(Path(cache).expanduser())
@@ -89,7 +88,7 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegat
         try:
             advice = advise(
                 {**splits, "train": short},
-                TokenizerConfig.model_validate(dict(tokenizer)),
+                tokenizer_config,
                 seed=source.seed,
                 tokens_per_batch=TOKENS_ON_CPU if tokens == "auto" else tokens,
                 pool_batches=source.pool_batches,

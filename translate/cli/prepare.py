@@ -63,10 +63,10 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder) -> None:
     """Prepare the corpus, print the account of it and perhaps list what was dropped."""
     from translate.cli.dropped import listed
     from translate.data.account import render
-    from translate.data.corpus import prepare
+    from translate.data.corpus import prepare, read_nodes
 
     with listed(job.verbatim) as tell:
-        corpus = prepare(data, tokenizer, cache=Path(cache), tell=tell)
+        corpus = prepare(*read_nodes(data, tokenizer), cache=Path(cache), tell=tell)
     sys.stdout.write(f"{render(corpus.report)}\nPrepared corpus: {corpus.folder}\n")
     if tell is not None:
         sys.stdout.write(f"Dropped pairs: {job.verbatim['dropped']}\n")

@@ -107,7 +107,7 @@ def corpus_of_run(run: Path, config: Mapping[str, Any], split: str) -> tuple[Cor
     Raises:
         UserError: the run does not say what it was trained on, or there is no such split.
     """
-    from translate.data.corpus import prepare
+    from translate.data.corpus import prepare, read_nodes
     from translate.data.tokenizer import own_vocabulary
 
     if split not in SPLITS:
@@ -118,10 +118,10 @@ def corpus_of_run(run: Path, config: Mapping[str, Any], split: str) -> tuple[Cor
             f"{run} has no config.yaml that names its corpus: give data= and tokenizer=, or "
             "input=FILE reference=FILE where the command has those keys"
         )
-    tokenizer = config["tokenizer"]
-    if tokenizer == training_config(run).get("tokenizer"):
+    source, tokenizer = read_nodes(data, config["tokenizer"])
+    if config["tokenizer"] == training_config(run).get("tokenizer"):
         tokenizer = own_vocabulary(tokenizer, run)
-    corpus = prepare(data, tokenizer, cache=Path(config["cache"]))
+    corpus = prepare(source, tokenizer, cache=Path(config["cache"]))
     table = corpus.test if split == "test" else corpus.dev
     if table is None:
         raise UserError(

@@ -244,7 +244,7 @@ def _is_finished(run: Path, config: Node) -> bool:
 
 def _score_of_finished(job: Job, run: Path, config: Node) -> float:
     """The best dev BLEU of a job that an earlier sweep has trained; a single run is refused."""
-    from translate.data.corpus import prepare
+    from translate.data.corpus import prepare, read_nodes
     from translate.training.fine_tuning import find_origin
     from translate.training.provenance import read
     from translate.training.refusals import refuse_other_configuration, refuse_other_corpus
@@ -260,7 +260,8 @@ def _score_of_finished(job: Job, run: Path, config: Node) -> float:
             "or start over by removing the folder or naming another with run="
         )
     refuse_other_configuration(config, run)
-    corpus = prepare(config["data"], config["tokenizer"], cache=Path(config["cache"]))
+    nodes = read_nodes(config["data"], config["tokenizer"])
+    corpus = prepare(*nodes, cache=Path(config["cache"]))
     refuse_other_corpus(corpus, run)
     find_origin(run, job.verbatim.get("init"), config, resuming=True)
     log.info("%s is already finished: best dev BLEU %.2f", run, record["dev_bleu"])

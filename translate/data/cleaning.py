@@ -25,14 +25,27 @@ RULES = ("empty", "too_long", "length_ratio", "identical", "duplicate", "overlap
 
 
 class Cleaning(Node):
-    """The node `data.cleaning`, explained in conf/data/base.yaml; null switches a rule off."""
+    """The node `data.cleaning`: rules for the training text alone."""
 
-    replace: list[tuple[str, str]]
-    max_characters: PositiveInt | None
-    length_ratio: Annotated[float, Field(ge=1)] | None
-    ratio_slack: PositiveFloat
-    drop_identical: bool
-    drop_duplicates: bool
+    replace: list[tuple[str, str]] = Field(
+        description="[regular expression, replacement] pairs, applied in order before all rules"
+    )
+    max_characters: PositiveInt | None = Field(
+        description="longer sentences are dropped; null: none for its length"
+    )
+    length_ratio: Annotated[float, Field(ge=1)] | None = Field(
+        description="pairs are dropped with one side more than this many times as long as the "
+        "other, in characters; null: none; beside Chinese, which takes a third of the characters "
+        "of English, 6 is right"
+    )
+    ratio_slack: PositiveFloat = Field(
+        description="characters added to both sides before length_ratio compares them: it spares "
+        "short sentences"
+    )
+    drop_identical: bool = Field(
+        description="drop a pair with the same text on both sides, which is no translation"
+    )
+    drop_duplicates: bool = Field(description="drop a pair that occurred before")
 
     @field_validator("replace")
     @classmethod

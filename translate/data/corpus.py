@@ -83,23 +83,29 @@ class Corpus:
 
 
 def check_data(config: Mapping[str, Any]) -> list[str]:
-    """Every problem of the node `data`, one line each."""
-    found = schema.misnamed("data", config, KINDS)
-    return found or schema.problems(KINDS[config["kind"]], config, "data")
+    """Return every problem of the node `data`, one line each."""
+    return schema.chosen("data", config, KINDS)
+
+
+def read_nodes(
+    data: Mapping[str, Any], tokenizer: Mapping[str, Any]
+) -> tuple[Source, TokenizerConfig]:
+    """Read the nodes `data` and `tokenizer`; a UserError lists all their problems."""
+    schema.check([*check_data(data), *check_tokenizer(tokenizer)])
+    source = KINDS[data["kind"]].model_validate(dict(data))
+    return source, TokenizerConfig.model_validate(dict(tokenizer))
 
 
 def prepare(
-    data: Mapping[str, Any],
-    tokenizer: Mapping[str, Any],
+    source: Source,
+    tokenizer: TokenizerConfig,
     *,
     cache: Path,
     tell: Tell | None = None,
 ) -> Corpus:
-    """The corpus that the nodes `data` and `tokenizer` describe, from the cache or made now.
+    """Take the corpus of a source and its tokenizer from the cache, or make it now.
 
     Args:
-        data: the node, of one of the kinds of translate/data/sources.
-        tokenizer: the node, as TokenizerConfig.
         cache: folder for downloads and prepared corpora.
         tell: is given each training pair that cleaning leaves out. For a corpus from the cache the
             text is cleaned once more.
@@ -108,19 +114,16 @@ def prepare(
         UserError: for whatever is wrong with the configuration, the text or the cache, all before
         any training.
     """
-    schema.check([*check_data(data), *check_tokenizer(tokenizer)])
-    source = KINDS[data["kind"]].model_validate(dict(data))
-    settings = TokenizerConfig.model_validate(dict(tokenizer))
     cache = cache.expanduser()
-    folder = cache / "corpora" / _key(source, settings, cache)
+    folder = cache / "corpora" / _key(source, tokenizer, cache)
     with _writing(cache):
-        made = _make(folder, source, settings, cache, tell)
+        made = _make(folder, source, tokenizer, cache, tell)
         if tell is not None and not made:
             _tell_again(folder, source, cache, tell)
     given = {name: extra.weight for name, extra in (source.extra or {}).items()}
     return load(
         folder,
-        sampling=settings.sampling,
+        sampling=tokenizer.sampling,
         weights={name: weight for name, weight in given.items() if weight is not None},
         temperature=source.temperature,
     )

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import exp, log
 from random import Random
-from typing import Annotated, Protocol
+from typing import Protocol
 
 from pydantic import Field
 
@@ -25,13 +25,18 @@ LONGEST = 20  # … of at most so many characters: longer ones are sentences wit
 
 
 class Sampling(Node):
-    """The node `tokenizer.sampling`: strength of subword regularisation, 0 being off.
+    """The node `tokenizer.sampling`: segment the training text anew each epoch; 0 is off."""
 
-    `alpha` is for unigram (the smaller, the wilder), `dropout` for bpe.
-    """
-
-    alpha: Annotated[float, Field(ge=0, le=1)]
-    dropout: Annotated[float, Field(ge=0, lt=1)]
+    alpha: float = Field(
+        ge=0, le=1,
+        description="subword regularisation of unigram: the smaller above 0, the wilder; 0.2 to "
+        "0.5 is usual",
+    )  # fmt: skip
+    dropout: float = Field(
+        ge=0, lt=1,
+        description="subword regularisation of bpe: the probability of skipping a merge; 0.1 is "
+        "usual",
+    )  # fmt: skip
 
 
 class Sampler(Protocol):

@@ -10,11 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Self
 
 import numpy as np
 from jaxtyping import UInt64
-from pydantic import NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from translate.config import Node
 from translate.data.pair import Pair
@@ -28,17 +27,24 @@ NEARLY_ALL = 0.9  # of the pairs in one group: no smaller number makes good spli
 
 
 class HoldOut(Node):
-    """The node `data.hold_out`: how many items to hold out, or which groups (books) by name."""
+    """The node `data.hold_out`: splits to take out of the training text where there are no files.
 
-    dev: PositiveInt | Groups
-    test: NonNegativeInt | Groups
+    At least half of the pairs must remain for training.
+    """
 
-    @model_validator(mode="after")
-    def _apart(self) -> Self:
+    dev: PositiveInt | Groups = Field(
+        description="a number of source sentences, each with all its translations, no sentence of "
+        "which stays in training on either side; or a list of groups (books), taken whole: dev "
+        "and test may then share sentences"
+    )
+    test: NonNegativeInt | Groups = Field(description="likewise; 0 for no test split")
+
+    def contradictions(self) -> Iterator[str]:
         if isinstance(self.dev, list) and isinstance(self.test, list):
             for group in sorted(set(map(str, self.dev)) & set(map(str, self.test))):
-                raise ValueError(f"dev and test both name the group {group}: give it to only one")
-        return self
+                yield (
+                    f"data.hold_out: dev and test both name the group {group}: give it to only one"
+                )
 
 
 def groups_of(wanted: Mapping[str, int | Groups]) -> set[str]:

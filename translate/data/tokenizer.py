@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -47,19 +47,70 @@ Tag = Annotated[str, AfterValidator(_names_a_tag)]  # `bt` is the piece <bt>
 
 
 class TokenizerConfig(schema.Node):
-    """The node `tokenizer`; conf/tokenizer/base.yaml says what each key means."""
+    """The node `tokenizer`: how SentencePiece learns a vocabulary, or whose is taken.
 
-    kind: Kind
-    joint: bool
-    vocab_size: Annotated[int, Field(gt=4, lt=2**31)]
-    hard_vocab_limit: bool
-    character_coverage: Annotated[float, Field(ge=0.98, le=1)]  # SentencePiece's bounds
-    byte_fallback: bool
-    normalization: Normalization
-    train_sentences: PositiveInt
-    # None is for runs that were begun without this key, which are still evaluated
-    pretrained: Annotated[str, Field(min_length=1)] | None = None
-    sampling: Sampling
+    A change of any key but `sampling` prepares the corpus anew. With `pretrained`, only `kind`,
+    `joint` and `sampling` count.
+    """
+
+    kind: Kind = Field(description="how words are cut into pieces")
+    joint: bool = Field(
+        description="one vocabulary for both languages; false: one each, of vocab_size pieces each"
+    )
+    vocab_size: int = Field(
+        gt=4, lt=2**31,
+        description="pieces of a vocabulary, special tokens and bytes included; for char and word "
+        "the most there may be",
+    )  # fmt: skip
+    hard_vocab_limit: bool = Field(
+        description="true: an error where the text cannot give vocab_size pieces (unigram, bpe); "
+        "false: take fewer"
+    )
+    character_coverage: float = Field(
+        ge=0.98, le=1,  # SentencePiece's bounds
+        description="share of the text's characters that get a piece; 0.9995 for Chinese or "
+        "Japanese",
+    )  # fmt: skip
+    byte_fallback: bool = Field(
+        description="spell unknown characters out in bytes, so that nothing is unknown (not with "
+        "word)"
+    )
+    normalization: Normalization = Field(
+        description="SentencePiece's rules for characters that are written in several ways; those "
+        "with _cf make all letters small"
+    )
+    train_sentences: PositiveInt = Field(
+        description="sentences that the vocabulary is learned from, drawn by data.seed"
+    )
+    # the default is for runs that were begun without this key, which are still evaluated
+    pretrained: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="a run, a bundle or a folder with source.spm and target.spm, to take its "
+        "vocabulary; null: learn one",
+    )
+    sampling: Sampling = Field(description="segment the training text anew each epoch")
+
+    def contradictions(self) -> Iterator[str]:
+        if self.byte_fallback and self.kind == "word":
+            yield (
+                "tokenizer.byte_fallback = true: a word model would spell out everything after "
+                "the first unknown word in bytes, including spaces and known words; set it to "
+                "false or choose tokenizer=unigram or tokenizer=bpe"
+            )
+        strengths = (("alpha", "unigram", "dropout"), ("dropout", "bpe", "alpha"))
+        for name, only, other in strengths:
+            strength = getattr(self.sampling, name)
+            if strength and self.kind in ("char", "word"):
+                yield (
+                    f"tokenizer.sampling.{name} = {strength}: a {self.kind} model has one way to "
+                    "split a sentence, so there is nothing to sample; set it to 0 or choose "
+                    "tokenizer=unigram or tokenizer=bpe"
+                )
+            elif strength and self.kind != only:
+                yield (
+                    f"tokenizer.sampling.{name} = {strength} is for kind {only}, not {self.kind}; "
+                    f"set it to 0 and tokenizer.sampling.{other} instead"
+                )
 
 
 class Tokenizer:
@@ -277,42 +328,16 @@ class Tokenizers:
         )
 
 
-def own_vocabulary(tokenizer: Mapping[str, Any], run: Path) -> Mapping[str, Any]:
-    """The node of a run that has the pretrained vocabulary too: where it was from may be gone."""
-    there = (run / "bundle" / "source.spm").is_file()
-    return (
-        {**tokenizer, "pretrained": str(run)}
-        if tokenizer.get("pretrained") and there
-        else tokenizer
-    )
+def own_vocabulary(config: TokenizerConfig, run: Path) -> TokenizerConfig:
+    """Name the run itself for a pretrained vocabulary, if it has it: the place of old may be gone.
+
+    A configuration without `pretrained` stays as it is.
+    """
+    if config.pretrained and (run / "bundle" / "source.spm").is_file():
+        return config.model_copy(update={"pretrained": str(run)})
+    return config
 
 
 def check_tokenizer(config: Mapping[str, Any]) -> list[str]:
-    """Every problem of the node `tokenizer`, one line each, SentencePiece's own limits included."""
-    found = schema.problems(TokenizerConfig, config, "tokenizer")
-    if found:
-        return found
-    settings = TokenizerConfig.model_validate(config)
-    kind, sampling = settings.kind, settings.sampling
-    if settings.byte_fallback and kind == "word":
-        found.append(
-            "tokenizer.byte_fallback = true: a word model would spell out everything after the "
-            "first unknown word in bytes, including spaces and known words; set it to false or "
-            "choose tokenizer=unigram or tokenizer=bpe"
-        )
-    for name, strength, only in (
-        ("alpha", sampling.alpha, "unigram"),
-        ("dropout", sampling.dropout, "bpe"),
-    ):
-        if strength and kind in ("char", "word"):
-            found.append(
-                f"tokenizer.sampling.{name} = {strength}: a {kind} model has one way to split a "
-                "sentence, so there is nothing to sample; set it to 0 or choose tokenizer=unigram "
-                "or tokenizer=bpe"
-            )
-        elif strength and kind != only:
-            found.append(
-                f"tokenizer.sampling.{name} = {strength} is for kind {only}, not {kind}; set it "
-                f"to 0 and tokenizer.sampling.{'dropout' if name == 'alpha' else 'alpha'} instead"
-            )
-    return found
+    """Return every problem of the node `tokenizer`, one line each."""
+    return schema.problems(TokenizerConfig, config, "tokenizer")

@@ -16,7 +16,7 @@ import yaml
 from lightning.pytorch.callbacks import LambdaCallback
 
 from translate.attention.kernels import leave_out_cudnn
-from translate.data.corpus import Corpus, prepare
+from translate.data.corpus import Corpus, prepare, read_nodes
 from translate.data.module import TranslationData
 from translate.data.tokenizer import own_vocabulary
 from translate.errors import UserError
@@ -225,10 +225,10 @@ def _make(call: _Call, origin: Origin | None) -> _Made:
 def _corpus_and_model(call: _Call, origin: Origin | None) -> tuple[Corpus, Seq2Seq]:
     """The text, prepared, and a model for its vocabularies, before it has learned from it."""
     config, run, options, *_ = call
-    tokenizer = config["tokenizer"]
+    data, tokenizer = read_nodes(config["data"], config["tokenizer"])
     if call.resuming:
         tokenizer = own_vocabulary(tokenizer, run)
-    corpus = prepare(config["data"], tokenizer, cache=Path(config["cache"]))
+    corpus = prepare(data, tokenizer, cache=Path(config["cache"]))
     if call.resuming:
         refuse_other_corpus(corpus, run)
     model = assembly.new_model(config, corpus, options)

@@ -7,16 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import (
-    Field,
-    NonNegativeInt,
-    PositiveInt,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
 
 from translate.config import Node
 from translate.data.cleaning import Cleaning
@@ -37,9 +30,9 @@ MAIN = "main"  # the corpus of `data` itself, beside those of `data.extra`
 class Splits(Node):
     """A name for each split in the source; null where the source has no such split."""
 
-    train: NonEmpty
-    dev: NonEmpty | None
-    test: NonEmpty | None
+    train: NonEmpty = Field(description="the name of the split to train on")
+    dev: NonEmpty | None = Field(description="of the one to choose by")
+    test: NonEmpty | None = Field(description="of the one to report")
 
     def given(self) -> dict[str, str]:
         """The splits that the source has, in the order train, dev, test."""
@@ -62,13 +55,18 @@ class PairColumns(NamedTuple):
 class Extra(Node):
     """An entry of the node `data.extra`: two files, line n of one the translation of the other's.
 
-    conf/data/base.yaml explains the keys; it can hold no defaults for names it does not know.
+    The keys have their defaults here: conf/ cannot know the names of the entries.
     """
 
-    source: NonEmpty
-    target: NonEmpty
-    weight: Annotated[float, Field(ge=1e-4, le=1e4)] | None = None
-    tag: Tag | None = None
+    source: NonEmpty = Field(description="file of the source sentences")
+    target: NonEmpty = Field(description="file of their translations, line by line")
+    weight: Annotated[float, Field(ge=1e-4, le=1e4)] | None = Field(
+        default=None,
+        description="how often each of its pairs occurs in an epoch; null: by data.temperature",
+    )
+    tag: Tag | None = Field(
+        default=None, description="a piece before every source, such as bt for <bt>"
+    )
 
     def fingerprint(self) -> tuple[str, str, str | None]:
         """All that shapes what is prepared of it."""
@@ -85,42 +83,74 @@ class Extra(Node):
 
 
 class Source(Node, ABC):
-    """The node `data`: what all kinds share; a subclass a kind adds where its text is.
+    """The node `data`: what all kinds share; the subclass of a kind adds where its text is."""
 
-    conf/data/base.yaml says what each key means.
-    """
+    source: NonEmpty = Field(
+        description="language to translate from, as the corpus names it (a column, the ending of "
+        "a file)"
+    )
+    target: NonEmpty = Field(
+        description="language to translate into; exchange the two to turn the direction"
+    )
+    attribution: str | None = Field(
+        description="whose text it is and under which licence: shown in the report and the model "
+        "card"
+    )
+    seed: NonNegativeInt = Field(
+        description="of what is held out, drawn and sampled here; the training has its own, so "
+        "that runs with other seeds compare"
+    )
+    cleaning: Cleaning = Field(
+        description="rules for the training text alone: every drop is counted in the report, and "
+        "translate prepare dropped=FILE lists them"
+    )
+    hold_out: HoldOut = Field(
+        description="splits to take out of the training text where the corpus has none"
+    )
+    allow_overlap: bool = Field(
+        description="keep training pairs (of extra too) that have a source or target sentence of "
+        "dev or test; false: drop them"
+    )
+    tag: Tag | None = Field(
+        description="a piece before every source, such as the language to translate into: fr is "
+        "<fr>"
+    )
+    extra: dict[str, Extra] | None = Field(
+        description="further training text, such as back-translations or other languages, by "
+        "name: {back: {source: mono.de, target: mono.en, weight: 0.5, tag: bt}}"
+    )
+    temperature: float = Field(
+        ge=1,
+        description="corpora without a weight are mixed by (their share of pairs)^(1/temperature): "
+        "1 is every pair once per epoch, 5 is usual for several languages, more draws all corpora "
+        "alike; for the batches alone: the vocabulary is learned from every pair once",
+    )
+    max_length: PositiveInt = Field(
+        description="pieces; longer training pairs are left out of the batches; dev pairs count "
+        "for dev/loss up to 1,024, or up to this if it is more"
+    )
+    tokens_per_batch: PositiveInt | Literal["auto"] = Field(
+        description="padded tokens of one side of a batch; auto: what the GPU has memory for (a "
+        "CPU: 4,096), found when a run begins and kept with it"
+    )
+    pool_batches: PositiveInt = Field(
+        description="batches' worth of pairs that are sorted by length together; more: less "
+        "padding, less chance"
+    )
+    workers: NonNegativeInt | None = Field(
+        description="processes that make batches; null: one where it pays (a GPU to feed, or text "
+        "to cut anew by tokenizer.sampling or to align for guided alignment), else none"
+    )
 
-    source: NonEmpty
-    target: NonEmpty
-    attribution: str | None
-    seed: NonNegativeInt
-    cleaning: Cleaning
-    hold_out: HoldOut
-    allow_overlap: bool
-    tag: Tag | None
-    extra: dict[str, Extra] | None
-    temperature: Annotated[float, Field(ge=1)]
-    max_length: PositiveInt
-    tokens_per_batch: PositiveInt | Literal["auto"]
-    pool_batches: PositiveInt
-    workers: NonNegativeInt | None
-
-    @field_validator("target")
-    @classmethod
-    def _is_another_language(cls, target: str, info: ValidationInfo) -> str:
-        if target == info.data.get("source"):
-            raise ValueError("must be another language than data.source")
-        return target
-
-    @model_validator(mode="after")
-    def _temperature_has_something_to_mix(self) -> Self:
+    def contradictions(self) -> Iterator[str]:
+        if self.target == self.source:
+            yield f"data.target = {self.target!r}: must be another language than data.source"
         weights = [extra.weight for extra in (self.extra or {}).values()]
         if self.temperature != 1 and None not in weights:
-            raise ValueError(
-                f"temperature = {self.temperature:g} mixes corpora without a weight, but "
+            yield (
+                f"data.temperature = {self.temperature:g} mixes corpora without a weight, but "
                 "data.extra has none: add one, or set it to 1"
             )
-        return self
 
     @field_validator("extra")
     @classmethod
@@ -165,8 +195,14 @@ class Source(Node, ABC):
 class Table(Source, ABC):
     """A source with columns, one of which may name the domain of each pair: its group."""
 
-    columns: LanguageColumns | None
-    domain: NonEmpty | PositiveInt | None
+    columns: LanguageColumns | None = Field(
+        description="{language: column} by name, by path such as translation.de, or in a tsv by "
+        "number from 1; null: columns named as the languages"
+    )
+    domain: NonEmpty | PositiveInt | None = Field(
+        description="a column with the domain of each pair: translate evaluate scores each apart, "
+        "and hold_out takes a list of them; of equal sources the first pair's counts"
+    )
 
     def places(self) -> PairColumns:
         """Which columns to read."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import model_validator
+from pydantic import Field
 
 from translate.data.pair import Pair
 from translate.data.pharaoh import read_links
@@ -25,28 +25,37 @@ AUTO = "auto"  # in place of a name: the split's own name, where there are such 
 
 
 class Files(Source):
-    """conf/data/files.yaml."""
+    """Two text files a split, one sentence a line, `.gz` too (data=files)."""
 
     kind: Literal["files"]
-    dir: NonEmpty | None
-    train: Name
-    dev: Name | None
-    test: Name | None
-    alignments: NonEmpty | None
+    dir: NonEmpty | None = Field(description="folder of the files; null: the current one")
+    train: Name = Field(
+        description="a prefix (train: train.de and train.en), or both names: [german.txt, "
+        "english.txt]"
+    )
+    dev: Name | None = Field(
+        description="likewise; auto: dev.* where it is there; null takes hold_out.dev sentences "
+        "out of train"
+    )
+    test: Name | None = Field(description="likewise")
+    alignments: NonEmpty | None = Field(
+        description="ending of files with one line of links per pair (0-0 1-2: source and target "
+        "word, from 0), such as align for train.align, and dev.align, test.align where they exist"
+    )
 
-    @model_validator(mode="after")
-    def _alignments_stay_in_place(self) -> Self:
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
         if self.alignments is not None and self.cleaning.replace:
-            raise ValueError(
-                "alignments count the words in the files, but cleaning.replace may join or split "
-                "words: make the replacements in the files, or set one of the two to null or []"
+            yield (
+                "data.alignments count the words in the files, but data.cleaning.replace may join "
+                "or split words: make the replacements in the files, or set one of the two to null "
+                "or []"
             )
         if self.alignments is not None and not isinstance(self.train, str):
-            raise ValueError(
-                f"alignments = {self.alignments!r} is a file ending, like those of the languages: "
-                "train must be a prefix, not two file names"
+            yield (
+                f"data.alignments = {self.alignments!r} is a file ending, like those of the "
+                "languages: data.train must be a prefix, not two file names"
             )
-        return self
 
     def fingerprint(self, cache: Path) -> str:
         texts = [(split, *paths) for split, paths in self._paths().items()]

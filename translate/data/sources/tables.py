@@ -10,6 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field
+
 from translate.data.pair import Pair
 from translate.data.sources.base import NOT_UTF_8, SPLITS, NonEmpty, PairColumns, Table
 from translate.data.text import read_lines, text_hash, without_surrogates
@@ -23,9 +25,9 @@ BLANK = Pair("", "")  # of a blank line between others, so that pair n stays on 
 class _Files(Table):
     """One file a split."""
 
-    train: NonEmpty
-    dev: NonEmpty | None
-    test: NonEmpty | None
+    train: NonEmpty = Field(description="file, .gz too")
+    dev: NonEmpty | None = Field(description="file; null takes hold_out.dev sentences out of train")
+    test: NonEmpty | None = Field(description="likewise")
 
     def fingerprint(self, cache: Path) -> str:
         hashes = " ".join(f"{split} {text_hash(path)}" for split, path in self._paths().items())
@@ -37,10 +39,10 @@ class _Files(Table):
 
 
 class Tsv(_Files):
-    """conf/data/tsv.yaml."""
+    """Tab-separated values, one pair a line (data=tsv)."""
 
     kind: Literal["tsv"]
-    header: bool
+    header: bool = Field(description="whether the first line names the columns")
 
     def fingerprint(self, cache: Path) -> str:
         return f"{super().fingerprint(cache)} {self.header}"
@@ -57,7 +59,7 @@ class Tsv(_Files):
 
 
 class Jsonl(_Files):
-    """conf/data/jsonl.yaml."""
+    """One JSON object a line (data=jsonl)."""
 
     kind: Literal["jsonl"]
 

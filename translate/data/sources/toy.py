@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from translate.data.pair import Pair
 from translate.data.sources.base import SPLITS, Source
@@ -21,14 +21,16 @@ LANGUAGES = ("de", "en")
 
 
 class Toy(Source):
-    """conf/data/toy.yaml."""
+    """Distinct pairs of a German-English grammar, with gold links between words (data=toy)."""
 
     kind: Literal["toy"]
-    train: PositiveInt
-    dev: PositiveInt
-    test: PositiveInt
-    min_words: PositiveInt
-    max_words: PositiveInt
+    train: PositiveInt = Field(description="pairs to train on")
+    dev: PositiveInt = Field(description="pairs to choose by")
+    test: PositiveInt = Field(
+        description="pairs with combinations of words that training has never seen"
+    )
+    min_words: PositiveInt = Field(description="of a source sentence, at least")
+    max_words: PositiveInt = Field(description="of a source sentence, at most")
 
     def fingerprint(self, cache: Path) -> str:
         numbers = (self.train, self.dev, self.test, self.min_words, self.max_words, self.seed)
