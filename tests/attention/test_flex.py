@@ -149,9 +149,7 @@ def test_a_transformer_trains_by_it_and_translates_without_it(kind: str, positio
             "attention_dropout": 0.0, "dropout": 0.0, "feed_forward_dropout": 0.0,
             "flex_attention": flexed,
         }  # fmt: skip
-        models.append(
-            registry.build(**options, source_vocab_size=11, target_vocab_size=11).double()
-        )
+        models.append(registry.build(options, source_vocab_size=11, target_vocab_size=11).double())
     source, target = torch.randint(4, 11, (2, 9)), torch.randint(4, 11, (2, 12))
     mask = padding_mask(torch.tensor([9, 2]), 9)
 

@@ -16,7 +16,7 @@ import yaml
 
 from translate.cli import attend
 from translate.cli.attend import select, write
-from translate.models.transformer import Transformer
+from translate.models.transformer_config import TransformerConfig
 from translate.plots.attention_page import Attended, Tokens
 from translate.training import provenance
 
@@ -35,7 +35,7 @@ def test_a_run_begun_before_an_option_was_there_goes_on(
     """Without those of model and tokenizer; others that are missing are told, and what to do."""
     run = shutil.copytree(trained, tmp_path / "run")
     config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
-    for option in Transformer.since:
+    for option in TransformerConfig.since:
         del config["model"][option]
     del config["tokenizer"]["pretrained"]
     (run / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")

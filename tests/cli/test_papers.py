@@ -124,7 +124,7 @@ def test_the_rate_of_a_transformer_is_that_of_equation_3(name: str) -> None:
 def test_a_transformer_has_the_parameters_of_table_3(name: str, millions: int) -> None:
     with torch.device("meta"):
         model = registry.build(
-            **composed(name)["model"], source_vocab_size=37_000, target_vocab_size=37_000
+            composed(name)["model"], source_vocab_size=37_000, target_vocab_size=37_000
         )
     found = sum(p.numel() for p in model.parameters())  # shared ones once
     assert found / 1e6 == pytest.approx(millions, rel=0.04)

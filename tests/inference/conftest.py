@@ -74,7 +74,7 @@ def make_model(joint):
     def make(name: str, tokenizers: Tokenizers = joint, **changes: Any):
         torch.manual_seed(7)
         model = registry.build(
-            **{**OPTIONS[name], **changes},
+            {**OPTIONS[name], **changes},
             source_vocab_size=len(tokenizers.source),
             target_vocab_size=len(tokenizers.target),
         ).double()
@@ -110,7 +110,7 @@ def make_bundle(joint):
         chosen = {**OPTIONS[name], **changes}
         torch.manual_seed(3)
         model = registry.build(
-            **chosen, source_vocab_size=len(joint.source), target_vocab_size=len(joint.target)
+            chosen, source_vocab_size=len(joint.source), target_vocab_size=len(joint.target)
         ).eval()
         with torch.no_grad():
             for parameter in model.parameters():

@@ -76,7 +76,7 @@ def translator(tokenizers: Tokenizers, options: dict, kind: str, dtype: torch.dt
     """A random model, its weights doubled: peaked, so that its translations are varied."""
     torch.manual_seed(7)
     sizes = {side: len(tokenizers.source) for side in ("source_vocab_size", "target_vocab_size")}
-    model = registry.build(**options, **sizes).double()
+    model = registry.build(options, **sizes).double()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2)

@@ -17,7 +17,8 @@ import translate
 from translate.errors import UserError
 from translate.inference import bundle
 from translate.inference.loading import load
-from translate.models.transformer import Transformer
+from translate.models.seq2seq import Seq2Seq
+from translate.models.transformer_config import TransformerConfig
 
 SEARCH = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 5}
 CHECKED = ["config.json", "model.safetensors", "source.spm", "target.spm"]
@@ -170,7 +171,7 @@ def test_a_translator_can_be_sent_to_another_process(saved) -> None:
 
 def test_every_translator_is_loaded_the_same_way(saved, monkeypatch) -> None:
     kept: list[bool] = []
-    prepacked: list[Transformer] = []
+    prepacked: list[Seq2Seq] = []
     monkeypatch.setattr("translate.inference.loading.keep_memory", lambda: kept.append(True))
     monkeypatch.setattr("translate.inference.loading.prepack", prepacked.append)
     folder, there = translate.load(saved), load(bundle.load(saved), device="cpu")
@@ -260,7 +261,7 @@ def test_a_newer_format_is_refused(saved) -> None:
     ("change", "message"),
     [
         ({"family": "transfomer"}, "did you mean transformer"),
-        ({"family": "os"}, r"model.family = 'os': no such family; choose from"),
+        ({"family": "os"}, r"config.json.family = 'os': no such family; choose from"),
         ({"source_vocab_size": "many"}, "source_vocab_size = 'many'"),
         ({"options": {"d_model": 8}}, "num_heads is missing"),
         ({"taught": {"layer": 0, "head": 1}}, "layer = 0: must be greater than 0"),
@@ -285,7 +286,7 @@ def test_a_key_that_is_not_there_is_told(saved, key) -> None:
 def test_an_option_that_came_later_is_what_it_was_before(saved) -> None:
     expected = bundle.load(saved).config.options
     config = json.loads((saved / "config.json").read_text())
-    for option in Transformer.since:
+    for option in TransformerConfig.since:
         del config["options"][option]
     forge(saved, "config.json", json.dumps(config).encode())
     assert bundle.load(saved).config.options == expected

@@ -95,7 +95,7 @@ def _device() -> Iterator[None]:
 
 def make(name: str) -> Seq2Seq:
     torch.manual_seed(0)
-    model = registry.build(**MODELS[name], source_vocab_size=WORDS, target_vocab_size=WORDS)
+    model = registry.build(MODELS[name], source_vocab_size=WORDS, target_vocab_size=WORDS)
     return model.double().eval()
 
 
@@ -405,7 +405,7 @@ def test_a_model_that_begins_from_another_reads_and_writes_the_same_pieces(
     rows = torch.tensor([0, 1, 2, 3, NEW, 10, 9, 8, NEW, 7, 6, 5, 4])
     torch.manual_seed(1)
     new = registry.build(
-        **MODELS[name], source_vocab_size=len(rows), target_vocab_size=len(rows)
+        MODELS[name], source_vocab_size=len(rows), target_vocab_size=len(rows)
     ).double().eval()  # fmt: skip
     assert fits(model, new)
     transfer(model, new, source=rows, target=rows)
@@ -462,7 +462,6 @@ def test_output_has_one_logit_a_word(model: Seq2Seq) -> None:
         ({"d_model": 18}, ("d_model 18", "4 heads", "model.num_heads")),
         ({"num_kv_heads": 3}, ("4 heads", "3 key/value heads")),
         ({"positions": "rotary", "d_model": 12}, ("rotary", "3 dimensions")),
-        ({"source_vocab_size": 12}, ("12 and 11", "model.tied_embeddings=decoder")),
         *(
             (
                 {"self_attention": kind, "positions": positions},
@@ -490,9 +489,8 @@ def test_output_has_one_logit_a_word(model: Seq2Seq) -> None:
     ],
 )
 def test_contradicting_options_are_named(change: dict[str, Any], words: tuple[str, ...]) -> None:
-    options = TRANSFORMER | {"source_vocab_size": WORDS, "target_vocab_size": WORDS} | change
     with pytest.raises(UserError) as error:
-        registry.build(**options)
+        registry.build(TRANSFORMER | change, source_vocab_size=WORDS, target_vocab_size=WORDS)
     assert all(word in str(error.value) for word in words)
 
 
@@ -535,13 +533,19 @@ def test_contradicting_rnn_options_are_named(
     change: dict[str, Any], words: tuple[str, ...]
 ) -> None:
     with pytest.raises(UserError) as error:
-        registry.build(**RNN | change, source_vocab_size=WORDS, target_vocab_size=WORDS)
+        registry.build(RNN | change, source_vocab_size=WORDS, target_vocab_size=WORDS)
     assert all(word in str(error.value) for word in words)
 
 
 def test_unknown_family_suggests_the_nearest() -> None:
     with pytest.raises(UserError, match="did you mean transformer"):
-        registry.build("transfomer", source_vocab_size=5, target_vocab_size=5)
+        registry.build({"family": "transfomer"}, source_vocab_size=5, target_vocab_size=5)
+
+
+@pytest.mark.parametrize("options", [RNN | {"tied_embeddings": "all"}, TRANSFORMER, CONVOLUTIONAL])
+def test_two_vocabularies_cannot_share_their_embeddings(options: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"12 and 11 pieces.*model\.tied_embeddings=decoder"):
+        registry.build(options, source_vocab_size=12, target_vocab_size=11)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -552,7 +556,7 @@ def test_a_search_goes_no_further_than_the_model_can_read(
 ) -> None:
     few = {"max_positions": 4} if "max_positions" in MODELS[name] else {}
     model = registry.build(
-        **MODELS[name] | few, source_vocab_size=WORDS, target_vocab_size=WORDS
+        MODELS[name] | few, source_vocab_size=WORDS, target_vocab_size=WORDS
     ).eval()  # fmt: skip
     endless = torch.zeros(WORDS).index_fill(0, torch.tensor(EOS), -1e9)
     monkeypatch.setattr(type(model), "project", lambda self, hidden: self.output(hidden) + endless)

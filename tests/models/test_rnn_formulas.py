@@ -15,7 +15,7 @@ import torch
 from small_models import RNN as SMALL
 from torch import Tensor, nn
 
-from translate.models.rnn import RNN
+from translate.models.rnn import RNN, RNNConfig
 
 BAHDANAU = {"attention": "additive", "query": "previous"}
 LUONG = {"attention": "general", "query": "current"}
@@ -27,8 +27,8 @@ State = tuple[Tensor, ...]
 
 def make(**options: Any) -> RNN:
     torch.manual_seed(0)
-    family = {key: value for key, value in (SMALL | options).items() if key != "family"}
-    model = RNN(**family, source_vocab_size=11, target_vocab_size=11).double().eval()
+    config = RNNConfig(**SMALL | options)
+    model = RNN(config, source_vocab_size=11, target_vocab_size=11).double().eval()
     for bias in (p for name, p in model.named_parameters() if "bias" in name):
         nn.init.normal_(bias)  # zero at first, which would hide a forgotten one
     return model

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_models import TRANSFORMER
 from torch import Tensor, nn
 
 from translate.attention.kernels import recorded_calls
@@ -15,25 +16,16 @@ from translate.attention.linear import FastWeightAttention, LinearAttention
 from translate.attention.patterns import FixedAttention, FullAttention, StridedAttention
 from translate.attention.positions import LinearBiases, RelativeKeys
 from translate.attention.sliding_window import SlidingWindowAttention
-from translate.models import registry
 from translate.models.transformer import Transformer
+from translate.models.transformer_config import TransformerConfig
 
-OPTIONS: dict[str, Any] = {
-    "d_model": 16, "num_heads": 4, "num_kv_heads": 4, "d_v": None, "encoder_layers": 2,
-    "decoder_layers": 1, "d_ff": 32, "activation": "relu", "norm": "pre", "normalization": "layer",
-    "positions": "none", "max_positions": 64, "max_distance": 3, "self_attention": "full",
-    "window": 4, "stride": 4, "summary": 1, "tied_embeddings": "all", "dropout": 0.1,
-    "attention_dropout": 0.1, "feed_forward_dropout": 0.1, "flex_attention": False,
-    "layer_drop": 0.0,
-}  # fmt: skip
+OPTIONS = TRANSFORMER | {"decoder_layers": 1, "positions": "none", "window": 4, "summary": 1}
 
 
 def make(**changes: Any) -> Transformer:
     torch.manual_seed(0)
-    sizes = {"source_vocab_size": 11, "target_vocab_size": 11}
-    model = registry.build("transformer", **sizes, **OPTIONS | changes)
-    assert isinstance(model, Transformer)
-    return model.double().eval()
+    config = TransformerConfig(**OPTIONS | changes)
+    return Transformer(config, source_vocab_size=11, target_vocab_size=11).double().eval()
 
 
 def encoded(model: Transformer, words: Tensor) -> Tensor:

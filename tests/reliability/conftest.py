@@ -33,7 +33,7 @@ def tiny_model(tokenizers: Tokenizers, *, bias: float = 0.0) -> Seq2Seq:
     """A recurrent model, told apart by its output's bias."""
     torch.manual_seed(7)
     model = registry.build(
-        **MODEL,
+        MODEL,
         source_vocab_size=len(tokenizers.source),
         target_vocab_size=len(tokenizers.target),
     )

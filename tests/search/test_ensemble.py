@@ -23,7 +23,7 @@ def make(*options: dict) -> list[Seq2Seq]:
     models = []
     for seed, some in enumerate(options):
         torch.manual_seed(seed)
-        model = registry.build(**some, source_vocab_size=WORDS, target_vocab_size=WORDS).double()
+        model = registry.build(some, source_vocab_size=WORDS, target_vocab_size=WORDS).double()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.mul_(2)

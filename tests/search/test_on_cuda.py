@@ -40,7 +40,7 @@ def _as_the_program_does() -> None:
 def make(name: str) -> Seq2Seq:
     """Sharper than a new model, so that translations end at many lengths."""
     torch.manual_seed(0)
-    model = registry.build(**REMEMBERING[name], source_vocab_size=PIECES, target_vocab_size=PIECES)
+    model = registry.build(REMEMBERING[name], source_vocab_size=PIECES, target_vocab_size=PIECES)
     for weight in model.parameters():
         weight.data *= 2
     return model.double().eval()

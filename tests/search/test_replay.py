@@ -70,7 +70,7 @@ def steps() -> Iterator[list[int]]:
 def make(name: str, seed: int = 0) -> Seq2Seq:
     torch.manual_seed(seed)
     options = REMEMBERING[name] | {"tied_embeddings": "none"}
-    model = registry.build(**options, source_vocab_size=PIECES, target_vocab_size=PIECES)
+    model = registry.build(options, source_vocab_size=PIECES, target_vocab_size=PIECES)
     return model.double().eval()
 
 

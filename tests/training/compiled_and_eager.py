@@ -55,7 +55,7 @@ def losses(model: Seq2Seq, read: Callable[..., Any], of: Batch) -> list[Tensor]:
 def main(configuration: str, backend: str, tolerance: str) -> None:
     config = json.loads(configuration)
     torch.manual_seed(0)
-    model = registry.build(**config["model"], source_vocab_size=50, target_vocab_size=50).train()
+    model = registry.build(config["model"], source_vocab_size=50, target_vocab_size=50).train()
     model.recompute = config["trainer"]["activation_checkpointing"]
     compiler = Compiler(backend)
     compiled = compiler(model.read)

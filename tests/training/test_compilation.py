@@ -86,7 +86,7 @@ def test_a_compiled_run_goes_on(overrides: Callable[..., list[str]], tmp_path: P
 
 
 def task(config: dict[str, Any], compiler: Any) -> TranslationTask:
-    model = registry.build(**config["model"], source_vocab_size=50, target_vocab_size=50)
+    model = registry.build(config["model"], source_vocab_size=50, target_vocab_size=50)
     return TranslationTask(
         model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=compiler,
         packed_from=NONE, guidance=None, optimizer={}, schedule={}, total_steps=1, seed=1,

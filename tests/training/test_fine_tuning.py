@@ -44,7 +44,7 @@ def words(*vocabulary: str) -> Tokenizer:
 def built(config: Config, vocabulary: Tokenizers, *changes: str, model: str) -> Seq2Seq:
     torch.manual_seed(3)
     return registry.build(
-        **config(*changes, model=model)["model"],
+        config(*changes, model=model)["model"],
         source_vocab_size=len(vocabulary.source), target_vocab_size=len(vocabulary.target),
     ).eval()  # fmt: skip
 

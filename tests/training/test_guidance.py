@@ -76,7 +76,7 @@ def built(config: dict[str, Any], corpus: Corpus) -> Seq2Seq:
         "source_vocab_size": len(corpus.tokenizers.source),
         "target_vocab_size": len(corpus.tokenizers.target),
     }
-    return registry.build(**config["model"], **sizes)
+    return registry.build(config["model"], **sizes)
 
 
 def batches(corpus: Corpus, count: int) -> list[Batch]:

@@ -57,7 +57,7 @@ def tokenizer() -> Tokenizer:
 def built(family: str) -> Seq2Seq:
     torch.manual_seed(2)
     options = FAMILIES[family] | {"tied_embeddings": "none"}
-    return registry.build(**options, source_vocab_size=9, target_vocab_size=6)
+    return registry.build(options, source_vocab_size=9, target_vocab_size=6)
 
 
 @pytest.fixture
@@ -307,7 +307,7 @@ def untrained(config: dict[str, Any], folder: Path) -> Path:
     sizes = {"source_vocab_size": len(vocabulary), "target_vocab_size": len(vocabulary)}
     bundle.save(
         folder, family=node["family"], options={k: v for k, v in node.items() if k != "family"},
-        model=registry.build(**node, **sizes), tokenizers=Tokenizers(vocabulary, vocabulary),
+        model=registry.build(node, **sizes), tokenizers=Tokenizers(vocabulary, vocabulary),
         languages=("de", "en"), extra={}, search=config["search"],
     )  # fmt: skip
     return folder

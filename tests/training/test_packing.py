@@ -26,7 +26,7 @@ HEADS = "model.num_heads=2"  # of 8 dimensions, the fewest that flash attention 
 
 def network(config: dict[str, Any]) -> Seq2Seq:
     torch.manual_seed(0)
-    return registry.build(**config["model"], source_vocab_size=30, target_vocab_size=30)
+    return registry.build(config["model"], source_vocab_size=30, target_vocab_size=30)
 
 
 def batch(*lengths: tuple[int, int]) -> Batch:

@@ -34,7 +34,7 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
     )  # fmt: skip
     pieces = len(corpus.tokenizers.source)
     model = registry.build(
-        **settings["model"], source_vocab_size=pieces, target_vocab_size=pieces
+        settings["model"], source_vocab_size=pieces, target_vocab_size=pieces
     )  # fmt: skip
 
     def told(data: TranslationData, *, warmup_steps: int = 29, **schedule: Any) -> str:

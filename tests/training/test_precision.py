@@ -160,7 +160,7 @@ def trained(
     quieten_lightning()
     options = config("model.dropout=0.0")
     torch.manual_seed(3)
-    model = registry.build(**options["model"], source_vocab_size=11, target_vocab_size=11)
+    model = registry.build(options["model"], source_vocab_size=11, target_vocab_size=11)
     task = Watched(
         model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None, packed_from=NONE,
         guidance=None, optimizer=options["optimizer"], schedule=options["schedule"],

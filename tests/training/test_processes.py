@@ -368,7 +368,7 @@ def test_accumulated_batches_of_unequal_size_equal_one_big_batch(
     ]
     quieten_lightning()
     options = config("model.dropout=0.0")
-    model = registry.build(**options["model"], source_vocab_size=11, target_vocab_size=11).double()
+    model = registry.build(options["model"], source_vocab_size=11, target_vocab_size=11).double()
     task = Watched(
         model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None,
         packed_from=NONE, guidance=None, seed=1,

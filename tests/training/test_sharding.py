@@ -188,7 +188,7 @@ def reads_in_its_own_way(rank: int, folder: Path, options: dict[str, Any]) -> No
     rendezvous = f"file://{folder / 'rendezvous'}"
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
     torch.manual_seed(0)
-    dealt_out = registry.build(**options, source_vocab_size=30, target_vocab_size=30).double()
+    dealt_out = registry.build(options, source_vocab_size=30, target_vocab_size=30).double()
     whole = copy.deepcopy(dealt_out)
     sharding.shard(dealt_out, init_device_mesh("cpu", (2,)))
     lengths, words = torch.tensor([5, 2, 4]), torch.arange(15).view(3, 5) + 4

@@ -22,7 +22,6 @@ from translate.attention.masks import both
 from translate.attention.positions import Relation
 
 DEVICES = {"cuda"}  # PyTorch has no backward pass of it for CPUs
-SMALLEST_HEAD = 16  # dimensions that its kernel multiplies
 PROGRAMS = 32  # that a run may compile: of either side, one block or more, one sentence or more
 
 

@@ -79,8 +79,8 @@ def begun_config(run: str) -> dict[str, Any]:
     from translate.models import registry
 
     config = training_config(run)
-    if isinstance(options := config.get("model"), dict):
-        config["model"] = registry.completed(str(options.get("family")), options)
+    if isinstance(node := config.get("model"), dict):
+        config["model"] = registry.upgraded(node)
     return config
 
 

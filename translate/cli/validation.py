@@ -30,22 +30,11 @@ class Switch(NamedTuple):
     idle: tuple[str, ...] = ()  # what does nothing while it is off; none: all beside it
 
 
-LOCAL = ("local_p", "local_m")
-SIZED = ("additive", "concat", "projected", *LOCAL)
 SWITCHES = (
     Switch("trainer.minimum_risk.weight", 0.8, bool),
     Switch("trainer.guided_alignment.weight", 0.05, bool),
     Switch("trainer.averaging.kind", "ema", _among("ema", "last")),
     Switch("trainer.averaging.kind", "ema", _among("ema", "none"), ("trainer.averaging.decay",)),
-    Switch("model.self_attention", "sliding_window", _among("sliding_window"), ("model.window",)),
-    Switch("model.self_attention", "strided", _among("strided", "fixed"), ("model.stride",)),
-    Switch("model.self_attention", "fixed", _among("fixed"), ("model.summary",)),
-    Switch("model.positions", "learned", _among("learned"), ("model.max_positions",)),
-    Switch("model.positions", "relative", _among("relative"), ("model.max_distance",)),
-    Switch("model.attention", "local_p", _among(*LOCAL), ("model.window", "model.local_score")),
-    Switch("model.attention", "additive", _among(*SIZED), ("model.attention_size",)),
-    Switch("model.attention", "additive", _but("none"), ("model.query",)),
-    Switch("model.coverage", "linguistic", _among("linguistic"), ("model.max_fertility",)),
     Switch("search.length_penalty", "gnmt", _but("none", "average"), ("search.alpha",)),
     Switch("search.groups", 2, _but(1), ("search.diversity_strength",)),
 )
@@ -64,13 +53,14 @@ def training_problems(config: Mapping[str, Any]) -> list[str]:
     """Every problem of what `translate train` was given, one line each."""
     from translate.data.corpus import check_data
     from translate.data.tokenizer import check_tokenizer
+    from translate.models import registry
     from translate.training.optim import OPTIMIZERS, SCHEDULES
     from translate.training.settings import Settings
 
     receivers: dict[str, Callable[[Node], list[str]]] = {
         "data": check_data,
         "tokenizer": check_tokenizer,
-        "model": model_problems,
+        "model": registry.problems,
         "search": search_problems,
         "optimizer": lambda node: chosen("optimizer", node, OPTIMIZERS),
         "schedule": lambda node: chosen("schedule", node, SCHEDULES),
@@ -143,7 +133,7 @@ def without_effect(
     """
     given = set(map(key_of, overrides))
     found = []
-    for switch, on, is_on, keys in SWITCHES:
+    for switch, on, is_on, keys in (*SWITCHES, *_switches_of_model(config, given)):
         place, _, name = switch.rpartition(".")
         node = _node(config, place)
         varied = swept & {switch, switch.partition(".")[0], "experiment"}
@@ -157,22 +147,24 @@ def without_effect(
     return found
 
 
+def _switches_of_model(config: Mapping[str, Any], given: Set[str]) -> list[Switch]:
+    """The switches of the model's family, if one of its keys is given."""
+    if not any(key.startswith("model.") for key in given):
+        return []
+    from translate.models.registry import families
+
+    model = families().get(str(_node(config, "model").get("family")))
+    return [
+        Switch(f"model.{only.key}", only.values[0], _among(*only.values), (f"model.{key}",))
+        for key, field in (model.Config.model_fields.items() if model else ())
+        for only in field.metadata
+        if isinstance(only, schema.OnlyWith)
+    ]
+
+
 def _node(config: Mapping[str, Any], place: str) -> Mapping[str, Any]:
     """The node at a dotted `place`, empty where the configuration has none."""
     return reduce(lambda node, key: node.get(key) or {}, place.split("."), config)
-
-
-def model_problems(node: Node) -> list[str]:
-    """The node `model`: types and ranges first, then what the family says of the combination."""
-    from translate.inference.limits import option_excesses
-    from translate.models.registry import families
-
-    sizes = {"source_vocab_size": 1, "target_vocab_size": 1}  # the tokenizer's business
-    found = chosen("model", node, families(), key="family", supplied=sizes)
-    if found := found or option_excesses(node, "model"):
-        return found
-    options = {name: value for name, value in node.items() if name != "family"}
-    return families()[node["family"]].problems({**options, **sizes})
 
 
 def search_problems(node: Node) -> list[str]:

@@ -31,11 +31,11 @@ from torch import Tensor
 
 from translate import __version__
 from translate import search as searches
-from translate.config import check, chosen, problems
+from translate.config import check, chosen, misnamed, problems
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.errors import UserError
 from translate.files import present, replace_folder, steadily
-from translate.inference.limits import option_excesses, search_excesses
+from translate.inference.limits import search_excesses
 from translate.inference.model_card import model_card
 from translate.inference.untrusted import parse, read
 from translate.models import registry
@@ -61,7 +61,7 @@ class Config(BaseModel):
     format: PositiveInt
     version: str  # of the program that wrote it
     family: str
-    options: dict[str, Any]  # the constructor's keywords
+    options: dict[str, Any]  # those of the family
     source_vocab_size: PositiveInt
     target_vocab_size: PositiveInt
     source_language: str
@@ -216,10 +216,9 @@ def _load(folder: Path) -> Bundle:
 
 def _build(config: Config) -> Seq2Seq:
     return registry.build(
-        config.family,
+        {**config.options, "family": config.family},
         source_vocab_size=config.source_vocab_size,
         target_vocab_size=config.target_vocab_size,
-        **config.options,
     )
 
 
@@ -288,18 +287,15 @@ def _config(content: bytes, path: Path) -> Config:
         )
     check(problems(Config, values, str(path)))
     config = Config.model_validate(values)
-    config.options = registry.completed(config.family, config.options)
-    families = registry.families()
-    if config.family in families:  # if not, building says so
-        sizes = ("source_vocab_size", "target_vocab_size")
-        where = f"{path}: options"
-        found = problems(families[config.family], config.options, where, supplied=sizes)
-        if any(line.endswith("is missing") for line in found):
-            found.append(
-                "it was written by an earlier version: translate with that version, or train again"
-            )
-        check(found)
-        check(option_excesses(config.options, where))
+    check(misnamed(str(path), values, registry.families(), key="family"))
+    node = registry.upgraded({**config.options, "family": config.family})
+    found = registry.problems(node, f"{path}: options")
+    if any(line.endswith("is missing") for line in found):
+        found.append(
+            "it was written by an earlier version: translate with that version, or train again"
+        )
+    check(found)
+    config.options = {key: value for key, value in node.items() if key != "family"}
     where = f"{path}: search"
     check(chosen(where, config.search, searches.KINDS) or search_excesses(config.search, where))
     return config

@@ -5,20 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-MOST = 1 << 20  # any whole number among the options: sizes, positions, windows
-MOST_LAYERS = 512
 MOST_SEARCHED = 4096  # pieces or hypotheses
 BOUNDED = ("beam_size", "n_best", "groups", "max_length_ratio", "max_length_offset")
-
-
-def option_excesses(options: Mapping[str, Any], where: str) -> list[str]:
-    """What no model can be built with; the keys are valid otherwise."""
-    limits = {
-        name: MOST_LAYERS if name.endswith("_layers") else MOST
-        for name, value in options.items()
-        if isinstance(value, int)
-    }
-    return _excesses(options, limits, where)
 
 
 def search_excesses(search: Mapping[str, Any], where: str) -> list[str]:

@@ -10,26 +10,61 @@ faster) and gradients of the encoder divided by the number of attentions (which 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from pydantic import PositiveInt
+from pydantic import Field
 from torch import Tensor, nn
 
 from translate.attention.places import Places
 from translate.attention.positions import LearnedPositions
 from translate.attention.scaled_dot_product import softmax_where
 from translate.linear import Linear
-from translate.models.dropout import Dropout, Rate
-from translate.models.embeddings import Tied, tie, tying_problems
-from translate.models.seq2seq import Decoded, Memory, RowState, Seq2Seq, Step
+from translate.models.dropout import Dropout
+from translate.models.embeddings import TIED, Tied, tie
+from translate.models.seq2seq import (
+    Decoded,
+    Layers,
+    Memory,
+    ModelConfig,
+    Rate,
+    RowState,
+    Seq2Seq,
+    Size,
+    Step,
+)
 from translate.models.stack import Stack
 
 Weighted = TypeVar("Weighted", nn.Linear, nn.Conv1d)
+
+
+class ConvolutionalConfig(ModelConfig):
+    """The options of a convolutional model."""
+
+    family: Literal["convolutional"] = Field(description="gated convolutions with attention")
+    embedding_size: Size = Field(description="size of a word's vector, before and after the layers")
+    hidden_size: Size = Field(description="size of a word's vector inside the layers")
+    encoder_layers: Layers = Field(description="each sees encoder_width - 1 words more")
+    decoder_layers: Layers = Field(description="each attends to the source")
+    encoder_width: Size = Field(description="words in a window, an odd number")
+    decoder_width: Size = Field(description="words in a window, the newest last")
+    max_positions: Size = Field(description="the most pieces of a sentence, of either side")
+    tied_embeddings: Tied = Field(description=TIED)
+    dropout: Rate = Field(
+        description="rate of dropout of embeddings, of the inputs of convolutions and of the "
+        "decoder's output"
+    )
+
+    def contradictions(self) -> Iterator[str]:
+        if self.encoder_width % 2 == 0:
+            yield (
+                f"a window of {self.encoder_width} words has no middle (model.encoder_width): "
+                "make it odd"
+            )
 
 
 def initialised(layer: Weighted, gain: float = 1.0) -> Weighted:
@@ -66,10 +101,12 @@ class GatedConvolution(nn.Module):
 class EncoderLayer(nn.Module):
     """h_i = v(W [h_{i-k/2} … h_{i+k/2}] + b) + h_i, as many words to the left as to the right."""
 
-    def __init__(self, *, size: int, width: int, dropout: float) -> None:
+    def __init__(self, config: ConvolutionalConfig) -> None:
         super().__init__()
-        self.convolution = GatedConvolution(size=size, width=width, dropout=dropout)
-        self.reach = width // 2
+        self.convolution = GatedConvolution(
+            size=config.hidden_size, width=config.encoder_width, dropout=config.dropout
+        )
+        self.reach = config.encoder_width // 2
 
     def forward(
         self, h: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]
@@ -109,11 +146,13 @@ class ConvolutionalMemory(Memory):
 class DecoderLayer(nn.Module):
     """A convolution over the target so far, then attention over the source (figure 1)."""
 
-    def __init__(self, *, size: int, embedding_size: int, width: int, dropout: float) -> None:
+    def __init__(self, config: ConvolutionalConfig) -> None:
         super().__init__()
-        self.convolution = GatedConvolution(size=size, width=width, dropout=dropout)
-        self.query = initialised(nn.Linear(size, embedding_size))
-        self.context = initialised(nn.Linear(embedding_size, size))
+        self.convolution = GatedConvolution(
+            size=config.hidden_size, width=config.decoder_width, dropout=config.dropout
+        )
+        self.query = initialised(nn.Linear(config.hidden_size, config.embedding_size))
+        self.context = initialised(nn.Linear(config.embedding_size, config.hidden_size))
 
     def forward(
         self,
@@ -155,64 +194,41 @@ class Convolutional(Seq2Seq):
     and distant words meet after few layers.
     """
 
+    Config: ClassVar = ConvolutionalConfig
     parallel = True
 
     def __init__(
-        self,
-        *,
-        source_vocab_size: int,
-        target_vocab_size: int,
-        embedding_size: PositiveInt,
-        hidden_size: PositiveInt,
-        encoder_layers: PositiveInt,
-        decoder_layers: PositiveInt,
-        encoder_width: PositiveInt,
-        decoder_width: PositiveInt,
-        max_positions: PositiveInt,
-        tied_embeddings: Tied,
-        dropout: Rate,
+        self, config: ConvolutionalConfig, *, source_vocab_size: int, target_vocab_size: int
     ) -> None:
         super().__init__(source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
+        embedding_size, hidden_size = config.embedding_size, config.hidden_size
         self.source_embedding = nn.Embedding(source_vocab_size, embedding_size)
         self.target_embedding = nn.Embedding(target_vocab_size, embedding_size)
         self.source_positions, self.target_positions = (
-            LearnedPositions(d_model=embedding_size, max_positions=max_positions) for _ in range(2)
+            LearnedPositions(d_model=embedding_size, max_positions=config.max_positions)
+            for _ in range(2)
         )
-        self.max_length = max_positions
+        self.max_length = config.max_positions
+        kept = 1 - config.dropout
         self.encoder_in, self.decoder_in = (
-            initialised(nn.Linear(embedding_size, hidden_size), gain=1 - dropout) for _ in range(2)
+            initialised(nn.Linear(embedding_size, hidden_size), gain=kept) for _ in range(2)
         )
         self.encoder_layers: Stack[EncoderLayer] = Stack(
-            EncoderLayer(size=hidden_size, width=encoder_width, dropout=dropout)
-            for _ in range(encoder_layers)
+            EncoderLayer(config) for _ in range(config.encoder_layers)
         )
         self.decoder_layers: Stack[DecoderLayer] = Stack(
-            DecoderLayer(
-                size=hidden_size, embedding_size=embedding_size, width=decoder_width,
-                dropout=dropout,
-            )
-            for _ in range(decoder_layers)
-        )  # fmt: skip
+            DecoderLayer(config) for _ in range(config.decoder_layers)
+        )
         self.encoder_out, self.decoder_out = (
             initialised(nn.Linear(hidden_size, embedding_size)) for _ in range(2)
         )
-        self.output = initialised(Linear(embedding_size, target_vocab_size), gain=1 - dropout)
-        self.dropout = Dropout(dropout)
-        self.hidden_size, self.past_words = hidden_size, decoder_width - 1
+        self.output = initialised(Linear(embedding_size, target_vocab_size), gain=kept)
+        self.dropout = Dropout(config.dropout)
+        self.hidden_size, self.past_words = hidden_size, config.decoder_width - 1
         for name, parameter in self.named_parameters():
             if "embedding" in name or "positions" in name:
                 nn.init.normal_(parameter, std=0.1)  # section 3.5
-        tie(self, tied_embeddings)
-
-    @classmethod
-    def problems(cls, options: Mapping[str, Any]) -> list[str]:
-        found = []
-        if options["encoder_width"] % 2 == 0:
-            found.append(
-                f"a window of {options['encoder_width']} words has no middle "
-                "(model.encoder_width): make it odd"
-            )
-        return found + tying_problems(options)
+        tie(self, config.tied_embeddings)
 
     def encode(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, UInt8
-from pydantic import Field
 from torch import Tensor, nn
-
-Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 class _ByteDropout(torch.autograd.Function):

@@ -1,48 +1,57 @@
-"""Finds the model families: each module of this package that defines a `Seq2Seq` is one."""
+"""The model families: each module of this package that defines a `Seq2Seq` is one."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
 import translate.models
-from translate.config import check, misnamed
-from translate.models.seq2seq import Seq2Seq
+from translate.config import check, chosen
+from translate.models.seq2seq import ModelConfig, Seq2Seq
 
 
 @cache
 def families() -> dict[str, type[Seq2Seq]]:
-    """Family name (its module's name) → class."""
-    found = {}
+    """The class of each family; a family is called as its module."""
+    classes = {}
     for info in pkgutil.iter_modules(translate.models.__path__):
         module = importlib.import_module(f"translate.models.{info.name}")
         for _, member in inspect.getmembers(module, inspect.isclass):
             defined_here = member.__module__ == module.__name__
             if defined_here and issubclass(member, Seq2Seq) and not inspect.isabstract(member):
-                found[info.name] = member
-    return found
+                classes[info.name] = member
+    return classes
 
 
-def completed(family: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with those that have come since they were written; families may be unknown."""
-    known = families().get(family)
-    return {**(known.since if known else {}), **options}
+def problems(node: Mapping[str, Any], where: str = "model") -> list[str]:
+    """Return every problem of a model's options, one line each; `where` is the node's place."""
+    configs = {family: model.Config for family, model in families().items()}
+    return chosen(where, node, configs, key="family")
+
+
+def upgraded(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the options that came after a node was written, with the values that it means.
+
+    A node of an unknown family is returned as it is.
+    """
+    family = families().get(str(node.get("family")))
+    return {**(family.Config.since if family else {}), **node}
 
 
 def build(
-    family: str, *, source_vocab_size: int, target_vocab_size: int, **options: Any
+    config: ModelConfig | Mapping[str, Any], *, source_vocab_size: int, target_vocab_size: int
 ) -> Seq2Seq:
-    """A new model of a family; `options` are its constructor's keywords.
+    """Make a new model, with random weights, from its options.
 
     Raises:
-        UserError: the family does not exist, or its options contradict each other.
+        UserError: the family does not exist, or its options are wrong or contradict each other.
     """
-    known = families()
-    check(misnamed("model", {"family": family}, known, key="family"))
-    sizes = {"source_vocab_size": source_vocab_size, "target_vocab_size": target_vocab_size}
-    check(known[family].problems({**options, **sizes}))
-    return known[family](**sizes, **options)
+    if not isinstance(config, ModelConfig):
+        check(problems(config))
+        config = families()[config["family"]].Config.model_validate(dict(config))
+    model: Callable[..., Seq2Seq] = families()[config.family]
+    return model(config, source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)

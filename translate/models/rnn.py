@@ -2,27 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
 from translate.attention.alignment import SCORES, Alignment, GlobalAlignment
 from translate.attention.coverage import LinguisticCoverage
 from translate.attention.local import LOCAL
 from translate.attention.places import Places
+from translate.config import OnlyWith
 from translate.linear import Linear
-from translate.models.dropout import Dropout, Rate
-from translate.models.embeddings import Tied, tie, tying_problems
+from translate.models.dropout import Dropout
+from translate.models.embeddings import TIED, Tied, tie
 from translate.models.recurrence import BidirectionalEncoder, StepwiseRecurrence
 from translate.models.rnn_state import RNNMemory, RNNState
-from translate.models.seq2seq import Decoded, Seq2Seq, Step
+from translate.models.seq2seq import Decoded, Layers, ModelConfig, Rate, Seq2Seq, Size, Step
 from translate.models.stack import Stack
 
 Score = Literal["additive", "dot", "scaled_dot", "general", "concat", "projected"]
+
+
+class RNNConfig(ModelConfig):
+    """The options of a recurrent model."""
+
+    since: ClassVar = {"encoder_size": None}
+
+    family: Literal["rnn"] = Field(description="a recurrent encoder and decoder")
+    cell: Literal["gru", "lstm"] = Field(description="the cell of all recurrences")
+    embedding_size: Size = Field(description="size of a word's vector")
+    hidden_size: Size = Field(description="size of a state")
+    encoder_size: Size | None = Field(
+        description="size of a state of the encoder, whose two directions have half each; null: "
+        "hidden_size"
+    )
+    encoder_layers: Layers = Field(description="layers of both directions")
+    decoder_layers: Layers = Field(description="no more than the encoder's")
+    attention: Literal["none", "local_m", "local_p", Score] = Field(
+        description="none, or the score of the attention over the source; local_m and local_p "
+        "look at a window"
+    )
+    attention_size: Annotated[
+        Size, OnlyWith("attention", "additive", "concat", "projected", *LOCAL)
+    ] = Field(
+        description="additive, concat and projected: size of the space where query and key meet"
+    )
+    local_score: Annotated[Score, OnlyWith("attention", "local_p", "local_m")] = Field(
+        description="local_m and local_p: the score inside the window"
+    )
+    window: Annotated[Size, OnlyWith("attention", "local_p", "local_m")] = Field(
+        description="local_m and local_p: words to either side of the middle that are seen"
+    )
+    coverage: Literal["none", "linguistic"] = Field(
+        description="linguistic: the score hears what was looked at before (additive, concat)"
+    )
+    max_fertility: Annotated[PositiveFloat, OnlyWith("coverage", "linguistic")] = Field(
+        description="coverage: the most target words that a source word stands for"
+    )
+    query: Annotated[Literal["previous", "current"], OnlyWith("attention", *SCORES, *LOCAL)] = (
+        Field(description="previous: s_{t-1}, before the step; current: s_t, after it")
+    )
+    input_feeding: bool = Field(
+        description="true: the attentional vector of a step enters the next"
+    )
+    bridge: Literal["none", "linear"] = Field(
+        description="s_0 from c, the last states of the encoder's directions: linear: tanh(W c); "
+        "none: c"
+    )
+    tied_embeddings: Tied = Field(description=TIED)
+    dropout: Rate = Field(
+        description="rate of dropout of embeddings, between layers, and of the decoder's output"
+    )
+
+    @property
+    def memory_size(self) -> int:
+        """The size of a state of the encoder."""
+        return self.encoder_size or self.hidden_size
+
+    def contradictions(self) -> Iterator[str]:
+        if self.memory_size % 2:
+            key = "hidden_size" if self.encoder_size is None else "encoder_size"
+            yield (
+                f"{key} {self.memory_size} cannot be halved between the encoder's two directions "
+                f"(model.{key}): make it even"
+            )
+        if self.encoder_layers < self.decoder_layers:
+            yield (
+                f"{self.decoder_layers} decoder layers need as many encoder layers to start from, "
+                f"but there are {self.encoder_layers} (model.encoder_layers)"
+            )
+        if self.attention == "none" and self.input_feeding:
+            yield (
+                "input feeding passes on the attentional vector, but model.attention=none has "
+                "none: set model.input_feeding=false"
+            )
+        key = "local_score" if self.attention in LOCAL else "attention"
+        score = getattr(self, key)
+        if self.memory_size != self.hidden_size:
+            sizes = f"{self.memory_size} numbers, but one of the decoder {self.hidden_size}"
+            unequal = f"a state of the encoder has {sizes} (model.encoder_size, model.hidden_size)"
+            if score in ("dot", "scaled_dot"):
+                yield (
+                    f"{unequal}: model.{key}={score} multiplies them one by one; set it to "
+                    "general, or model.encoder_size=null"
+                )
+            if self.bridge == "none":
+                yield (
+                    f"{unequal}: model.bridge=none takes one for the other; set it to linear, or "
+                    "model.encoder_size=null"
+                )
+        if self.coverage != "none" and score not in ("additive", "concat"):
+            yield (
+                "coverage is a term inside the tanh of the additive score, but "
+                f"model.{key}={score} has no such term (model.coverage): set "
+                f"model.{key}=additive or concat, or model.coverage=none"
+            )
 
 
 class RNN(Seq2Seq):
@@ -37,111 +134,50 @@ class RNN(Seq2Seq):
     end in Luong's h̃_t (eq. 5), not in the maxout layer of Cho and Bahdanau.
     """
 
-    since: ClassVar = {"encoder_size": None}
+    Config: ClassVar = RNNConfig
 
     def __init__(
-        self,
-        *,
-        source_vocab_size: int,
-        target_vocab_size: int,
-        cell: Literal["gru", "lstm"],
-        embedding_size: PositiveInt,
-        hidden_size: PositiveInt,
-        encoder_size: PositiveInt | None,
-        encoder_layers: PositiveInt,
-        decoder_layers: PositiveInt,
-        attention: Literal["none", "local_m", "local_p", Score],
-        attention_size: PositiveInt,
-        local_score: Score,
-        window: PositiveInt,
-        coverage: Literal["none", "linguistic"],
-        max_fertility: PositiveFloat,
-        query: Literal["previous", "current"],
-        input_feeding: bool,
-        bridge: Literal["none", "linear"],
-        tied_embeddings: Tied,
-        dropout: Rate,
+        self, config: RNNConfig, *, source_vocab_size: int, target_vocab_size: int
     ) -> None:
         super().__init__(source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
+        embedding_size, hidden_size = config.embedding_size, config.hidden_size
+        memory_size, attention = config.memory_size, config.attention
         self.source_embedding = nn.Embedding(source_vocab_size, embedding_size)
         self.target_embedding = nn.Embedding(target_vocab_size, embedding_size)
-        memory_size = encoder_size or hidden_size
         self.encoder = BidirectionalEncoder(
-            cell=cell, input_size=embedding_size, hidden_size=memory_size,
-            num_layers=encoder_layers, dropout=dropout,
+            cell=config.cell, input_size=embedding_size, hidden_size=memory_size,
+            num_layers=config.encoder_layers, dropout=config.dropout,
         )  # fmt: skip
         self.bridge: Stack[Linear] = Stack(
             Linear(memory_size, hidden_size)
-            for _ in range(decoder_layers if bridge == "linear" else 0)
+            for _ in range(config.decoder_layers if config.bridge == "linear" else 0)
         )
         self.align: Alignment = GlobalAlignment()
-        score = attention
+        score: str = attention
         if attention in LOCAL:
-            self.align = LOCAL[attention](query_size=hidden_size, window=window)
-            score = local_score
+            self.align = LOCAL[attention](query_size=hidden_size, window=config.window)
+            score = config.local_score
         self.score = None if score == "none" else SCORES[score](
-            query_size=hidden_size, memory_size=memory_size, attention_size=attention_size
+            query_size=hidden_size, memory_size=memory_size, attention_size=config.attention_size
         )  # fmt: skip
-        self.coverage = None if coverage == "none" else LinguisticCoverage(
-            memory_size=memory_size, attention_size=attention_size, max_fertility=max_fertility
+        self.coverage = None if config.coverage == "none" else LinguisticCoverage(
+            memory_size=memory_size, attention_size=config.attention_size,
+            max_fertility=config.max_fertility,
         )  # fmt: skip
-        self.query, self.input_feeding = query, input_feeding
-        reads_context = attention == "none" or query == "previous"
+        self.query, self.input_feeding = config.query, config.input_feeding
+        reads_context = attention == "none" or config.query == "previous"
         self.decoder = StepwiseRecurrence(
-            cell=cell,
-            input_size=embedding_size * (1 + input_feeding) + memory_size * reads_context,
-            hidden_size=hidden_size, num_layers=decoder_layers, dropout=dropout,
+            cell=config.cell,
+            input_size=embedding_size * (1 + config.input_feeding) + memory_size * reads_context,
+            hidden_size=hidden_size, num_layers=config.decoder_layers, dropout=config.dropout,
         )  # fmt: skip
         # as wide as an embedding, so that the output can be tied to the embeddings
         self.sizes = [memory_size, hidden_size]  # of c_t and s_t
         self.W_c = Linear(memory_size + hidden_size, embedding_size, bias=False)
         self.output = Linear(embedding_size, target_vocab_size)
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(config.dropout)
         self._initialise()
-        tie(self, tied_embeddings)
-
-    @classmethod
-    def problems(cls, options: Mapping[str, Any]) -> list[str]:
-        found = []
-        states, key = options["hidden_size"], "hidden_size"
-        if options["encoder_size"] is not None:
-            states, key = options["encoder_size"], "encoder_size"
-        if states % 2:
-            found.append(
-                f"{key} {states} cannot be halved between the encoder's two directions "
-                f"(model.{key}): make it even"
-            )
-        if options["encoder_layers"] < options["decoder_layers"]:
-            found.append(
-                f"{options['decoder_layers']} decoder layers need as many encoder layers to start "
-                f"from, but there are {options['encoder_layers']} (model.encoder_layers)"
-            )
-        if options["attention"] == "none" and options["input_feeding"]:
-            found.append(
-                "input feeding passes on the attentional vector, but model.attention=none has "
-                "none: set model.input_feeding=false"
-            )
-        key = "local_score" if options["attention"] in LOCAL else "attention"
-        if states != options["hidden_size"]:
-            sizes = f"{states} numbers, but one of the decoder {options['hidden_size']}"
-            unequal = f"a state of the encoder has {sizes} (model.encoder_size, model.hidden_size)"
-            if options[key] in ("dot", "scaled_dot"):
-                found.append(
-                    f"{unequal}: model.{key}={options[key]} multiplies them one by one; set it to "
-                    "general, or model.encoder_size=null"
-                )
-            if options["bridge"] == "none":
-                found.append(
-                    f"{unequal}: model.bridge=none takes one for the other; set it to linear, or "
-                    "model.encoder_size=null"
-                )
-        if options["coverage"] != "none" and options[key] not in ("additive", "concat"):
-            found.append(
-                "coverage is a term inside the tanh of the additive score, but "
-                f"model.{key}={options[key]} has no such term (model.coverage): set "
-                f"model.{key}=additive or concat, or model.coverage=none"
-            )
-        return found + tying_problems(options)
+        tie(self, config.tied_embeddings)
 
     def _initialise(self) -> None:
         """Orthogonal recurrences, gate by gate (Bahdanau et al. 2015, B.1).

@@ -13,21 +13,37 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
+from pydantic import Field
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from translate.attention.ancestry import Number, number_on
 from translate.attention.places import Places
 from translate.attention.variable_length import Packing
+from translate.config import Node
 
 Output = TypeVar("Output")
 # (hidden (N, D), barred (N, C)) → logits (N, C), -inf where they are barred
 Projection = Callable[[Tensor, Tensor], Tensor]
+
+# Ranges of options. A bundle may come from a stranger: no size may take all the memory there is.
+Size = Annotated[int, Field(gt=0, le=1 << 20)]  # of vectors, positions, windows
+Layers = Annotated[int, Field(gt=0, le=512)]
+Rate = Annotated[float, Field(ge=0, lt=1)]  # of dropout
+
+
+class ModelConfig(Node):
+    """The node `model` of the configuration. A family names its options in a subclass."""
+
+    # options that came after the first bundles, with the values that a bundle without them means
+    since: ClassVar[Mapping[str, Any]] = {}
+
+    family: str
 
 
 @dataclass(frozen=True)
@@ -150,8 +166,7 @@ class Seq2Seq(nn.Module, ABC):
     # (source, target_in, sources, targets) → `hidden` (M, D) of every target token of sentences
     # laid end to end: `encode` and `decode` in one, without padding
     read_packed: Callable[[Tensor, Tensor, Packing, Packing], Tensor]
-    # options that came after the first bundles, with the values that a bundle without them means
-    since: ClassVar[Mapping[str, Any]] = {}
+    Config: ClassVar[type[ModelConfig]]  # its options
     parallel: ClassVar[bool] = False  # all positions at once, by layers that go `through`
     recompute = False  # in the backward pass, what these layers would else remember
 
@@ -159,11 +174,6 @@ class Seq2Seq(nn.Module, ABC):
         super().__init__()
         self.source_vocab_size = source_vocab_size
         self.target_vocab_size = target_vocab_size
-
-    @classmethod
-    def problems(cls, options: Mapping[str, Any]) -> list[str]:
-        """What is wrong with a combination of options, one line each (types are checked before)."""
-        return []
 
     @abstractmethod
     def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]) -> Memory:

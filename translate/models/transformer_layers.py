@@ -6,8 +6,8 @@ Equations and sections without a name are of Vaswani et al. 2017.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -15,14 +15,41 @@ from torch import Tensor, nn
 
 from translate.attention.ancestry import Ancestry
 from translate.attention.caches import Cache, KeysValues
+from translate.attention.linear import FastWeightAttention, LinearAttention
 from translate.attention.multi_head import CrossAttention, SelfAttention
-from translate.attention.patterns import Pattern
+from translate.attention.patterns import (
+    FixedAttention,
+    FullAttention,
+    StridedAttention,
+    with_flex,
+)
 from translate.attention.places import Places
-from translate.attention.positions import Waves
+from translate.attention.positions import Waves, new_relation
+from translate.attention.sliding_window import SlidingWindowAttention
 from translate.attention.variable_length import Packing, SameSentence
 from translate.linear import Linear
 from translate.models.dropout import Dropout, LayerDrop
 from translate.models.stack import Stack
+from translate.models.transformer_config import TransformerConfig
+
+NORMS: dict[str, Callable[[int], nn.Module]] = {
+    "layer": nn.LayerNorm,  # Ba et al. 2016
+    "rms": nn.RMSNorm,  # Zhang & Sennrich 2019
+}
+# what makes a self-attention between the projections, of `causal` and `relation`
+PATTERNS: dict[str, Callable[[TransformerConfig], Callable[..., Any]]] = {
+    "full": lambda config: FullAttention,
+    "sliding_window": lambda config: partial(SlidingWindowAttention, window=config.window),
+    "strided": lambda config: partial(StridedAttention, stride=config.stride),
+    "fixed": lambda config: partial(FixedAttention, stride=config.stride, summary=config.summary),
+    "linear": lambda config: LinearAttention,
+    "fast_weights": lambda config: FastWeightAttention,
+}
+
+
+def new_norm(config: TransformerConfig) -> nn.Module:
+    """Make a norm of the model's kind and size."""
+    return NORMS[config.normalization](config.d_model)
 
 
 class FeedForward(nn.Module):
@@ -31,12 +58,13 @@ class FeedForward(nn.Module):
     SwiGLU multiplies by a gate that a third matrix makes (Shazeer 2020).
     """
 
-    def __init__(self, *, d_model: int, d_ff: int, activation: str, dropout: float) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.activation = activation
-        self.inner = Linear(d_model, 2 * d_ff if activation == "swiglu" else d_ff)
-        self.outer = Linear(d_ff, d_model)
-        self.dropout = Dropout(dropout)
+        self.activation = config.activation
+        gated = self.activation == "swiglu"
+        self.inner = Linear(config.d_model, 2 * config.d_ff if gated else config.d_ff)
+        self.outer = Linear(config.d_ff, config.d_model)
+        self.dropout = Dropout(config.feed_forward_dropout)
 
     def forward(self, x: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows D"]:
         inner = self.inner(x)
@@ -52,10 +80,10 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """x + Dropout(Sublayer(x)) with its norm before (Xiong et al. 2020) or after (section 3.1)."""
 
-    def __init__(self, *, norm: nn.Module, before: bool, dropout: float) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.norm, self.before = norm, before
-        self.dropout = Dropout(dropout)
+        self.norm, self.before = new_norm(config), config.norm == "pre"
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self, x: Float[Tensor, "*rows D"], sublayer: Callable[[Tensor], Tensor]
@@ -78,58 +106,33 @@ class Residual(nn.Module):
         return left
 
 
-@dataclass(frozen=True)
-class LayerOptions:
-    """What every layer of a Transformer is made with."""
-
-    d_model: int
-    num_heads: int
-    num_kv_heads: int
-    d_v: int  # of the attention over the source
-    d_ff: int
-    activation: str
-    new_norm: Callable[[], nn.Module]
-    norm_before: bool
-    new_pattern: Callable[[bool], Pattern]  # causal → what a self-attention computes
-    rotary: Waves | None  # of a head, for all layers
-    dropout: float
-    attention_dropout: float
-    feed_forward_dropout: float
-    layer_drop: float
-
-    def residual(self) -> Residual:
-        return Residual(norm=self.new_norm(), before=self.norm_before, dropout=self.dropout)
-
-    def feed_forward(self) -> FeedForward:
-        return FeedForward(
-            d_model=self.d_model, d_ff=self.d_ff,
-            activation=self.activation, dropout=self.feed_forward_dropout,
-        )  # fmt: skip
-
-    def self_attention(self, *, causal: bool) -> SelfAttention:
-        return SelfAttention(
-            d_model=self.d_model, num_heads=self.num_heads, num_kv_heads=self.num_kv_heads,
-            pattern=self.new_pattern(causal),
-            dropout=self.attention_dropout, rotary=self.rotary,
-        )  # fmt: skip
-
-    def cross_attention(self) -> CrossAttention:
-        return CrossAttention(
-            d_model=self.d_model, memory_size=self.d_model, d_v=self.d_v,
-            num_heads=self.num_heads, num_kv_heads=self.num_kv_heads,
-            dropout=self.attention_dropout,
-        )  # fmt: skip
+def self_attention(
+    config: TransformerConfig, *, causal: bool, rotary: Waves | None
+) -> SelfAttention:
+    """Make the self-attention of a layer; `rotary` is that of all layers."""
+    relation = new_relation(
+        config.positions,
+        d_k=config.d_k,
+        num_heads=config.num_heads,
+        max_distance=config.max_distance,
+    )
+    pattern = PATTERNS[config.self_attention](config)(causal=causal, relation=relation)
+    return SelfAttention(
+        d_model=config.d_model, num_heads=config.num_heads, num_kv_heads=config.num_kv_heads,
+        pattern=with_flex(pattern) if config.flex_attention else pattern,
+        dropout=config.attention_dropout, rotary=rotary,
+    )  # fmt: skip
 
 
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward (figure 1, left)."""
 
-    def __init__(self, options: LayerOptions) -> None:
+    def __init__(self, config: TransformerConfig, rotary: Waves | None) -> None:
         super().__init__()
-        self.self_attention = options.self_attention(causal=False)
-        self.feed_forward = options.feed_forward()
-        self.residuals: Stack[Residual] = Stack(options.residual() for _ in range(2))
-        self.layer_drop = LayerDrop(options.layer_drop)
+        self.self_attention = self_attention(config, causal=False, rotary=rotary)
+        self.feed_forward = FeedForward(config)
+        self.residuals: Stack[Residual] = Stack(Residual(config) for _ in range(2))
+        self.layer_drop = LayerDrop(config.layer_drop)
 
     def forward(
         self,
@@ -147,13 +150,17 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Causal self-attention, attention over the source, then feed-forward (figure 1, right)."""
 
-    def __init__(self, options: LayerOptions) -> None:
+    def __init__(self, config: TransformerConfig, rotary: Waves | None) -> None:
         super().__init__()
-        self.self_attention = options.self_attention(causal=True)
-        self.cross_attention = options.cross_attention()
-        self.feed_forward = options.feed_forward()
-        self.residuals: Stack[Residual] = Stack(options.residual() for _ in range(3))
-        self.layer_drop = LayerDrop(options.layer_drop)
+        self.self_attention = self_attention(config, causal=True, rotary=rotary)
+        self.cross_attention = CrossAttention(
+            d_model=config.d_model, memory_size=config.d_model, d_v=config.value_size,
+            num_heads=config.num_heads, num_kv_heads=config.num_kv_heads,
+            dropout=config.attention_dropout,
+        )  # fmt: skip
+        self.feed_forward = FeedForward(config)
+        self.residuals: Stack[Residual] = Stack(Residual(config) for _ in range(3))
+        self.layer_drop = LayerDrop(config.layer_drop)
 
     def forward(
         self,

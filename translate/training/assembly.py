@@ -108,7 +108,7 @@ def _batches_of(batches: TokenBatches, epochs: range) -> Iterator[Draws]:
 def new_model(config: Mapping[str, Any], corpus: Corpus, options: Settings) -> Seq2Seq:
     """A model for the corpus's vocabularies, with random weights."""
     model = registry.build(
-        **config["model"],
+        config["model"],
         source_vocab_size=len(corpus.tokenizers.source),
         target_vocab_size=len(corpus.tokenizers.target),
     )

@@ -113,7 +113,7 @@ def _refuse_other_shapes(folder: Path, bundle: Bundle, model: Mapping[str, Any])
         return
     size = bundle.model.target_vocab_size  # of both sides: the vocabularies may differ, rows apart
     with shapes_only():
-        outline = registry.build(**model, source_vocab_size=size, target_vocab_size=size)
+        outline = registry.build(model, source_vocab_size=size, target_vocab_size=size)
     if not fits(bundle.model, outline):
         raise UserError(
             f"the weights of {folder} do not fit this model ({'; '.join(changed)}): leave the keys "

@@ -58,7 +58,7 @@ def refuse_other_configuration(config: Mapping[str, Any], run: Path) -> None:
             f"{run / 'config.yaml'}, which records what {run} was started with, cannot be read: "
             "restore it, or start a new run folder"
         )
-    since = registry.completed(config["model"]["family"], {})
+    since = registry.upgraded({"family": config["model"]["family"]})
     before, now = flat({"model": since}) | flat(written), flat(config)
     differences = [
         f"{key}: {before.get(key)!r} → {now.get(key)!r}"
@@ -162,7 +162,7 @@ def refuse_more_than_memory(model: Mapping[str, Any], options: Settings) -> None
     What its vocabularies add is not counted: they are not known before a corpus is prepared.
     """
     with shapes_only():
-        outline = registry.build(**model, source_vocab_size=FEW, target_vocab_size=FEW)
+        outline = registry.build(model, source_vocab_size=FEW, target_vocab_size=FEW)
     trained_here = not on_gpu(options.accelerator) and options.strategy != "fsdp"
     needed, purpose = bytes_of(outline), "to hold"
     if trained_here:
@@ -193,7 +193,7 @@ def refuse_what_the_model_cannot(config: Mapping[str, Any], options: Settings) -
     if not (guided or coverage or options.packing == "on"):
         return
     with torch.random.fork_rng(devices=[]):  # the run's own weights come first of its seed
-        model = registry.build(**config["model"], source_vocab_size=FEW, target_vocab_size=FEW)
+        model = registry.build(config["model"], source_vocab_size=FEW, target_vocab_size=FEW)
     build_guidance(model, options.guided_alignment)
     if coverage and not attends(model):
         raise UserError(nothing_to_cover(coverage))
