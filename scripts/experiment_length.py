@@ -25,10 +25,10 @@ from options import begin
 from translate.cli.config_dir import options
 from translate.data.columns import in_order
 from translate.data.corpus import prepare, read_nodes
-from translate.data.toy import toy_pairs
 from translate.errors import UserError
 from translate.evaluation.buckets import Bucket, assign, by_source_length
 from translate.evaluation.metrics import cell
+from translate.extras.toy import toy_pairs
 from translate.models.transformer import Transformer
 from translate.plots.lengths import bleu_by_length
 

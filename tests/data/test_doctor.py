@@ -31,7 +31,7 @@ from translate.data.doctor.vocabulary import advise, padding
 from translate.data.mixing import Mixture
 from translate.data.pair import Lines, Pair
 from translate.data.tokenizer import TokenizerConfig
-from translate.data.toy import toy_pairs
+from translate.extras.toy import toy_pairs
 from translate.vocabulary import EOS
 
 Splits = dict[str, list[Pair]]

@@ -10,14 +10,12 @@ from collections import Counter
 
 import pytest
 
-from translate.data.toy import ToyPair, realise, toy_pairs
-from translate.data.toy import function_words as words
-from translate.data.toy import german_inflection as german
-from translate.data.toy.lexicon import Noun, lexicon
-from translate.data.toy.sampler import Sampler
-from translate.data.toy.split import is_held_out
-from translate.data.toy.syntax import combinations
+from translate.data.sources.toy import GRAMMAR
 from translate.errors import UserError
+from translate.extras.toy import ToyPair, german, realise, toy_pairs, words
+from translate.extras.toy.sampler import Sampler
+from translate.extras.toy.syntax import combinations, is_held_out
+from translate.extras.toy.words import Noun, lexicon
 
 SMALL = {"train": 2000, "dev": 150, "test": 150, "min_words": 5, "max_words": 15, "seed": 1}
 FUNCTION_WORDS = {"die", "der", "das", "dem", "den", ","}  # may have no counterpart
@@ -95,7 +93,7 @@ def test_the_same_seed_gives_the_same_pairs_in_another_process(
     pairs: dict[str, list[ToyPair]],
 ) -> None:
     program = (
-        "import hashlib; from translate.data.toy import toy_pairs;"
+        "import hashlib; from translate.extras.toy import toy_pairs;"
         f"print(hashlib.sha256(repr(toy_pairs(**{SMALL!r})).encode()).hexdigest())"
     )
     run = subprocess.run(
@@ -106,6 +104,12 @@ def test_the_same_seed_gives_the_same_pairs_in_another_process(
         check=True,
     )
     assert run.stdout.strip() == hashlib.sha256(repr(pairs).encode()).hexdigest()
+
+
+def test_these_are_the_pairs_that_data_toy_names(pairs: dict[str, list[ToyPair]]) -> None:
+    """Other pairs need another GRAMMAR, or corpora and runs of the two would be mixed."""
+    digest = hashlib.sha256(repr(pairs).encode()).hexdigest()[:16]
+    assert (GRAMMAR[:8], digest) == ("a9044b7e", "a630383d389a61b3")
 
 
 def test_another_seed_gives_other_pairs() -> None:
@@ -138,7 +142,7 @@ def test_impossible_requests_name_value_and_remedy(change: dict[str, int], messa
 
 
 def test_an_exhausted_range_says_how_many_pairs_it_gave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("translate.data.toy.PATIENCE", 20)
+    monkeypatch.setattr("translate.extras.toy.PATIENCE", 20)
     with pytest.raises(UserError, match=r"found only [1-9][\d,]* of 387,420,489 .* ask for fewer"):
         toy_pairs(train=9**9, dev=0, test=0, min_words=3, max_words=3, seed=1)
 
@@ -164,7 +168,7 @@ def test_held_out_combinations_are_absent_from_training_text(
     """Without the tree: no adjective stands before a noun it is held out from."""
     noun_of = {form: noun for noun in lexicon().nouns for form in _noun_forms(noun)}
     adjective_of = {
-        german.adjective(adjective, words.DEFINITE, "m", number, "nom"): adjective
+        german.adjective_form(adjective, words.DEFINITE, "m", number, "nom"): adjective
         for adjective in lexicon().adjectives
         for number in ("sg", "pl")
     }
@@ -183,7 +187,7 @@ def test_held_out_combinations_are_absent_from_training_text(
 
 def _noun_forms(noun: Noun) -> set[str]:
     numbers = ("sg",) if noun.mass else ("sg", "pl")
-    return {german.noun(noun, number, case) for number in numbers for case in ("nom", "dat")}
+    return {german.noun_form(noun, number, case) for number in numbers for case in ("nom", "dat")}
 
 
 def test_test_words_are_seen_in_training(pairs: dict[str, list[ToyPair]]) -> None:

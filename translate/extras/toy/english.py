@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from translate.data.toy import english_inflection as inflection
-from translate.data.toy.function_words import COMPLEMENTIZERS, ES_THERE
-from translate.data.toy.lexicon import Number, Phrase, Role
-from translate.data.toy.syntax import (
+import re
+from functools import cache
+
+from translate.extras.toy.syntax import (
     Clause,
     Coordination,
     Name,
@@ -19,6 +19,16 @@ from translate.data.toy.syntax import (
     agreement,
     spell,
     word,
+)
+from translate.extras.toy.words import (
+    COMPLEMENTIZERS,
+    ES_THERE,
+    Adjective,
+    Noun,
+    Number,
+    Phrase,
+    Role,
+    Verb,
 )
 
 # The simple tense of each tense: a German perfect is told in the English past.
@@ -101,13 +111,13 @@ def _verb_group(tree: Clause) -> tuple[list[Word], list[Word]]:
     verb = tree.verb
     person, number = _agreement(tree)
     base = [word(verb.english, tree, "verb"), *_tail(tree)]
-    participle = [word(inflection.participle(verb), tree, "verb"), *_tail(tree)]
+    participle = [word(participle_form(verb), tree, "verb"), *_tail(tree)]
 
     def auxiliary(text: str) -> list[Word]:
         return [word(text, tree, "auxiliary")]
 
     def conjugated(stem: str, tense: str) -> list[Word]:
-        return auxiliary(inflection.auxiliary(stem, tense, person, number))
+        return auxiliary(auxiliary_form(stem, tense, person, number))
 
     if tree.tense == "future":
         return auxiliary("will"), base
@@ -125,7 +135,7 @@ def _verb_group(tree: Clause) -> tuple[list[Word], list[Word]]:
         if do_support:
             return conjugated("do", tense), [*auxiliary(first), *modal_tail, *base]
         return [], [*conjugated(first, tense), *modal_tail, *base]
-    finite = word(inflection.finite(verb, tense, person, number), tree, "verb", "auxiliary")
+    finite = word(finite_form(verb, tense, person, number), tree, "verb", "auxiliary")
     if verb.english == "be":
         return [finite], []
     if do_support:
@@ -165,7 +175,7 @@ def _predicate(tree: Clause) -> list[Word]:
     if not predicate.standard:
         return [word(predicate.adjective.english, predicate, "head")]
     return [
-        *(word(text, predicate, "head") for text in inflection.comparative(predicate.adjective)),
+        *(word(text, predicate, "head") for text in comparative_form(predicate.adjective)),
         word("than", predicate, "than"),
         *nominal(predicate.standard),
     ]
@@ -206,19 +216,111 @@ def _noun_phrase(tree: NounPhrase, *, possessive: bool = False) -> list[Word]:
     """A possessor takes the place of the determiner: `das Haus der Frau`, `the woman's house`."""
     words = [
         word(text, tree, "head")
-        for text in inflection.noun(tree.noun, tree.number, possessive=possessive)
+        for text in noun_form(tree.noun, tree.number, possessive=possessive)
     ]
     for index, adjective in reversed(list(enumerate(tree.adjectives))):
         words.insert(0, word(adjective.english, tree, f"adjective {index}"))
     if tree.numeral:
-        words.insert(0, word(inflection.numeral(tree.numeral), tree, "numeral"))
+        words.insert(0, word(numeral_form(tree.numeral), tree, "numeral"))
     if tree.possessor:
         words = [*_noun_phrase(tree.possessor, possessive=True), *words]
     elif tree.determiner.english[tree.number]:
         determiner = tree.determiner.english[tree.number]
         if determiner == "a":
-            determiner = inflection.indefinite(words[0].text)
+            determiner = indefinite(words[0].text)
         words.insert(0, word(determiner, tree, "determiner"))
     if tree.relative:
         words += clause(tree.relative)
     return words
+
+
+# Word forms: regular by rule, irregular from the tables.
+
+BE = {"present": ("am", "are", "is", "are"), "past": ("was", "were", "was", "were")}
+IRREGULAR_PRESENT = {"have": "has"}
+AUXILIARIES = {
+    ("do", "present"): ("do", "do", "does", "do"),
+    ("do", "past"): ("did", "did", "did", "did"),
+    ("have", "present"): ("have", "have", "has", "have"),
+    ("have", "past"): ("had", "had", "had", "had"),
+    ("want", "present"): ("want", "want", "wants", "want"),
+    ("want", "past"): ("wanted", "wanted", "wanted", "wanted"),
+    ("be", "present"): BE["present"],
+    ("be", "past"): BE["past"],
+}
+UNITS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+TEENS = (
+    *("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen"),
+    *("sixteen", "seventeen", "eighteen", "nineteen"),
+)
+TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+
+
+def auxiliary_form(verb: str, tense: str, person: int, number: Number) -> str:
+    """A form of `be`, `do`, `have` or `want`; `tense` is `present` or `past`."""
+    return AUXILIARIES[verb, tense][3 if number == "pl" else person - 1]
+
+
+@cache
+def finite_form(verb: Verb, tense: str, person: int, number: Number) -> str:
+    """`sees`, `see`, `saw`, `were`."""
+    if verb.english == "be":
+        return auxiliary_form("be", tense, person, number)
+    if tense == "past":
+        return verb.english_forms[0] if verb.english_forms else _regular_past(verb.english)
+    if (person, number) != (3, "sg"):
+        return verb.english
+    return IRREGULAR_PRESENT.get(verb.english, _with_s(verb.english))
+
+
+@cache
+def participle_form(verb: Verb) -> str:
+    """The past participle."""
+    return verb.english_forms[1] if verb.english_forms else _regular_past(verb.english)
+
+
+def _regular_past(verb: str) -> str:
+    if verb.endswith("e"):
+        return f"{verb}d"
+    return f"{verb[:-1]}ied" if re.search("[^aeiou]y$", verb) else f"{verb}ed"
+
+
+def _with_s(stem: str) -> str:
+    """The ending of a plural and of the third person: `-s`, `-es`, `-ies`."""
+    if re.search("[^aeiou]y$", stem):
+        return f"{stem[:-1]}ies"
+    return f"{stem}es" if re.search("(s|x|z|ch|sh|^go|^do)$", stem) else f"{stem}s"
+
+
+@cache
+def noun_form(entry: Noun, number: Number, *, possessive: bool = False) -> tuple[str, ...]:
+    """The words of a noun, the last one inflected: `kitchen tables`, `women's`, `teachers'`."""
+    *before, head = entry.english.split(" ")
+    if number == "pl":
+        head = entry.english_plural or _with_s(head)
+    if possessive:
+        head += "'" if number == "pl" and head.endswith("s") else "'s"
+    return *before, head
+
+
+def comparative_form(entry: Adjective) -> tuple[str, ...]:
+    """`older`, `more beautiful`."""
+    return (entry.english_comparative,) if entry.english_comparative else ("more", entry.english)
+
+
+def indefinite(following: str) -> str:
+    """`a` or `an`, by the sound of the next word."""
+    vowel = following[0].lower() in "aeiou" and not following.startswith(("uni", "use"))
+    silent_h = following.startswith(("honest", "hour"))
+    return "an" if vowel or silent_h else "a"
+
+
+@cache
+def numeral_form(value: int) -> str:
+    """A number word from 2 to 99: `twenty-one`."""
+    if value < 10:
+        return UNITS[value]
+    if value < 20:
+        return TEENS[value - 10]
+    tens, units = divmod(value, 10)
+    return f"{TENS[tens]}-{UNITS[units]}" if units else TENS[tens]

@@ -2,32 +2,262 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
-from translate.data.toy import function_words as words
-from translate.data.toy.arguments import EMBEDDING, PAST, ArgumentSampler
-from translate.data.toy.chance import Chance
-from translate.data.toy.lexicon import (
-    Noun,
-    Number,
-    Tense,
-    Verb,
-)
-from translate.data.toy.noun_phrases import NounPhraseSampler
-from translate.data.toy.split import IMPERSONAL, choices
-from translate.data.toy.syntax import (
+from translate.extras.toy import words
+from translate.extras.toy.syntax import (
+    IMPERSONAL,
     Adjunct,
+    Argument,
+    Choices,
     Clause,
     Coordination,
+    Name,
     Nominal,
     NounPhrase,
+    Predicate,
     Prepositional,
     Pronoun,
     Sentence,
     Slot,
     Trace,
+    choices,
 )
+from translate.extras.toy.words import (
+    Adjective,
+    Determiner,
+    Noun,
+    Number,
+    Person,
+    Phrase,
+    Preposition,
+    Tense,
+    Verb,
+    nouns_of,
+)
+
+T = TypeVar("T")
+
+
+class Chance:
+    """A seeded source of choices; `room` counts the German words still to be spent.
+
+    Only `random.Random.random` is used: Python promises its sequence for a seed across versions.
+    """
+
+    def __init__(self, seed: str) -> None:
+        self.random = random.Random(seed).random
+        self.room = 0
+
+    def happens(self, probability: float) -> bool:
+        """True with a probability."""
+        return self.random() < probability
+
+    def spend(self, words: int, probability: float) -> bool:
+        """Take an option of some words if there is room: the likelier, the more room there is."""
+        surplus = self.room - words
+        tries = 1 + min(surplus, 8) / 4
+        if surplus < 0 or not self.happens(1 - (1 - probability) ** tries):
+            return False
+        self.room = surplus
+        return True
+
+    def pick(self, options: Sequence[T]) -> T:
+        """One of the options, all equally likely."""
+        return options[int(self.random() * len(options))]
+
+    def weighted(self, options: Sequence[tuple[T, float]]) -> T:
+        """One of the options, by their weights."""
+        point = self.random() * sum(weight for _, weight in options)
+        for option, weight in options:
+            point -= weight
+            if point < 0:
+                return option
+        return options[-1][0]  # the sum was rounded up
+
+
+class NounPhraseSampler:
+    """Draws noun phrases; relative clauses come from the sampler of clauses."""
+
+    def __init__(
+        self,
+        chance: Chance,
+        choices: Choices,
+        relative_clause: Callable[[Noun, Number, int], Clause | None],
+    ) -> None:
+        self._chance = chance
+        self._choices = choices
+        self._relative_clause = relative_clause
+
+    def argument(
+        self, nouns: Sequence[Noun], depth: int, *, definite: bool = False, negatable: bool = False
+    ) -> NounPhrase | Coordination:
+        """A subject or object with all it can have; `kein` only where the clause is not negated."""
+        if negatable and self._chance.happens(0.08):
+            noun = self._chance.pick(nouns)
+            return self._modified(NounPhrase(noun, self._number(noun), words.NO))
+        phrase = self.noun_phrase(nouns, definite=definite)
+        others = [noun for noun in nouns if noun is not phrase.noun]
+        if others and self._chance.spend(3, 0.07):
+            return Coordination(phrase, self.noun_phrase(others, definite=definite))
+        if "p" not in phrase.noun.classes and phrase.determiner is words.DEFINITE:
+            self._give_possessor(phrase)
+        phrase.relative = self._relative_clause(phrase.noun, phrase.number, depth + 1)
+        return phrase
+
+    def noun_phrase(
+        self, nouns: Sequence[Noun], *, definite: bool = False, adverbial: bool = False
+    ) -> NounPhrase:
+        """A noun with determiner, number and adjectives. In an adverbial, the case must show."""
+        noun = self._chance.pick(nouns)
+        number = self._number(noun)
+        determiner = self._determiner(noun, number, definite=definite, adverbial=adverbial)
+        phrase = NounPhrase(noun, number, determiner)
+        if number == "pl" and not adverbial:
+            by_itself = determiner in (words.DEFINITE, words.BARE, *words.POSSESSIVES)
+            if by_itself and self._chance.happens(0.3):
+                phrase.numeral = self._numeral()
+                self._chance.room -= 1
+        return self._modified(phrase)
+
+    def _modified(self, phrase: NounPhrase) -> NounPhrase:
+        adjectives: Sequence[Adjective] = self._choices.adjectives[phrase.noun]
+        if phrase.determiner not in (words.DEFINITE, words.THIS, *words.POSSESSIVES):
+            # `der nächste Hund`, hardly `jeder nächste Hund`
+            adjectives = self._choices.predicates[phrase.noun]
+        if adjectives and self._chance.spend(1, 0.4):
+            first = self._chance.pick(adjectives)
+            phrase.adjectives = (first,)
+            others = [entry for entry in adjectives if entry is not first]
+            if others and first.comparative != "attributive" and self._chance.spend(1, 0.15):
+                phrase.adjectives = (self._chance.pick(others), first)
+        return phrase
+
+    def _number(self, noun: Noun) -> Number:
+        return "pl" if self._chance.happens(0.3) and not noun.mass else "sg"
+
+    def _determiner(
+        self, noun: Noun, number: Number, *, definite: bool, adverbial: bool
+    ) -> Determiner:
+        options = [(words.DEFINITE, 8.0), (words.THIS, 1.0)]
+        options += [(possessive, 0.6) for possessive in words.POSSESSIVES]
+        if noun.mass:
+            if not definite:
+                options.append((words.BARE, 5.0))
+        elif number == "sg":
+            options.append((words.EVERY, 0.5))
+            if not definite:
+                options.append((words.INDEFINITE, 6.0))
+        elif not adverbial:
+            options += [(quantifier, 0.5) for quantifier in words.QUANTIFIERS]
+            if not definite:
+                options.append((words.BARE, 4.0))
+        return self._chance.weighted(options)
+
+    def _numeral(self) -> int:
+        return 2 + int(self._chance.random() * (11 if self._chance.happens(0.6) else 98))
+
+    def _give_possessor(self, phrase: NounPhrase) -> None:
+        """`das Haus der Frau`; the determiner of the possessor must show the genitive."""
+        if self._chance.spend(2, 0.12):
+            determiner = self._chance.pick((words.DEFINITE, words.DEFINITE, *words.POSSESSIVES))
+            noun = self._chance.pick(nouns_of("p"))
+            phrase.possessor = self._modified(NounPhrase(noun, self._number(noun), determiner))
+
+
+EMBEDDING = ("that", "whether", "infinitive")  # frames with a clause inside
+PAST: tuple[Tense, ...] = ("past", "perfect", "pluperfect")
+
+
+class ArgumentSampler:
+    """Draws them from one side of the train/test split, as far as the room goes."""
+
+    def __init__(self, chance: Chance, choices: Choices, phrases: NounPhraseSampler) -> None:
+        self._chance, self._choices, self._phrases = chance, choices, phrases
+
+    def subject(self, verb: Verb, depth: int) -> Nominal:
+        """Who does it, or an `es` that stands for nobody."""
+        if verb.frame == "existential":
+            return Pronoun(words.ES_THERE)
+        if verb.frame == "weather":
+            return Pronoun(words.ES)
+        if "p" in verb.subjects:
+            if self._chance.happens(0.22):
+                return self._short(Pronoun(self._chance.pick(words.PERSONS)))
+            if self._chance.happens(0.06):
+                return self._short(Name(self._chance.pick(words.NAMES)))
+        return self._phrases.argument(self._choices.arguments[verb, "subject"], depth)
+
+    def object(self, clause: Clause, role: Argument, depth: int) -> Nominal:
+        """The object or the indirect object of a clause that has its subject."""
+        verb = clause.verb
+        classes = verb.objects if role == "object" else frozenset("p")
+        second = role == "indirect" and isinstance(clause.object, Pronoun)  # two change their order
+        if "p" in classes and verb.frame != "existential" and not second:
+            if self._chance.happens(0.12):
+                return self._short(Pronoun(self._other_person(clause.subject)))
+            if self._chance.happens(0.04):
+                return self._short(Name(self._chance.pick(words.NAMES)))
+        return self._phrases.argument(
+            self._choices.arguments[verb, role],
+            depth,
+            definite=clause.negated,
+            negatable=not clause.negated and not clause.frequency,
+        )
+
+    def _short(self, nominal: Nominal) -> Nominal:
+        """One word instead of the two that every frame has reserved."""
+        self._chance.room += 1
+        return nominal
+
+    def _other_person(self, subject: Nominal) -> Person:
+        """An object that is not its own subject (which would be reflexive)."""
+        persons = [person for person in words.PERSONS if "object" in person.english]
+        if isinstance(subject, Pronoun):
+            persons = [person for person in persons if person is not subject.person]
+        return self._chance.pick(persons)
+
+    def predicate(self, clause: Clause) -> Predicate:
+        """An adjective that fits the subject's noun; a joined subject is cut to its left half."""
+        if isinstance(clause.subject, Coordination):
+            clause.subject = clause.subject.left
+        fitting = self._choices.predicates
+        if isinstance(clause.subject, NounPhrase):
+            noun = clause.subject.noun
+        else:
+            noun = self._chance.pick([noun for noun in nouns_of("p") if fitting[noun]])
+        predicate = Predicate(self._chance.pick(fitting[noun]))
+        if predicate.adjective.comparative != "-" and self._chance.spend(3, 0.25):
+            predicate.standard = self._phrases.noun_phrase([noun])
+        return predicate
+
+    def adverbials(self, clause: Clause) -> None:
+        """Where, with whom, how and when, each by chance."""
+        frame, spend = clause.verb.frame, self._chance.spend
+        if frame == "motion" and spend(3, 0.6):
+            clause.place = self.place(words.DIRECTIONS)
+        elif frame not in (*EMBEDDING, "copula") and spend(3, 0.12):
+            clause.place = self.place(words.PLACES)
+        if frame in ("intransitive", "motion") and spend(3, 0.12):
+            people = self._phrases.noun_phrase(nouns_of("p"), adverbial=True)
+            clause.companion = Prepositional(self._chance.pick(words.COMPANIONS), people)
+        if frame in ("intransitive", "motion", "accusative") and spend(1, 0.12):
+            clause.manner = self._chance.pick(self._choices.phrases["manner"])
+        if spend(2, 0.2):
+            clause.time = self._time(clause.tense)
+
+    def place(self, prepositions: Sequence[Preposition]) -> Prepositional:
+        """A place behind one of these prepositions."""
+        place = self._phrases.noun_phrase(nouns_of("l"), adverbial=True)
+        return Prepositional(self._chance.pick(prepositions), place)
+
+    def _time(self, tense: Tense) -> Phrase:
+        phrases = self._choices.phrases
+        return self._chance.pick(
+            (*phrases["past" if tense in PAST else tense], *phrases["anytime"])
+        )
 
 
 class Frame(NamedTuple):

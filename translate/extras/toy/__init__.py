@@ -9,8 +9,8 @@ It needs no download and gives any number of pairs: tests and attention experime
   Kind`), the subject comes first; an object is fronted or relativised only where a form shows it.
 * The splits differ in combinations of lemmas, not in lemmas. A combination is a verb with the noun
   of one of its arguments, or an adjective with its noun (see `syntax.combinations`). One in ten is
-  held out, by a checksum of the two lemmas (`split.is_held_out`). No combination of a training pair
-  is held out; in dev and test every combination is, and each pair has at least one.
+  held out, by a checksum of the two lemmas (`syntax.is_held_out`). No combination of a training
+  pair is held out; in dev and test every combination is, and each pair has at least one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from translate.data.toy import english, german
-from translate.data.toy.sampler import Sampler
-from translate.data.toy.syntax import Link, Sentence, Word, combinations
 from translate.errors import UserError
+from translate.extras.toy import english, german
+from translate.extras.toy.sampler import Sampler
+from translate.extras.toy.syntax import Link, Sentence, Word, combinations
 
 __all__ = ["ToyPair", "toy_pairs"]
 

@@ -4,22 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from translate.data.toy import english_inflection as english
-from translate.data.toy import function_words as words
-from translate.data.toy import german_inflection as german
-from translate.data.toy import realise
-from translate.data.toy.lexicon import (
-    Adjective,
-    Case,
-    Determiner,
-    Gender,
-    Noun,
-    Number,
-    Phrase,
-    Verb,
-    lexicon,
-)
-from translate.data.toy.syntax import (
+from translate.extras.toy import english, german, realise, words
+from translate.extras.toy.syntax import (
     Adjunct,
     Clause,
     Name,
@@ -29,6 +15,17 @@ from translate.data.toy.syntax import (
     Pronoun,
     Sentence,
     Trace,
+)
+from translate.extras.toy.words import (
+    Adjective,
+    Case,
+    Determiner,
+    Gender,
+    Noun,
+    Number,
+    Phrase,
+    Verb,
+    lexicon,
 )
 
 
@@ -249,7 +246,7 @@ def test_german_nouns_decline(lemma: str, forms: str) -> None:
         ("pl", "nom"),
         ("pl", "dat"),
     ]
-    assert [german.noun(entry, *case) for case in cases] == forms.split()  # type: ignore[arg-type]
+    assert [german.noun_form(entry, *case) for case in cases] == forms.split()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -296,14 +293,14 @@ def test_german_nouns_decline(lemma: str, forms: str) -> None:
 def test_german_verbs_conjugate(lemma: str, present: str, past: str, participle: str) -> None:
     entry = verb(lemma)
     found = {
-        tense: [german.finite(entry, tense, person, "sg") for person in (1, 2, 3)]
-        + [german.finite(entry, tense, 3, "pl")]
+        tense: [german.finite_form(entry, tense, person, "sg") for person in (1, 2, 3)]
+        + [german.finite_form(entry, tense, 3, "pl")]
         for tense in ("present", "past")
     }
     assert found["present"] == present.split()
     first, second, plural = past.split()
     assert found["past"] == [first, second, first, plural]
-    assert german.participle(entry) == participle
+    assert german.participle_form(entry) == participle
 
 
 @pytest.mark.parametrize(
@@ -325,14 +322,14 @@ def test_german_verbs_conjugate(lemma: str, present: str, past: str, participle:
 def test_german_determiners_and_adjectives_agree(
     determiner: Determiner, gender: Gender, number: Number, case: Case, expected: str
 ) -> None:
-    article = german.determiner(determiner, gender, number, case)
-    attribute = german.adjective(adjective("alt"), determiner, gender, number, case)
+    article = german.determiner_form(determiner, gender, number, case)
+    attribute = german.adjective_form(adjective("alt"), determiner, gender, number, case)
     assert f"{article} {attribute}" == expected
 
 
 def test_adjective_stems_lose_a_vowel() -> None:
     forms = {
-        lemma: german.adjective(adjective(lemma), words.DEFINITE, "m", "sg", "nom")
+        lemma: german.adjective_form(adjective(lemma), words.DEFINITE, "m", "sg", "nom")
         for lemma in ("hoch", "dunkel", "teuer", "müde", "sauber")
     }
     assert list(forms.values()) == ["hohe", "dunkle", "teure", "müde", "saubere"]
@@ -341,9 +338,9 @@ def test_adjective_stems_lose_a_vowel() -> None:
 def test_english_verbs_agree_and_inflect() -> None:
     forms = {
         lemma: (
-            english.finite(verb(lemma), "present", 3, "sg"),
-            english.finite(verb(lemma), "present", 3, "pl"),
-            english.finite(verb(lemma), "past", 3, "sg"),
+            english.finite_form(verb(lemma), "present", 3, "sg"),
+            english.finite_form(verb(lemma), "present", 3, "pl"),
+            english.finite_form(verb(lemma), "past", 3, "sg"),
         )
         for lemma in ("accusative:fangen", "intransitive:weinen", "accusative:haben", "that:hoffen")
     }
@@ -357,14 +354,14 @@ def test_english_verbs_agree_and_inflect() -> None:
 
 def test_numbers_turn_around() -> None:
     numbers = (2, 12, 17, 30, 54)
-    assert [german.numeral(n) for n in numbers] == [
+    assert [german.numeral_form(n) for n in numbers] == [
         "zwei",
         "zwölf",
         "siebzehn",
         "dreißig",
         "vierundfünfzig",
     ]
-    assert [english.numeral(n) for n in numbers] == [
+    assert [english.numeral_form(n) for n in numbers] == [
         "two",
         "twelve",
         "seventeen",

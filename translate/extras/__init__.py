@@ -1,0 +1,1 @@
+"""The porch: occasional things, imported by the tables of names that name them."""
