@@ -163,7 +163,7 @@ def check(options: argparse.Namespace) -> None:
     """Refuse what no row could be measured with."""
     from translate.data.text import count_lines
     from translate.inference import bundle
-    from translate.inference.device import choose_device
+    from translate.inference.translator import choose_device
 
     bundle.find(options.run)
     choose_device(options.device)

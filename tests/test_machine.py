@@ -1,4 +1,4 @@
-"""A container's share of its machine counts, not the cores and the memory that the machine has."""
+"""A container's share of its machine counts, and memory is kept until it is given back."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from translate import machine
+from translate.machine import keep_memory
 
 PROC = "4:memory:/docker/a\n3:cpuset:/\n1:cpu,cpuacct:/docker/a\n0::/slice/service\n"
 V1 = "cpu/docker/a/cpu.cfs"
@@ -101,3 +102,38 @@ def test_the_program_starts_no_more_threads_than_it_gets_cores(
     )
     there = os.cpu_count() or 1  # MKL starts no more
     assert int(done.stdout.split()[-1]) == min(expected, there)
+
+
+# a process of its own: thresholds hold for the whole one
+GAPS = """
+from pathlib import Path
+import torch
+from translate.machine import give_back_memory, keep_memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
+
+assert keep_memory()
+before = resident()
+tensors = [torch.ones(2**18) for _ in range(200)]  # a MiB each
+del tensors[:-1]
+with_gaps = resident() - before
+assert give_back_memory()
+print(with_gaps, resident() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_gaps_are_kept_until_they_are_given_back() -> None:
+    if not keep_memory():
+        pytest.skip("the C library is not glibc")
+    done = subprocess.run([sys.executable, "-c", GAPS], capture_output=True, text=True, check=True)
+    with_gaps, without = map(int, done.stdout.split())
+    assert with_gaps > 190
+    assert without < 20
+
+
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine.ctypes, "CDLL", lambda name: object())
+    assert not machine.keep_memory()
+    assert not machine.give_back_memory()

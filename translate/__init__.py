@@ -23,7 +23,7 @@ def load(
     search: Search | Mapping[str, Any] | None = None,
     split_sentences: bool = True,
 ) -> Translator:
-    """The translator of a finished run.
+    """Return the translator of a finished run.
 
     Args:
         run: the folder of a run, or of a bundle.
@@ -38,6 +38,6 @@ def load(
     Raises:
         UserError: nothing to load there, or files that are damaged or do not belong together.
     """
-    from translate.inference import loading  # torch is imported when it is needed
+    from translate.inference import translator  # torch is imported when it is needed
 
-    return loading.load(run, device=device, search=search, split_sentences=split_sentences)
+    return translator.load(run, device=device, search=search, split_sentences=split_sentences)

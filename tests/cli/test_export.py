@@ -26,8 +26,8 @@ from translate.errors import UserError
 from translate.files import replace_folder
 from translate.inference import ctranslate2_export
 from translate.inference.forcing import TeacherForcing
+from translate.machine import threads_restored
 from translate.search.greedy import GreedySearch
-from translate.threads import threads_restored
 
 LINES = ["der Hund schläft .", "", "ein Haus"]
 GREEDY = ["search=greedy", "search.max_length_ratio=0.0", "search.max_length_offset=5"]

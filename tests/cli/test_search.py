@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from translate.inference import translator, workers
-from translate.inference.workers import Workers
+from translate.inference import translator
+from translate.inference.batches import Workers
 
 SAMPLE = ["search=sample", "search.max_length_ratio=0.0", "search.max_length_offset=6"]
 BEAM = ["search=beam", "search.max_length_ratio=0.0", "search.max_length_offset=9"]
@@ -58,7 +58,7 @@ def test_files_are_shared_among_a_worker_per_core(
             super().__init__(count, work)
 
     monkeypatch.setattr(translator, "Workers", Watched)
-    monkeypatch.setattr(workers, "one_a_core", lambda device: 3)
+    monkeypatch.setattr("translate.cli.engines.one_a_core", lambda device: 3)
     done = program("text", run, *asked, "ein Hund")
     assert done.status == 0, done.err
     assert counts == [expected]

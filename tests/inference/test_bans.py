@@ -12,7 +12,7 @@ from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
 from translate.inference import bans
 from translate.inference.bans import Bans, places
-from translate.inference.segments import Segment
+from translate.inference.batches import Segment
 from translate.inference.text_constraints import NO_CONSTRAINT, ConstraintEncoder
 from translate.inference.translator import Translator
 from translate.search import Hypothesis, build

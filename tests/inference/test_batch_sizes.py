@@ -19,8 +19,7 @@ import torch
 
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
-from translate.inference.loading import load
-from translate.inference.translator import Translator
+from translate.inference.translator import Translator, load
 from translate.linear import prepack
 from translate.models import registry
 from translate.search import build

@@ -16,7 +16,7 @@ import torch
 import translate
 from translate.errors import UserError
 from translate.inference import bundle
-from translate.inference.loading import load
+from translate.inference.translator import load
 from translate.models.seq2seq import Seq2Seq
 from translate.models.transformer_config import TransformerConfig
 
@@ -172,8 +172,8 @@ def test_a_translator_can_be_sent_to_another_process(saved) -> None:
 def test_every_translator_is_loaded_the_same_way(saved, monkeypatch) -> None:
     kept: list[bool] = []
     prepacked: list[Seq2Seq] = []
-    monkeypatch.setattr("translate.inference.loading.keep_memory", lambda: kept.append(True))
-    monkeypatch.setattr("translate.inference.loading.prepack", prepacked.append)
+    monkeypatch.setattr("translate.inference.translator.keep_memory", lambda: kept.append(True))
+    monkeypatch.setattr("translate.inference.translator.prepack", prepacked.append)
     folder, there = translate.load(saved), load(bundle.load(saved), device="cpu")
     assert kept == [True, True]
     assert prepacked == [folder.model, there.model]

@@ -23,9 +23,9 @@ from translate.inference.ctranslate2_engine import (
 from translate.inference.export import export_ctranslate2, random_sentences
 from translate.inference.parity import Parity, compare
 from translate.inference.translator import Translator
+from translate.machine import threads_restored
 from translate.search import build
 from translate.search.scoring import PENALTIES
-from translate.threads import threads_restored
 from translate.vocabulary import BOS, EOS, PAD
 
 pytest.importorskip("ctranslate2")

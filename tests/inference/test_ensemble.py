@@ -6,7 +6,7 @@ import pytest
 
 from translate.errors import UserError
 from translate.inference import bundle
-from translate.inference.ensemble import together
+from translate.inference.bundle import together
 
 GREEDY = {"kind": "greedy", "max_length_ratio": 2.0, "max_length_offset": 20}
 

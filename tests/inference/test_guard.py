@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from translate.inference.batches import Segment
 from translate.inference.confidence import Confidence
 from translate.inference.guard import Guard, loops
 from translate.inference.lines import Line
-from translate.inference.segments import Segment
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
 from translate.inference.translator import Translator

@@ -13,8 +13,8 @@ from torch import nn
 
 from translate.data.tokenizer import Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
-from translate.inference.aligner import Aligner
-from translate.inference.aligner import words as joined
+from translate.inference.forcing import Aligner
+from translate.inference.forcing import words as joined
 from translate.inference.lines import Cutter
 from translate.inference.translator import Translator
 from translate.models.head import choose_head

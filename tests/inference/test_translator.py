@@ -12,10 +12,9 @@ from translate.data.tokenizer import Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
 from translate.errors import UserError
 from translate.evaluation.alignment import word_attention
-from translate.inference.device import choose_device, in_precision
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import NOTHING
-from translate.inference.translator import Translator, by_default
+from translate.inference.translator import Translator, choose_device, default_tokens
 from translate.search import build
 from translate.vocabulary import EOS, UNK
 
@@ -77,7 +76,7 @@ def test_fewer_bits_change_the_last_digits_of_a_score_alone(make_model, joint, n
     """Probabilities of the very tokens that bf16 chose, by teacher forcing in float64."""
     model = make_model(name)
     search = build(**GREEDY if kind == "greedy" else BEAM)
-    rounded = in_precision(model, "bf16")
+    rounded = model.in_dtype(torch.bfloat16)
     assert next(rounded.parameters()).dtype == torch.bfloat16
     assert next(model.parameters()).dtype == torch.float64
     exact = Translator(model, joint, search)
@@ -387,10 +386,10 @@ def test_on_a_gpu_attention_is_not_left_to_cudnn(monkeypatch: pytest.MonkeyPatch
 
 
 def test_how_much_is_translated_at_once_follows_from_the_device(make_model, joint) -> None:
-    there = by_default(torch.device("cuda"))
-    assert there > by_default(torch.device("cpu"))
+    there = default_tokens(torch.device("cuda"))
+    assert there > default_tokens(torch.device("cpu"))
     translator = Translator(make_model("transformer"), joint, build(**BEAM))
-    assert translator.tokens_per_batch == by_default(torch.device("cpu"))
+    assert translator.tokens_per_batch == default_tokens(torch.device("cpu"))
 
 
 def test_a_device_that_is_not_there_is_told() -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from translate.cli.align_files import Task
     from translate.data.pharaoh import Link
-    from translate.inference.aligner import Aligner
+    from translate.inference.forcing import Aligner
     from translate.models.head import AttentionHead
 
 log = logging.getLogger(__name__)
@@ -165,8 +165,8 @@ def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
 def aligners(job: Job) -> tuple[Aligner, Aligner | None]:
     """What aligns source to target, and, with a reverse run, what aligns target to source."""
     from translate.cli.stored import into, load_bundle
-    from translate.inference.aligner import Aligner
-    from translate.inference.device import choose_device
+    from translate.inference.forcing import Aligner
+    from translate.inference.translator import choose_device
     from translate.models.head import choose_head
 
     config, made = job.config, list[Aligner]()

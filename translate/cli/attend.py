@@ -143,7 +143,7 @@ def run(
 
     from translate.cli.stored import into, load_bundle
     from translate.cli.streams import lines_in
-    from translate.inference.loading import load
+    from translate.inference.translator import load
     from translate.plots.terminal import TerminalHeatmap
 
     folders = [job.verbatim[key] for key in ("run", "beside") if key in job.verbatim]

@@ -79,7 +79,7 @@ def run(
     from translate.cli.stored import corpus_of_run, load_bundle
     from translate.evaluation.calibration import judge, learn
     from translate.inference import confidence
-    from translate.inference.loading import load
+    from translate.inference.translator import load
 
     folder = Path(job.verbatim["run"])
     bundle = load_bundle(str(folder))

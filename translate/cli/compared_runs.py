@@ -14,7 +14,7 @@ from translate.cli.stored_evaluations import Place, is_current
 from translate.errors import UserError
 from translate.evaluation.comparison import System
 from translate.evaluation.run import Judging
-from translate.inference.loading import load
+from translate.inference.translator import load
 from translate.training import provenance
 
 log = logging.getLogger(__name__)

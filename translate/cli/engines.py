@@ -16,7 +16,8 @@ from translate.cli.commands import Job
 from translate.cli.errors import UsageError
 from translate.errors import UserError, first_line
 from translate.files import present, steadily
-from translate.inference import confidence, lexical_shortlist, workers
+from translate.inference import confidence, lexical_shortlist
+from translate.inference.batches import one_a_core
 from translate.inference.bundle import Bundle
 from translate.inference.ctranslate2_engine import (
     MANIFEST,
@@ -25,10 +26,8 @@ from translate.inference.ctranslate2_engine import (
     exporting,
     search_problems,
 )
-from translate.inference.device import choose_device
 from translate.inference.guard import Guard
-from translate.inference.loading import load
-from translate.inference.translator import Translator
+from translate.inference.translator import Translator, choose_device, load
 from translate.inference.unknown_words import UnknownWords
 from translate.search.shortlist import within
 from translate.wording import counted
@@ -151,7 +150,7 @@ def _workers(config: Mapping[str, Any]) -> int:
     """As many as asked for; else one a core, unless each line is answered before the next."""
     if config["workers"] is not None:
         return int(config["workers"])
-    return 1 if config.get("interactive") else workers.one_a_core(choose_device(config["device"]))
+    return 1 if config.get("interactive") else one_a_core(choose_device(config["device"]))
 
 
 def _confidence(

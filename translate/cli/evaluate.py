@@ -124,7 +124,7 @@ def run(
     from translate.evaluation.comet import CometModel
     from translate.evaluation.report_tables import render
     from translate.evaluation.run import Judging
-    from translate.inference.device import choose_device
+    from translate.inference.translator import choose_device
 
     if target is not None and "input" not in job.verbatim:
         main = load_bundle(job.verbatim["run"]).config.tag

@@ -75,6 +75,7 @@ def run(
     from translate.cli import streams
     from translate.cli.engines import export_folder
     from translate.cli.stored import load_bundle
+    from translate.inference.batches import most_pieces
     from translate.inference.export import (
         LONGEST,
         check_replaceable,
@@ -83,7 +84,6 @@ def run(
     )
     from translate.inference.graph_export import ONNX, TORCH, export_graphs
     from translate.inference.lines import Cutter
-    from translate.inference.segments import most_pieces
 
     output = job.verbatim.get("output")
     folder = export_folder(job.verbatim["run"], job.name(to, "to"), output).absolute()

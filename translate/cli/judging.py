@@ -31,7 +31,7 @@ from translate.evaluation.report_page import report_page
 from translate.evaluation.run import Judging, TestSet, evaluate_split
 from translate.evaluation.slices import word_counts
 from translate.files import check_folder, file_hash
-from translate.inference.aligner import MAX_LENGTH
+from translate.inference.forcing import MAX_LENGTH
 from translate.inference.translator import Translator
 from translate.models.head import attends
 from translate.plots.curves import read_curves

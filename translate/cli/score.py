@@ -65,7 +65,7 @@ def run(
     from translate.cli import streams
     from translate.cli.stored import load_runs
     from translate.evaluation.likelihood import perplexity
-    from translate.inference.loading import load
+    from translate.inference.translator import load
 
     source = job.verbatim["input"]
     sources, references = streams.line_pairs(source, job.verbatim["reference"])

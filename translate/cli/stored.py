@@ -51,7 +51,7 @@ def load_runs(verbatim: Mapping[str, str], target: str | None) -> Bundle:
     Raises:
         UserError: a run cannot be read, or they do not fit together, or have no such tag.
     """
-    from translate.inference.ensemble import together
+    from translate.inference.bundle import together
 
     if "ensemble" not in verbatim:
         return into(load_bundle(verbatim["run"]), target)

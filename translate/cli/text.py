@@ -97,7 +97,7 @@ def job(job: Job) -> None:
     from translate.cli.engines import engine_problems
     from translate.cli.streams import output_problems
     from translate.cli.validation import guard_problems, mbr_problems, search_problems
-    from translate.threads import threads_restored
+    from translate.machine import threads_restored
 
     search, guard = job.config["search"], job.config["guard"]
     refuse(schema.problems(run, job.config, ""))

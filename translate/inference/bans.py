@@ -15,7 +15,7 @@ from itertools import chain
 
 from translate.data.text import spells_a_word, unspaced
 from translate.data.tokenizer import BYTES, WORD_START, Tokenizer
-from translate.inference.segments import Segment
+from translate.inference.batches import Segment
 from translate.search import Constraint, Hypothesis
 from translate.search.constraints import Tokens
 from translate.vocabulary import UNK

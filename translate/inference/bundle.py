@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -36,13 +38,12 @@ from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.errors import UserError
 from translate.files import present, replace_folder, steadily
 from translate.inference.limits import search_excesses
-from translate.inference.model_card import model_card
-from translate.inference.untrusted import parse, read
+from translate.machine import threads_restored
 from translate.models import registry
 from translate.models.head import AttentionHead
 from translate.models.outline import shapes_only
 from translate.models.seq2seq import Seq2Seq
-from translate.threads import threads_restored
+from translate.search.ensemble import Ensemble
 
 FORMAT = 1  # raised when an older program could not read what a newer one writes
 
@@ -50,13 +51,14 @@ CONFIG, WEIGHTS, CHECKSUMS = "config.json", "model.safetensors", "checksums.json
 SOURCE, TARGET, CARD = "source.spm", "target.spm", "README.md"
 CHECKED = (CONFIG, WEIGHTS, SOURCE, TARGET)
 
-# What a file of a bundle may be at most, in bytes.
+# the largest size of a file of a bundle, in bytes
 LARGEST = {CONFIG: 1 << 20, CHECKSUMS: 1 << 16, SOURCE: 1 << 27, TARGET: 1 << 27, WEIGHTS: 1 << 36}
+DEEPEST = 16  # levels of JSON
 FLOATS = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
 
 
 class Config(BaseModel):
-    """What config.json holds."""
+    """The content of config.json."""
 
     format: PositiveInt
     version: str  # of the program that wrote it
@@ -147,7 +149,7 @@ def save(
 
 
 def find(run: str | Path) -> Path:
-    """The bundle in the folder of a run, or `run` itself if that is one.
+    """Return the bundle in the folder of a run, or `run` itself if that is one.
 
     Raises:
         UserError: there is none.
@@ -177,7 +179,7 @@ def find(run: str | Path) -> Path:
 
 
 def located(run: Path) -> Path | None:
-    """Where `find` finds the bundle of a run; None where it finds none."""
+    """Return the bundle that `find` finds; None where there is none."""
     places = (run.absolute(), run.absolute() / "bundle")  # `.` has no name to look beside
     return next((place for place in places if present(place, CONFIG)), None)
 
@@ -194,12 +196,42 @@ def load(folder: str | Path) -> Bundle:
         return steadily(folder, partial(_load, folder))
 
 
+def together(bundles: Sequence[tuple[str, Bundle]]) -> Bundle:
+    """Return the bundle of an ensemble: that of the first run in everything but the model.
+
+    Args:
+        bundles: each run with its bundle.
+
+    Raises:
+        UserError: runs with different tokenizers of a side: their pieces mean different words, and
+            a sentence is cut into pieces once, for all of them. Or runs of other languages without
+            a tag that says which is meant: their joint tokenizer may be the same.
+    """
+    (first, one), *others = bundles
+    for run, other in others:
+        if one.config.tag is None and one.config.languages != other.config.languages:
+            raise UserError(
+                f"{run} translates {' to '.join(other.config.languages)}, but {first} translates "
+                f"{' to '.join(one.config.languages)}: the runs of an ensemble must translate "
+                "between the same languages"
+            )
+        for side in ("source", "target"):
+            hashes = [each.config.tokenizers[side] for each in (one, other)]
+            if hashes[0] != hashes[1]:
+                raise UserError(
+                    f"{first} and {run} have different {side} tokenizers (SHA-256 {hashes[0]} and "
+                    f"{hashes[1]}), but the runs of an ensemble must share their tokenizers: "
+                    "train them with the same data and tokenizer"
+                )
+    return replace(one, model=Ensemble([each.model for _, each in bundles]).eval())
+
+
 def _load(folder: Path) -> Bundle:
     place = present(folder, CONFIG)
     if place is None:
         raise UserError(f"{folder} is not a bundle: {CONFIG} is missing")
     sums = place / CHECKSUMS
-    expected = parse(read(sums, largest=LARGEST[CHECKSUMS]), sums)
+    expected = parse_json(read_bounded(sums, largest=LARGEST[CHECKSUMS]), sums)
     config = _config(_verified(place, CONFIG, expected), place / CONFIG)
     tokenizers = _tokenizers(place, config, expected)
     # shapes without memory, until the weights are known to have them
@@ -223,20 +255,20 @@ def _build(config: Config) -> Seq2Seq:
 
 
 def _largest(outline: Seq2Seq) -> int:
-    """What a file of such weights has at most, in bytes: float64, beside names and shapes."""
+    """Return the largest file of such weights, in bytes: float64, beside names and shapes."""
     sizes = [tensor.numel() * 8 + (1 << 10) for tensor in _weights(outline).values()]
     return min(LARGEST[WEIGHTS], (1 << 16) + sum(sizes))
 
 
 def _weights(model: Seq2Seq) -> dict[str, Tensor]:
-    """What training has made: parameters and saved buffers, tied ones under their first name."""
+    """Return the trained parameters and saved buffers, tied ones under their first name."""
     saved = model.state_dict()
     unique = chain(model.named_parameters(), model.named_buffers())  # each tensor once, in order
     return {name: tensor.detach() for name, tensor in unique if name in saved}
 
 
 def _check_weights(model: Seq2Seq, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """The weights are those of this model, to the last name and shape, and are numbers."""
+    """Check that the weights are this model's, to the last name and shape, and are numbers."""
     shapes = {name: tuple(tensor.shape) for name, tensor in _weights(model).items()}
     found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     if shapes != found:
@@ -278,7 +310,7 @@ def _tokenizers(folder: Path, config: Config, expected: Mapping[str, Any]) -> To
 
 
 def _config(content: bytes, path: Path) -> Config:
-    values = parse(content, path)
+    values = parse_json(content, path)
     written = values.get("format")
     if isinstance(written, int) and written > FORMAT:
         raise UserError(
@@ -312,7 +344,7 @@ def _verified(
     folder: Path, name: str, expected: Mapping[str, Any], *, largest: int | None = None
 ) -> bytes:
     path = folder / name
-    content = read(path, largest=LARGEST[name] if largest is None else largest)
+    content = read_bounded(path, largest=LARGEST[name] if largest is None else largest)
     if hashlib.sha256(content).hexdigest() != expected.get(name):
         raise UserError(
             f"{path} is damaged: its SHA-256 is not the one in {CHECKSUMS}; copy the whole bundle "
@@ -323,3 +355,113 @@ def _verified(
 
 def _json(values: Mapping[str, Any]) -> bytes:
     return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def read_bounded(path: Path, *, largest: int) -> bytes:
+    """Return the bytes of a file that may come from a stranger.
+
+    Raises:
+        UserError: it cannot be read, is a link or a device, or has more than `largest` bytes.
+    """
+    try:
+        # neither a link that leads elsewhere nor a pipe that never ends
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(handle, "rb") as file:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise UserError(f"{path} is not a regular file: copy the whole bundle again")
+            if status.st_size > largest:
+                raise UserError(
+                    f"{path} has {status.st_size:,} bytes, but in a bundle it may have at most "
+                    f"{largest:,}: this is not a bundle of this program"
+                )
+            return file.read()
+    except OSError as error:
+        if path.is_symlink():
+            raise UserError(
+                f"{path} is a symbolic link, but a bundle must contain regular files: copy it "
+                "with cp -rL"
+            ) from error
+        remedy = "copy the whole bundle again"
+        if isinstance(error, PermissionError):
+            remedy = "allow this user to read it"
+        raise UserError(f"{path} cannot be read ({error.strerror}): {remedy}") from error
+
+
+def parse_json(content: bytes, path: Path) -> dict[str, Any]:
+    """Return a JSON object of a bounded depth; `path` is for the message.
+
+    Raises:
+        UserError: it is damaged, no object, or too deep.
+    """
+    try:
+        values = json.loads(content, parse_constant=_no_number)
+        depth = _depth(values)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged ({error}): copy the whole bundle again") from error
+    if not isinstance(values, dict) or depth > DEEPEST:
+        what = f"not a JSON object of at most {DEEPEST} levels"
+        raise UserError(f"{path} is damaged ({what}): copy the whole bundle again")
+    return values
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _depth(value: Any) -> int:
+    within = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_depth, within), default=0)
+
+
+def model_card(config: Mapping[str, Any], num_parameters: int) -> str:
+    """Return the README of a bundle: Markdown with the front matter that model hubs read.
+
+    `config` is the content of config.json; its `extra` is listed key by key.
+    """
+    source, target = config["source_language"], config["target_language"]
+    facts = {
+        "Translates": f"{source} → {target}",
+        "Model": f"{config['family']}, {num_parameters:,} parameters",
+        "Vocabulary": f"{config['source_vocab_size']:,} source and "
+        f"{config['target_vocab_size']:,} target pieces",
+        "Search": _flat(config["search"]),
+        **{key.replace("_", " "): _flat(value) for key, value in config["extra"].items()},
+    }
+    lines = "\n".join(f"- **{name}**: {value}" for name, value in facts.items())
+    return f"""---
+language:
+- {source.replace("_", "-")}
+- {target.replace("_", "-")}
+library_name: attention-translate
+pipeline_tag: translation
+---
+
+# {source} → {target}
+
+{lines}
+
+## Use
+
+With attention-translate {config["version"]} installed from its source:
+
+```
+translate text run=PATH_OF_THIS_FOLDER "…"
+```
+
+```python
+import translate
+
+print(translate.load("PATH_OF_THIS_FOLDER").translate(["…"]))
+```
+
+## Options
+
+{"".join(f"- {key}: {_flat(value)}" + chr(10) for key, value in config["options"].items())}"""
+
+
+def _flat(value: Any) -> str:
+    """Write a value in one line."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_flat(item)}" for key, item in value.items())
+    return ", ".join(map(_flat, value)) if isinstance(value, list | tuple) else str(value)

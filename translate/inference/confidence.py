@@ -18,7 +18,7 @@ from pydantic import BaseModel, NonNegativeFloat, ValidationError
 
 from translate import files
 from translate.errors import UserError
-from translate.inference import untrusted
+from translate.inference.bundle import read_bounded
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def read(run: Path, *, weights_sha256: str, search: Mapping[str, Any]) -> Confid
     if not path.exists():
         return None
     try:
-        found = Confidence.model_validate_json(untrusted.read(path, largest=LARGEST))
+        found = Confidence.model_validate_json(read_bounded(path, largest=LARGEST))
     except ValidationError as error:
         raise UserError(
             f"{path} cannot be read: write it anew with translate calibrate run={run}"

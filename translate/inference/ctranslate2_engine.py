@@ -19,15 +19,15 @@ from torch import Tensor
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.files import file_hash
+from translate.inference.batches import by_length
 from translate.inference.ctranslate2_export import POSITIONS, imported, vocabulary
-from translate.inference.segments import by_length
+from translate.machine import threads_restored
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Hypothesis
 from translate.search.constraints import Constraint, Constraints, length_limits
 from translate.search.refusals import too_many
 from translate.search.rules import NO_RULES, Rules
 from translate.search.scoring import PENALTIES, LengthPenalty
-from translate.threads import threads_restored
 
 TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 16384}  # with more a CPU is slower
 MANIFEST = "export.json"  # which weights an export was made of, and the SHA-256 of its files

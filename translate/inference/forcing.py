@@ -1,12 +1,13 @@
-"""What a model says of translations that are given: their probabilities, and where it looks."""
+"""Teacher forcing: how likely a given translation is, and where the model looks as it reads."""
 
 from __future__ import annotations
 
 import itertools
+import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,17 +15,22 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from translate.attention.caches import KeysValues
-from translate.attention.masks import padding_mask
 from translate.attention.patterns import Pattern
-from translate.data.tokenizer import Tokenizers
+from translate.data.guidance import Words
+from translate.data.text import has_text
+from translate.data.tokenizer import END, START, Tokenizers
 from translate.errors import UserError
-from translate.inference.segments import by_length, each
-from translate.inference.translation import Score
-from translate.models.head import NO_ATTENTION
+from translate.inference.batches import by_length, each, padded, text_of
+from translate.inference.translation import AttentionMap, Score
+from translate.models.head import NO_ATTENTION, AttentionHead
 from translate.models.seq2seq import Seq2Seq
-from translate.vocabulary import BOS, EOS, PAD, UNK
+from translate.vocabulary import BOS, EOS, UNK
 from translate.wording import counted
 
+log = logging.getLogger(__name__)
+
+WINDOW = 2048  # pairs sorted by length together
+MAX_LENGTH = 512  # pieces of one side, </s> among them: a matrix of weights grows with the square
 NO_SELF_ATTENTION = (
     "this model has no self-attention: its layers are recurrent or convolutional; leave out "
     "attention= to see what it attends to in the source"
@@ -32,10 +38,10 @@ NO_SELF_ATTENTION = (
 
 
 class TooLongError(UserError):
-    """Pairs that are longer than is read at once.
+    """Some pairs are too long to be read at once.
 
     Attributes:
-        indices: which they are, counted from 0.
+        indices: their places, counted from 0.
     """
 
     def __init__(self, lengths: dict[int, int], limit: int) -> None:
@@ -51,7 +57,7 @@ class TooLongError(UserError):
 def encoded_pairs(
     tokenizers: Tokenizers, sources: Iterable[str], targets: Iterable[str], *, limit: int
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """The ids of sources and targets, without `<s>`, `</s>`.
+    """Return the ids of sources and targets, without `<s>` and `</s>`.
 
     Args:
         limit: the most pieces of a side.
@@ -74,7 +80,7 @@ def encoded_pairs(
 
 
 class TeacherForcing:
-    """Reads whole targets at once, on the model's device; ids come without `<s>`, `</s>`."""
+    """Reading of whole targets at once, on the model's device; ids come without `<s>`, `</s>`."""
 
     def __init__(self, model: Seq2Seq, device: torch.device) -> None:
         self.model, self.device = model, device
@@ -82,7 +88,7 @@ class TeacherForcing:
     def scores(
         self, sources: list[list[int]], targets: list[list[int]], tokens_per_batch: int
     ) -> list[Score]:
-        """How likely each target is, from batches of like length."""
+        """Score each target, in batches of like length."""
         scores = [Score(0.0, 0, ())] * len(sources)
         longest = [max(map(len, pair)) + 1 for pair in zip(sources, targets, strict=True)]
         for batch in by_length(longest, tokens_per_batch):
@@ -94,7 +100,7 @@ class TeacherForcing:
 
     @torch.inference_mode()
     def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
-        """The log-probability of every target token, </s> included."""
+        """Return the log-probability of every target token, </s> included."""
         memory = self.model.encode(*self.padded([[*ids, EOS] for ids in sources]))
         target_in, mask = self.padded([[BOS, *ids] for ids in targets])
         target_out, _ = self.padded([[*ids, EOS] for ids in targets])
@@ -106,7 +112,7 @@ class TeacherForcing:
     def attention(
         self, sources: list[list[int]], targets: list[list[int]]
     ) -> Float[Tensor, "B L H T S"]:
-        """Over each source and </s>: row t has read token t - 1 of the target and predicts t.
+        """Return the attention over each source and </s>: row t reads token t - 1, and predicts t.
 
         Raises:
             UserError: the model has no attention over the source.
@@ -122,7 +128,7 @@ class TeacherForcing:
     def self_attention(
         self, source: list[int], target: list[int] | None = None
     ) -> Float[np.ndarray, "L H T T"]:
-        """Of the encoder over the source and </s>; with a target, of the decoder over <s> and it.
+        """Return the encoder's attention over the source and </s>, or the decoder's over a target.
 
         Raises:
             UserError: the model has no self-attention.
@@ -136,23 +142,19 @@ class TeacherForcing:
         return as_numpy(torch.stack([weights[0] for weights in layers]))
 
     def padded(self, sentences: list[list[int]]) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
-        """Token ids as one matrix on the device, and where they are."""
-        lengths = torch.tensor([len(ids) for ids in sentences])
-        mask = padding_mask(lengths, int(lengths.max()))
-        ids = torch.full(mask.shape, PAD)
-        ids[mask] = torch.tensor(list(itertools.chain.from_iterable(sentences)))
-        return ids.to(self.device), mask.to(self.device)
+        """Return token ids as one matrix on the device, and the mask of the real ones."""
+        return padded(sentences, self.device)
 
 
 @contextmanager
 def _self_attention(model: Seq2Seq, *, causal: bool) -> Iterator[list[Float[Tensor, "B H T T"]]]:
-    """The weights of each layer that the model passes meanwhile, of its decoder if `causal`."""
+    """Record the weights of each layer that runs in the block, of the decoder if `causal`."""
     layers: list[Tensor] = []
 
     def record(
-        pattern: Pattern, given: tuple[Tensor, KeysValues], options: dict[str, Any], _: Tensor
+        pattern: Pattern, inputs: tuple[Tensor, KeysValues], options: dict[str, Any], _: Tensor
     ) -> None:
-        query, memory = given
+        query, memory = inputs
         layers.append(pattern.weights(query, memory.keys, mask=options["mask"]))
 
     patterns = [module for module in model.modules() if isinstance(module, Pattern)]
@@ -171,7 +173,7 @@ def _self_attention(model: Seq2Seq, *, causal: bool) -> Iterator[list[Float[Tens
 def log_probs_of(
     model: Seq2Seq, hidden: Float[Tensor, "R D"], tokens: Int[Tensor, "R"]
 ) -> Float[Tensor, "R"]:
-    """The log-probability of each token after what was read before it, in float32 at least."""
+    """Return the log-probability of each token after the ones before it, in float32 at least."""
     logits = model.project(hidden)
     wide = torch.promote_types(logits.dtype, torch.float32)
     log_probs: Tensor = logits.log_softmax(-1, dtype=wide)
@@ -179,7 +181,164 @@ def log_probs_of(
 
 
 def as_numpy(weights: Float[Tensor, "L H T S"]) -> Float[np.ndarray, "L H T S"]:
-    """On the CPU, in a type that NumPy has: it knows no bfloat16."""
+    """Return weights on the CPU, in a type that NumPy has: it knows no bfloat16."""
     wide = torch.promote_types(weights.dtype, torch.float32)
     array: Float[np.ndarray, "L H T S"] = weights.to("cpu", wide).numpy()
     return array
+
+
+class AttentionMaps:
+    """The attention in one sentence, with the pieces to read it by.
+
+    Args:
+        translate: ids of a source → ids of the model's translation, for where no target is given.
+    """
+
+    def __init__(
+        self,
+        tokenizers: Tokenizers,
+        forcing: TeacherForcing,
+        translate: Callable[[list[int]], list[int]],
+    ) -> None:
+        self.tokenizers, self.forcing, self._translate = tokenizers, forcing, translate
+
+    def cross(self, source: str, target: str | None) -> AttentionMap:
+        """Return the attention of each piece of the target over the pieces of the source."""
+        source_ids, source_pieces = self._source(source)
+        target_ids, target_pieces, target = self._target(source_ids, target)
+        (weights,) = self.forcing.attention([source_ids], [target_ids])
+        return AttentionMap(
+            source, target, (*source_pieces, END), (*target_pieces, END), as_numpy(weights)
+        )
+
+    def within(
+        self, source: str, target: str | None, *, side: Literal["encoder", "decoder"]
+    ) -> AttentionMap:
+        """Return the attention of each piece over those of its own sentence."""
+        if side not in ("encoder", "decoder"):
+            raise UserError(f"side={side!r}: must be 'encoder' or 'decoder'")
+        source_ids, pieces = self._source(source)
+        if side == "encoder":
+            pieces, weights = (*pieces, END), self.forcing.self_attention(source_ids)
+            return AttentionMap(source, source, pieces, pieces, weights)
+        target_ids, pieces, target = self._target(source_ids, target)
+        pieces = (START, *pieces)
+        weights = self.forcing.self_attention(source_ids, target_ids)
+        return AttentionMap(target, target, pieces, pieces, weights)
+
+    def _source(self, source: str) -> tuple[list[int], tuple[str, ...]]:
+        """Return the ids and pieces of a sentence to look into."""
+        ids = self.tokenizers.source.encode(text_of(source, "the sentence"))
+        if not ids or not has_text(source):
+            raise UserError("the sentence to align is empty: give one with words")
+        return ids, tuple(self.tokenizers.source.spelled(source))
+
+    def _target(
+        self, source_ids: list[int], target: str | None
+    ) -> tuple[list[int], tuple[str, ...], str]:
+        """Return ids, pieces and text of a translation: of `target`, or of the model's own."""
+        tokenizer = self.tokenizers.target
+        if target is not None:
+            text_of(target, "the target")
+            return tokenizer.encode(target), tuple(tokenizer.spelled(target)), target
+        ids = self._translate(source_ids)
+        return ids, tuple(tokenizer.pieces(ids)), tokenizer.decode(ids)
+
+
+class Aligner:
+    """Attention between the words of many pairs of sentences.
+
+    A word is what stands between white space. A source word receives what its pieces receive
+    together, a target word gives the mean of what its pieces give; what goes to `</s>`, or to a tag
+    in front of the source, is left out.
+
+    Args:
+        head: which attention of the model.
+        tokens_per_batch: padded pieces of the longer side.
+    """
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        tokenizers: Tokenizers,
+        head: AttentionHead,
+        *,
+        tokens_per_batch: int,
+        device: torch.device,
+    ) -> None:
+        self.forcing = TeacherForcing(model.to(device).eval(), device)
+        self.tokenizers, self.head = tokenizers, head
+        self.tokens_per_batch = tokens_per_batch
+        self._most = min(MAX_LENGTH, model.max_length or MAX_LENGTH)
+
+    def __call__(
+        self, sources: Sequence[str], targets: Sequence[str]
+    ) -> Iterator[Float[np.ndarray, "T S"]]:
+        """Yield the weights of each pair, in order: a row a target word, a column a source word.
+
+        A pair of more than 511 pieces (the 512th is </s>), or of more than the model reads, gets
+        zeros and a warning.
+        """
+        for start in range(0, len(sources), WINDOW):
+            window = slice(start, start + WINDOW)
+            yield from self._window(sources[window], targets[window], start + 1)
+
+    def _window(
+        self, sources: Sequence[str], targets: Sequence[str], number: int
+    ) -> list[Float[np.ndarray, "T S"]]:
+        """Return the weights of consecutive pairs, the first of which is on line `number`."""
+        source = [self.tokenizers.source.encode_words(text) for text in sources]
+        target = [self.tokenizers.target.encode_words(text) for text in targets]
+        weights = [
+            np.zeros((len(t), len(s)), np.float32) for s, t in zip(source, target, strict=True)
+        ]
+        front = self.tokenizers.source.front
+        lengths = [
+            max(front + _length(s), _length(t)) + 1 for s, t in zip(source, target, strict=True)
+        ]
+        for i, length in enumerate(lengths):
+            if length > self._most:
+                log.warning(
+                    "line %d has %d pieces, more than the limit of %d: left unaligned",
+                    number + i, length - 1, self._most - 1,
+                )  # fmt: skip
+        chosen = [i for i, length in enumerate(lengths) if weights[i].size and length <= self._most]
+        for batch in by_length([lengths[i] for i in chosen], self.tokens_per_batch):
+            indices = [chosen[i] for i in batch]
+            pieces = self._pieces([source[i] for i in indices], [target[i] for i in indices])
+            for i, rows in zip(indices, pieces, strict=True):
+                weights[i] = between_words(rows[:, front:], source[i], target[i])
+        return weights
+
+    def _pieces(
+        self, sources: Sequence[Words], targets: Sequence[Words]
+    ) -> Float[np.ndarray, "B T S"]:
+        """Return the weights between pieces, padded."""
+        tag = self.tokenizers.source.prefix
+        alignment = self.forcing.attention(
+            [[*tag, *itertools.chain(*words)] for words in sources],
+            [[*itertools.chain(*words)] for words in targets],
+        )
+        weights: Float[np.ndarray, "B T S"] = self.head.of(alignment).float().cpu().numpy()
+        return weights
+
+
+def between_words(
+    pieces: Float[np.ndarray, "_ _"], source: Words, target: Words
+) -> Float[np.ndarray, "T S"]:
+    """Sum weights between pieces up to weights between words; `</s>` and padding are left out."""
+    rows = pieces[: _length(target), : _length(source)]
+    received = rows @ _membership(source)  # (pieces of the target, words of the source)
+    sizes = np.array([[max(1, len(word))] for word in target])
+    weights: Float[np.ndarray, "T S"] = _membership(target).T @ received / sizes
+    return weights
+
+
+def _membership(words: Words) -> Float[np.ndarray, "_ _"]:
+    """Return 1 where a piece (row) belongs to a word (column); a word of no pieces has none."""
+    owner = np.repeat(np.arange(len(words)), [len(word) for word in words])
+    return np.eye(len(words), dtype=np.float32)[owner]
+
+
+def _length(words: Words) -> int:
+    return sum(map(len, words))

@@ -14,8 +14,8 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from translate import search as searches
 from translate.data.text import has_text, one_line, without_surrogates
+from translate.inference.batches import Segment
 from translate.inference.protection import Kind, Protection
-from translate.inference.segments import Segment
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
 from translate.search import Search

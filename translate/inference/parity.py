@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from translate.errors import UserError
+from translate.inference.batches import by_length
 from translate.inference.forcing import TeacherForcing
-from translate.inference.segments import by_length
 from translate.models.seq2seq import Seq2Seq
 from translate.search import build
 from translate.search.constraints import length_limits

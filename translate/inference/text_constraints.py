@@ -16,7 +16,7 @@ from translate.data.text import spells_a_word, unspaced
 from translate.data.tokenizer import BYTES, WORD_START, Tokenizer
 from translate.errors import UserError
 from translate.inference.bans import Bans, places
-from translate.inference.segments import each, text_of
+from translate.inference.batches import each, text_of
 from translate.search import Constraint
 from translate.search.constraints import Joints, Tokens
 from translate.vocabulary import UNK

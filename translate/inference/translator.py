@@ -2,50 +2,60 @@
 
 The way of a line through `Translator`, with the modules beside this one that have a part in it:
 
-    stream        the line, and the constraint on its translation   text_constraints
+    stream        the line, and the constraint on its translation      text_constraints
     _translate    → Line: its texts, and what stands around them       lines
-    _segments     → Segment: ids of a text, and its constraint         segments
-    _search       → Batch: segments of like length, shared out         workers
-    _batch        as much of it at once as memory holds                out_of_memory
-    _together     → Hypothesis: from the model, without what is banned translate/search, bans
+    _segments     → Segment: ids of a text, and its constraint         batches
+    _search       segments of like length, shared out to workers       batches
+    _batch        as many of them at once as memory holds              batches
+    _together     → Hypothesis: from the model, without banned texts   translate/search, bans
     _translation  → Translation: of a segment, decoded                 unknown_words, confidence
     _search       the n best of each in order                          minimum_bayes_risk
     _translate    → Translation: of the line, joined                   lines
 
-Before they are joined the guard looks at them (guard), and has some made again: by a search of its
-own, or around what must be copied (`_around`).
+Before they are joined the guard looks at them (guard), and has some made again: by its own search,
+or around what must be copied (`_around`).
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
+import os
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Literal, NamedTuple
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 
+from translate import search as searches
+from translate.attention.kernels import leave_out_cudnn
+from translate.config import check
 from translate.data.text import has_text
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
-from translate.inference.attention_maps import AttentionMaps
+from translate.inference import bundle
 from translate.inference.bans import Bans
-from translate.inference.confidence import Confidence, evidence
-from translate.inference.device import choose_device
-from translate.inference.forcing import TeacherForcing, as_numpy, encoded_pairs
-from translate.inference.guard import Guard, warn
-from translate.inference.lines import Cutter, Line
-from translate.inference.minimum_bayes_risk import Utility, ranked
-from translate.inference.out_of_memory import by_halves
-from translate.inference.segments import (
+from translate.inference.batches import (
     MAX_SCORED_LENGTH,
     MAX_SOURCE_LENGTH,
     Segment,
+    Workers,
+    by_halves,
     most_pieces,
+    padded,
     shared_out,
 )
+from translate.inference.bundle import Bundle
+from translate.inference.confidence import Confidence, evidence
+from translate.inference.engines import Precision
+from translate.inference.forcing import AttentionMaps, TeacherForcing, as_numpy, encoded_pairs
+from translate.inference.guard import Guard
+from translate.inference.limits import search_excesses
+from translate.inference.lines import Cutter, Line
+from translate.inference.minimum_bayes_risk import Utility, ranked
 from translate.inference.text_constraints import (
     NO_CONSTRAINT,
     ConstraintEncoder,
@@ -54,30 +64,29 @@ from translate.inference.text_constraints import (
 )
 from translate.inference.translation import AttentionMap, Score, Translation
 from translate.inference.unknown_words import UnknownWords
-from translate.inference.workers import Workers
+from translate.linear import prepack
+from translate.machine import keep_memory
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Constraint, Hypothesis, Search
 from translate.vocabulary import EOS
+
+log = logging.getLogger(__name__)
 
 TOKENS_PER_BATCH = 8192
 TOKENS_ON_A_GPU = 16384  # which takes hardly longer for them
 TOKENS_SCORED = 4096  # with all their logits in memory
 SMALLEST_SHARE = 1024  # tokens of a worker's batch
 WINDOW = 2048  # lines
+# Sums over the vocabulary and the scores stay in float32: searches see to it.
+DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 
 
-def by_default(device: torch.device) -> int:
-    """How many padded source pieces are translated at once where nobody says it."""
+def default_tokens(device: torch.device) -> int:
+    """Return how many padded source pieces are translated at once where no number is chosen."""
     return TOKENS_ON_A_GPU if device.type == "cuda" else TOKENS_PER_BATCH
 
 
-class Batch(NamedTuple):
-    """Segments that are searched together."""
-
-    segments: list[Segment]
-    again: bool  # by the guard's own search, after the first found nothing good
-
-
+Batch = tuple[list[Segment], bool]  # searched together; by the guard's own search if True
 BatchWorkers = Workers[Batch, list[list[Translation]]]
 Find = Callable[..., list[list[Translation]]]  # `_search` with its workers
 
@@ -135,7 +144,7 @@ class Translator:
         self.tokenizers = tokenizers
         self.search = search
         self._scored_at_once = tokens_per_batch or TOKENS_SCORED
-        self.tokens_per_batch = tokens_per_batch or by_default(self.device)
+        self.tokens_per_batch = tokens_per_batch or default_tokens(self.device)
         self._cut = Cutter(
             tokenizers.source,
             language=languages[0],
@@ -155,11 +164,15 @@ class Translator:
         self._maps = AttentionMaps(tokenizers, self.forcing, self._own)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
-        """The best translation of each sentence."""
+        """Return the best translation of each sentence."""
         return [best.text for best, *_ in self.stream(sentences)]
 
     def check(self, constraints: Iterable[TextConstraint]) -> None:
-        """UserError where one, line by line, is such that no translation of a text can meet it."""
+        """Refuse, line by line, a constraint that no translation can meet.
+
+        Raises:
+            UserError: there is one.
+        """
         for number, constraint in enumerate(constraints, start=1):
             list(self._constraint_encoder(constraint, 1, number))
 
@@ -171,7 +184,7 @@ class Translator:
         need_alignment: bool = False,
         constraints: TextConstraint | Iterable[TextConstraint] = NO_CONSTRAINT,
     ) -> Generator[list[Translation], None, None]:
-        """The n best translations of each line, in input order, best first.
+        """Yield the n best translations of each line, in input order, best first.
 
         Reads no further ahead than `window` lines: 1 answers at once, more makes better batches.
         A line without visible characters stays empty. `constraints` is one a line, or that of all.
@@ -182,14 +195,14 @@ class Translator:
         work = partial(self._batch, need_alignment=need_alignment)
         with Workers(self.workers, work) as workers:
             search = partial(self._search, workers)
-            while some := list(itertools.islice(asked, window or WINDOW)):
-                yield from self._translate(some, read + 1, search)
-                read += len(some)
+            while ahead := list(itertools.islice(asked, window or WINDOW)):
+                yield from self._translate(ahead, read + 1, search)
+                read += len(ahead)
 
     def _translate(
         self, lines: list[tuple[str, TextConstraint]], number: int, search: Find
     ) -> list[list[Translation]]:
-        """The n best of consecutive lines, the first of which is line `number`."""
+        """Return the n best of consecutive lines, the first of which is line `number`."""
         cut: list[Line] = []
         segments: list[Segment] = []
         for i, (line, constraint) in enumerate(lines, start=number):
@@ -207,11 +220,14 @@ class Translator:
         if self.guard is not None:
             joined = list(map(self.guard.whole, *zip(*lines, strict=True), joined))
         for i, (best, *_) in enumerate(joined, start=number):
-            warn(best, i)
+            if best.mended:
+                log.warning("line %d was translated again: %s", i, ", ".join(best.mended))
+            if best.flags:
+                log.warning("line %d may be wrong: %s", i, ", ".join(best.flags))
         return joined
 
     def _segments(self, line: Line, wanted: Iterable[Constraint], asked: str) -> list[Segment]:
-        """What the model reads of a line, with the constraint of each segment."""
+        """Return the segments that the model reads of a line, each with its constraint."""
         spelled = self.tokenizers.source.spelled if self.unknown_words else lambda text: []
         return [
             Segment(text, ids, spelled(text), constraint, asked)
@@ -221,27 +237,28 @@ class Translator:
     def _search(
         self, workers: BatchWorkers, segments: Sequence[Segment], *, again: bool = False
     ) -> list[list[Translation]]:
-        """The n best of every segment, in batches of like length."""
+        """Return the n best of every segment, searched in batches of like length."""
         most = sys.maxsize if self.whole_windows and not again else self._tokens_of_a_batch()
         batches = shared_out([len(s.ids) + 1 for s in segments], most, self.workers)
-        answers = workers.map([Batch([segments[i] for i in batch], again) for batch in batches])
-        found = dict(zip(itertools.chain(*batches), itertools.chain(*answers), strict=True))
-        n_best = [found[i] for i in range(len(segments))]
-        return n_best if self.mbr is None else [ranked(some, self.mbr) for some in n_best]
+        answers = workers.map([([segments[i] for i in batch], again) for batch in batches])
+        by_index = dict(zip(itertools.chain(*batches), itertools.chain(*answers), strict=True))
+        n_best = [by_index[i] for i in range(len(segments))]
+        return n_best if self.mbr is None else [ranked(each, self.mbr) for each in n_best]
 
     def _tokens_of_a_batch(self) -> int:
-        """Each worker's share, but none so small that its products would be slow."""
+        """Return each worker's share, but none so small that its products would be slow."""
         return max(
             min(SMALLEST_SHARE, self.tokens_per_batch), self.tokens_per_batch // self.workers
         )
 
     def _batch(self, batch: Batch, *, need_alignment: bool) -> list[list[Translation]]:
-        """The n best of segments that are searched together, as far as memory goes."""
-        search = partial(self._together, again=batch.again, need_alignment=need_alignment)
-        return by_halves(search, batch.segments, fits=self._fits)
+        """Return the n best of segments that are searched together, as far as memory goes."""
+        segments, again = batch
+        search = partial(self._together, again=again, need_alignment=need_alignment)
+        return by_halves(search, segments, fits=self._fits)
 
     def _fits(self, tokens: int) -> None:
-        """Later batches are no larger."""
+        """Remember the size of batch that memory holds: later ones are no larger."""
         self.tokens_per_batch = min(self.tokens_per_batch, tokens)
 
     def _together(
@@ -251,14 +268,14 @@ class Translator:
         wanted = need_alignment or self.unknown_words is not None
         find = partial(self._hypotheses, search, need_alignment=wanted)
         return [
-            [self._translation(segment, found, need_alignment) for found in n_best]
+            [self._translation(segment, hypothesis, need_alignment) for hypothesis in n_best]
             for segment, n_best in zip(segments, self._bans.kept(find, segments), strict=True)
         ]
 
     def _hypotheses(
         self, search: Search, segments: Sequence[Segment], *, need_alignment: bool
     ) -> list[list[Hypothesis]]:
-        source, mask = self.forcing.padded([[*segment.ids, EOS] for segment in segments])
+        source, mask = padded([[*segment.ids, EOS] for segment in segments], self.device)
         asked = [segment.constraint for segment in segments]
         return search(self.model, source, mask, constraints=asked, need_alignment=need_alignment)
 
@@ -290,7 +307,7 @@ class Translator:
     def _around(
         self, guard: Guard, search: Find, segments: Sequence[Segment]
     ) -> list[list[Translation]]:
-        """The n best of each, protected items copied and what is between them translated."""
+        """Return the n best of each: protected items are copied, the text between is translated."""
         lines, parts = [], []
         for text, ids, _, constraint, asked in segments:
             line = self._cut.between(guard.protection.parts(text))
@@ -300,11 +317,11 @@ class Translator:
             lines.append(line)
             wanted = [constraint, *[replace(constraint, prefix=())] * (len(line.texts) - 1)]
             parts += self._segments(line, wanted[: len(line.texts)], asked)
-        found = iter(search(parts))
-        return [line.joined([next(found) for _ in line.texts]) for line in lines]
+        n_best = iter(search(parts))
+        return [line.joined([next(n_best) for _ in line.texts]) for line in lines]
 
     def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[Score]:
-        """How likely each target is as the translation of its source, by teacher forcing.
+        """Score each target as the translation of its source, by teacher forcing.
 
         Raises:
             UserError: not as many targets as sources, or a pair longer than is read at once.
@@ -316,7 +333,7 @@ class Translator:
         return self.forcing.scores(source_ids, target_ids, tokens)
 
     def align(self, source: str, target: str | None = None) -> AttentionMap:
-        """Which source pieces the model looks at for each piece of `target`, or of its own words.
+        """Show where the model looks in the source, for each piece of `target` or of its own words.
 
         Raises:
             UserError: the model has no attention over the source, or there is nothing to align.
@@ -326,7 +343,7 @@ class Translator:
     def self_attention(
         self, source: str, target: str | None = None, *, side: Literal["encoder", "decoder"]
     ) -> AttentionMap:
-        """Which pieces of its own sentence each piece looks at: rows look, columns are looked at.
+        """Show where each piece (row) looks in its own sentence (columns).
 
         The encoder reads the source and </s>; the decoder reads <s> and the pieces of `target`, or
         of the model's own translation, and from each predicts the next.
@@ -337,9 +354,112 @@ class Translator:
         return self._maps.within(source, target, side=side)
 
     def _own(self, source_ids: list[int]) -> list[int]:
-        """The model's own translation of a source, by the search alone."""
+        """Return the model's translation of a source, by the search alone."""
         (asked,) = self._constraint_encoder(NO_CONSTRAINT, 1, 1)
         find = partial(self._hypotheses, self.search, need_alignment=False)
         text = self.tokenizers.source.decode(source_ids)
         ((best, *_),) = self._bans.kept(find, [Segment(text, source_ids, [], asked)])
         return list(best.tokens)
+
+
+def load(
+    run: str | Path | Bundle,
+    *,
+    device: str | torch.device = "auto",
+    search: Search | Mapping[str, Any] | None = None,
+    tokens_per_batch: int | None = None,
+    split_sentences: bool = False,
+    unknown_words: UnknownWords | None = None,
+    workers: int = 1,
+    precision: Precision | None = None,
+    mbr: Utility | None = None,
+    guard: Guard | None = None,
+    confidence: Confidence | None = None,
+    whole_windows: bool = False,
+) -> Translator:
+    """Return the translator of a run or of a bundle, in its folder or loaded already.
+
+    Args:
+        search: in place of its own. A mapping of the same kind, or without a kind, changes only
+            the keys that it has.
+        precision: the numbers to compute with; None: those of the weights.
+
+    `Translator` describes the others. The process keeps the memory it has from then on, and what is
+    forked from it computes on one thread.
+
+    Raises:
+        UserError: nothing to load there, or files that are damaged or do not belong together.
+    """
+    if not isinstance(run, str | Path | Bundle):
+        raise UserError(f"{run!r} is no path: give the folder of a run")
+    counts: dict[str, object] = {"workers": workers, "tokens_per_batch": tokens_per_batch}
+    for name, count in counts.items():
+        if count is not None and (type(count) is not int or count < 1):
+            raise UserError(f"{name}={count!r}: must be a whole number of at least 1")
+    keep_memory()
+    _survive_forks()
+    device = choose_device(device)  # refuse a wrong one before the work
+    if device.type == "meta":
+        raise UserError("device=meta has shapes, and no numbers: try device=auto")
+    if not isinstance(split_sentences, bool):
+        raise UserError(f"split_sentences={split_sentences!r}: must be True or False")
+    loaded = run if isinstance(run, Bundle) else bundle.load(bundle.find(run))
+    translator = Translator(
+        loaded.model if precision is None else loaded.model.in_dtype(DTYPES[precision]),
+        loaded.tokenizers,
+        _search({} if search is None else search, loaded.config.search),
+        tokens_per_batch=tokens_per_batch,
+        device=device,
+        split_sentences=split_sentences,
+        languages=loaded.config.languages,
+        unknown_words=unknown_words,
+        workers=workers,
+        mbr=mbr,
+        guard=guard,
+        confidence=confidence,
+        whole_windows=whole_windows,
+    )
+    prepack(translator.model)
+    return translator
+
+
+@cache
+def _survive_forks() -> None:
+    """Let a forked process compute on one thread: it has none of the others, and would wait."""
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
+
+
+def _search(chosen: object, stored: Mapping[str, Any]) -> Search:
+    """Return the search that was chosen: a search, or keys to change in the run's own."""
+    if isinstance(chosen, Search):
+        return chosen
+    if not isinstance(chosen, Mapping) or not all(isinstance(key, str) for key in chosen):
+        raise UserError(
+            f"search = {chosen!r}: give a search, or keys of conf/search such as {{'beam_size': 8}}"
+        )
+    options = dict(chosen)
+    if options.get("kind", stored["kind"]) == stored["kind"]:
+        options = {**stored, **options}
+        if isinstance(options.get("rules"), Mapping):
+            options["rules"] = {**stored.get("rules", {}), **options["rules"]}
+    search = searches.build(**options)
+    check(search_excesses(options, "search"))
+    return search
+
+
+def choose_device(device: str | torch.device) -> torch.device:
+    """Return the device of this name; `auto` is a GPU if there is one.
+
+    Raises:
+        UserError: there is no such device here.
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise UserError(f"device={device} is not available here: try device=auto") from error
+    if chosen.type == "cuda":
+        leave_out_cudnn()
+    return chosen

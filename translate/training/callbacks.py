@@ -13,7 +13,7 @@ from rich.progress import ProgressColumn
 from torch.optim import Optimizer
 
 from translate.data.batching import Batch
-from translate.inference.allocator import give_back_memory
+from translate.machine import give_back_memory
 from translate.training.module import TranslationTask
 from translate.training.steps import ends_step, is_due
 from translate.wording import counted

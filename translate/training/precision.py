@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from translate.errors import UserError
-from translate.threads import threads_restored
+from translate.machine import threads_restored
 from translate.training.accelerator import on_gpu
 from translate.training.launch import started_together
 

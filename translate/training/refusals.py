@@ -19,7 +19,7 @@ from translate.data.lengths import lengths
 from translate.data.module import TranslationData
 from translate.errors import UserError
 from translate.inference import bundle as bundles
-from translate.inference.untrusted import parse, read
+from translate.inference.bundle import parse_json, read_bounded
 from translate.models import registry
 from translate.models.head import attends
 from translate.models.outline import shapes_only
@@ -111,7 +111,9 @@ def _holds_one_step(run: Path) -> bool:
         return False
     path = folder / bundles.CONFIG
     try:
-        extra = parse(read(path, largest=bundles.LARGEST[bundles.CONFIG]), path).get("extra")
+        extra = parse_json(read_bounded(path, largest=bundles.LARGEST[bundles.CONFIG]), path).get(
+            "extra"
+        )
     except UserError:  # damaged: nobody knows of what step
         return False
     if not isinstance(extra, dict) or extra.get("step") != 1:

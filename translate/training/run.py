@@ -21,10 +21,9 @@ from translate.data.module import TranslationData
 from translate.data.tokenizer import own_vocabulary
 from translate.errors import UserError
 from translate.files import locked, remove_half_written, remove_temporaries, replacing
-from translate.inference.allocator import keep_memory
+from translate.machine import keep_memory, threads_restored
 from translate.models.seq2seq import Seq2Seq
 from translate.plots.curves import learning_curves
-from translate.threads import threads_restored
 from translate.training import assembly, finite, packing, precision, provenance, token_budget
 from translate.training.accelerator import on_gpu
 from translate.training.budget import Budget

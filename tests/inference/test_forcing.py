@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from translate.inference import aligner as module
-from translate.inference.aligner import Aligner, words
+from translate.inference import forcing as module
+from translate.inference.forcing import Aligner, between_words
 from translate.models.head import AttentionHead, choose_head
 
 SOURCES = ["el perro come", "", "la casa está azul.", "gato", " \u200b ", "el tren duerme la casa"]
@@ -40,7 +40,7 @@ def test_weights_by_hand() -> None:
         ]
     )
     expected = [[0.3, 0.35], [0, 0], [0.0, 0.9]]
-    np.testing.assert_allclose(words(pieces, source, target), expected, atol=1e-7)
+    np.testing.assert_allclose(between_words(pieces, source, target), expected, atol=1e-7)
 
 
 @pytest.mark.parametrize("head", [AttentionHead(1, 2), AttentionHead(2, None)])
@@ -56,7 +56,7 @@ def test_a_batch_gives_what_each_pair_gives_by_itself(make_aligner, make_transla
         layer = alone.weights[head.layer - 1]
         pieces = layer.mean(axis=0) if head.head is None else layer[head.head - 1]
         pairs = (translator.tokenizers.source, source), (translator.tokenizers.target, target)
-        expected = words(pieces, *(t.encode_words(text) for t, text in pairs))
+        expected = between_words(pieces, *(t.encode_words(text) for t, text in pairs))
         np.testing.assert_allclose(weights, expected, atol=1e-6)
 
 

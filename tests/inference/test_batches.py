@@ -1,4 +1,4 @@
-"""Work shared out to processes comes back whole, in order, and leaves no process behind."""
+"""Batches are of like length; workers do them whole, in order, and leave no process behind."""
 
 from __future__ import annotations
 
@@ -14,12 +14,35 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from translate import machine
 from translate.errors import UserError
-from translate.inference.workers import Workers, one_a_core
+from translate.inference.batches import Workers, by_length, one_a_core, shared_out
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@given(st.lists(st.integers(1, 30)), st.integers(1, 60), st.integers(1, 5))
+def test_batches_hold_every_item_once_within_the_budget(lengths, budget, workers) -> None:
+    alike, shares = list(by_length(lengths, budget)), shared_out(lengths, budget, workers)
+    for batches in (alike, shares):
+        assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+        for batch in batches:
+            assert len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= budget
+    assert len(shares) <= -(-len(alike) // workers) * workers
+
+
+@pytest.mark.parametrize(("workers", "count"), [(1, 9), (2, 10), (4, 12), (16, 9)])
+def test_workers_get_equal_shares(workers, count) -> None:
+    lengths, budget = [8 + i % 13 for i in range(1000)], 1800
+    tokens = [sum(lengths[i] for i in batch) for batch in by_length(lengths, budget)]
+    assert len(tokens) == 9
+    assert min(tokens) < 0.5 * max(tokens)
+    shares = [sum(lengths[i] for i in batch) for batch in shared_out(lengths, budget, workers)]
+    assert len(shares) == count
+    assert workers == 1 or min(shares) > 0.8 * max(shares)
 
 
 def gone(pid: int) -> bool:
@@ -94,7 +117,7 @@ def test_an_error_of_a_worker_is_raised_with_its_place() -> None:
 
     with pytest.raises(UserError, match="line 3 is too long") as error, Workers(2, work) as workers:
         workers.map([1, 2, 3, 4])
-    assert "test_workers.py" in error.value.__notes__[0]
+    assert "test_batches.py" in error.value.__notes__[0]
 
 
 class WantsArguments(Exception):
@@ -122,7 +145,7 @@ def test_what_cannot_be_sent_is_told_all_the_same(work, said: str) -> None:
     """Not as the death of a worker, nor of the thread that reads."""
     with pytest.raises((RuntimeError, TypeError), match=said) as error, Workers(2, work) as workers:
         workers.map([3, 3])
-    assert "test_workers.py" in error.value.__notes__[0] or "in send" in error.value.__notes__[0]
+    assert "test_batches.py" in error.value.__notes__[0] or "in send" in error.value.__notes__[0]
 
 
 def throw(error: Exception) -> None:
@@ -142,7 +165,7 @@ def test_a_worker_that_dies_is_noticed() -> None:
 
 HANDLED = """
 import signal
-from translate.inference.workers import Workers
+from translate.inference.batches import Workers
 signal.signal(signal.SIGTERM, lambda *_: None)  # as a server that ends when it is ready to
 for _ in range(10):
     try:
@@ -163,7 +186,7 @@ def test_a_handler_that_only_takes_note_keeps_no_worker_alive() -> None:
 
 KILLED = """
 import os, signal
-from translate.inference.workers import Workers
+from translate.inference.batches import Workers
 with Workers(3, lambda task: os.getpid()) as workers:
     print(*workers.map(range(6)), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -172,7 +195,7 @@ with Workers(3, lambda task: os.getpid()) as workers:
 
 def test_a_stream_that_is_not_read_to_its_end_leaves_no_word() -> None:
     script = """
-from translate.inference.workers import Workers
+from translate.inference.batches import Workers
 
 def stream():
     with Workers(2, str) as workers:
