@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
-from translate.config import check, chosen, keys, misnamed, problems
+from translate.config import Node, check, chosen, keys, misnamed, problems
 from translate.errors import UserError
 from translate.wording import nearest
 
@@ -169,3 +169,40 @@ def test_check_lists_every_problem_once() -> None:
         check(["a is wrong", "a is wrong"])
     with pytest.raises(UserError, match=r"^2 problems\n  a\n  b$"):
         check(["a", "b"])
+
+
+class Cat(Node):
+    kind: Literal["cat"]
+    lives: PositiveInt
+    place: ClassVar[str] = "animal"
+
+    def contradictions(self) -> Iterator[str]:
+        if self.lives > 9:
+            yield f"animal.lives = {self.lives}: set animal.lives=9"
+
+
+class Dog(Node):
+    kind: Literal["dog"]
+    tricks: PositiveInt
+
+
+class House(Node):
+    pet: Annotated[Cat | Dog, Field(discriminator="kind")]
+
+
+@pytest.mark.parametrize(
+    ("pet", "line"),
+    [
+        ({"kind": "cat", "lives": 0}, "house.pet.lives = 0: must be greater than 0"),
+        ({"kind": "cat"}, "house.pet.lives is missing"),
+        (
+            {"kind": "dog", "tricks": 1, "trick": 2},
+            "house.pet.trick is not a key; did you mean house.pet.tricks?",
+        ),
+        ({"kind": "cow"}, "house.pet.kind = 'cow': no such kind; choose from cat, dog"),
+        ({"lives": 3}, "house.pet.kind is missing"),
+        ({"kind": "cat", "lives": 10}, "house.pet.lives = 10: set house.pet.lives=9"),
+    ],
+)
+def test_a_node_in_a_node_may_be_one_of_several_kinds(pet: dict[str, Any], line: str) -> None:
+    assert problems(House, {"pet": pet}, "house") == [line]

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePath
 from types import SimpleNamespace
-from typing import Any, NotRequired, TypeVar
+from typing import Any, ClassVar, Literal, NotRequired, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -68,6 +68,10 @@ class Node(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    place: ClassVar[str] = ""
+    """The place that `contradictions` names its keys by; a node that stands elsewhere is reported
+    under the place where it stands. Empty: it stands in one place only."""
 
     def contradictions(self) -> Iterator[str]:
         """Yield a line for each combination of keys that cannot be: places, values, remedy.
@@ -118,18 +122,18 @@ def problems(
         node = _adapter(schema, frozenset(supplied)).validate_json(content, strict=True)
     except ValidationError as error:
         return found + _lines(error, schema, values, where, supplied)
-    return found or list(_contradictions(node))
+    return found or list(_contradictions(node, where))
 
 
-def _contradictions(value: Any) -> Iterator[str]:
-    """Yield those of a node and of all nodes in it."""
+def _contradictions(value: Any, where: str) -> Iterator[str]:
+    """Yield those of a node at place `where` and of all nodes in it."""
     if isinstance(value, Node):
-        yield from value.contradictions()
-        for name in type(value).model_fields:
-            yield from _contradictions(getattr(value, name))
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _contradictions(each)
+        for line in value.contradictions():
+            yield line.replace(f"{value.place}.", f"{where}.") if value.place else line
+        value = {name: getattr(value, name) for name in type(value).model_fields}
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _contradictions(each, ".".join(filter(None, [where, str(name)])))
 
 
 def chosen(
@@ -245,8 +249,16 @@ def _lines(
         if item["type"] == "missing":
             line = f"{'.'.join(filter(None, [place, str(item['loc'][-1])]))} is missing"
             reasons[line] = []
+        elif item["type"] == "union_tag_not_found":
+            key = item["ctx"]["discriminator"].strip("'")
+            reasons[f"{place}.{key} is missing"] = []
+        elif item["type"] == "union_tag_invalid":
+            key, *names = re.findall(
+                "'(.*?)'", "{discriminator}, {expected_tags}".format(**item["ctx"])
+            )
+            reasons |= {line: [] for line in misnamed(place, value, names, key=key)}
         elif item["type"] == "extra_forbidden":
-            siblings = _siblings(schema, path[:-1], supplied)
+            siblings = _siblings(schema, values, path[:-1], supplied)
             prefix = place.removesuffix(path[-1])
             hint = "" if siblings is None else nearest(path[-1], siblings, prefix=prefix)
             reasons[f"{place} is not a key{hint}"] = []
@@ -272,12 +284,14 @@ def _descend(values: Any, location: Iterable[int | str]) -> tuple[list[str], Any
         try:
             values = values[step]
         except (LookupError, TypeError):
-            break
+            continue
         path.append(str(step))
     return path, values
 
 
-def _siblings(schema: Schema, path: Iterable[str], supplied: Collection[str]) -> list[str] | None:
+def _siblings(
+    schema: Schema, values: Any, path: Iterable[str], supplied: Collection[str]
+) -> list[str] | None:
     """The keys that may stand at a place; None where its type does not tell."""
     holder: Any = schema
     for step in path:
@@ -286,17 +300,30 @@ def _siblings(schema: Schema, path: Iterable[str], supplied: Collection[str]) ->
         else:
             field = holder.model_fields.get(step) if _is_model(holder) else None
             inner = field.annotation if field else _hints(holder).get(step)
-        holder = _holder(inner)
+        values = values[int(step) if isinstance(values, list | tuple) else step]
+        holder = _holder(inner, values)
         if holder is None:
             return None
     return None if typing.get_origin(holder) is dict else keys(holder, supplied=supplied)
 
 
-def _holder(annotation: Any) -> Any:
-    """Of the types of a value (`Model | None`, `dict[str, Model]`) the one that has keys."""
-    if _is_model(annotation) or typing.get_origin(annotation) is dict:
+def _holder(annotation: Any, value: Any) -> Any:
+    """Of the types of a value (`Model | None`, `dict[str, Model]`) the one that has its keys."""
+    is_model = _is_model(annotation) and _may_be(annotation, value)
+    if is_model or typing.get_origin(annotation) is dict:
         return annotation
-    return next(filter(None, map(_holder, typing.get_args(annotation))), None)
+    inner = (_holder(each, value) for each in typing.get_args(annotation))
+    return next(filter(None, inner), None)
+
+
+def _may_be(model: type[BaseModel], value: Any) -> bool:
+    """Tell whether a value has the names of a model (`kind: Literal["beam"]`) in a tagged union."""
+    names = {
+        key: typing.get_args(field.annotation)
+        for key, field in model.model_fields.items()
+        if typing.get_origin(field.annotation) is Literal
+    }
+    return all(len(own) > 1 or value.get(key) in own for key, own in names.items())
 
 
 def _shown(value: Any) -> str:

@@ -97,7 +97,7 @@ def make_translator(joint, make_model):
             **(search or {}),
         }  # fmt: skip
         options = {"tokens_per_batch": 30, **options}
-        return Translator(make_model(name), joint, build(**chosen), **options)
+        return Translator(make_model(name), joint, build(chosen), **options)
 
     return make
 

@@ -150,13 +150,13 @@ def test_a_translator_keeps_to_what_is_banned_in_every_search(chinese, make_mode
     beam = limits | {"kind": "beam", "beam_size": 4, "length_penalty": "none", "alpha": 0.0,
                      "n_best": 3, "coverage_penalty": 0.0}  # fmt: skip
     for search in (limits | {"kind": "greedy"}, beam):
-        free = Translator(model, both, build(**search))
+        free = Translator(model, both, build(search))
         found = [one for n_best in free.stream(CHINESE) for one in n_best]
         middles = {piece[-1] for one in found for piece in one.tokens if len(piece.strip("▁")) > 1}
         assert middles
         for never in sorted(middles):
             rules = NO_RULES.model_dump() | {"banned": [never]}
-            held = Translator(model, both, build(**search, rules=rules))
+            held = Translator(model, both, build({**search, "rules": rules}))
             assert never not in "".join(
                 one.text for n_best in held.stream(CHINESE) for one in n_best
             )

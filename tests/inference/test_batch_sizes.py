@@ -79,7 +79,7 @@ def translator(tokenizers: Tokenizers, options: dict, kind: str, dtype: torch.dt
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2)
-    search = build(**WIDER[kind])
+    search = build(WIDER[kind])
     return Translator(model.to(dtype), tokenizers, search, tokens_per_batch=10**9)
 
 
@@ -136,6 +136,6 @@ def test_a_thousand_captions(captions, pieces, options, name: str, dtype, kind: 
 @pytest.mark.parametrize("kind", SEARCHES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 def test_a_thousand_captions_by_a_trained_run(captions, dtype, kind: str) -> None:
-    trained = load(RUN, search=build(**SEARCHES[kind]), device="cpu", tokens_per_batch=10**9)
+    trained = load(RUN, search=build(SEARCHES[kind]), device="cpu", tokens_per_batch=10**9)
     prepack(trained.model.to(dtype))  # `to` drops what `load` has prepacked
     assert_near_ties(f"{RUN} {kind}", trained, captions)

@@ -181,8 +181,9 @@ def test_every_translator_is_loaded_the_same_way(saved, monkeypatch) -> None:
 
 
 def test_keys_of_a_search_are_laid_over_the_run_s_own(saved) -> None:
-    own = translate.load(saved).search
-    other = translate.load(saved, search={"max_length_offset": own.max_length_offset + 1}).search
+    own = translate.load(saved).search.config
+    longer = {"max_length_offset": own.max_length_offset + 1}
+    other = translate.load(saved, search=longer).search.config
     assert other.max_length_offset == own.max_length_offset + 1
     assert other.max_length_ratio == own.max_length_ratio
     with pytest.raises(UserError, match=r"search\.beam_size is missing"):
@@ -191,7 +192,9 @@ def test_keys_of_a_search_are_laid_over_the_run_s_own(saved) -> None:
         translate.load(saved, search="beam")
     with pytest.raises(UserError, match=r"search\.rules"):
         translate.load(saved, search={"rules": None})
-    with pytest.raises(UserError, match=r"search\.max_length_offset = 5000: must be at most 4096"):
+    with pytest.raises(
+        UserError, match=r"search\.max_length_offset = 5000: must be less than or equal to 4096"
+    ):
         translate.load(saved, search={"max_length_offset": 5000})
 
 

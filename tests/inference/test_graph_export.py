@@ -93,7 +93,7 @@ def parity_of(bundle, folder: Path, kind: graph_export.Kind):
 def rounding(bundle) -> float:
     """How far the model's log-probabilities of the same translations are from those in float64."""
     sources = random_sentences(6, vocab_size=len(bundle.tokenizers.source))
-    narrow = Translator(bundle.model, bundle.tokenizers, build(**GREEDY))
+    narrow = Translator(bundle.model, bundle.tokenizers, build(GREEDY))
     found = narrow.search(bundle.model, *narrow.forcing.padded([[*ids, EOS] for ids in sources]))
     wide = TeacherForcing(copy.deepcopy(bundle.model).double(), torch.device("cpu"))
     exact = wide.log_probs(sources, [list(best.tokens) for best, *_ in found])

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from translate.inference.batches import Segment
 from translate.inference.confidence import Confidence
-from translate.inference.guard import Guard, loops
+from translate.inference.guard import Guard, GuardConfig, loops
 from translate.inference.lines import Line
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
 from translate.inference.translator import Translator
-from translate.search import Constraint, Hypothesis, build
+from translate.search import Constraint, Hypothesis, read
 from translate.search.rules import NO_RULES
 
 BEAM = {
@@ -23,13 +23,15 @@ BEAM = {
 }  # fmt: skip
 
 
-def guard(again=None, **options) -> Guard:
+def guard(again=None, *, foreign: bool = True, **options) -> Guard:
     settings = {
-        "foreign": True, "loop_times": 4, "loop_characters": 12, "copy_share": 0.8,
+        "again": BEAM, "loop_times": 4, "loop_characters": 12, "copy_share": 0.8,
         "copy_letters": 20, "length_ratio": 4.0, "length_offset": 40,
         "protect": ("url", "placeholder", "number"), **options,
     }  # fmt: skip
-    return Guard(again=again or build(**BEAM), **settings)
+    made = Guard(GuardConfig.model_validate(settings), read(BEAM), foreign=foreign)
+    made.again = again or made.again
+    return made
 
 
 def findings(

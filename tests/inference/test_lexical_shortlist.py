@@ -122,7 +122,7 @@ def test_the_whole_vocabulary_changes_no_translation(make_translator, joint, nam
     greedy = {"max_length_ratio": 1.0, "max_length_offset": 6}
     translator = make_translator(name)
     whole = Shortlist(torch.arange(len(joint.target)), torch.zeros(len(joint.source), 1).long())
-    for search in (translator.search, build("greedy", **greedy)):
+    for search in (translator.search, build({"kind": "greedy", **greedy})):
         translator.search = search
         expected = list(itertools.chain(*translator.stream(lines)))
         translator.search = ShortlistSearch(search, whole)

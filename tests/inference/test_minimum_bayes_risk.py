@@ -56,7 +56,7 @@ def test_of_one_candidate_the_score_is_a_utility_too(make_translator) -> None:
     from translate.search import build
 
     made = make_translator()
-    one = Translator(made.model, made.tokenizers, build(**sampled(n_best=1)), mbr="chrf")
+    one = Translator(made.model, made.tokenizers, build(sampled(n_best=1)), mbr="chrf")
     ((found,),) = one.stream(["el perro come."])
     assert found.score == pytest.approx(100)
     assert found.log_prob < 0
@@ -68,7 +68,7 @@ def test_the_translator_ranks_by_utility(make_translator) -> None:
 
     made = make_translator()
     lines = ["el perro come.", "", "la casa azul"]
-    search = build(**sampled())
+    search = build(sampled())
     plain = Translator(made.model, made.tokenizers, search)
     by_risk = Translator(made.model, made.tokenizers, search, mbr="chrf")
     again = list(by_risk.stream(lines))

@@ -86,7 +86,7 @@ def test_what_a_target_word_gives_the_tag_is_no_words(tokenizers: Tokenizers, ma
     head = choose_head(model, layer=None, head=None)
     align = Aligner(model, tagged, head, tokens_per_batch=40, device=torch.device("cpu"))
     source, target = "\u200b el perro", "la casa come"
-    attention = Translator(model, tagged, build(**GREEDY)).align(source, target)
+    attention = Translator(model, tagged, build(GREEDY)).align(source, target)
     assert attention.source_pieces[0] == "<fr>"
     pieces = attention.weights[-1].mean(axis=0)
     words = tagged.source.encode_words(source), tagged.target.encode_words(target)

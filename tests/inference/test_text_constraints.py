@@ -240,7 +240,7 @@ def test_phrases_of_a_line_in_segments_are_refused(make_translator) -> None:
 
 def test_searches_that_cannot_promise_phrases_say_so(make_translator) -> None:
     translator = make_translator()
-    translator.search = build("greedy", max_length_ratio=1.0, max_length_offset=4)
+    translator.search = build({"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 4})
     with pytest.raises(UserError, match="use search=beam"):
         list(translator.stream(["la"], constraints=TextConstraint(phrases=("blue",))))
 
@@ -268,7 +268,7 @@ def test_a_constraint_of_nothing_is_refused(make_translator, constraint: TextCon
 
 def test_more_than_the_model_writes_is_refused_with_its_line(make_model, joint) -> None:
     model = make_model("transformer", positions="learned", max_positions=8)
-    translator = Translator(model, joint, build(**BEAM))
+    translator = Translator(model, joint, build(BEAM))
     asked = [TextConstraint("the"), TextConstraint("the dog", ("red house blue cat eats a",))]
     needed = sum(len(joint.target.encode(text)) for text in (asked[1].prefix, *asked[1].phrases))
     told = rf"line 2: prefix and phrases have {needed} pieces, and this model writes at most 7"

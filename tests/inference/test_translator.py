@@ -68,14 +68,14 @@ def test_workers_never_change_a_translation(make_translator) -> None:
 
 def test_workers_are_of_a_cpu(make_model, joint) -> None:
     with pytest.raises(UserError, match=r"workers = 2 .*device=cpu"):
-        Translator(make_model("transformer"), joint, build(**GREEDY), device="meta", workers=2)
+        Translator(make_model("transformer"), joint, build(GREEDY), device="meta", workers=2)
 
 
 @pytest.mark.parametrize("kind", ["greedy", "beam"])
 def test_fewer_bits_change_the_last_digits_of_a_score_alone(make_model, joint, name, kind) -> None:
     """Probabilities of the very tokens that bf16 chose, by teacher forcing in float64."""
     model = make_model(name)
-    search = build(**GREEDY if kind == "greedy" else BEAM)
+    search = build(GREEDY if kind == "greedy" else BEAM)
     rounded = model.in_dtype(torch.bfloat16)
     assert next(rounded.parameters()).dtype == torch.bfloat16
     assert next(model.parameters()).dtype == torch.float64
@@ -222,7 +222,7 @@ def test_attention_for_a_given_translation(make_translator) -> None:
 @pytest.mark.parametrize("self_attention", ["full", "linear", "sliding_window"])
 def test_self_attention_is_told_for_both_sides(make_model, joint, self_attention) -> None:
     model = make_model("transformer", self_attention=self_attention)
-    translator = Translator(model, joint, build("greedy", **NO_LONGER))
+    translator = Translator(model, joint, build({"kind": "greedy", **NO_LONGER}))
     source = translator.self_attention("el perro come.", side="encoder")
     assert source.source == source.target == "el perro come."
     assert source.source_pieces == source.target_pieces
@@ -254,7 +254,7 @@ def test_an_unknown_word_among_whole_words_is_a_word_of_its_own(make_model) -> N
         seed=1,
     )  # fmt: skip
     model = make_model("rnn_general", Tokenizers(words, words))
-    translator = Translator(model, Tokenizers(words, words), build("greedy", **NO_LONGER))
+    translator = Translator(model, Tokenizers(words, words), build({"kind": "greedy", **NO_LONGER}))
     found = translator.align("el Schrödinger come .", "the Planck eats .")
     joined = word_attention(found.source_pieces, found.target_pieces, found.weights[0, 0])
     assert joined.source == ("el", "Schrödinger", "come", ".", "</s>")
@@ -265,7 +265,7 @@ def test_an_unknown_word_among_whole_words_is_a_word_of_its_own(make_model) -> N
 
 def test_a_line_longer_than_the_model_reads_is_split(make_model, joint, caplog) -> None:
     model = make_model("transformer", positions="learned", max_positions=6)
-    translator = Translator(model, joint, build("greedy", **NO_LONGER))
+    translator = Translator(model, joint, build({"kind": "greedy", **NO_LONGER}))
     with caplog.at_level(logging.WARNING, logger="translate"):
         (text,) = translator.translate(["el perro come la casa azul."])
     assert "more than the limit of 5" in caplog.text  # and </s>
@@ -388,7 +388,7 @@ def test_on_a_gpu_attention_is_not_left_to_cudnn(monkeypatch: pytest.MonkeyPatch
 def test_how_much_is_translated_at_once_follows_from_the_device(make_model, joint) -> None:
     there = default_tokens(torch.device("cuda"))
     assert there > default_tokens(torch.device("cpu"))
-    translator = Translator(make_model("transformer"), joint, build(**BEAM))
+    translator = Translator(make_model("transformer"), joint, build(BEAM))
     assert translator.tokens_per_batch == default_tokens(torch.device("cpu"))
 
 

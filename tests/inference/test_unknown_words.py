@@ -163,7 +163,7 @@ def test_constraints_hold_where_unknown_words_are_replaced(joint, make_model) ->
         model = make_model("transformer")
         with torch.no_grad():
             model.output.weight[UNK] *= factor
-        copying = Translator(model, joint, build(**search), unknown_words=UnknownWords({}))
+        copying = Translator(model, joint, build(search), unknown_words=UnknownWords({}))
         for asked in (TextConstraint(phrases=("gato",)), TextConstraint("el gato")):
             for (found,) in copying.stream(lines, constraints=asked):
                 assert found.text.startswith(asked.prefix)

@@ -25,7 +25,7 @@ from translate.models.dropout import Dropout, LayerDrop
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state_tensors import tensors_in, with_tensors
 from translate.models.transfer import NEW, fits, transfer
-from translate.search import BeamSearch, GreedySearch
+from translate.search import BeamConfig, BeamSearch, GreedyConfig, GreedySearch
 from translate.vocabulary import EOS, PAD
 
 LUONG = {"query": "current", "attention": "general"}
@@ -560,10 +560,12 @@ def test_a_search_goes_no_further_than_the_model_can_read(
     ).eval()  # fmt: skip
     endless = torch.zeros(WORDS).index_fill(0, torch.tensor(EOS), -1e9)
     monkeypatch.setattr(type(model), "project", lambda self, hidden: self.output(hidden) + endless)
-    search = BeamSearch(
+    search = BeamSearch(BeamConfig(kind="beam",
         beam_size=beam_size, length_penalty="none", alpha=0.0, coverage_penalty=0.0, n_best=1,
         max_length_ratio=0.0, max_length_offset=6,
-    ) if beam_size > 1 else GreedySearch(max_length_ratio=0.0, max_length_offset=6)  # fmt: skip
+    )) if beam_size > 1 else GreedySearch(
+        GreedyConfig(kind="greedy", max_length_ratio=0.0, max_length_offset=6)
+    )  # fmt: skip
     ((found,),) = search(model, *sentences(2))
     learned = name == "transformer-learned" or name.startswith("convolutional")
     assert model.max_length == (4 if learned else None)

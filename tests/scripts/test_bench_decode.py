@@ -158,7 +158,7 @@ def test_the_searches_are_valid(bench) -> None:
     from translate.search import Search, build
 
     assert bench.SEARCHES
-    assert all(isinstance(build(**search), Search) for search in bench.SEARCHES.values())
+    assert all(isinstance(build(search), Search) for search in bench.SEARCHES.values())
 
 
 def test_help_tells_the_engines() -> None:

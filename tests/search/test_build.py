@@ -25,29 +25,29 @@ def test_every_kind_has_its_config() -> None:
 
 @pytest.mark.parametrize("kind", search.KINDS)
 def test_every_config_builds_its_search(kind: str) -> None:
-    built = search.build(**node(kind))
+    built = search.build(node(kind))
     assert type(built) is search.KINDS[kind]
     assert built.rules == NO_RULES
     old = {key: value for key, value in node(kind).items() if key != "rules"}
-    assert search.build(**old).rules == NO_RULES
+    assert search.build(old).rules == NO_RULES
 
 
 def test_a_length_penalty_beyond_all_numbers_is_refused() -> None:
     with pytest.raises(
         UserError, match=r"search\.alpha = 400\.0: must be less than or equal to 10"
     ):
-        search.build(**node("beam") | {"alpha": 400.0})
+        search.build(node("beam") | {"alpha": 400.0})
 
 
 def test_a_temperature_beyond_all_numbers_is_refused() -> None:
     with pytest.raises(UserError, match=r"search\.temperature = 1e-42: must be greater than or eq"):
-        search.build(**node("sample") | {"temperature": 1e-42})
+        search.build(node("sample") | {"temperature": 1e-42})
 
 
 def test_rules_are_checked_with_the_search() -> None:
     wrong = {"min_length": -1, "no_repeat_ngram_siez": 3, "repetition_penalty": 0.5, "banned": "x"}
     with pytest.raises(UserError) as error:
-        search.build(**node("greedy") | {"rules": wrong})
+        search.build(node("greedy") | {"rules": wrong})
     for line in (
         "search.rules.min_length = -1: must be greater than or equal to 0",
         "did you mean search.rules.no_repeat_ngram_size?",
@@ -60,8 +60,10 @@ def test_rules_are_checked_with_the_search() -> None:
 
 def test_what_cannot_be_built_is_named() -> None:
     with pytest.raises(UserError, match=r"search\.kind = 'baem': no such kind; did you mean beam"):
-        search.build("baem")
+        search.build({"kind": "baem"})
     with pytest.raises(UserError, match=r"search.max_length_offset = 0"):
-        search.build("greedy", max_length_ratio=1.0, max_length_offset=0)
+        search.build({"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 0})
     with pytest.raises(UserError, match=r"search.beam_size is not a key"):
-        search.build("greedy", max_length_ratio=1.0, max_length_offset=1, beam_size=4)
+        search.build(
+            {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 1, "beam_size": 4}
+        )

@@ -61,7 +61,7 @@ def test_reading_late_changes_no_hypothesis_and_adds_one_step_at_most(
     table_model, late, kind, ids, seed, end
 ) -> None:
     model = table_model(10, seed, sharpness=2.0, end=end)
-    finder = search.build(kind=kind, **KINDS[kind])
+    finder = search.build({"kind": kind, **KINDS[kind]})
     with steps(model) as taken:
         expected = finder(model, *batch(*ids))
     before, Event.waited = taken.call_count, 0

@@ -10,7 +10,7 @@ from slow_twins import PENALTIES, batch, choices, limit, settled
 
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
-from translate.search import BeamSearch, DiverseBeamSearch
+from translate.search import DiverseBeamSearch, build
 from translate.vocabulary import EOS
 
 Models = Callable[..., Seq2Seq]
@@ -21,8 +21,15 @@ OPTIONS = {
 
 
 def diverse(beam_size: int, groups: int, strength: float, n_best: int) -> DiverseBeamSearch:
-    return DiverseBeamSearch(
-        beam_size=beam_size, groups=groups, diversity_strength=strength, n_best=n_best, **OPTIONS
+    return build(
+        {
+            "kind": "diverse",
+            "beam_size": beam_size,
+            "groups": groups,
+            "diversity_strength": strength,
+            "n_best": n_best,
+            **OPTIONS,
+        }
     )
 
 
@@ -86,7 +93,7 @@ def test_equals_the_slow_twin(table_model: Models, ids, seed, shape, strength, e
 
 @pytest.mark.parametrize("n_best", [1, 4])
 def test_one_group_is_beam_search(table_model: Models, n_best: int) -> None:
-    plain = BeamSearch(beam_size=4, n_best=n_best, **OPTIONS)
+    plain = build({"kind": "beam", "beam_size": 4, "n_best": n_best, **OPTIONS})
     for seed in range(10):
         model, ids = table_model(10, seed, end=0.5), [[4, 5, 6], [], [7]]
         assert diverse(4, 1, 5.0, n_best)(model, *batch(*ids)) == plain(model, *batch(*ids))

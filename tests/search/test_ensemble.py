@@ -11,7 +11,7 @@ from small_models import CONVOLUTIONAL, RNN, TRANSFORMER
 from translate.attention.masks import padding_mask
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
-from translate.search import BeamSearch
+from translate.search import BeamConfig, BeamSearch
 from translate.search.ensemble import Ensemble
 from translate.vocabulary import PAD
 
@@ -88,10 +88,10 @@ def test_the_alignment_is_the_mean_over_those_that_have_one(models: list[Seq2Seq
 
 def test_beam_search_scores_are_the_ensemble_s(models: list[Seq2Seq]) -> None:
     ensemble = Ensemble(models)
-    search = BeamSearch(
+    search = BeamSearch(BeamConfig(kind="beam",
         beam_size=4, length_penalty="none", alpha=0.0, coverage_penalty=0.0, n_best=4,
         max_length_ratio=1.0, max_length_offset=4,
-    )  # fmt: skip
+    ))  # fmt: skip
     source, mask = sentences(5, 3)
     for row, hypotheses in enumerate(search(ensemble, source, mask)):
         alone = source[row : row + 1, : int(mask[row].sum())]

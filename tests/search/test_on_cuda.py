@@ -51,7 +51,7 @@ def make(name: str) -> Seq2Seq:
 def test_it_finds_what_it_finds_on_a_cpu(name: str, kind: str, monkeypatch) -> None:
     """In several stretches of recorded steps, between which sentences leave."""
     monkeypatch.setattr(replay, "FIRST", 9)
-    model, finder = make(name), search.build(kind=kind, **SEARCHES[kind])
+    model, finder = make(name), search.build({"kind": kind, **SEARCHES[kind]})
     source, mask = sentences(PIECES, 9, 2, 17, 1, 5, 12, 3)
     here = finder(model, source, mask, need_alignment=True)
     there = finder(model.cuda(), source.cuda(), mask.cuda(), need_alignment=True)
@@ -95,7 +95,7 @@ def test_it_waits_for_a_batch_and_for_no_token(name: str, kind: str, monkeypatch
     found = []
     for length in (12, 30):  # steps of both are recorded once
         keys = SEARCHES[kind] | {"max_length_ratio": 0.0, "max_length_offset": length}
-        finder = search.build(kind=kind, **keys)
+        finder = search.build({"kind": kind, **keys})
         with waits() as where:
             best = finder(model, source, mask)
         assert all(len(one.tokens) == length and EOS not in one.tokens for one, *_ in best)

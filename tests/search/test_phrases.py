@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from slow_twins import batch, contains, goes_on, joints, limit, rescored
 
 from translate.models.seq2seq import Seq2Seq
-from translate.search import BeamSearch, Constraint, Rules
+from translate.search import BeamConfig, BeamSearch, Constraint, RulesConfig
 from translate.search.constraints import Joints
 from translate.search.phrases import Phrases, in_turns
 from translate.search.rules import NO_RULES, Position
@@ -20,11 +20,13 @@ Models = Callable[..., Seq2Seq]
 Tokens = tuple[int, ...]
 
 
-def beam(size: int, *, n_best: int = 1, offset: int = 8, rules: Rules = NO_RULES) -> BeamSearch:
-    return BeamSearch(
+def beam(
+    size: int, *, n_best: int = 1, offset: int = 8, rules: RulesConfig = NO_RULES
+) -> BeamSearch:
+    return BeamSearch(BeamConfig(kind="beam",
         beam_size=size, length_penalty="none", alpha=0.0, coverage_penalty=0.0, n_best=n_best,
         max_length_ratio=0.5, max_length_offset=offset, rules=rules,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 # token 9 may go on with a word, so that no phrase begins with it
@@ -57,7 +59,7 @@ def test_every_translation_has_its_phrases(
     ]
     rules = NO_RULES
     if strict:
-        rules = Rules(min_length=3, no_repeat_ngram_size=2, repetition_penalty=1.5, banned=())
+        rules = RulesConfig(min_length=3, no_repeat_ngram_size=2, repetition_penalty=1.5, banned=())
     model, ids = table_model(10, seed, end=1.0), [[4, 5, 6], []]
     found = beam(size, n_best=size, offset=offset, rules=rules)(
         model, *batch(*ids), constraints=constrained
@@ -123,7 +125,7 @@ def test_a_wide_beam_finds_the_best_that_has_them(
 ) -> None:
     """Of all strings of four words: a plain wide beam lists them, proven in test_beam.py."""
     model, source = table_model(7, seed, end=1.0), [4, 6]
-    wide = beam(5000, n_best=5000, offset=4)
+    wide = beam(4000, n_best=4000, offset=4)
     (everything,) = wide(model, *batch(source))
     assert len(everything) == sum(4**n for n in range(6))
     fitting = [h for h in everything if all(contains(h.tokens, p, where) for p in phrases)]

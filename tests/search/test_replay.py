@@ -112,7 +112,7 @@ def both(
 def test_what_is_found_is_the_same(name: str, kind: str, request: pytest.FixtureRequest) -> None:
     """Shapes are checked of each model in one search, and of each search with one model."""
     expected, found, stretches = both(
-        make(name), search.build(kind=kind, **SEARCHES[kind]), request,
+        make(name), search.build({"kind": kind, **SEARCHES[kind]}), request,
         checked=kind == "beam" or name == "transformer",
     )  # fmt: skip
     same(found, expected)
@@ -134,7 +134,7 @@ def test_caches_may_keep_columns_that_nobody_sees(
         return replace(self, stands=self.stands[sentences], bias=self.bias[sentences]), None
 
     expected, found, stretches = both(
-        make(name), search.build(kind="beam", **SEARCHES["beam"]), request,
+        make(name), search.build({"kind": "beam", **SEARCHES["beam"]}), request,
         before=lambda: monkeypatch.setattr(Ancestry, "keep", keep),
     )  # fmt: skip
     same(found, expected)
@@ -144,7 +144,7 @@ def test_caches_may_keep_columns_that_nobody_sees(
 @pytest.mark.unchecked
 @pytest.mark.parametrize("kind", search.KINDS)
 def test_ensembles_and_shortlists_too(kind: str, request: pytest.FixtureRequest) -> None:
-    finder = search.build(kind=kind, **SEARCHES[kind])
+    finder = search.build({"kind": kind, **SEARCHES[kind]})
     some = Shortlist(torch.arange(4, 20), torch.randint(20, PIECES, (PIECES, 2)))
     expected, found, stretches = both(
         Ensemble([make("transformer"), make("rnn", 1)]), ShortlistSearch(finder, some), request,
@@ -161,7 +161,7 @@ def test_ensembles_and_shortlists_too(kind: str, request: pytest.FixtureRequest)
 @pytest.mark.parametrize("kind", ["greedy", "beam"])
 def test_under_autocast_too(kind: str, request: pytest.FixtureRequest) -> None:
     """As in a run's own validations: keys are of 16 bits, and words of 32."""
-    model, finder = make("transformer").float(), search.build(kind=kind, **SEARCHES[kind])
+    model, finder = make("transformer").float(), search.build({"kind": kind, **SEARCHES[kind]})
     with torch.autocast("cpu", torch.bfloat16):
         expected, found, stretches = both(model, finder, request)
     assert stretches[0]

@@ -11,7 +11,7 @@ from slow_twins import batch, joints, limit, log_probs_along, rescored, slow_bea
 
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
-from translate.search import BeamSearch, Constraint, Rules, SampleSearch, build
+from translate.search import Constraint, RulesConfig, SampleSearch, build
 from translate.search.rules import NO_RULES
 from translate.vocabulary import EOS
 
@@ -100,8 +100,8 @@ def test_a_beam_under_rules_equals_the_slow_twin(
         for y, never, glued in wanted
     ]
     model, ids = table_model(8, seed, sharpness=2.0, end=0.5), [[4, 5], [], [6, 7, 4]]
-    node = {"beam_size": size, "n_best": size, **BEAM, **LIMITS}
-    search = BeamSearch(**node, rules=Rules(**rules(**changes)))
+    node = {"kind": "beam", "beam_size": size, "n_best": size, **BEAM, **LIMITS}
+    search = build({**node, "rules": rules(**changes)})
     found = search(model, *batch(*ids), constraints=constrained)
     for sentence, constraint, hypotheses in zip(ids, constrained, found, strict=True):
         rule = slow_rule(changes, constraint, limit(sentence, 6), alone=size == 1)
@@ -133,7 +133,7 @@ def test_every_search_keeps_the_rules(table_model: Models, kind: str, changes, w
     constraint = Constraint(
         prefix=(5,), banned=((6,), (4, 7), (9,)), glued=((8,), (4, 4)), joints=where
     )
-    search = build(kind, **NODES[kind], **LIMITS, rules=rules(**changes))
+    search = build({"kind": kind, **NODES[kind], **LIMITS, "rules": rules(**changes)})
     for seed in range(5):
         model = table_model(12, seed, end=0.5)
         (found,) = search(model, *batch([4, 5]), constraints=[constraint])
@@ -153,7 +153,7 @@ def test_every_search_keeps_the_rules(table_model: Models, kind: str, changes, w
 def test_a_hypothesis_alone_begins_no_word_with_a_banned_one(table_model: Models, kind) -> None:
     """It would have to go on with it, however unlikely the longer word is."""
     constraint = Constraint(banned=((9,),), joints=joints(12))
-    search = build(kind, **NODES[kind], **LIMITS, rules=rules())
+    search = build({"kind": kind, **NODES[kind], **LIMITS, "rules": rules()})
     found = [
         search(table_model(12, s, end=0.5), *batch([4]), constraints=[constraint]) for s in range(5)
     ]
@@ -166,13 +166,15 @@ def test_a_hypothesis_alone_begins_no_word_with_a_banned_one(table_model: Models
 def test_no_search_writes_more_than_the_model_reads(table_model: Models, kind: str) -> None:
     model = table_model(12, 1, end=-9.0)
     model.max_length = 5
-    (found,) = build(kind, **NODES[kind], **LIMITS, rules=rules())(model, *batch([4, 5]))
+    (found,) = build({"kind": kind, **NODES[kind], **LIMITS, "rules": rules()})(
+        model, *batch([4, 5])
+    )
     assert all(len(hypothesis.tokens) == 4 for hypothesis in found)  # and <s>
 
 
 @pytest.mark.parametrize("kind", ["greedy", "sample", "diverse"])
 def test_phrases_are_left_to_beam_search(table_model: Models, kind: str) -> None:
-    search = build(kind, **NODES[kind], **LIMITS, rules=rules())
+    search = build({"kind": kind, **NODES[kind], **LIMITS, "rules": rules()})
     with pytest.raises(UserError, match=rf"search.kind = {kind} .* use search=beam"):
         search(table_model(12, 1), *batch([4, 5]), constraints=[Constraint(phrases=((5,),))])
 
@@ -180,7 +182,7 @@ def test_phrases_are_left_to_beam_search(table_model: Models, kind: str) -> None
 @pytest.mark.parametrize("kind", NODES)
 def test_log_probs_are_the_model_s_own_and_it_always_ends(table_model: Models, kind: str) -> None:
     strict = rules(min_length=5, no_repeat_ngram_size=1, repetition_penalty=3.0)
-    search = build(kind, **NODES[kind], **LIMITS, rules=strict)
+    search = build({"kind": kind, **NODES[kind], **LIMITS, "rules": strict})
     ids = [[4, 5], [], [6, 4, 4, 4]]
     everything = Constraint(banned=tuple((token,) for token in range(8)))
     constrained = [everything, Constraint(prefix=(4, 4, 4, 4, 4, 4, 4, 4, 4)), Constraint()]
@@ -200,10 +202,9 @@ def test_log_probs_are_the_model_s_own_and_it_always_ends(table_model: Models, k
 @pytest.mark.unchecked
 def test_a_beam_of_one_is_greedy_under_rules(table_model: Models, changes) -> None:
     ids, constrained = [[4, 5], [6]], [Constraint(prefix=(4, 5)), Constraint(banned=((6,),))]
-    one = build(
-        "beam", **NODES["beam"] | {"beam_size": 1, "n_best": 1}, **LIMITS, rules=rules(**changes)
-    )
-    greedy = build("greedy", **LIMITS, rules=rules(**changes))
+    node = {**NODES["beam"], "beam_size": 1, "n_best": 1, **LIMITS}
+    one = build({"kind": "beam", **node, "rules": rules(**changes)})
+    greedy = build({"kind": "greedy", **LIMITS, "rules": rules(**changes)})
     for seed in range(10):
         model = table_model(10, seed)
         pairs = zip(one(model, *batch(*ids), constraints=constrained),
@@ -216,7 +217,7 @@ def test_a_beam_of_one_is_greedy_under_rules(table_model: Models, changes) -> No
 @pytest.mark.parametrize("kind", NODES)
 @pytest.mark.unchecked
 def test_the_batch_never_changes_what_a_search_finds(table_model: Models, kind: str) -> None:
-    search = build(kind, **NODES[kind], **LIMITS, rules=rules(no_repeat_ngram_size=2))
+    search = build({"kind": kind, **NODES[kind], **LIMITS, "rules": rules(no_repeat_ngram_size=2)})
     ids = [[4], [5, 6, 7], [], [8, 8, 8, 8, 8, 8], [9, 4]]
     asked = [
         Constraint(prefix=(4,)),
@@ -242,7 +243,7 @@ def test_the_batch_never_changes_what_a_search_finds(table_model: Models, kind: 
 
 @pytest.mark.parametrize("kind", NODES)
 def test_scores_are_sorted_and_but_for_samples_unique(table_model: Models, kind: str) -> None:
-    search = build(kind, **NODES[kind], **LIMITS, rules=rules())
+    search = build({"kind": kind, **NODES[kind], **LIMITS, "rules": rules()})
     assert isinstance(search, SampleSearch) == (kind == "sample")
     for seed in range(10):
         for found in search(table_model(8, seed, end=1.0), *batch([4], [5, 6])):
@@ -257,8 +258,12 @@ def test_scores_are_sorted_and_but_for_samples_unique(table_model: Models, kind:
 def test_stricter_takes_the_stricter_of_each_but_what_is_banned(
     sizes: tuple[int, int], expected: int
 ) -> None:
-    one = Rules(min_length=2, no_repeat_ngram_size=sizes[0], repetition_penalty=1.5, banned=("a",))
-    other = Rules(min_length=4, no_repeat_ngram_size=sizes[1], repetition_penalty=1.2, banned=())
+    one = RulesConfig(
+        min_length=2, no_repeat_ngram_size=sizes[0], repetition_penalty=1.5, banned=("a",)
+    )
+    other = RulesConfig(
+        min_length=4, no_repeat_ngram_size=sizes[1], repetition_penalty=1.2, banned=()
+    )
     wanted = {"min_length": 4, "no_repeat_ngram_size": expected, "repetition_penalty": 1.5}
     assert one.stricter(other).model_dump() == {**wanted, "banned": ("a",)}
     assert other.stricter(one).model_dump() == {**wanted, "banned": ()}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slow_twins import batch, next_log_probs
 
 from translate.models.seq2seq import Seq2Seq
-from translate.search import GreedySearch, SampleSearch
+from translate.search import GreedyConfig, GreedySearch, SampleConfig, SampleSearch
 from translate.search.filters import min_p, top_k, top_p, typical
 from translate.search.sample import drawn_from
 from translate.vocabulary import EOS
@@ -26,7 +26,7 @@ PLAIN = {
 
 
 def sample(**changes: Any) -> SampleSearch:
-    return SampleSearch(**PLAIN | changes)
+    return SampleSearch(SampleConfig(kind="sample", **PLAIN | changes))
 
 
 def slow_filter(log_probs: list[float], options: dict[str, Any]) -> dict[int, float]:
@@ -176,7 +176,7 @@ def test_more_samples_and_a_higher_limit_only_add(table_model: Models) -> None:
 
 def test_one_likeliest_token_is_greedy(table_model: Models) -> None:
     model = table_model(10, seed=5)
-    greedy = GreedySearch(max_length_ratio=0.0, max_length_offset=5)
+    greedy = GreedySearch(GreedyConfig(kind="greedy", max_length_ratio=0.0, max_length_offset=5))
     (one,), (other,) = (
         search(model, *batch([4, 5]))[0]
         for search in (greedy, sample(top_k=1, max_length_offset=5))

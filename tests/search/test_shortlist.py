@@ -25,13 +25,13 @@ BEAM = {
     "coverage_penalty": 0.2, **LIMITS,
 }  # fmt: skip
 SEARCHES: dict[str, Search] = {
-    "greedy": build("greedy", **LIMITS),
-    "beam": build(**BEAM),
-    "diverse": build(**BEAM | {"kind": "diverse", "groups": 2, "diversity_strength": 0.5}),
-    "sample": build(
-        "sample", n_best=2, temperature=0.7, top_k=5, top_p=1.0, min_p=0.0, typical_p=1.0, seed=1,
-        **LIMITS,
-    ),
+    "greedy": build({"kind": "greedy", **LIMITS}),
+    "beam": build(BEAM),
+    "diverse": build(BEAM | {"kind": "diverse", "groups": 2, "diversity_strength": 0.5}),
+    "sample": build({
+        "kind": "sample", "n_best": 2, "temperature": 0.7, "top_k": 5, "top_p": 1.0, "min_p": 0.0,
+        "typical_p": 1.0, "seed": 1, **LIMITS,
+    }),
 }  # fmt: skip
 SENTENCES = st.lists(st.lists(st.integers(4, WORDS - 1), max_size=5), min_size=1, max_size=4)
 TABLES = st.lists(

@@ -120,7 +120,7 @@ def waits_of_searches(run: Path) -> dict[str, list[int]]:
                 keys = options(kind) | {"max_length_ratio": 0.0, "max_length_offset": words}
                 keys["rules"] |= {"min_length": words}
                 waits.clear()
-                best = search.build(**keys)(model, source, source != PAD)
+                best = search.build(keys)(model, source, source != PAD)
                 assert all(len(one.tokens) == words for one, *_ in best)
                 several.append(waits.total())
     return found

@@ -28,7 +28,7 @@ from translate.inference.translator import Translator
 from translate.models import registry
 from translate.models.head import AttentionHead
 from translate.models.seq2seq import Seq2Seq
-from translate.search import GreedySearch
+from translate.search import build
 from translate.training.guidance import Guidance, build_guidance
 from translate.training.loss import CrossEntropy
 from translate.training.module import NOMINAL_TOKENS, TranslationTask
@@ -244,7 +244,7 @@ def test_the_calls_of_a_guided_step_are_those_that_explain_tells(
     (batch,) = batches(corpus, 1)
     with recorded_calls(model) as ran:
         task(options, model).losses(batch, CrossEntropy(0.0))
-    search = GreedySearch(max_length_ratio=1.0, max_length_offset=4)
+    search = build({"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 4})
     told = attention_calls(
         Translator(model, corpus.tokenizers, search), "der Hund schläft .", "the dog sleeps .",
         autocast=None, packed_from=NONE, guided=True, covering=False,

@@ -27,7 +27,7 @@ from translate.errors import UserError
 from translate.inference import bundle
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
-from translate.search import GreedySearch
+from translate.search import build
 from translate.training.loss import CrossEntropy
 from translate.training.minimum_risk import MinimumRisk
 from translate.training.module import NOMINAL_TOKENS, TranslationTask
@@ -228,8 +228,8 @@ def test_samples_hang_on_seed_step_and_source_alone(
 
 def test_cold_samples_are_the_likeliest(batch: Batch, new_risk: Callable[..., MinimumRisk]) -> None:
     model = built("rnn").double().eval()
-    drawn = samples(new_risk(temperature=1e-4), model, batch, step=0)
-    greedy = GreedySearch(max_length_ratio=0.0, max_length_offset=LONGEST)
+    drawn = samples(new_risk(temperature=1e-3), model, batch, step=0)
+    greedy = build({"kind": "greedy", "max_length_ratio": 0.0, "max_length_offset": LONGEST})
     mask = padding_mask(batch.source_lengths, batch.source.shape[1])
     likeliest = [best.tokens for best, *_ in greedy(model, batch.source, mask)]
     assert [set(own) for own in drawn] == [{tokens} for tokens in likeliest]

@@ -26,7 +26,7 @@ from translate.inference.ctranslate2_engine import (
     exporting,
     search_problems,
 )
-from translate.inference.guard import Guard
+from translate.inference.guard import Guard, GuardConfig
 from translate.inference.translator import Translator, choose_device, load
 from translate.inference.unknown_words import UnknownWords
 from translate.search.shortlist import within
@@ -89,9 +89,10 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
         shortlist = lexical_shortlist.read(Path(verbatim["shortlist"]), bundle.tokenizers)
     replacing = _unknown_words(config["replace_unknown"], verbatim.get("dictionary"))
     if config.get("guard"):
-        guard = Guard.of(
-            config["guard"], config["search"], languages=bundle.config.languages,
-            shortlist=shortlist,
+        source, target = bundle.config.languages
+        guard = Guard(
+            GuardConfig.model_validate(config["guard"]), searches.read(config["search"]),
+            foreign=source != target, shortlist=shortlist,
         )  # fmt: skip
     translator = partial(
         load, bundle, device=config["device"], tokens_per_batch=config["tokens_per_batch"],
@@ -103,7 +104,7 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
         if config.get("interactive") and small:
             torch.set_num_threads(1)
         return translator(
-            search=within(searches.build(**config["search"]), shortlist),
+            search=within(searches.build(config["search"]), shortlist),
             unknown_words=replacing, confidence=_confidence(config, verbatim, bundle),
             workers=_workers(config), precision=config["precision"],
         )  # fmt: skip

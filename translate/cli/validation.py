@@ -10,7 +10,6 @@ from translate import config as schema
 from translate.cli.commands import key_of
 from translate.cli.fields import Node
 from translate.config import chosen
-from translate.errors import UserError
 
 
 def _among(*values: object) -> Callable[[object], bool]:
@@ -169,43 +168,16 @@ def _node(config: Mapping[str, Any], place: str) -> Mapping[str, Any]:
 
 def search_problems(node: Node) -> list[str]:
     """The node `search`."""
-    from translate.inference.limits import search_excesses
-    from translate.search import KINDS
+    from translate.search import problems
 
-    found = chosen("search", node, KINDS) or search_excesses(node, "search")
-    return found or _problems_of_building(node, "search")
-
-
-def _problems_of_building(search: Node, place: str) -> list[str]:
-    """What a search of valid options says of their combination; it takes itself for `search`."""
-    from translate.search import build
-
-    try:
-        build(**search)
-    except UserError as error:
-        return [str(error).replace("search.", f"{place}.")]
-    return []
+    return problems(node)
 
 
 def guard_problems(node: Node) -> list[str]:
     """The node `guard`; an empty one is `guard=none`."""
-    from translate.inference.guard import Guard
-    from translate.inference.limits import search_excesses
-    from translate.search import KINDS
+    from translate.inference.guard import GuardConfig
 
-    if not node:
-        return []
-    options = {key: value for key, value in node.items() if key != "again"}
-    found = schema.problems(Guard, options, "guard", supplied=("again", "foreign"))
-    again = node["again"]
-    if not isinstance(again, dict):
-        shown = f"guard.again = {again!r}: must be a search, such as search@guard.again=beam"
-        return [*found, shown]
-    found += chosen("guard.again", again, KINDS) or search_excesses(again, "guard.again")
-    found = found or _problems_of_building(again, "guard.again")
-    if not found and (banned := again.get("rules", {}).get("banned")):
-        found = [f"guard.again.rules.banned = {banned}: set search.rules.banned, which both use"]
-    return found
+    return schema.problems(GuardConfig, node, "guard") if node else []
 
 
 def mbr_problems(config: Mapping[str, Any]) -> list[str]:

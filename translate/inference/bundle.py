@@ -33,11 +33,10 @@ from torch import Tensor
 
 from translate import __version__
 from translate import search as searches
-from translate.config import check, chosen, misnamed, problems
+from translate.config import check, misnamed, problems
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.errors import UserError
 from translate.files import present, replace_folder, steadily
-from translate.inference.limits import search_excesses
 from translate.machine import threads_restored
 from translate.models import registry
 from translate.models.head import AttentionHead
@@ -328,8 +327,7 @@ def _config(content: bytes, path: Path) -> Config:
         )
     check(found)
     config.options = {key: value for key, value in node.items() if key != "family"}
-    where = f"{path}: search"
-    check(chosen(where, config.search, searches.KINDS) or search_excesses(config.search, where))
+    check(searches.problems(config.search, f"{path}: search"))
     return config
 
 

@@ -25,8 +25,7 @@ from translate.machine import threads_restored
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Hypothesis
 from translate.search.constraints import Constraint, Constraints, length_limits
-from translate.search.refusals import too_many
-from translate.search.rules import NO_RULES, Rules
+from translate.search.rules import NO_RULES, RulesConfig
 from translate.search.scoring import PENALTIES, LengthPenalty
 
 TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 16384}  # with more a CPU is slower
@@ -54,16 +53,13 @@ def search_problems(search: Mapping[str, Any]) -> list[str]:
     if kind not in ("greedy", "beam"):
         return [f"search.kind = {kind}: with engine=ctranslate2 it must be greedy or beam"]
     options = {key: value for key, value in search.items() if key not in ("kind", "rules")}
-    rules = Rules(**search["rules"]) if "rules" in search else NO_RULES
+    rules = RulesConfig(**search["rules"]) if "rules" in search else NO_RULES
     options |= {f"rules.{key}": value for key, value in rules if value != getattr(NO_RULES, key)}
-    found = [
+    return [
         f"search.{key} = {value}: engine=ctranslate2 has no such option; use engine=native"
         for key, value in options.items()
         if key not in CARRIED and value  # 0, false and null: it is off
     ]
-    if kind == "beam" and options["n_best"] > options["beam_size"]:
-        found.append(too_many(options["n_best"], options["beam_size"]))
-    return found
 
 
 class CTranslate2Search:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field
 
-from translate import search as searches
+from translate.config import Node
 from translate.data.text import has_text, one_line, without_surrogates
 from translate.inference.batches import Segment
 from translate.inference.protection import Kind, Protection
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
-from translate.search import Search
-from translate.search.rules import NO_RULES, Rules
+from translate.search import AnySearchConfig, DiverseConfig, SearchConfig, build
 from translate.search.shortlist import Shortlist, within
 
 log = logging.getLogger(__name__)
@@ -38,59 +37,78 @@ class Try(NamedTuple):
     found: list[Translation]
 
 
+class GuardConfig(Node):
+    """The node `guard`."""
+
+    loop_times: int = Field(
+        ge=2,
+        description="repetitions of a phrase that count as a loop, where the source has none: "
+        "three are emphasis",
+    )
+    loop_characters: int = Field(
+        gt=0,
+        description='characters of a loop in all, at least: "....." and "1000000" are no loops',
+    )
+    copy_share: float = Field(
+        gt=0,
+        le=1,
+        description="share of a translation that is words of the source, from which on it is a "
+        "copy: related languages stay below",
+    )
+    copy_letters: int = Field(
+        gt=0,
+        description="characters of a copy in all, at least: a name or two are rightly copied",
+    )
+    length_ratio: float = Field(
+        gt=0,
+        description="a translation of more UTF-8 bytes than ratio · source + offset is too long: "
+        "from script to script the ratio is 3 at most",
+    )
+    length_offset: int = Field(ge=0, description="so many bytes more: a word may need a phrase")
+    protect: tuple[Kind, ...] = Field(
+        description="what must come through as it is; numbers are only compared"
+    )
+    again: AnySearchConfig = Field(
+        description="how to search once more what looks wrong, but for lost items; what "
+        "search.rules asks for holds as well, whichever is stricter"
+    )
+
+    def contradictions(self) -> Iterator[str]:
+        if banned := self.again.rules.banned:
+            yield (
+                f"guard.again.rules.banned = {list(banned)}: set search.rules.banned, which both "
+                "use"
+            )
+
+
 class Guard:
     """Looks for loops, copies, nothing, too much, and damage to what must stay as it is.
 
     Args:
-        again: the search that decodes once more what looks wrong.
+        first: how the translations are searched that the guard watches over.
         foreign: whether source and target are different languages, so that a copy is wrong.
-
-    conf/guard/default.yaml has the other keys.
+        shortlist: that of the first search.
     """
+
+    Config: ClassVar = GuardConfig
 
     def __init__(
         self,
+        config: GuardConfig,
+        first: SearchConfig,
         *,
-        again: Search,
         foreign: bool,
-        loop_times: Annotated[int, Field(ge=2)],
-        loop_characters: PositiveInt,
-        copy_share: Annotated[float, Field(gt=0, le=1)],
-        copy_letters: PositiveInt,
-        length_ratio: Annotated[float, Field(gt=0)],
-        length_offset: NonNegativeInt,
-        protect: tuple[Kind, ...],
+        shortlist: Shortlist | None = None,
     ) -> None:
-        self.again, self.protection = again, Protection(protect)
-        self._loop = (loop_times, loop_characters)
-        self._copy = (copy_share, copy_letters)
-        self._length = (length_ratio, length_offset)
+        self.config, self.protection = config, Protection(config.protect)
+        self.again = within(build(second(config.again, first)), shortlist)
         self._foreign = foreign
-
-    @classmethod
-    def of(
-        cls,
-        node: Mapping[str, Any],
-        search: Mapping[str, Any],
-        *,
-        languages: tuple[str, str],
-        shortlist: Shortlist | None,
-    ) -> Guard:
-        """What watches over translations by `search`, the keys of conf/search.
-
-        Args:
-            node: the keys of conf/guard; `again` is then laid over by what `search` asks for.
-            languages: of source and target.
-            shortlist: that of the first search.
-        """
-        again = within(searches.build(**second(node["again"], search)), shortlist)
-        return cls(**{**node, "again": again}, foreign=languages[0] != languages[1])
 
     def findings(self, source: Segment, found: Translation) -> list[str]:
         """What is wrong with a translation, in words; nothing, nearly always."""
-        ratio, offset = self._length
         wrong = [] if found.finished else ["unfinished"]
-        if _bytes(found.text) > ratio * _bytes(source.text) + offset + _bytes(source.asked):
+        most = self.config.length_ratio * _bytes(source.text) + self.config.length_offset
+        if _bytes(found.text) > most + _bytes(source.asked):
             wrong.append("too long")
         if not has_text(found.text) and any(map(str.isalnum, source.text)):
             wrong.append("empty")
@@ -167,33 +185,34 @@ class Guard:
 
     def _loops(self, source: Segment, found: Translation) -> bool:
         """Whether pieces come again and again, not so in the source nor in what is asked for."""
-        times, characters = self._loop
+        times = self.config.loop_times
         ends = [0, *found.breaks, len(found.tokens)]
         stretches = (found.tokens[start:end] for start, end in itertools.pairwise(ends))
         parts = itertools.chain.from_iterable(loops(tokens, times) for tokens in stretches)
-        long = any(sum(map(len, part)) >= characters for part in parts)
+        long = any(sum(map(len, part)) >= self.config.loop_characters for part in parts)
         meant = any(loops(source.ids, times)) or any(loops(source.asked.split(), times))
         return long and not meant
 
     def _copies(self, source: Segment, translation: str) -> bool:
         """Whether most words are the source's: not of protected items, nor of what is asked for."""
-        share, least = self._copy
         known = set(" ".join(self.protection.parts(source.text)[::2]).split())
         asked = source.asked.split()
         words = [word for word in translation.split() if word not in asked]
         copied = sum(map(len, filter(known.__contains__, words)))
-        return copied >= max(share * sum(map(len, words)), least)
+        return copied >= max(
+            self.config.copy_share * sum(map(len, words)), self.config.copy_letters
+        )
 
 
-def second(again: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
+def second(again: SearchConfig, first: SearchConfig) -> SearchConfig:
     """The search `again` with as many translations as the first gives, and the rules of both."""
-    rules = Rules(**first["rules"]) if "rules" in first else NO_RULES
-    changes: dict[str, Any] = {"rules": dict(Rules(**again["rules"]).stricter(rules))}
-    for key in {"n_best", "beam_size"} & again.keys():
-        changes[key] = max(again[key], first.get("n_best", 1))
-    if "groups" in again:
-        changes["beam_size"] = math.ceil(changes["beam_size"] / again["groups"]) * again["groups"]
-    return {**again, **changes}
+    changes: dict[str, Any] = {"rules": again.rules.stricter(first.rules)}
+    n_best = getattr(first, "n_best", 1)  # greedy search has no such key
+    for key in {"n_best", "beam_size"} & type(again).model_fields.keys():
+        changes[key] = max(getattr(again, key), n_best)
+    if isinstance(again, DiverseConfig):
+        changes["beam_size"] = math.ceil(changes["beam_size"] / again.groups) * again.groups
+    return again.model_copy(update=changes)
 
 
 def _flagged(found: Translation, flags: list[str]) -> Translation:

@@ -95,7 +95,7 @@ class Exported(Protocol):
 
 def compare(model: Seq2Seq, exported: Exported, sentences: Sequence[list[int]]) -> Parity:
     """Translate these pieces (without </s>) by the model, which is on the CPU, and its export."""
-    native, search = TeacherForcing(model, torch.device("cpu")), build(**GREEDY)
+    native, search = TeacherForcing(model, torch.device("cpu")), build(GREEDY)
     different, barred, gaps, margins = 0, 0, [0.0], [0.0]
     for batch in by_length([len(ids) + 1 for ids in sentences], TOKENS_PER_BATCH):
         sources = [sentences[i] for i in batch]

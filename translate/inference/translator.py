@@ -32,7 +32,6 @@ import torch
 
 from translate import search as searches
 from translate.attention.kernels import leave_out_cudnn
-from translate.config import check
 from translate.data.text import has_text
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
@@ -53,7 +52,6 @@ from translate.inference.confidence import Confidence, evidence
 from translate.inference.engines import Precision
 from translate.inference.forcing import AttentionMaps, TeacherForcing, as_numpy, encoded_pairs
 from translate.inference.guard import Guard
-from translate.inference.limits import search_excesses
 from translate.inference.lines import Cutter, Line
 from translate.inference.minimum_bayes_risk import Utility, ranked
 from translate.inference.text_constraints import (
@@ -67,7 +65,7 @@ from translate.inference.unknown_words import UnknownWords
 from translate.linear import prepack
 from translate.machine import keep_memory
 from translate.models.seq2seq import Seq2Seq
-from translate.search import Constraint, Hypothesis, Search
+from translate.search import Constraint, Hypothesis, Search, SearchConfig
 from translate.vocabulary import EOS
 
 log = logging.getLogger(__name__)
@@ -366,7 +364,7 @@ def load(
     run: str | Path | Bundle,
     *,
     device: str | torch.device = "auto",
-    search: Search | Mapping[str, Any] | None = None,
+    search: Search | SearchConfig | Mapping[str, Any] | None = None,
     tokens_per_batch: int | None = None,
     split_sentences: bool = False,
     unknown_words: UnknownWords | None = None,
@@ -433,6 +431,8 @@ def _search(chosen: object, stored: Mapping[str, Any]) -> Search:
     """Return the search that was chosen: a search, or keys to change in the run's own."""
     if isinstance(chosen, Search):
         return chosen
+    if isinstance(chosen, SearchConfig):
+        return searches.build(chosen)
     if not isinstance(chosen, Mapping) or not all(isinstance(key, str) for key in chosen):
         raise UserError(
             f"search = {chosen!r}: give a search, or keys of conf/search such as {{'beam_size': 8}}"
@@ -442,9 +442,7 @@ def _search(chosen: object, stored: Mapping[str, Any]) -> Search:
         options = {**stored, **options}
         if isinstance(options.get("rules"), Mapping):
             options["rules"] = {**stored.get("rules", {}), **options["rules"]}
-    search = searches.build(**options)
-    check(search_excesses(options, "search"))
-    return search
+    return searches.build(options)
 
 
 def choose_device(device: str | torch.device) -> torch.device:

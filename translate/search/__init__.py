@@ -2,48 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from translate.config import check, chosen
-from translate.search.beam import BeamSearch
+from pydantic import Field
+
+from translate import config
+from translate.search.beam import BeamConfig, BeamSearch
 from translate.search.constraints import Constraint
-from translate.search.diverse import DiverseBeamSearch
-from translate.search.greedy import GreedySearch
-from translate.search.hypothesis import Hypothesis, Search
-from translate.search.rules import Rules
-from translate.search.sample import SampleSearch
+from translate.search.diverse import DiverseBeamSearch, DiverseConfig
+from translate.search.greedy import GreedyConfig, GreedySearch
+from translate.search.hypothesis import Hypothesis, Search, SearchConfig
+from translate.search.rules import RulesConfig
+from translate.search.sample import SampleConfig, SampleSearch
 
 __all__ = [
     "KINDS",
+    "AnySearchConfig",
+    "BeamConfig",
     "BeamSearch",
     "Constraint",
     "DiverseBeamSearch",
+    "DiverseConfig",
+    "GreedyConfig",
     "GreedySearch",
     "Hypothesis",
-    "Rules",
+    "RulesConfig",
+    "SampleConfig",
     "SampleSearch",
     "Search",
+    "SearchConfig",
     "build",
+    "problems",
+    "read",
 ]
 
-KINDS: dict[str, Callable[..., Search]] = {
+KINDS: Mapping[str, Any] = {
     "greedy": GreedySearch,
     "beam": BeamSearch,
     "diverse": DiverseBeamSearch,
     "sample": SampleSearch,
 }
+"""`kind` of a search → its class, which is built from a node of its `Config`."""
+
+AnySearchConfig = Annotated[
+    GreedyConfig | BeamConfig | DiverseConfig | SampleConfig, Field(discriminator="kind")
+]
 
 
-def build(kind: str, **options: Any) -> Search:
-    """A search by its name; `options` are its constructor's keywords (conf/search lists them).
-
-    `rules` is a mapping of keys of conf/search/base.yaml.
+def build(search: Mapping[str, Any] | SearchConfig) -> Search:
+    """Build a search from its node, or from the keys of conf/search.
 
     Raises:
-        UserError: no such kind, or an option is unknown, missing or out of range.
+        UserError: no such kind, or a key is unknown, missing or out of range.
     """
-    check(chosen("search", {"kind": kind, **options}, KINDS))
-    if "rules" in options:
-        options["rules"] = Rules(**options["rules"])
-    return KINDS[kind](**options)
+    node = search if isinstance(search, SearchConfig) else read(search)
+    made: Search = KINDS[node.kind](node)
+    return made
+
+
+def problems(search: Mapping[str, Any], where: str = "search") -> list[str]:
+    """List every problem of a node `search` that stands at the place `where`."""
+    nodes = {kind: searches.Config for kind, searches in KINDS.items()}
+    return config.chosen(where, search, nodes)
+
+
+def read(search: Mapping[str, Any], where: str = "search") -> SearchConfig:
+    """Read the node `search` that stands at the place `where`; a UserError lists its problems."""
+    config.check(problems(search, where))
+    node: SearchConfig = KINDS[search["kind"]].Config.model_validate(dict(search))
+    return node

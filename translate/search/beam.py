@@ -8,30 +8,29 @@ can still enter the n best.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import NonNegativeFloat, PositiveInt
+from pydantic import Field
 from torch import Tensor
 
 from translate.attention.ancestry import Number
 from translate.attention.places import Places
+from translate.config import OnlyWith
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq, Step
 from translate.search.constraints import Constraints, at_limit, length_limits
 from translate.search.counts import Counts, worth_leaving
-from translate.search.hypothesis import Hypothesis
+from translate.search.hypothesis import MOST, Hypothesis, SearchConfig
 from translate.search.open_hypotheses import DEAD, Beam, Extensions, Taken
 from translate.search.phrases import Phrases, in_turns
-from translate.search.refusals import nothing_to_cover, too_many
 from translate.search.replay import Progress, Shown, replayed
-from translate.search.rules import NO_RULES, Banned, Position, Rule, Rules, apply
+from translate.search.rules import Banned, Position, Rule, apply
 from translate.search.scoring import (
     PENALTIES,
-    Alpha,
     Candidates,
     LengthPenalty,
     Strength,
@@ -39,12 +38,51 @@ from translate.search.scoring import (
     coverage_penalty,
     likeliest,
     next_log_probs,
+    nothing_to_cover,
     words_of,
 )
 from translate.search.tree import Tree
 from translate.vocabulary import EOS
 
 ROUNDED_UP = 1 + 1e-6  # keeps the bound of early stopping a bound in float32
+
+
+class BeamKeys(SearchConfig):
+    """The keys of both beam searches."""
+
+    beam_size: int = Field(gt=0, le=MOST, description="hypotheses per sentence")
+    length_penalty: LengthPenalty = Field(
+        description="what log-probabilities are divided by: none: 1; average: the length; gnmt: "
+        "((5 + length) / 6)^alpha"
+    )
+    alpha: Annotated[float, OnlyWith("length_penalty", "gnmt")] = Field(
+        ge=0,
+        le=10,  # 400 is beyond the largest float
+        description="of gnmt: 0 is no penalty, more prefers longer translations",
+    )
+    coverage_penalty: Strength = Field(
+        description="β of Wu et al. 2016, eq. 14: above 0 (0.2, say) no source word is forgotten; "
+        "needs attention"
+    )
+    n_best: int = Field(
+        gt=0, le=MOST, description="translations per sentence, no more than beam_size"
+    )
+
+    def contradictions(self) -> Iterator[str]:
+        if self.n_best > self.beam_size:
+            yield (
+                f"search.n_best = {self.n_best} is more than the beam size ({self.beam_size}): "
+                "raise search.beam_size or lower search.n_best"
+            )
+
+
+class BeamConfig(BeamKeys):
+    """The node `search` of beam search."""
+
+    kind: Literal["beam"] = Field(
+        description="the best few hypotheses side by side: usually half a BLEU to one above "
+        "greedy, at several times the work"
+    )
 
 
 class Asked(NamedTuple):
@@ -72,29 +110,14 @@ class BeamSearch:
     more in both. Phrases that must occur get their places by dynamic beam allocation.
     """
 
-    def __init__(
-        self,
-        *,
-        beam_size: PositiveInt,
-        length_penalty: LengthPenalty,
-        alpha: Alpha,
-        coverage_penalty: Strength,
-        n_best: PositiveInt,
-        max_length_ratio: NonNegativeFloat,
-        max_length_offset: PositiveInt,
-        rules: Rules = NO_RULES,
-    ) -> None:
-        if n_best > beam_size:
-            raise UserError(too_many(n_best, beam_size))
-        self._width = beam_size  # hypotheses a beam
-        self._n_best = n_best  # of each beam
-        self.max_length_ratio = max_length_ratio
-        self.max_length_offset = max_length_offset
-        self.rules = rules
-        self._groups = 1  # beams a sentence
-        self._per_row = beam_size  # candidates that each hypothesis brings
-        self._penalty, self._alpha = length_penalty, alpha  # its name: functions are not pickled
-        self._beta = coverage_penalty
+    Config: ClassVar[type[BeamKeys]] = BeamConfig
+
+    def __init__(self, config: BeamKeys, *, groups: int = 1) -> None:
+        self.config, self.rules = config, config.rules
+        self._groups = groups  # beams a sentence
+        self._width = config.beam_size // groups  # hypotheses a beam
+        self._n_best = min(config.n_best, self._width)  # of each beam
+        self._beta = config.coverage_penalty
 
     @torch.inference_mode()
     def __call__(
@@ -108,7 +131,7 @@ class BeamSearch:
     ) -> list[list[Hypothesis]]:
         lengths = source_mask.sum(1).tolist()
         limits = length_limits(
-            lengths, self.max_length_ratio, self.max_length_offset, constraints,
+            lengths, self.config.max_length_ratio, self.config.max_length_offset, constraints,
             max_length=model.max_length,
         )  # fmt: skip
         # without a penalty none are counted, and coverage is a tensor of no columns
@@ -169,9 +192,9 @@ class BeamSearch:
                 progress = replayed(again, before, most=most, tree=tree, counts=counts)
                 repeats = progress is not before  # what was refused is not asked for again
 
-    def _length_penalty(self, length: int) -> float:
+    def _length_penalty(self, length: Any) -> Any:
         """What divides the log-probability of `length` tokens, </s> included."""
-        return PENALTIES[self._penalty](length, self._alpha)
+        return PENALTIES[self.config.length_penalty](length, self.config.alpha)
 
     def _asked(
         self, constraints: Constraints, limits: Int[Tensor, "B"], shortest: int, alignment: bool
@@ -247,7 +270,7 @@ class BeamSearch:
             penalties = coverage_penalty(coverage, words, self._beta).to(chosen.dtype)[rows]
         # in double precision, as Python computes it of a number
         exact: Any = length.double() if isinstance(length, Tensor) else length
-        scores = chosen / PENALTIES[self._penalty](exact + 1, self._alpha) + penalties
+        scores = chosen / self._length_penalty(exact + 1) + penalties
         tokens = tokens.gather(1, index)
         return Extensions(
             rows=rows,
@@ -272,11 +295,11 @@ class BeamSearch:
         if ending is not None:
             ending = places.rows(ending[:, None].expand(-1, width))
         if not asked.rules:
-            return likeliest(logits, self._per_row, ending=ending), None
+            return likeliest(logits, self.config.beam_size, ending=ending), None
         log_probs = next_log_probs(logits)
         sentences = places.rows(beam.sentences[:, None].expand(-1, width))
         at = Position(sentences, places.rows(beam.history), log_probs)
-        found = best_next(log_probs, apply(asked.rules, at), self._per_row, ending=ending)
+        found = best_next(log_probs, apply(asked.rules, at), self.config.beam_size, ending=ending)
         if asked.phrases is None:
             return found, None
         return asked.phrases.candidates(found, at)

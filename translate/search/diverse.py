@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from pydantic import NonNegativeFloat, PositiveInt
+from pydantic import Field
 from torch import Tensor
 
-from translate.errors import UserError
+from translate.config import OnlyWith
 from translate.models.seq2seq import Seq2Seq
-from translate.search.beam import BeamSearch
+from translate.search.beam import BeamKeys, BeamSearch
 from translate.search.constraints import Constraints, Tokens, refuse_phrases
-from translate.search.hypothesis import Hypothesis
+from translate.search.hypothesis import MOST, Hypothesis
 from translate.search.open_hypotheses import Beam
-from translate.search.refusals import too_many
-from translate.search.rules import NO_RULES, Rules
-from translate.search.scoring import Alpha, LengthPenalty, Strength
+from translate.search.scoring import Strength
 
 NONE = -1  # no token
 
@@ -29,6 +28,33 @@ def _first_of_each(found: list[Hypothesis]) -> Iterable[Hypothesis]:
     for hypothesis in found:
         first.setdefault(hypothesis.tokens, hypothesis)
     return first.values()
+
+
+class DiverseConfig(BeamKeys):
+    """The node `search` of diverse beam search."""
+
+    kind: Literal["diverse"] = Field(
+        description="diverse beam search: an n-best list whose translations differ in more than a "
+        "word; what two groups find counts once"
+    )
+    groups: int = Field(
+        gt=0,
+        le=MOST,
+        description="beams of beam_size / groups hypotheses that avoid each other's words; 1 is "
+        "beam search",
+    )
+    diversity_strength: Annotated[Strength, OnlyWith("groups", *range(2, MOST + 1))] = Field(
+        description="how much log-probability a piece loses for each hypothesis of the groups "
+        "before that has just chosen it"
+    )
+
+    def contradictions(self) -> Iterator[str]:
+        if self.beam_size % self.groups:
+            yield (
+                f"search.beam_size = {self.beam_size} is not a multiple of search.groups = "
+                f"{self.groups}: choose a beam that the groups can share evenly"
+            )
+        yield from super().contradictions()
 
 
 class DiverseBeamSearch(BeamSearch):
@@ -42,43 +68,11 @@ class DiverseBeamSearch(BeamSearch):
     found counts once, so that they may be fewer than `n_best`.
     """
 
-    def __init__(
-        self,
-        *,
-        beam_size: PositiveInt,
-        groups: PositiveInt,
-        diversity_strength: Strength,
-        length_penalty: LengthPenalty,
-        alpha: Alpha,
-        coverage_penalty: Strength,
-        n_best: PositiveInt,
-        max_length_ratio: NonNegativeFloat,
-        max_length_offset: PositiveInt,
-        rules: Rules = NO_RULES,
-    ) -> None:
-        if beam_size % groups:
-            raise UserError(
-                f"search.beam_size = {beam_size} is not a multiple of search.groups = {groups}: "
-                "choose a beam that the groups can share evenly"
-            )
-        if n_best > beam_size:
-            raise UserError(too_many(n_best, beam_size))
-        width = beam_size // groups
-        super().__init__(
-            beam_size=width,
-            length_penalty=length_penalty,
-            alpha=alpha,
-            coverage_penalty=coverage_penalty,
-            n_best=min(n_best, width),
-            max_length_ratio=max_length_ratio,
-            max_length_offset=max_length_offset,
-            rules=rules,
-        )
-        self._groups = groups
-        self._strength = diversity_strength
-        # enough, for at most beam_size - width tokens of other groups can be pushed down
-        self._per_row = beam_size
-        self._most = n_best  # translations a sentence
+    Config: ClassVar = DiverseConfig
+
+    def __init__(self, config: DiverseConfig) -> None:
+        super().__init__(config, groups=config.groups)
+        self._strength = config.diversity_strength
 
     def __call__(
         self,
@@ -94,7 +88,7 @@ class DiverseBeamSearch(BeamSearch):
             model, source, source_mask, constraints=constraints, need_alignment=need_alignment
         )
         unique = [list(_first_of_each(some)) for some in found]  # groups may find the same
-        return [some[: self._most] for some in unique]
+        return [some[: self.config.n_best] for some in unique]
 
     def _choose(
         self,

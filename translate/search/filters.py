@@ -14,8 +14,6 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-Mass = Annotated[float, Field(gt=0, le=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
 # log p / 1e-42 is beyond float32, and 1e39 itself
 Temperature = Annotated[float, Field(ge=1e-3, le=1e6)]
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
 import torch
 from jaxtyping import Bool, Int
-from pydantic import NonNegativeFloat, PositiveInt
+from pydantic import Field
 from torch import Tensor
 
 from translate.models.seq2seq import Seq2Seq
 from translate.search.constraints import Constraints, length_limits, refuse_phrases
-from translate.search.hypothesis import Hypothesis
-from translate.search.rules import NO_RULES, Rules
+from translate.search.hypothesis import Hypothesis, SearchConfig
 from translate.search.scoring import best_next
 from translate.search.walk import Moment, walk
+
+
+class GreedyConfig(SearchConfig):
+    """The node `search` of greedy search."""
+
+    kind: Literal["greedy"] = Field(description="the likeliest next piece, again and again")
 
 
 class GreedySearch:
@@ -22,16 +29,10 @@ class GreedySearch:
     more than the model can read.
     """
 
-    def __init__(
-        self,
-        *,
-        max_length_ratio: NonNegativeFloat,
-        max_length_offset: PositiveInt,
-        rules: Rules = NO_RULES,
-    ) -> None:
-        self.max_length_ratio = max_length_ratio
-        self.max_length_offset = max_length_offset
-        self.rules = rules
+    Config: ClassVar = GreedyConfig
+
+    def __init__(self, config: GreedyConfig) -> None:
+        self.config, self.rules = config, config.rules
 
     @torch.inference_mode()
     def __call__(
@@ -45,8 +46,8 @@ class GreedySearch:
     ) -> list[list[Hypothesis]]:
         refuse_phrases(constraints, "greedy")
         limits = length_limits(
-            source_mask.sum(1).tolist(), self.max_length_ratio, self.max_length_offset, constraints,
-            max_length=model.max_length,
+            source_mask.sum(1).tolist(), self.config.max_length_ratio,
+            self.config.max_length_offset, constraints, max_length=model.max_length,
         )  # fmt: skip
         return walk(
             model, source, source_mask, _likeliest, copies=1, limits=limits, rules=self.rules,

@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
+from pydantic import Field
 from torch import Tensor
 
+from translate.config import Node
 from translate.models.seq2seq import Seq2Seq
 from translate.search.constraints import Constraints
-from translate.search.rules import Rules
+from translate.search.rules import NO_RULES, RulesConfig
+
+MOST = 4096  # pieces or hypotheses: more, which only a stranger asks for, take all memory or a day
+
+
+class SearchConfig(Node):
+    """The keys that every search has."""
+
+    place: ClassVar[str] = "search"
+
+    kind: str
+    max_length_ratio: float = Field(
+        ge=0,
+        le=MOST,
+        description="a translation has at most ratio · source length + offset pieces",
+    )
+    max_length_offset: int = Field(
+        gt=0, le=MOST, description="so many pieces more, so that a word may become a phrase"
+    )
+    rules: RulesConfig = Field(
+        default=NO_RULES,  # of a bundle from before there were any, or a search made in Python
+        description="which next pieces may be chosen",
+    )
 
 
 @dataclass(frozen=True)
@@ -44,7 +68,7 @@ class Hypothesis:
 class Search(Protocol):
     """Finds likely translations with nothing but the contract of `translate.models.seq2seq`."""
 
-    rules: Rules
+    rules: RulesConfig
 
     def __call__(
         self,

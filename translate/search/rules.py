@@ -1,4 +1,4 @@
-"""Rules: which next tokens a search may not choose, or chooses less gladly.
+"""RulesConfig: which next tokens a search may not choose, or chooses less gladly.
 
 A rule changes ranks, by which a search chooses, and never log-probabilities: those of a hypothesis
 remain the model's own. What a rule forbids has rank -inf.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from translate.config import Node
@@ -44,15 +44,30 @@ class Rule(Protocol):
         """The ranks under this rule; none is above what it was, but for tokens of a prefix."""
 
 
-class Rules(Node):
-    """The node `search.rules`."""
+class RulesConfig(Node):
+    """The node `search.rules`: which next pieces may be chosen."""
 
-    min_length: NonNegativeInt
-    no_repeat_ngram_size: NonNegativeInt
-    repetition_penalty: Annotated[float, Field(ge=1, le=1e6)]  # what float32 can count
-    banned: tuple[str, ...]  # text, which the translator turns into each sentence's `Constraint`
+    min_length: int = Field(
+        ge=0, description="pieces before a translation may end; the limit of length wins"
+    )
+    no_repeat_ngram_size: int = Field(
+        ge=0,
+        description="no sequence of this many pieces occurs twice in a translation; 0: off",
+    )
+    repetition_penalty: float = Field(
+        ge=1,
+        le=1e6,  # what float32 can count
+        description="above 1: the log-probability of a piece that the translation has already is "
+        "multiplied by this, for ranking; the probabilities reported stay the model's own",
+    )
+    # text, which the translator turns into each sentence's `Constraint`
+    banned: tuple[str, ...] = Field(
+        description='whole words and phrases never to be written: [foo, "two words"]; in scripts '
+        "without spaces, characters in a row (greedy, sample and beams of one: nor a longer word "
+        "that begins so)"
+    )
 
-    def stricter(self, other: Rules) -> Rules:
+    def stricter(self, other: RulesConfig) -> RulesConfig:
         """These rules, and what `other` asks for beyond them, but for what is banned."""
         sizes = {self.no_repeat_ngram_size, other.no_repeat_ngram_size} - {0}  # 0 allows everything
         return self.model_copy(
@@ -85,7 +100,7 @@ class Rules(Node):
         return tuple(rules)
 
 
-NO_RULES = Rules(min_length=0, no_repeat_ngram_size=0, repetition_penalty=1.0, banned=())
+NO_RULES = RulesConfig(min_length=0, no_repeat_ngram_size=0, repetition_penalty=1.0, banned=())
 
 
 def apply(rules: Sequence[Rule], at: Position) -> Float[Tensor, "N V"]:

@@ -18,7 +18,6 @@ BLOCK = 64  # columns whose maximum stands for them; the fastest of 32 … 128 f
 CACHED = 2**19  # numbers that a core reads several times from its own cache
 
 LengthPenalty = Literal["none", "average", "gnmt"]
-Alpha = Annotated[float, Field(ge=0, le=10)]  # 400 is beyond the largest float
 Strength = Annotated[float, Field(ge=0, le=1e6)]  # of a penalty that float32 can still count
 
 PENALTIES: Mapping[LengthPenalty, Callable[[float, float], float]] = {
@@ -44,6 +43,14 @@ def coverage_penalty(
     """
     least = torch.finfo(torch.float32).tiny
     return beta * coverage.clamp(least, 1.0).log().masked_fill(~words, 0.0).sum(1)
+
+
+def nothing_to_cover(beta: float) -> str:
+    """Why a model without attention cannot be searched with a coverage penalty."""
+    return (
+        f"search.coverage_penalty = {beta} adds up the decoder's attention to each "
+        "source word, but this model has no attention: set search.coverage_penalty=0"
+    )
 
 
 def words_of(source_mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B S"]:

@@ -18,7 +18,7 @@ from translate.search.counts import Counts, worth_leaving
 from translate.search.hypothesis import Hypothesis
 from translate.search.open_hypotheses import Batch
 from translate.search.replay import Progress, Shown, replayed
-from translate.search.rules import Position, Rules, apply
+from translate.search.rules import Position, RulesConfig, apply
 from translate.search.scoring import next_log_probs
 from translate.search.tree import ROOT, Nodes, Tree
 from translate.vocabulary import BOS, EOS
@@ -81,7 +81,7 @@ def walk(
     *,
     copies: int,
     limits: list[int],
-    rules: Rules,
+    rules: RulesConfig,
     constraints: Constraints,
     need_alignment: bool,
 ) -> list[list[Hypothesis]]:

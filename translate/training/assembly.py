@@ -174,7 +174,7 @@ def new_dev_translations(
     return DevTranslations(
         corpus=corpus,
         # a beam would cost more than it tells
-        search=build_search("greedy", **_length_limits(config)),
+        search=build_search({"kind": "greedy", **_length_limits(config)}),
         config=config,
         run=run,
         sentences=config["trainer"]["validation_sentences"],

@@ -34,7 +34,7 @@ from translate.inference.forcing import TeacherForcing, log_probs_of
 from translate.inference.minimum_bayes_risk import UTILITIES, SentenceScore, Utility
 from translate.models.mode import in_mode
 from translate.models.seq2seq import Seq2Seq
-from translate.search import SampleSearch
+from translate.search import build
 from translate.training.loss import rows_at_once
 from translate.vocabulary import BOS, EOS
 
@@ -114,9 +114,11 @@ class MinimumRisk:
         step: int,
     ) -> list[list[Tokens]]:
         """The samples of each sentence, without </s>; drawn without dropout or gradient."""
-        search = SampleSearch(
-            n_best=self.candidates, temperature=self.temperature,
-            seed=self.seed * 1_000_003 + step, **UNFILTERED, **self.limits,  # type: ignore[arg-type]  # of two dictionaries
+        search = build(
+            {
+                "kind": "sample", "n_best": self.candidates, "temperature": self.temperature,
+                "seed": self.seed * 1_000_003 + step, **UNFILTERED, **self.limits,
+            }
         )  # fmt: skip
         with in_mode(model, training=False):
             found = search(model, source, source_mask)

@@ -24,7 +24,7 @@ from translate.models import registry
 from translate.models.head import attends
 from translate.models.outline import shapes_only
 from translate.models.seq2seq import Seq2Seq
-from translate.search.refusals import nothing_to_cover
+from translate.search.scoring import nothing_to_cover
 from translate.training import packing, provenance
 from translate.training.accelerator import check_accelerator, on_gpu
 from translate.training.assembly import samples
