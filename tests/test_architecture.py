@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import importlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -62,6 +65,18 @@ MAY_IMPORT = {
 # The package itself hands `translate.load` out, lazily; `python -m translate` starts the program.
 AT_THE_TOP = {"__init__": {"inference", "search"}, "__main__": {"cli"}}
 
+# Exceptions that may only become fewer; the goal is none.
+IN_CIRCLES = 8
+TWO_MODULES = {
+    "alignment", "dropped", "engines", "errors", "experiments", "export", "files", "guidance",
+    "lengths", "linear", "metrics", "module", "refusals", "report", "run", "shortlist", "text",
+    "verify", "vocabulary", "words",
+}  # fmt: skip
+TWO_CLASSES = {
+    "Batch", "DecoderLayer", "EncoderLayer", "Lexicon", "Line", "Memory", "MinimumRisk", "Sampler",
+    "Score", "Settings", "Shown", "Word",
+}  # fmt: skip
+
 
 def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
@@ -112,6 +127,97 @@ def test_an_arrow_that_points_back_is_found() -> None:
 def test_every_room_has_its_place_in_the_order() -> None:
     rooms = {room(path) for path in MODULES}
     assert rooms <= MAY_IMPORT.keys() | AT_THE_TOP.keys()
+
+
+def test_only_names_in_tables_lead_to_the_porch() -> None:
+    """An import of translate.extras is an arrow that points back: no room has it in its list."""
+    assert all("extras" not in allowed for allowed in MAY_IMPORT.values())
+    slip = ast.parse("if TYPE_CHECKING:\n    from translate.extras.toy import toy_pairs")
+    assert len(back_arrows(PACKAGE / "data" / "module.py", slip)) == 1
+
+
+def on_demand() -> set[str]:
+    """Every `"translate.module:attribute"` of the package."""
+    return {
+        node.value
+        for path in MODULES
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if re.fullmatch(r"translate(\.\w+)+:\w+", node.value)
+    }
+
+
+@pytest.mark.parametrize("name", sorted(on_demand()))
+def test_what_a_table_names_is_there(name: str) -> None:
+    module, _, attribute = name.partition(":")
+    assert hasattr(importlib.import_module(module), attribute)
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Module → modules it imports, inside functions and under TYPE_CHECKING too."""
+    modules = {module_name(path): path for path in MODULES}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        graph[module] = set()
+        for _, name in imported(parsed(path)):
+            while name and name not in modules:
+                name = name.rpartition(".")[0]
+            graph[module] |= {name} - {"", module}
+    return graph
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Modules of which each reaches each other by imports."""
+
+    @cache
+    def reached(start: str) -> frozenset[str]:
+        seen, new = set[str](), [start]
+        while new:
+            for module in graph[new.pop()] - seen:
+                seen.add(module)
+                new.append(module)
+        return frozenset(seen)
+
+    groups = {
+        tuple(sorted(other for other in reached(module) if module in reached(other)))
+        for module in graph
+        if module in reached(module)
+    }
+    return sorted(map(list, groups))
+
+
+def test_no_import_circle() -> None:
+    """The goal is no module in a circle; the number here only falls."""
+    found = circles(import_graph())
+    assert sum(map(len, found)) <= IN_CIRCLES, found
+
+
+def test_a_circle_is_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set[str]()}
+    assert circles(graph) == [["b", "c"]]
+
+
+def shared(names: Iterator[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+def test_no_two_modules_have_one_name() -> None:
+    stems = (path.stem for path in MODULES if path.stem not in ("__init__", "__main__"))
+    assert shared(stems) <= TWO_MODULES
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    classes = (
+        node.name
+        for path in MODULES
+        for node in parsed(path).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert shared(classes) <= TWO_CLASSES
 
 
 def calls(tree: ast.Module, name: str) -> Iterator[ast.Call]:
