@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from translate.attention.alignment import AdditiveAttention, AlignmentScore, ProjectedAttention
-from translate.attention.caches import KeysValues
+from translate.attention.cache import KeysValues
 from translate.attention.kernels import kernel_of, kernels_that_ran
 from translate.attention.linear import LinearAttention
 from translate.attention.patterns import Pattern

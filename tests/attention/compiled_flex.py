@@ -17,7 +17,7 @@ from torch._dynamo.utils import counters
 from torch.nn.attention import flex_attention as pytorchs
 
 from translate.attention import flex
-from translate.attention.caches import KeysValues
+from translate.attention.cache import KeysValues
 from translate.attention.masks import causal_mask, over_keys, padding_mask
 from translate.attention.patterns import FixedAttention, FullAttention, StridedAttention, with_flex
 from translate.attention.positions import LinearBiases, RelativeKeys

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from translate.attention.ancestry import Ancestry
-from translate.attention.caches import Kept, KeysValues, KeyValueCache
+from translate.attention.cache import Ancestry, Kept, KeysValues, KeyValueCache
 from translate.models.seq2seq import rows_of
 
 Randn = Callable[..., Tensor]

@@ -11,7 +11,7 @@ from checked_shapes import checked
 from jaxtyping import Float
 from torch import Tensor
 
-from translate.attention.caches import KeysValues, KeyValueCache
+from translate.attention.cache import KeysValues, KeyValueCache
 from translate.attention.masks import padding_mask
 from translate.models.rnn_state import RNNMemory
 from translate.search.scoring import coverage_penalty

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.attention import flex_attention as pytorchs
 
 from translate.attention import flex
-from translate.attention.caches import KeysValues
+from translate.attention.cache import KeysValues
 from translate.attention.kernels import recorded_calls
 from translate.attention.masks import both, over_keys, padding_mask
 from translate.attention.patterns import FixedAttention, FullAttention, StridedAttention, with_flex

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.attention.ancestry import Ancestry
-from translate.attention.caches import KeysValues
+from translate.attention.cache import Ancestry, KeysValues
 from translate.attention.linear import (
     FastWeightAttention,
     LinearAttention,

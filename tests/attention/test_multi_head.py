@@ -8,12 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from translate.attention.ancestry import Ancestry
-from translate.attention.caches import KeyValueCache
+from translate.attention.cache import Ancestry, KeyValueCache, Places
 from translate.attention.masks import added_to_scores, causal_mask, over_keys, padding_mask
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import FullAttention
-from translate.attention.places import Places
 
 Randn = Callable[..., Tensor]
 EXACT = {"rtol": 0.0, "atol": 1e-12}

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from translate.attention.ancestry import Ancestry
-from translate.attention.caches import KeysValues, KeyValueCache
+from translate.attention.cache import Ancestry, KeysValues, KeyValueCache
 from translate.attention.linear import FastWeightAttention, LinearAttention
 from translate.attention.masks import over_keys, padding_mask
 from translate.attention.patterns import FixedAttention, FullAttention, Pattern, StridedAttention

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from translate.attention.caches import KeysValues
+from translate.attention.cache import KeysValues
 from translate.attention.linear import FastWeightAttention, LinearAttention
 from translate.attention.masks import over_keys, padding_mask
 from translate.attention.multi_head import CrossAttention, SelfAttention

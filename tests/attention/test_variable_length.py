@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
-from translate.attention.caches import KeysValues
+from translate.attention.cache import KeysValues
 from translate.attention.linear import LinearAttention
 from translate.attention.masks import over_keys, padding_mask
 from translate.attention.patterns import FullAttention, Pattern, StridedAttention

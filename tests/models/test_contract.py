@@ -23,7 +23,14 @@ from translate.errors import UserError
 from translate.models import registry
 from translate.models.dropout import Dropout, LayerDrop
 from translate.models.seq2seq import Seq2Seq
-from translate.models.state_tensors import tensors_in, with_tensors
+from translate.models.state_tensors import (
+    released,
+    reserved,
+    tensors_in,
+    why_no_graph,
+    with_tensors,
+    without_room,
+)
 from translate.models.transfer import NEW, fits, transfer
 from translate.search import BeamConfig, BeamSearch, GreedyConfig, GreedySearch
 from translate.vocabulary import EOS, PAD
@@ -312,16 +319,17 @@ def test_a_sentence_kept_twice_goes_on_twice(model: Seq2Seq) -> None:
 @torch.no_grad()
 def test_a_state_taken_apart_after_every_token_goes_on_the_same(model: Seq2Seq) -> None:
     """What an exported step does: its state comes and goes as tensors, and `length` as a number."""
-    if model.why_no_graph is not None:
-        pytest.skip(model.why_no_graph)
     memory = model.encode(*sentences(5, 3))
-    state, example = model.start(memory), model.start(memory).traceable(0)
+    if (reason := why_no_graph(model.start(memory))) is not None:
+        pytest.skip(reason)
+    state, example = model.start(memory), without_room(model.start(memory), 0)
     carried = tensors_in(example)
     tokens, _ = sentences(20, 20, seed=1)
     for length, token in enumerate(tokens.T):
         step = model.decode_step(token, state)
         state = step.state
-        again = model.decode_step(token, with_tensors(example, carried).traceable(length))
+        carried_on = without_room(with_tensors(example, carried), length)
+        again = model.decode_step(token, carried_on)
         carried = tensors_in(again.state)
         torch.testing.assert_close(again.hidden, step.hidden, **EXACT)
 
@@ -337,13 +345,14 @@ def test_a_fixed_state_goes_on_the_same_and_keeps_its_shapes(model: Seq2Seq) -> 
             beam = min(t + 1, 2)  # begins with one hypothesis of each
             state = state.select(torch.tensor([0, 0, 1, 1] if t == 1 else [*range(beam * 2)]))
             if fixed and t in (1, 4):
-                state = state.fixed(2 if t == 1 else 3)
+                before, since = state, t
+                state = reserved(state, tokens=2 if t == 1 else 3, beam=2)
             step = model.decode_step(token[: beam * 2], state)
             if fixed and t in (2, 5, 6):
                 assert shapes(step.state) == shapes(state)
             state = step.state.select(torch.tensor([1, 0, 3, 3])) if beam == 2 else step.state
             if fixed and t in (2, 6):
-                state = state.settled(t + 1)
+                state = released(state, before, tokens=t + 1 - since, beam=2)
             if t == 2:
                 state = state.keep(torch.tensor([1, 0]))
             found.append(step.hidden)
@@ -352,7 +361,7 @@ def test_a_fixed_state_goes_on_the_same_and_keeps_its_shapes(model: Seq2Seq) -> 
     def shapes(state: object) -> list[torch.Size]:
         return [tensor.shape for tensor in tensors_in(state).values()]
 
-    if model.start(memory).fixed(2) is None:
+    if reserved(model.start(memory), tokens=2, beam=1) is None:
         assert getattr(model.decoder_layers[0].self_attention.pattern, "window", None)
         return
     for one, other in zip(steps(fixed=True), steps(fixed=False), strict=True):

@@ -11,6 +11,7 @@ from small_models import CONVOLUTIONAL, RNN, TRANSFORMER
 from translate.attention.masks import padding_mask
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
+from translate.models.state_tensors import without_room
 from translate.search import BeamConfig, BeamSearch
 from translate.search.ensemble import Ensemble
 from translate.vocabulary import PAD
@@ -143,7 +144,7 @@ def test_a_traceable_state_takes_the_same_step(models: list[Seq2Seq]) -> None:
     ensemble = Ensemble(models)
     source, (target, _) = sentences(5, 3), sentences(4, 4, seed=1)
     expected = ensemble.decode_step(target[:, 0], ensemble.start(ensemble.encode(*source)))
-    state = ensemble.start(ensemble.encode(*source)).traceable(0)
+    state = without_room(ensemble.start(ensemble.encode(*source)), 0)
     found = ensemble.decode_step(target[:, 0], state)
     torch.testing.assert_close(found.hidden, expected.hidden, **EXACT)
     assert found.alignment is None

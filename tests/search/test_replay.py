@@ -14,7 +14,7 @@ from small_models import REMEMBERING, sentences
 from torch import Tensor
 
 from translate import search
-from translate.attention.ancestry import Ancestry
+from translate.attention.cache import Ancestry
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.search import counts, replay

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
-from translate.attention.caches import KeysValues
+from translate.attention.cache import KeysValues
 from translate.attention.masks import both
 from translate.attention.positions import Relation
 

@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from translate.attention.ancestry import Ancestry
-from translate.attention.caches import KeysValues, RowCache, as_beams, as_rows
+from translate.attention.cache import Ancestry, KeysValues, RowCache, as_beams, as_rows
 from translate.attention.masks import causal_mask
 from translate.attention.patterns import Pattern
 from translate.attention.scaled_dot_product import repeat_groups
@@ -96,9 +95,6 @@ class FastWeights(RowCache):
 
     def at(self, rows: Int[Tensor, "M"]) -> FastWeights:
         return FastWeights(self.sums.index_select(0, rows))
-
-    def fixed(self, room: int) -> FastWeights:
-        return self
 
 
 class FastWeightAttention(Pattern):

@@ -12,10 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from translate.attention.ancestry import Ancestry, Number
-from translate.attention.caches import Cache, KeysValues
+from translate.attention.cache import Ancestry, Cache, KeysValues, Number, Places
 from translate.attention.patterns import Pattern
-from translate.attention.places import Places
 from translate.attention.positions import Waves, rotate
 from translate.attention.scaled_dot_product import (
     fused_attention,

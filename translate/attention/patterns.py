@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from translate.attention.ancestry import Ancestry
-from translate.attention.caches import Cache, FixedCache, GrowingCache, KeysValues, KeyValueCache
+from translate.attention.cache import Ancestry, Cache, KeysValues, KeyValueCache
 from translate.attention.flex import FlexAttention
 from translate.attention.masks import added_to_scores, both, fixed_mask, strided_mask, summed
 from translate.attention.positions import Relation
@@ -140,7 +139,7 @@ class FullAttention(Pattern):
         self,
         query: Float[Tensor, "B H n K"],
         new: KeysValues,
-        cache: KeyValueCache | GrowingCache | FixedCache,  # type: ignore[override]  # each pattern steps its own
+        cache: KeyValueCache,  # type: ignore[override]  # each pattern steps its own cache
         ancestry: Ancestry,
     ) -> Float[Tensor, "B H n Kv"]:
         memory, added = cache.append(new), ancestry.bias  # whose past each column is

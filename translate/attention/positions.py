@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from translate.attention.ancestry import Number
+from translate.attention.cache import Number
 from translate.attention.scaled_dot_product import scaled_scores
 from translate.errors import UserError
 

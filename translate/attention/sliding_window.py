@@ -7,14 +7,62 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from translate.attention.ancestry import Ancestry
-from translate.attention.caches import KeysValues, RingCache, as_beams, as_rows
+from translate.attention.cache import ROOM, Ancestry, KeysValues, RowCache, as_beams, as_rows
 from translate.attention.masks import sliding_window_mask
 from translate.attention.patterns import FullAttention
 from translate.attention.positions import Relation
 from translate.attention.scaled_dot_product import fused_attention, step_attention
 
 SMALLEST_BLOCK = 64  # queries a kernel call; narrower blocks cost more than they save
+
+
+class RingCache(RowCache):
+    """The keys and values of the last `window` tokens.
+
+    Token t lies in slot t mod window, over the token that left the window, so that memory is
+    constant however long the sentence grows.
+    """
+
+    no_graph = (
+        "model.self_attention=sliding_window reads long sources in blocks and keeps the last words "
+        "in a ring buffer, with branches that a graph cannot express"
+    )
+
+    def __init__(
+        self,
+        keys: Float[Tensor, "N G Room K"],  # room: at most the window
+        values: Float[Tensor, "N G Room K"],
+        *,
+        window: int,
+    ) -> None:
+        self.keys, self.values, self.window = keys, values, window
+
+    @classmethod
+    def empty(cls, rows: int, heads: int, d_k: int, like: Tensor, *, window: int) -> RingCache:
+        """A cache without tokens, with room for the first few, at most for the window."""
+        shape = (rows, heads, min(ROOM, window), d_k)
+        return cls(like.new_empty(shape), like.new_empty(shape), window=window)
+
+    def append(self, new: KeysValues, length: int) -> tuple[KeysValues, Int[Tensor, "S"]]:
+        """Add one token after `length` others; all that is remembered, and at which positions."""
+        slot = length % self.window
+        room = self.keys.shape[2]
+        if slot == room:
+            more = min(room, self.window - room)
+            self.keys = torch.cat((self.keys, torch.empty_like(self.keys[:, :, :more])), dim=2)
+            self.values = torch.cat(
+                (self.values, torch.empty_like(self.values[:, :, :more])), dim=2
+            )
+        self.keys[:, :, slot] = new.keys[:, :, 0]
+        self.values[:, :, slot] = new.values[:, :, 0]
+        slots = torch.arange(min(length + 1, self.window), device=self.keys.device)
+        used = KeysValues(self.keys[:, :, : len(slots)], self.values[:, :, : len(slots)])
+        return used, length - (length - slots) % self.window
+
+    def at(self, rows: Int[Tensor, "M"]) -> RingCache:
+        return RingCache(
+            self.keys.index_select(0, rows), self.values.index_select(0, rows), window=self.window
+        )
 
 
 class SlidingWindowAttention(FullAttention):
@@ -48,6 +96,7 @@ class SlidingWindowAttention(FullAttention):
         ancestry: Ancestry,
     ) -> Float[Tensor, "B H n Kv"]:
         rows, token = as_rows(query), KeysValues(as_rows(new.keys), as_rows(new.values))
+        assert isinstance(ancestry.length, int)
         memory, keys = cache.append(token, ancestry.length - 1)
         here = ancestry.last(query.device)
         heads = step_attention(rows, memory.keys, memory.values, bias=self.bias(rows, here, keys))

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from translate.attention.caches import KeysValues
+from translate.attention.cache import KeysValues
 from translate.attention.scaled_dot_product import fused_attention
 
 HALF = (torch.float16, torch.bfloat16)  # what the flash kernel multiplies

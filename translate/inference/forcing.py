@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from translate.attention.caches import KeysValues
+from translate.attention.cache import KeysValues
 from translate.attention.patterns import Pattern
 from translate.data.guidance import Words
 from translate.data.text import has_text

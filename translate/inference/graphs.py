@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from translate.errors import UserError, first_line
 from translate.models.seq2seq import DecoderState, Seq2Seq
-from translate.models.state_tensors import tensors_in, with_tensors
+from translate.models.state_tensors import tensors_in, why_no_graph, with_tensors, without_room
 from translate.search.scoring import next_log_probs
 from translate.vocabulary import BOS, EOS, PAD
 
@@ -61,7 +61,7 @@ class EncoderGraph(nn.Module):
     def forward(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"]
     ) -> tuple[Tensor, ...]:
-        state = self.model.start(self.model.encode(source, source_mask)).traceable(0)
+        state = without_room(self.model.start(self.model.encode(source, source_mask)), 0)
         # copies, for what comes out of a graph must not be what went in, nor the same twice
         return tuple(tensor.clone() for tensor in tensors_in(state).values())
 
@@ -81,7 +81,7 @@ class StepGraph(nn.Module):
     def step(
         self, tokens: Int[Tensor, "N"], length: int, before: Mapping[str, Tensor]
     ) -> tuple[Float[Tensor, "N V"], dict[str, Tensor]]:
-        state = with_tensors(self.example, before).traceable(length)
+        state = without_room(with_tensors(self.example, before), length)
         step = self.model.decode_step(tokens, state)
         after = tensors_in(step.state).items()
         changed = {name: tensor for name, tensor in after if tensor is not before[name]}
@@ -95,9 +95,9 @@ def traced(model: Seq2Seq) -> dict[str, Graph]:
     Raises:
         UserError: it does something that no graph can.
     """
-    if model.why_no_graph is not None:
-        raise UserError(f"this model cannot be exported as a graph: {model.why_no_graph}")
     source, mask, tokens = _example_input(SIZES)
+    if (reason := why_no_graph(model.start(model.encode(source, mask)))) is not None:
+        raise UserError(f"this model cannot be exported as a graph: {reason}")
     state, axes = _example_state(model, SIZES), _axes(model)
     named = tensors_in(state)
     carried = [_port(name, tensor, axes[name]) for name, tensor in named.items()]
@@ -131,7 +131,7 @@ def _example_input(
 
 def _example_state(model: Seq2Seq, sizes: Mapping[str, int]) -> DecoderState:
     source, mask, tokens = _example_input(sizes)
-    state = model.start(model.encode(source, mask)).traceable(0)
+    state: DecoderState = without_room(model.start(model.encode(source, mask)), 0)
     for _ in range(sizes["length"]):
         state = model.decode_step(tokens, state).state
     return state

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from translate.attention.places import Places
+from translate.attention.cache import Places
 from translate.attention.positions import LearnedPositions
 from translate.attention.scaled_dot_product import softmax_where
 from translate.linear import Linear

@@ -11,9 +11,9 @@ from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
 from translate.attention.alignment import SCORES, Alignment, GlobalAlignment
+from translate.attention.cache import Places
 from translate.attention.coverage import LinguisticCoverage
 from translate.attention.local import LOCAL
-from translate.attention.places import Places
 from translate.config import OnlyWith
 from translate.linear import Linear
 from translate.models.dropout import Dropout

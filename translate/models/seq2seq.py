@@ -22,8 +22,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from translate.attention.ancestry import Number, number_on
-from translate.attention.places import Places
+from translate.attention.cache import Number, Places
 from translate.attention.variable_length import Packing
 from translate.config import Node
 
@@ -66,7 +65,11 @@ class Decoded(NamedTuple):
 
 
 class DecoderState(Protocol):
-    """What a decoder remembers between two steps. A state handed on must not be used again."""
+    """The memory of a decoder between two steps. A state handed on must not be used again.
+
+    It is made of dataclasses, lists and tuples of tensors; a field `length` counts the tokens that
+    were read (models/state_tensors.py).
+    """
 
     def select(self, hypotheses: Int[Tensor, "M"]) -> Self:
         """Rows to go on with, each by its present index: expands to a beam, prunes, reorders.
@@ -77,25 +80,6 @@ class DecoderState(Protocol):
 
     def keep(self, sentences: Int[Tensor, "C"]) -> Self:
         """Go on with these sentences alone: finished ones leave. One named twice goes on twice."""
-
-    def traceable(self, length: int) -> Self:
-        """The state after `length` tokens of one hypothesis a sentence, for a graph to hand on.
-
-        It is made of dataclasses, lists and tuples of tensors (`models.state_tensors`) whose shapes
-        depend on `length` alone; nothing has room to spare. Sizes may be symbols here and in what
-        is traced: `x.shape[0]` stays one, `len(x)` would be the number of the example.
-        """
-
-    def fixed(self, tokens: int) -> Self | None:
-        """The state with room for so many more tokens; None: it cannot have it.
-
-        Steps and `select` keep the shapes of its tensors (`models.state_tensors`), and lengths are
-        tensors too: each step is the same program, which need not be told to a GPU again
-        (search/replay.py). It does nothing else before it is `settled`.
-        """
-
-    def settled(self, length: int) -> Self:
-        """Of a `fixed` state, the same after `length` tokens as it would be without."""
 
 
 def rows_of(sentences: Int[Tensor, "C"], beam: int) -> Int[Tensor, "M"]:
@@ -131,15 +115,6 @@ class RowState(ABC):
         rows = rows_of(sentences, self.beam)
         return replace(self.select(rows), memory=self.memory.at(sentences))
 
-    def traceable(self, length: int) -> Self:
-        return replace(self, length=length)
-
-    def fixed(self, tokens: int) -> Self:
-        return replace(self, length=number_on(self.memory.mask.device, self.length))
-
-    def settled(self, length: int) -> Self:
-        return replace(self, length=length)
-
 
 class Step(NamedTuple):
     """The decoder's answer for one token of every hypothesis."""
@@ -161,7 +136,6 @@ class Seq2Seq(nn.Module, ABC):
     target_embedding: nn.Embedding  # a row a target piece
     output: nn.Linear  # hidden → vocabulary: weight (V, D), perhaps a bias (V)
     max_length: int | None = None  # tokens it can read of a side, <s> or </s> too; None: any number
-    why_no_graph: str | None = None  # why it cannot be exported; None: it can
     why_padded: str | None = "this model only reads padded batches"  # None: it has `read_packed`
     # (source, target_in, sources, targets) → `hidden` (M, D) of every target token of sentences
     # laid end to end: `encode` and `decode` in one, without padding

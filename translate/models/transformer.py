@@ -12,9 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from translate.attention.ancestry import Ancestry
+from translate.attention.cache import Ancestry, Places
 from translate.attention.masks import added_to_scores, over_keys
-from translate.attention.places import Places
 from translate.attention.positions import Positions, Waves, new_positions
 from translate.attention.variable_length import Packing, SameSentence
 from translate.linear import Linear
@@ -61,11 +60,6 @@ class Transformer(Seq2Seq):
         self.encoder_norm, self.decoder_norm = (
             new_norm(config) if config.norm == "pre" else nn.Identity() for _ in range(2)
         )
-        if config.self_attention == "sliding_window":
-            self.why_no_graph = (
-                "model.self_attention=sliding_window reads long sources in blocks and keeps the "
-                "last words in a ring buffer, with branches that a graph cannot express"
-            )
         self.why_padded = config.why_padded
         self._initialise()
         tie(self, config.tied_embeddings)

@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from translate.attention.ancestry import Ancestry
-from translate.attention.caches import Cache, KeysValues
+from translate.attention.cache import Ancestry, Cache, KeysValues, Places
 from translate.attention.linear import FastWeightAttention, LinearAttention
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.attention.patterns import (
@@ -23,7 +22,6 @@ from translate.attention.patterns import (
     StridedAttention,
     with_flex,
 )
-from translate.attention.places import Places
 from translate.attention.positions import Waves, new_relation
 from translate.attention.sliding_window import SlidingWindowAttention
 from translate.attention.variable_length import Packing, SameSentence

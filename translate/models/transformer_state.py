@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from translate.attention.ancestry import Ancestry
-from translate.attention.caches import ROOM, Cache, Kept, KeysValues
+from translate.attention.cache import Ancestry, Cache, Kept, KeysValues
 from translate.models.seq2seq import rows_of
 
 
@@ -44,21 +43,3 @@ class TransformerState:
             caches=[cache.keep(kept) for cache in self.caches],
             ancestry=ancestry,
         )
-
-    def traceable(self, length: int) -> TransformerState:
-        caches = [cache.traceable() for cache in self.caches]
-        return replace(self, caches=caches, ancestry=Ancestry(length))
-
-    def fixed(self, tokens: int) -> TransformerState | None:
-        room = -(-(self.ancestry.columns + tokens * self.beam) // ROOM) * ROOM
-        caches = [cache.fixed(room) for cache in self.caches]
-        known = [cache for cache in caches if cache is not None]
-        if len(known) < len(caches):
-            return None
-        ancestry = self.ancestry.fixed(room, self.beam, like=self.memory[0].keys)
-        return replace(self, caches=known, ancestry=ancestry)
-
-    def settled(self, length: int) -> TransformerState:
-        ancestry = self.ancestry.settled(length)
-        caches = [cache.settled(ancestry.columns) for cache in self.caches]
-        return replace(self, caches=caches, ancestry=ancestry)

@@ -17,8 +17,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from translate.attention.ancestry import Number
-from translate.attention.places import Places
+from translate.attention.cache import Number, Places
 from translate.config import OnlyWith
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq, Step
@@ -189,7 +188,9 @@ class BeamSearch:
                 progress = self._without_ended(progress, open_ones, counts)
             if repeats and progress.open.tokens.shape[1] == self._width:
                 before, most = progress, longest + 1 - int(progress.length)
-                progress = replayed(again, before, most=most, tree=tree, counts=counts)
+                progress = replayed(
+                    again, before, beam=self._width, most=most, tree=tree, counts=counts
+                )
                 repeats = progress is not before  # what was refused is not asked for again
 
     def _length_penalty(self, length: Any) -> Any:

@@ -37,17 +37,6 @@ class EnsembleState:
     def keep(self, sentences: Int[Tensor, "C"]) -> EnsembleState:
         return EnsembleState(tuple(state.keep(sentences) for state in self.states))
 
-    def traceable(self, length: int) -> EnsembleState:
-        return EnsembleState(tuple(state.traceable(length) for state in self.states))
-
-    def fixed(self, tokens: int) -> EnsembleState | None:
-        states = [state.fixed(tokens) for state in self.states]
-        known = tuple(state for state in states if state is not None)
-        return EnsembleState(known) if len(known) == len(states) else None
-
-    def settled(self, length: int) -> EnsembleState:
-        return EnsembleState(tuple(state.settled(length) for state in self.states))
-
 
 class Ensemble(Seq2Seq):
     """P(y | prefix, source) = Σ_m P_m(y | prefix, source) / M, for M models of any families.

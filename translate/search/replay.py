@@ -3,7 +3,7 @@
 Python asks a GPU for some two hundred kernels a token, the model's and the search's, and where rows
 are few takes longer to ask than the GPU to compute them. A graph of them is asked for at once. It
 reads and writes the same places of memory each time, so all shapes have to stay, and lengths are
-tensors (`DecoderState.fixed`).
+tensors (`models.state_tensors.reserved`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from translate.attention.ancestry import Number, number_on
+from translate.attention.cache import Number, number_on
 from translate.models.seq2seq import DecoderState
-from translate.models.state_tensors import tensors_in, with_tensors
+from translate.models.state_tensors import released, reserved, tensors_in, with_tensors
 from translate.search.counts import Counts
 from translate.search.tree import Nodes, Tree
 
@@ -59,12 +59,21 @@ TakeStep = Callable[[Progress[Open]], tuple[Progress[Open], Shown]]
 
 
 def replayed(
-    take: TakeStep[Open], progress: Progress[Open], *, most: int, tree: Tree, counts: Counts
+    take: TakeStep[Open],
+    progress: Progress[Open],
+    *,
+    beam: int,
+    most: int,
+    tree: Tree,
+    counts: Counts,
 ) -> Progress[Open] | None:
-    """Up to `most` steps; the same progress where no graph can be made, None if all have ended."""
+    """Take up to `most` steps of states with `beam` hypotheses a sentence.
+
+    Returns the same progress where no graph can be made, None if all have ended.
+    """
     length, nodes, device = int(progress.length), int(progress.nodes), counts.device
     tokens = min(most, max(FIRST, length))
-    state = progress.state.fixed(tokens) if tokens >= FEWEST else None
+    state = reserved(progress.state, tokens=tokens, beam=beam) if tokens >= FEWEST else None
     if state is None:
         return progress
     start = replace(
@@ -80,7 +89,8 @@ def replayed(
             return None
     now = replay.progress
     assert now is not None
-    return replace(now, state=now.state.settled(length), length=length, nodes=nodes)
+    state = released(now.state, progress.state, tokens=tokens, beam=beam)
+    return replace(now, state=state, length=length, nodes=nodes)
 
 
 @functools.cache

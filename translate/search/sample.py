@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from translate.attention.ancestry import number_on
+from translate.attention.cache import number_on
 from translate.models.seq2seq import Seq2Seq
 from translate.search import filters
 from translate.search.constraints import Constraints, length_limits, refuse_phrases

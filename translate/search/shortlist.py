@@ -119,16 +119,6 @@ class ShortlistedState:
         rows = torch.arange(len(barred), device=barred.device).repeat_interleave(beam)
         return ShortlistedState(self.inner.keep(sentences), barred, rows)
 
-    def traceable(self, length: int) -> ShortlistedState:
-        return replace(self, inner=self.inner.traceable(length))
-
-    def fixed(self, tokens: int) -> ShortlistedState | None:
-        inner = self.inner.fixed(tokens)
-        return None if inner is None else replace(self, inner=inner)
-
-    def settled(self, length: int) -> ShortlistedState:
-        return replace(self, inner=self.inner.settled(length))
-
 
 class Shortlisted(Seq2Seq):
     """A model with some of its target pieces, for one batch: piece i of it is `pieces[i]`.

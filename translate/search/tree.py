@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from translate.attention.ancestry import Number
+from translate.attention.cache import Number
 from translate.errors import UserError
 from translate.search.hypothesis import Hypothesis
 

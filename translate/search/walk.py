@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from translate.attention.ancestry import Number
+from translate.attention.cache import Number
 from translate.models.seq2seq import Seq2Seq
 from translate.search.constraints import Constraints, at_limit
 from translate.search.counts import Counts, worth_leaving
@@ -168,7 +168,7 @@ def _walk(
             progress = replace(progress, open=walkers, state=state)
         if repeats:
             before, most = progress, longest + 1 - int(progress.length)
-            progress = replayed(take, before, most=most, tree=tree, counts=counts)
+            progress = replayed(take, before, beam=1, most=most, tree=tree, counts=counts)
             repeats = progress is not before  # what was refused is not asked for again
 
 
