@@ -50,7 +50,7 @@ from peers import named_command, told
 
 from translate import machine
 from translate.errors import UserError
-from translate.inference.engines import Quantization
+from translate.inference.choices import Quantization
 from translate.wording import counted
 
 LIMITS = {"max_length_ratio": 2.0, "max_length_offset": 20}
@@ -374,10 +374,10 @@ def native(
 ) -> Translate:
     import torch
 
-    from translate.inference import loading
+    from translate.inference import translator
 
     torch.set_num_threads(options.threads)
-    loaded = loading.load(
+    loaded = translator.load(
         options.run, device=options.device, search=search, tokens_per_batch=tokens,
         precision=precision, workers=options.threads if in_workers else 1,
     )  # fmt: skip
@@ -406,8 +406,8 @@ def served(
 ) -> Translate:
     import torch
 
-    from translate.inference import bundle, loading
-    from translate.inference.ctranslate2_engine import CTranslate2Search
+    from translate.extras.ctranslate2_engine import CTranslate2Search
+    from translate.inference import bundle, translator
 
     loaded = bundle.load(bundle.find(options.run))
     torch.set_num_threads(options.threads)  # of which a single worker takes all
@@ -417,7 +417,7 @@ def served(
     )  # fmt: skip
     torch.set_num_threads(1)  # as `translate text` does where each line is answered
     return partial(
-        streamed, loading.load(loaded, device=options.device, search=engine, whole_windows=True)
+        streamed, translator.load(loaded, device=options.device, search=engine, whole_windows=True)
     )
 
 

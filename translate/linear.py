@@ -35,20 +35,20 @@ def product(
     weight: Float[Tensor, "O I"],
     bias: Float[Tensor, "O"] | None = None,
 ) -> Float[Tensor, "*rows O"]:
-    """x Wᵀ + b, by oneDNN (and then without a gradient) where it can take them."""
+    """Compute x Wᵀ + b, by oneDNN (and then without a gradient) where it can take them."""
     if multiplies(x, weight):
         return _by_onednn(x, weight, bias)
     return F.linear(x, weight, bias)
 
 
 def _by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x Wᵀ + b; the weight may be laid out beforehand."""
+    """Compute x Wᵀ + b; the weight may be laid out beforehand."""
     y: Tensor = torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, bias, "none", [], "")
     return y
 
 
 def multiplies(x: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN computes this product; never under `torch.compile`, which cannot trace it."""
+    """Tell whether oneDNN computes this product; `torch.compile` cannot trace it."""
     return (
         AVAILABLE
         and x.device.type == "cpu"
@@ -77,20 +77,20 @@ class _Product(torch.autograd.Function):
 
 
 class Prepacked(NamedTuple):
-    """A weight that is not going to change, laid out for oneDNN, which else does it each time.
+    """A weight that will not change, laid out once for oneDNN, which else does it each time.
 
-    MKL is slow with few rows. By the copy, the product of a row is also the same to the bit among
-    any others, but for wide weights (2,048) and a row by itself. A change of the weight is noticed
-    where PyTorch counts it, so not through `weight.data` or NumPy.
+    MKL is slow with few rows. With the copy, the product of a row is also the same to the bit
+    among any others, except for wide weights (2,048) and a row by itself. A change of the weight is
+    noticed where PyTorch counts it, so not through `weight.data` or NumPy.
     """
 
     layout: Tensor  # as large again
-    origin: Tensor  # what it was made from, and which of its versions
+    origin: Tensor  # the weight it was made from, and the version of that
     version: int
 
     @classmethod
     def of(cls, weight: Float[Tensor, "O I"]) -> Prepacked | None:
-        """None where oneDNN does not take it."""
+        """Lay a weight out; None where oneDNN does not take it."""
         if not _takes(weight):
             return None
         matrix = weight.detach().contiguous()
@@ -98,7 +98,7 @@ class Prepacked(NamedTuple):
         return cls(layout, weight, weight._version)
 
     def serves(self, x: Float[Tensor, "*rows I"], weight: Float[Tensor, "O I"]) -> bool:
-        """Whether the copy is still of the weight, and no gradient can be asked for."""
+        """Tell whether the copy is still of the weight, and no gradient can be asked for."""
         return (
             weight is self.origin
             and weight._version == self.version
@@ -111,7 +111,7 @@ class Prepacked(NamedTuple):
     def product(
         self, x: Float[Tensor, "*rows I"], bias: Float[Tensor, "O"] | None
     ) -> Float[Tensor, "*rows O"]:
-        """x Wᵀ + b."""
+        """Compute x Wᵀ + b."""
         return _by_onednn(x, self.layout, bias)
 
 
@@ -122,19 +122,19 @@ class Prepackable(nn.Module, ABC):
 
     @abstractmethod
     def matrices(self) -> list[Float[Tensor, "O I"]]:
-        """The weights that it multiplies by."""
+        """Return the weights that it multiplies by."""
 
     def prepack(self) -> None:
-        """Lay out all that oneDNN takes."""
+        """Lay out all weights that oneDNN takes."""
         copies = {id(weight): Prepacked.of(weight) for weight in self.matrices()}
         self._prepacked = {key: copy for key, copy in copies.items() if copy is not None}
 
     def prepacked(
         self, x: Float[Tensor, "*rows I"], weight: Float[Tensor, "O I"]
     ) -> Prepacked | None:
-        """The copy of one of its weights, where it can be multiplied by."""
-        found = self._prepacked.get(id(weight))
-        return found if found is not None and found.serves(x, weight) else None
+        """Return the copy of one of its weights, where it can be multiplied by."""
+        copy = self._prepacked.get(id(weight))
+        return copy if copy is not None and copy.serves(x, weight) else None
 
     def train(self, mode: bool = True) -> Self:
         if mode:
@@ -146,12 +146,12 @@ class Prepackable(nn.Module, ABC):
         return super()._apply(fn, recurse)  # type: ignore[no-any-return, no-untyped-call]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the copies, which can be neither copied nor stored."""
+        """Leave the copies out, which can be neither copied nor stored."""
         return {name: value for name, value in self.__dict__.items() if name != "_prepacked"}
 
 
 class Linear(Prepackable, nn.Linear):
-    """`torch.nn.Linear`, faster where a CPU trains in float32 or translates; but for rounding."""
+    """A `torch.nn.Linear` that a CPU trains and translates with faster, and rounds otherwise."""
 
     def matrices(self) -> list[Float[Tensor, "O I"]]:
         return [self.weight]
@@ -165,7 +165,7 @@ class Linear(Prepackable, nn.Linear):
 
 
 def prepack(model: nn.Module) -> None:
-    """Make the products of a model that is not going to change faster on a CPU."""
+    """Make the products of a model that will not change faster on a CPU."""
     for module in model.modules():
         if isinstance(module, Prepackable):
             module.prepack()

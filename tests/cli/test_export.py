@@ -23,8 +23,8 @@ from translate.cli import engines
 from translate.cli.judging import read_sha256
 from translate.cli.stored import load_bundle
 from translate.errors import UserError
+from translate.extras import ctranslate2_engine, ctranslate2_export
 from translate.files import replace_folder
-from translate.inference import ctranslate2_export
 from translate.inference.forcing import TeacherForcing
 from translate.machine import threads_restored
 from translate.search.greedy import GreedySearch
@@ -65,7 +65,7 @@ def test_where_each_line_is_answered_pytorch_leaves_the_threads_to_the_engine(
     program, run: str, monkeypatch, interactive: str, threads: int
 ) -> None:
     pytest.importorskip("ctranslate2")
-    from translate.inference.ctranslate2_engine import CTranslate2Search
+    from translate.extras.ctranslate2_engine import CTranslate2Search
 
     assert program("export", run, "output=there", "sentences=5").status == 0
     seen = threads_of(CTranslate2Search, monkeypatch)
@@ -274,10 +274,10 @@ def test_an_export_that_is_replaced_while_it_is_read_is_read_again(
 ) -> None:
     pytest.importorskip("ctranslate2")
     assert program("export", run, "output=there").status == 0
-    check = engines.check_origin
+    check = ctranslate2_engine.check_origin
 
     def replaced(folder: Path, *of: Any, **named: Any) -> None:
-        monkeypatch.setattr(engines, "check_origin", check)
+        monkeypatch.setattr(ctranslate2_engine, "check_origin", check)
         files = {file.name: file.read_bytes() for file in folder.iterdir()}
         (folder / "model.bin").write_bytes(b"of the other")
         with pytest.raises(UserError, match=r"model\.bin is damaged") as damaged:
@@ -285,7 +285,7 @@ def test_an_export_that_is_replaced_while_it_is_read_is_read_again(
         replace_folder(folder, files)
         raise damaged.value
 
-    monkeypatch.setattr(engines, "check_origin", replaced)
+    monkeypatch.setattr(ctranslate2_engine, "check_origin", replaced)
     done = program("text", run, "engine=ctranslate2", "export=there", "x")
     assert done.status == 0, done.err
 

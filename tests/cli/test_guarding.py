@@ -108,7 +108,7 @@ def test_slips_are_told(program, run: str, arguments, line) -> None:
 def test_confidence_is_learnt_once_and_told_from_then_on(
     program, run: str, trained: Path, home: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr("translate.evaluation.calibration.LEAST", 2)  # of 8 sentences
+    monkeypatch.setattr("translate.extras.calibration.LEAST", 2)  # of 8 sentences
     assert program("evaluate", run, "data.split=dev", f"cache={home}/data", "output=e").status == 0
     lines = Path("e", "dev.sentences.jsonl").read_text("utf-8").splitlines()
     middle = sorted(json.loads(line)["chrf"] for line in lines)[4]

@@ -277,7 +277,7 @@ def test_a_configuration_that_builds_nothing_is_told(saved, change, message) -> 
         bundle.load(saved)
 
 
-@pytest.mark.parametrize("key", bundle.Config.model_fields)
+@pytest.mark.parametrize("key", bundle.BundleConfig.model_fields)
 def test_a_key_that_is_not_there_is_told(saved, key) -> None:
     config = json.loads((saved / "config.json").read_text())
     del config[key]

@@ -13,7 +13,7 @@ import torch
 from lightning import Trainer
 
 from translate.errors import UserError
-from translate.inference import bundle, loading
+from translate.inference import bundle, translator
 from translate.plots.curves import read_curves
 from translate.training import dev_translations, provenance
 from translate.training.averaging import WEIGHTS, for_use
@@ -58,7 +58,7 @@ def test_the_bundle_holds_the_mean(run: Path, tmp_path: Path) -> None:
     assert differ
     assert found.config.extra["steps"] == [4, 8]
     assert "dev_bleu" not in found.config.extra
-    assert isinstance(loading.load(tmp_path / "mean").translate(["der Hund"])[0], str)
+    assert isinstance(translator.load(tmp_path / "mean").translate(["der Hund"])[0], str)
 
 
 def test_the_mean_of_one_is_that_one(run: Path) -> None:

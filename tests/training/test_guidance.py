@@ -22,8 +22,8 @@ from translate.data.batching import Batch
 from translate.data.corpus import Corpus, prepare, read_nodes
 from translate.data.module import TranslationData
 from translate.errors import UserError
+from translate.extras.explain import attention_calls
 from translate.inference import bundle
-from translate.inference.explain import attention_calls
 from translate.inference.translator import Translator
 from translate.models import registry
 from translate.models.head import AttentionHead

@@ -236,31 +236,14 @@ def _explain(
     model: Translator, run: Path, sentence: str, reference: str | None, *, covering: bool
 ) -> None:
     """Print the fused attention calls and their kernels."""
-    import torch
-
     from translate.cli.stored import training_config
-    from translate.inference.explain import attention_calls, described
-    from translate.training import packing
-    from translate.training.precision import autocast_dtype, settled
-    from translate.training.provenance import noted
+    from translate.names import on_demand
 
     trainer = training_config(run).get("trainer", {})
-    precision = settled(
-        trainer.get("precision", "auto"), model.device.type, noted=noted(run, "precision")
+    lines = on_demand("translate.extras.explain:explained")(
+        model, run, trainer, sentence, reference, covering=covering
     )
-    guided = trainer.get("guided_alignment", {}).get("weight", 0) > 0
-    packed_from = packing.settle(
-        trainer.get("packing", "auto"), model.model, accelerator=model.device.type,
-        precision=precision, compiled=trainer.get("compile", False), guided=guided,
-    )  # fmt: skip
-    target = model.translate([sentence])[0] if reference is None else reference
-    autocast = autocast_dtype(precision)
-    phases = attention_calls(
-        model, sentence, target,
-        autocast=autocast, packed_from=packed_from, guided=guided, covering=covering,
-    )  # fmt: skip
-    head = f"{model.device}, PyTorch {torch.__version__}, trained in {precision}"
-    sys.stdout.write("\n".join([head, *described(phases)]) + "\n")
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 def select(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field, PositiveInt
 
@@ -15,11 +14,9 @@ from translate.cli.commands import Command, Job
 from translate.cli.errors import UsageError, refuse
 from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
+from translate.names import on_demand
 
-if TYPE_CHECKING:
-    import pyarrow
-
-    from translate.inference.translator import Translator
+CALIBRATE = "translate.extras.calibration:calibrate"
 
 HELP = """\
 translate calibrate: learn how reliable translations are, for translate text format=json
@@ -77,29 +74,22 @@ def run(
 ) -> None:
     """Learn on dev, judge on test, and write what was learned."""
     from translate.cli.stored import corpus_of_run, load_bundle
-    from translate.evaluation.calibration import judge, learn
     from translate.inference import confidence
     from translate.inference.translator import load
 
     folder = Path(job.verbatim["run"])
     bundle = load_bundle(str(folder))
     corpus, dev = corpus_of_run(folder, job.config, "dev")
-    test = corpus.test
-    if test is None:
+    if corpus.test is None:
         raise UserError(
             f"confidence is tested on test sentences, but the corpus of {folder} has none: choose "
             "a corpus that has some with data="
         )
     model = load(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch)
-    evidence, chrf = _translated(model, dev)
-    slope, intercept = learn(evidence, [score >= good for score in chrf])
-    learned = confidence.Confidence(
-        slope=slope, intercept=intercept, good=good, weights_sha256=bundle.weights_sha256,
-        search=search, judged={},
-    )  # fmt: skip
-    evidence, chrf = _translated(model, test)
-    judged = judge([learned(one) for one in evidence], chrf, good=good)
-    confidence.write(folder, learned.model_copy(update={"judged": asdict(judged)}))
+    learned, judged = on_demand(CALIBRATE)(
+        model, dev, corpus.test, good=good, weights_sha256=bundle.weights_sha256, search=search
+    )
+    confidence.write(folder, learned)
     sys.stdout.write(
         f"learned from {len(dev):,} dev sentences; good means chrF {good:g} or more\n"
         f"of {judged.sentences:,} test sentences, {judged.good:.1%} are good; "
@@ -108,14 +98,3 @@ def run(
         f"{judged.brier:.3f}, against {judged.brier_of_share:.3f} for the overall share alone; "
         f"rank correlation with chrF {judged.rank_correlation:.3f}\n"
     )
-
-
-def _translated(model: Translator, split: pyarrow.Table) -> tuple[list[float], list[float]]:
-    """The evidence of every translation, and its sentence chrF."""
-    from translate.data.columns import in_order
-    from translate.evaluation.sentences import sentence_chrf
-    from translate.inference.confidence import evidence
-
-    found = [best for best, *_ in model.stream(in_order(split, "source"))]
-    chrf = sentence_chrf([best.text for best in found], list(in_order(split, "references")))
-    return [evidence(best.log_prob, len(best.tokens)) for best in found], chrf

@@ -14,24 +14,20 @@ from translate import search as searches
 from translate.cli import stored
 from translate.cli.commands import Job
 from translate.cli.errors import UsageError
-from translate.errors import UserError, first_line
-from translate.files import present, steadily
-from translate.inference import confidence, lexical_shortlist
+from translate.inference import confidence
 from translate.inference.batches import one_a_core
 from translate.inference.bundle import Bundle
-from translate.inference.ctranslate2_engine import (
-    MANIFEST,
-    CTranslate2Search,
-    check_origin,
-    exporting,
-    search_problems,
-)
 from translate.inference.guard import Guard, GuardConfig
 from translate.inference.translator import Translator, choose_device, load
 from translate.inference.unknown_words import UnknownWords
+from translate.names import on_demand
 from translate.search.shortlist import within
 from translate.wording import counted
 
+# what is on the porch for each engine but our own, by name
+PROBLEMS = {"ctranslate2": "translate.extras.ctranslate2_engine:problems"}
+SEARCHES = {"ctranslate2": "translate.extras.ctranslate2_engine:load"}
+READ_SHORTLIST = "translate.extras.lexical_shortlist:read"
 MOST_PER_CORE = 8  # workers
 # parameters of a model from which several threads answer a line clearly sooner than one: with fewer
 # they gain a seventh, and take several times as long where others use the cores too
@@ -57,22 +53,8 @@ def engine_problems(job: Job) -> list[str]:
     if config["engine"] == "native":
         folder = verbatim.get("export")
         return [f"export = {folder} needs engine=ctranslate2"] if folder else []
-    found = search_problems(config["search"])
-    if config["precision"]:
-        found.append(
-            f"precision = {config['precision']} only applies to engine=native; the precision of "
-            "an export was set by translate export quantization="
-        )
-    for key in OTHER_PROBABILITIES:
-        if verbatim.get(key):
-            found.append(f"{key} = {verbatim[key]}: engine=ctranslate2 has no such option")
-    if config["replace_unknown"]:
-        found.append(
-            "replace_unknown = true needs attention, which engine=ctranslate2 does not provide"
-        )
-    if config.get("format") == "json":
-        found.append("format = json includes attention, which engine=ctranslate2 does not provide")
-    return found
+    problems = on_demand(PROBLEMS[config["engine"]])
+    return list(problems(config, verbatim, lacking=OTHER_PROBABILITIES))
 
 
 def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) -> Translator:
@@ -86,7 +68,7 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
     bundle = stored.load_runs(verbatim, config["target"])
     shortlist = guard = None
     if "shortlist" in verbatim:
-        shortlist = lexical_shortlist.read(Path(verbatim["shortlist"]), bundle.tokenizers)
+        shortlist = on_demand(READ_SHORTLIST)(Path(verbatim["shortlist"]), bundle.tokenizers)
     replacing = _unknown_words(config["replace_unknown"], verbatim.get("dictionary"))
     if config.get("guard"):
         source, target = bundle.config.languages
@@ -109,30 +91,15 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
             workers=_workers(config), precision=config["precision"],
         )  # fmt: skip
     run = verbatim["run"]
-    folder = export_folder(run, config["engine"], verbatim.get("export"))
-    search = steadily(folder, partial(_exported, folder, run, config, bundle))
+    search = on_demand(SEARCHES[config["engine"]])(
+        export_folder(run, config["engine"], verbatim.get("export")), run, bundle, config["search"],
+        tokens_per_batch=config["tokens_per_batch"],
+        workers=1 if config.get("interactive") else config["workers"],
+        device=choose_device(config["device"]),
+    )  # fmt: skip
     if config.get("interactive"):
         torch.set_num_threads(1)  # beside PyTorch's threads CTranslate2 waits for its own
     return translator(search=search, whole_windows=True)
-
-
-def _exported(
-    folder: Path, run: str, config: Mapping[str, Any], bundle: Bundle
-) -> CTranslate2Search:
-    """The search of CTranslate2 on what was exported of this model."""
-    found = present(folder, MANIFEST) or folder  # it may be set aside while another is written
-    check_origin(found, bundle.weights_sha256, run, named=folder)
-    try:
-        return CTranslate2Search(
-            found, bundle.tokenizers, config["search"],
-            tokens_per_batch=config["tokens_per_batch"],
-            workers=1 if config.get("interactive") else config["workers"],
-            device=choose_device(config["device"]),
-        )  # fmt: skip
-    except RuntimeError as error:  # of an export of before it had sums
-        raise UserError(
-            f"{folder} cannot be loaded ({first_line(error)}): {exporting(folder, run)}"
-        ) from error
 
 
 def _unknown_words(replace_unknown: bool, dictionary: str | None) -> UnknownWords | None:

@@ -12,7 +12,7 @@ from translate import config as schema
 from translate.cli.commands import Job
 from translate.cli.errors import refuse
 from translate.cli.fields import Device, Folder, Node
-from translate.inference.engines import Engine, Precision
+from translate.inference.choices import Engine, Precision
 from translate.inference.minimum_bayes_risk import Utility
 
 log = logging.getLogger(__name__)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import PositiveInt
 
 from translate import config as schema
 from translate.cli.commands import Job
 from translate.cli.errors import UsageError, refuse
-from translate.inference.engines import Quantization
+from translate.inference.choices import Quantization
+from translate.names import on_demand
 
-if TYPE_CHECKING:
-    from translate.inference.parity import Parity
-
+CHECK = "translate.extras.model_export:check_replaceable"
+EXPORT = "translate.extras.model_export:export"
 log = logging.getLogger(__name__)
 
 HELP = """\
@@ -69,45 +68,20 @@ def run(
     sentences: PositiveInt,
 ) -> None:
     """Export and compare."""
-    from functools import partial
-    from itertools import islice
-
     from translate.cli import streams
     from translate.cli.engines import export_folder
     from translate.cli.stored import load_bundle
-    from translate.inference.batches import most_pieces
-    from translate.inference.export import (
-        LONGEST,
-        check_replaceable,
-        export_ctranslate2,
-        random_sentences,
-    )
-    from translate.inference.graph_export import ONNX, TORCH, export_graphs
-    from translate.inference.lines import Cutter
 
     output = job.verbatim.get("output")
     folder = export_folder(job.verbatim["run"], job.name(to, "to"), output).absolute()
-    check_replaceable(folder)
-    bundle = load_bundle(job.verbatim["run"])
-    source = bundle.tokenizers.source
-    if "input" in job.verbatim:
-        cut = Cutter(
-            source, language=bundle.config.source_language, limit=most_pieces(bundle.model),
-            sentences=False,
-        )  # fmt: skip
-        lines = enumerate(streams.lines_in(job.verbatim), start=1)
-        texts = (ids for number, line in lines for ids in cut(line, number).ids)
-        compared = list(islice(texts, sentences))
-    else:
-        longest = most_pieces(bundle.model, LONGEST)
-        compared = random_sentences(sentences, vocab_size=len(source), longest=longest)
-    exports: dict[str, Callable[..., Iterator[tuple[str, Parity]]]] = {
-        "ctranslate2": partial(export_ctranslate2, quantization=quantization),
-        "onnx": partial(export_graphs, kind=ONNX),
-        "torch": partial(export_graphs, kind=TORCH),
-    }
-    for name, parity in exports[to](bundle, folder, sentences=compared):
-        log.info("%s: %s", name, parity.told(random="input" not in job.verbatim))
+    on_demand(CHECK)(folder)
+    exports = on_demand(EXPORT)(
+        load_bundle(job.verbatim["run"]), folder, to=to, quantization=quantization,
+        lines=streams.lines_in(job.verbatim) if "input" in job.verbatim else None,
+        sentences=sentences,
+    )  # fmt: skip
+    for name, parity in exports:
+        log.info("%s: %s", name, parity.summary(random="input" not in job.verbatim))
     log.info("written to %s", folder)
     if quantization != "float32":
         evaluate = ["translate", "evaluate", f"run={job.verbatim['run']}"]

@@ -11,8 +11,9 @@ from translate import config as schema
 from translate.cli.commands import Job
 from translate.cli.errors import refuse
 from translate.cli.fields import Folder, Node
-from translate.errors import UserError
+from translate.names import on_demand
 
+LEARN = "translate.extras.lexical_shortlist:learn_from_corpus"
 log = logging.getLogger(__name__)
 
 HELP = """\
@@ -57,21 +58,12 @@ def run(
 ) -> None:
     """Learn from the training pairs, and write what was learned."""
     from translate.cli.stored import corpus_of_run, load_bundle
-    from translate.data.columns import in_order
-    from translate.inference.lexical_shortlist import FILE, learn, same, write
 
     folder = Path(job.verbatim["run"])
     corpus, _ = corpus_of_run(folder, job.config, "dev")
+    path = Path(job.verbatim.get("output", folder / f"{job.name('shortlist')}.safetensors"))
     tokenizers = load_bundle(str(folder)).tokenizers
-    if not same(tokenizers, corpus.tokenizers):
-        raise UserError(
-            f"the tokenizer of this corpus is not the one that {folder} was trained with: give "
-            "the same data= and tokenizer= as then"
-        )
-    sides = (in_order(corpus.train, f"{side}_ids") for side in ("source", "target"))
-    pairs = zip(*sides, strict=True)
-    shortlist = learn(pairs, tokenizers, frequent=frequent, likeliest=likeliest)
-    name = Path(FILE).with_stem(job.name(Path(FILE).stem))
-    path = Path(job.verbatim.get("output", folder / name))
-    write(path, shortlist, tokenizers)
-    log.info("%s: learned from %d pairs", path, len(corpus.train))
+    pairs = on_demand(LEARN)(
+        corpus, tokenizers, path, run=folder, frequent=frequent, likeliest=likeliest
+    )
+    log.info("%s: learned from %d pairs", path, pairs)

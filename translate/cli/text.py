@@ -14,7 +14,7 @@ from translate.cli.commands import Job
 from translate.cli.errors import refuse
 from translate.cli.fields import Device, Node
 from translate.data.text import json_line
-from translate.inference.engines import Engine, Precision
+from translate.inference.choices import Engine, Precision
 from translate.inference.minimum_bayes_risk import Utility
 from translate.vocabulary import EOS
 

@@ -114,7 +114,7 @@ def main(command: Command, arguments: Arguments) -> None:
     elif "init" in given:
         refuse_the_default_corpus(arguments, chosen)
         before = load_bundle(given["init"])
-        model = {"family": before.config.family} | before.config.options
+        model = before.config.model
         completed = with_stored_vocabulary(arguments, given["init"], before.tokenizers)
         completed = with_stored_model(completed, model)
         begin(completed, check=check, nodes={"model": model})

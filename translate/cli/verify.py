@@ -13,7 +13,7 @@ from translate.cli.commands import Job
 from translate.cli.errors import refuse
 from translate.cli.fields import Device, Folder, Node
 from translate.errors import UserError
-from translate.inference.engines import Engine, Precision
+from translate.inference.choices import Engine, Precision
 from translate.inference.minimum_bayes_risk import Utility
 from translate.wording import counted, listing
 

@@ -56,7 +56,7 @@ DEEPEST = 16  # levels of JSON
 FLOATS = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
 
 
-class Config(BaseModel):
+class BundleConfig(BaseModel):
     """The content of config.json."""
 
     format: PositiveInt
@@ -78,6 +78,11 @@ class Config(BaseModel):
         """Source and target."""
         return self.source_language, self.target_language
 
+    @property
+    def model(self) -> dict[str, Any]:
+        """The node `model` of the configuration."""
+        return {"family": self.family, **self.options}
+
 
 @dataclass(frozen=True)
 class Bundle:
@@ -85,7 +90,7 @@ class Bundle:
 
     model: Seq2Seq
     tokenizers: Tokenizers
-    config: Config
+    config: BundleConfig
     weights_sha256: str
 
 
@@ -111,7 +116,7 @@ def save(
     Raises:
         UserError: the folder cannot be written; the old bundle is untouched.
     """
-    config = Config(
+    config = BundleConfig(
         format=FORMAT,
         version=__version__,
         family=family,
@@ -245,9 +250,9 @@ def _load(folder: Path) -> Bundle:
     return Bundle(model.eval(), tokenizers, config, str(expected[WEIGHTS]))
 
 
-def _build(config: Config) -> Seq2Seq:
+def _build(config: BundleConfig) -> Seq2Seq:
     return registry.build(
-        {**config.options, "family": config.family},
+        config.model,
         source_vocab_size=config.source_vocab_size,
         target_vocab_size=config.target_vocab_size,
     )
@@ -289,7 +294,7 @@ def _check_weights(model: Seq2Seq, tensors: Mapping[str, Tensor], path: Path) ->
         )
 
 
-def _tokenizers(folder: Path, config: Config, expected: Mapping[str, Any]) -> Tokenizers:
+def _tokenizers(folder: Path, config: BundleConfig, expected: Mapping[str, Any]) -> Tokenizers:
     loaded = []
     for side, name in (("source", SOURCE), ("target", TARGET)):
         content = _verified(folder, name, expected)
@@ -308,7 +313,7 @@ def _tokenizers(folder: Path, config: Config, expected: Mapping[str, Any]) -> To
     return Tokenizers(*loaded).tagged(config.tag)
 
 
-def _config(content: bytes, path: Path) -> Config:
+def _config(content: bytes, path: Path) -> BundleConfig:
     values = parse_json(content, path)
     written = values.get("format")
     if isinstance(written, int) and written > FORMAT:
@@ -316,19 +321,30 @@ def _config(content: bytes, path: Path) -> Config:
             f"{path}: format {written} comes from a newer version ({values.get('version')!r}); "
             f"this is {__version__}, which reads format {FORMAT}: update this program"
         )
-    check(problems(Config, values, str(path)))
-    config = Config.model_validate(values)
+    values = upgrade(values)
+    check(problems(BundleConfig, values, str(path)))
+    config = BundleConfig.model_validate(values)
     check(misnamed(str(path), values, registry.families(), key="family"))
-    node = registry.upgraded({**config.options, "family": config.family})
-    found = registry.problems(node, f"{path}: options")
+    found = registry.problems(config.model, f"{path}: options")
     if any(line.endswith("is missing") for line in found):
         found.append(
             "it was written by an earlier version: translate with that version, or train again"
         )
     check(found)
-    config.options = {key: value for key, value in node.items() if key != "family"}
     check(searches.problems(config.search, f"{path}: search"))
     return config
+
+
+def upgrade(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Bring the content of a config.json to today's form, whichever version wrote it.
+
+    A family that there is not, and options that are none, stay for the checks that follow.
+    """
+    family, options = values.get("family"), values.get("options")
+    if not (isinstance(family, str) and isinstance(options, dict)):
+        return dict(values)
+    node = registry.upgraded({**options, "family": family})
+    return {**values, "options": {key: value for key, value in node.items() if key != "family"}}
 
 
 def _tensors(content: bytes, path: Path) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""What a translator answers: translations, scores and maps of attention, spelled out."""
+"""The answers of a translator: translations, scores and maps of attention, spelled out."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Translation:
         token_log_probs: summands of `log_prob`: one a piece and one for </s>.
         alignment: attention weights when asked for, the model has any, and the line was not split.
         finished: False where the search stopped it at its length limit.
-        flags: what the guard finds wrong with it, in words.
+        flags: the faults that the guard finds in it, in words.
         confidence: the chance that it is good, where `translate calibrate` has learned to tell.
-        mended: what it found wrong with a first translation, in whose place this one stands.
-        breaks: how many of the tokens stand before each text between them that is not the model's.
+        mended: the faults of a first translation, in whose place this one stands.
+        breaks: for each text between the tokens that is not the model's, the tokens before it.
     """
 
     text: str
@@ -45,14 +45,14 @@ NOTHING = Translation("", 0.0, 0.0, (), (), None)
 
 @dataclass(frozen=True)
 class Score:
-    """How likely the model finds a given translation.
+    """The probability that the model gives a translation.
 
     Attributes:
         log_prob: natural logarithm of its probability, </s> included.
-        tokens: how many predictions that is: pieces and </s>. Perplexity is
+        tokens: the number of predictions: pieces and </s>. Perplexity is
             exp(-log_prob / tokens).
         token_log_probs: the summands.
-        unknown: how many of the predictions are of <unk>, which any other word would have met too.
+        unknown: the number of predictions of <unk>, which would have met any other word too.
     """
 
     log_prob: float
@@ -63,7 +63,7 @@ class Score:
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """Which pieces (columns) each piece (row) looked at.
+    """The weights with which each piece (row) looked at each piece (column).
 
     Rows are of the translation and columns of the source, </s> last on both. Where the encoder
     looked at itself both are of the source; where the decoder did, of <s> and the translation.

@@ -48,8 +48,8 @@ from translate.inference.batches import (
     shared_out,
 )
 from translate.inference.bundle import Bundle
+from translate.inference.choices import Precision
 from translate.inference.confidence import Confidence, evidence
-from translate.inference.engines import Precision
 from translate.inference.forcing import AttentionMaps, TeacherForcing, as_numpy, encoded_pairs
 from translate.inference.guard import Guard
 from translate.inference.lines import Cutter, Line

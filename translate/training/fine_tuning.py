@@ -103,7 +103,7 @@ def _refuse_other_origin(run: Path, init: str, recorded: str | None) -> None:
 
 
 def _refuse_other_shapes(folder: Path, bundle: Bundle, model: Mapping[str, Any]) -> None:
-    before = {"family": bundle.config.family} | bundle.config.options
+    before = bundle.config.model
     changed = [
         f"model.{key}: {before.get(key)!r} → {model.get(key)!r}"
         for key in sorted(before.keys() | model.keys())

@@ -1,6 +1,6 @@
 """A Transformer in the format of CTranslate2, an engine in C++ (pip install ctranslate2).
 
-Its specification has a place for each weight; `problems` names the options it has no place for.
+Its specification has a place for each weight; `problems` names the options without a place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.errors import UserError
-from translate.inference.engines import Quantization
+from translate.inference.choices import Quantization
 from translate.models.transformer import Transformer
 from translate.models.transformer_layers import FeedForward
 from translate.wording import install
@@ -30,7 +30,7 @@ EPSILON = {"layer": nn.LayerNorm(1).eps, "rms": torch.finfo(torch.float32).eps}
 
 
 def imported() -> Any:
-    """The module `ctranslate2`.
+    """Import the module `ctranslate2`.
 
     Raises:
         UserError: it is not installed.
@@ -45,25 +45,25 @@ def imported() -> Any:
 
 
 def problems(family: str, options: Mapping[str, Any]) -> list[str]:
-    """Why CTranslate2 cannot carry a model, one line each; an empty list where it can.
+    """List why CTranslate2 cannot carry a model, one line each.
 
     It carries both norms, before or after; every activation; grouped heads (written out once a
     head); and added, rotary, relative or no positions.
     """
     if family != "transformer":
         return [f"model.family = {family}: CTranslate2 only supports Transformers"]
-    found = []
+    lines = []
     if options["positions"] == "alibi":
-        found.append("model.positions = alibi: CTranslate2 only supports it in decoders")
+        lines.append("model.positions = alibi: CTranslate2 only supports it in decoders")
     d_k, d_v = options["d_model"] // options["num_heads"], options["d_v"]
     if d_v not in (None, d_k):
-        found.append(f"model.d_v = {d_v}: in CTranslate2, values must have the size of keys, {d_k}")
+        lines.append(f"model.d_v = {d_v}: in CTranslate2, values must have the size of keys, {d_k}")
     if options["self_attention"] != "full":
-        found.append(
+        lines.append(
             f"model.self_attention = {options['self_attention']}: in CTranslate2, every token of "
             "a translation attends to all tokens before it"
         )
-    return found
+    return lines
 
 
 def convert(
@@ -91,7 +91,7 @@ def convert(
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
-    """The pieces by their ids: what CTranslate2 reads and writes."""
+    """Return the pieces by their ids: CTranslate2 reads and writes them."""
     return tokenizer.pieces(range(len(tokenizer)))
 
 
@@ -135,7 +135,7 @@ def _spec(model: Transformer, options: Mapping[str, Any]) -> TransformerSpec:
 
 
 def _table(added: nn.Module, d_model: int) -> Float[Tensor, "T D"]:
-    """The vectors added at each position, read off the module itself."""
+    """Return the vectors added at each position, read off the module itself."""
     length = next((len(table) for table in added.parameters()), POSITIONS)
     return added(torch.zeros(1, length, d_model))[0].detach()  # type: ignore[no-any-return]
 
@@ -164,7 +164,7 @@ def _set_cross_attention(spec: Any, attention: CrossAttention, norm: nn.Module) 
 
 
 def _ungrouped(heads: int, groups: int, d_k: int, parts: str) -> Int[Tensor, "R"]:
-    """Rows of a fused projection with every key and value head once for each head it serves.
+    """Return the rows of a fused projection, each key and value head once for every head it serves.
 
     CTranslate2 groups heads in decoders without a source only (`num_heads_kv`).
     """
@@ -172,8 +172,8 @@ def _ungrouped(heads: int, groups: int, d_k: int, parts: str) -> Int[Tensor, "R"
     rows, start = [], 0
     for part in parts:
         count = counts[part]
-        own = torch.arange(start, start + count * d_k).view(count, d_k)
-        rows.append(own.repeat_interleave(heads // count, dim=0).flatten())
+        indices = torch.arange(start, start + count * d_k).view(count, d_k)
+        rows.append(indices.repeat_interleave(heads // count, dim=0).flatten())
         start += count * d_k
     return torch.cat(rows)
 
@@ -190,7 +190,7 @@ def _set_feed_forward(spec: Any, feed_forward: FeedForward, norm: nn.Module) -> 
 
 
 def _set_linear(spec: Any, layer: nn.Linear, *, rows: Int[Tensor, "R"] | None = None) -> None:
-    """Weight and bias, or these rows of them."""
+    """Set weight and bias, or these rows of them."""
     spec.weight = layer.weight.detach() if rows is None else layer.weight.detach()[rows]
     if layer.bias is not None:
         spec.bias = layer.bias.detach() if rows is None else layer.bias.detach()[rows]

@@ -1,4 +1,4 @@
-"""Search by CTranslate2 over weights that `translate export` has written in its format."""
+"""Search by CTranslate2, over weights that `translate export` has written in its format."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import groupby
 from pathlib import Path
@@ -17,10 +17,12 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from translate.data.tokenizer import Tokenizers
-from translate.errors import UserError
-from translate.files import file_hash
+from translate.errors import UserError, first_line
+from translate.extras.ctranslate2_export import POSITIONS, imported, vocabulary
+from translate.extras.parity import MANIFEST
+from translate.files import file_hash, present, steadily
 from translate.inference.batches import by_length
-from translate.inference.ctranslate2_export import POSITIONS, imported, vocabulary
+from translate.inference.bundle import Bundle
 from translate.machine import threads_restored
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Hypothesis
@@ -29,11 +31,10 @@ from translate.search.rules import NO_RULES, RulesConfig
 from translate.search.scoring import PENALTIES, LengthPenalty
 
 TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 16384}  # with more a CPU is slower
-MANIFEST = "export.json"  # which weights an export was made of, and the SHA-256 of its files
 
 
 @dataclass(frozen=True)
-class Settings:
+class EngineSettings:
     """The keys of conf/search that CTranslate2 carries; greedy search is a beam of one."""
 
     max_length_ratio: float
@@ -44,11 +45,11 @@ class Settings:
     n_best: int = 1
 
 
-CARRIED = {field.name for field in fields(Settings)}
+CARRIED = {field.name for field in fields(EngineSettings)}
 
 
 def search_problems(search: Mapping[str, Any]) -> list[str]:
-    """Why CTranslate2 cannot search like that, one line each. `search` is valid otherwise."""
+    """List why CTranslate2 cannot search like that, one line each. `search` is valid otherwise."""
     kind = search["kind"]
     if kind not in ("greedy", "beam"):
         return [f"search.kind = {kind}: with engine=ctranslate2 it must be greedy or beam"]
@@ -60,6 +61,31 @@ def search_problems(search: Mapping[str, Any]) -> list[str]:
         for key, value in options.items()
         if key not in CARRIED and value  # 0, false and null: it is off
     ]
+
+
+def problems(
+    config: Mapping[str, Any], verbatim: Mapping[str, str], *, lacking: Iterable[str]
+) -> list[str]:
+    """List the options of a valid configuration that this engine lacks, one line each.
+
+    `lacking` are keys of files and texts that it has no option for.
+    """
+    lines = search_problems(config["search"])
+    if config["precision"]:
+        lines.append(
+            f"precision = {config['precision']} only applies to engine=native; the precision of "
+            "an export was set by translate export quantization="
+        )
+    for key in lacking:
+        if verbatim.get(key):
+            lines.append(f"{key} = {verbatim[key]}: engine=ctranslate2 has no such option")
+    if config["replace_unknown"]:
+        lines.append(
+            "replace_unknown = true needs attention, which engine=ctranslate2 does not provide"
+        )
+    if config.get("format") == "json":
+        lines.append("format = json includes attention, which engine=ctranslate2 does not provide")
+    return lines
 
 
 class CTranslate2Search:
@@ -98,7 +124,7 @@ class CTranslate2Search:
             raise UserError(
                 f"device={place}: engine=ctranslate2 does not support it; use device=cpu"
             )
-        self._settings = Settings(**{key: search[key] for key in CARRIED & search.keys()})
+        self._settings = EngineSettings(**{key: search[key] for key in CARRIED & search.keys()})
         # CTranslate2 divides log P by length^exponent: exact but for `gnmt`, ranked again here
         self._exponent = {"none": 0.0, "average": 1.0, "gnmt": self._settings.alpha}[
             self._settings.length_penalty
@@ -119,7 +145,7 @@ class CTranslate2Search:
 
     @property
     def compute_type(self) -> str:
-        """The numbers it computes with: those of the export, or others that this processor has."""
+        """The type of number it computes with: that of the export, or another of this processor."""
         return str(self._translator.compute_type)
 
     def __call__(
@@ -146,72 +172,72 @@ class CTranslate2Search:
         return self._search(rows, limits)
 
     def translate(self, sources: list[list[int]], limits: list[int]) -> list[tuple[int, ...]]:
-        """The best tokens for each source, no more than its limit; both sides without </s>."""
+        """Return the best tokens for each source, cut at its limit; both sides without </s>."""
         return [best.tokens for best, *_ in self._search(sources, limits)]
 
     def _search(self, rows: list[list[int]], limits: list[int]) -> list[list[Hypothesis]]:
-        found = self._translated(rows, limits, [range(len(rows))])
+        results = self._translated(rows, limits, [range(len(rows))])
         # the longest limit of a batch holds: what meets its own is translated beside its like,
         # but for greedy search, which begins in the same way under any limit
         if self._settings.beam_size > 1:
-            met = [i for i, one in found.items() if max(map(len, one.hypotheses)) >= limits[i]]
+            met = [i for i, each in results.items() if max(map(len, each.hypotheses)) >= limits[i]]
             by_limit = groupby(sorted(met, key=limits.__getitem__), limits.__getitem__)
-            found |= self._translated(rows, limits, [list(alike) for _, alike in by_limit])
-        return self._ranked(rows, [found[i] for i in range(len(rows))], limits)
+            results |= self._translated(rows, limits, [list(alike) for _, alike in by_limit])
+        return self._ranked(rows, [results[i] for i in range(len(rows))], limits)
 
     def _translated(
         self, rows: list[list[int]], limits: list[int], groups: Sequence[Sequence[int]]
     ) -> dict[int, Any]:
-        """What the engine finds for these groups of rows, up to the longest limit of each batch."""
+        """Translate groups of rows, up to the longest limit of each batch."""
         settings, pending = self._settings, dict[int, Any]()
-        for some in [batch for group in groups for batch in self._batches(rows, group)]:
-            found = self._translator.translate_batch(
-                [[self._source[token] for token in rows[i]] for i in some],
+        for batch in (batch for group in groups for batch in self._batches(rows, group)):
+            results = self._translator.translate_batch(
+                [[self._source[token] for token in rows[i]] for i in batch],
                 beam_size=settings.beam_size,
                 # all that the beam finishes, for their ranks may change
                 num_hypotheses=settings.beam_size,
                 length_penalty=self._exponent,
                 min_decoding_length=0,
                 max_input_length=0,  # else 1,024
-                max_decoding_length=max(limits[i] for i in some),
+                max_decoding_length=max(limits[i] for i in batch),
                 return_scores=True,
                 asynchronous=True,
             )
-            pending.update(zip(some, found, strict=True))
-        return {i: one.result() for i, one in pending.items()}
+            pending.update(zip(batch, results, strict=True))
+        return {i: each.result() for i, each in pending.items()}
 
     def _batches(self, rows: list[list[int]], chosen: Sequence[int]) -> Iterator[list[int]]:
         for batch in by_length([len(rows[i]) + 1 for i in chosen], self._tokens_per_batch):
             yield [chosen[place] for place in batch]
 
     def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
-        """Of every token of given translations, </s> included; both sides come without it."""
+        """Score every token of translations, </s> included; both sides come without it."""
         names = list(self._target)
         return self._scored(sources, [[names[token] for token in ids] for ids in targets])
 
     def _scored(
         self, rows: Sequence[list[int]], targets: Sequence[Sequence[str]]
     ) -> list[list[float]]:
-        """`log_probs` of translations in the engine's words."""
+        """Return the `log_probs` of translations in the engine's words."""
         longest = [max(map(len, pair)) + 1 for pair in zip(rows, targets, strict=True)]
         pending = dict[int, Any]()
         for batch in by_length(longest, self._tokens_per_batch):
-            found = self._translator.score_batch(
+            results = self._translator.score_batch(
                 [[self._source[token] for token in rows[i]] for i in batch],
                 [targets[i] for i in batch],
                 max_input_length=0,  # else 1024
                 asynchronous=True,
             )
-            pending.update(zip(batch, found, strict=True))
+            pending.update(zip(batch, results, strict=True))
         return [list(pending[i].result().log_probs) for i in range(len(rows))]
 
     def _ranked(
-        self, rows: list[list[int]], found: list[Any], limits: list[int]
+        self, rows: list[list[int]], results: list[Any], limits: list[int]
     ) -> list[list[Hypothesis]]:
-        """The n best of each row. What meets its limit is scored anew: </s> counts there too."""
+        """Return the n best of each row, those cut at the limit scored anew: </s> counts there."""
         cut = [
             (row, pieces[:limit])
-            for row, result, limit in zip(rows, found, limits, strict=True)
+            for row, result, limit in zip(rows, results, limits, strict=True)
             for pieces in result.hypotheses
             if len(pieces) >= limit
         ]
@@ -223,15 +249,15 @@ class CTranslate2Search:
                 else self._hypothesis(pieces[:limit], next(sums), finished=False)
                 for pieces, score in zip(result.hypotheses, result.scores, strict=True)
             ]
-            for result, limit in zip(found, limits, strict=True)
+            for result, limit in zip(results, limits, strict=True)
         ]
         return [
-            sorted(some, key=lambda one: one.score, reverse=True)[: self._settings.n_best]
-            for some in hypotheses
+            sorted(n_best, key=lambda each: each.score, reverse=True)[: self._settings.n_best]
+            for n_best in hypotheses
         ]
 
     def _log_prob(self, pieces: Sequence[str], score: float) -> float:
-        """What the engine has divided by a power of the length, </s> included."""
+        """Undo the engine's division by a power of the length, </s> included."""
         return float(score * (len(pieces) + 1) ** self._exponent)
 
     def _hypothesis(self, pieces: Sequence[str], log_prob: float, *, finished: bool) -> Hypothesis:
@@ -246,13 +272,45 @@ class CTranslate2Search:
         )
 
 
-def check_origin(folder: Path, weights_sha256: str, run: str, *, named: Path | None = None) -> None:
-    """Whether an export is there, whole, and was made of these very weights.
+def load(
+    folder: Path,
+    run: str,
+    bundle: Bundle,
+    search: Mapping[str, Any],
+    *,
+    tokens_per_batch: int | None,
+    workers: int | None,
+    device: torch.device,
+) -> CTranslate2Search:
+    """Return the search over the export of a run's bundle in this folder.
 
-    Those of before export.json held sums are not known to be whole.
+    Raises:
+        UserError: it is missing, damaged, or of other weights.
+    """
+
+    def read() -> CTranslate2Search:
+        place = present(folder, MANIFEST) or folder  # set aside while another is written
+        check_origin(place, bundle.weights_sha256, run, named=folder)
+        try:
+            return CTranslate2Search(
+                place, bundle.tokenizers, search,
+                tokens_per_batch=tokens_per_batch, workers=workers, device=device,
+            )  # fmt: skip
+        except RuntimeError as error:  # an export of before it had sums
+            raise UserError(
+                f"{folder} cannot be loaded ({first_line(error)}): {exporting(folder, run)}"
+            ) from error
+
+    return steadily(folder, read)
+
+
+def check_origin(folder: Path, weights_sha256: str, run: str, *, named: Path | None = None) -> None:
+    """Check that an export is there, whole, and was made of these very weights.
+
+    Exports from before export.json held sums are not known to be whole.
 
     Args:
-        named: what it is called in messages, where it is set aside just now.
+        named: the name in messages, where the folder is set aside just now.
 
     Raises:
         UserError: it is missing, damaged, or of other weights.
@@ -276,17 +334,17 @@ def check_origin(folder: Path, weights_sha256: str, run: str, *, named: Path | N
             f"{named} was made from other weights than those of {run}: give the run= that it was "
             f"made from, or replace it by {remedy}"
         )
-    found = {path.name: file_hash(path) for path in folder.iterdir() if path.name in sums}
+    actual = {path.name: file_hash(path) for path in folder.iterdir() if path.name in sums}
     for name in sums:
-        if found.get(name) != sums[name]:
+        if actual.get(name) != sums[name]:
             raise UserError(
                 f"{named / name} is damaged: it does not match its SHA-256 in {MANIFEST}: {remedy}"
             )
 
 
 def exporting(folder: Path, run: str, quantization: object = None) -> str:
-    """The command that writes an export anew."""
-    kept = [f"quantization={quantization}"] if quantization else []
+    """Return the command that writes an export anew."""
+    options = [f"quantization={quantization}"] if quantization else []
     return shlex.join(
-        ["translate", "export", f"run={run}", "to=ctranslate2", *kept, f"output={folder}"]
+        ["translate", "export", f"run={run}", "to=ctranslate2", *options, f"output={folder}"]
     )

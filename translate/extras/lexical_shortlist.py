@@ -1,4 +1,4 @@
-"""Learns a lexical shortlist from sentence pairs, and keeps it in a file."""
+"""A lexical shortlist: learned from sentence pairs, and kept in a file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float
 from safetensors import SafetensorError
 
+from translate.data.columns import in_order
+from translate.data.corpus import Corpus
 from translate.data.doctor.lexicon import Ids, Lexicon
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
@@ -18,7 +20,6 @@ from translate.files import replacing
 from translate.search.shortlist import Shortlist
 from translate.vocabulary import PAD
 
-FILE = "shortlist.safetensors"
 BLOCK = 3_000_000  # pieces times pieces that are aligned at a time: some hundred megabytes
 SPARE = 4  # times as many translations as wanted are remembered from block to block
 
@@ -26,10 +27,35 @@ Counts = Float[np.ndarray, "_"]
 Pieces = tuple[Ids, Ids]  # of a source sentence and of its translation
 
 
+def learn_from_corpus(
+    corpus: Corpus,
+    tokenizers: Tokenizers,
+    path: Path,
+    *,
+    run: Path,
+    frequent: int,
+    likeliest: int,
+) -> int:
+    """Learn from a corpus' training pairs for a run's tokenizers; return the number of pairs.
+
+    Raises:
+        UserError: the corpus has other tokenizers, or the file `path` cannot be written.
+    """
+    if not torch.equal(_fingerprint(tokenizers), _fingerprint(corpus.tokenizers)):
+        raise UserError(
+            f"the tokenizer of this corpus is not the one that {run} was trained with: give "
+            "the same data= and tokenizer= as then"
+        )
+    sides = (in_order(corpus.train, f"{side}_ids") for side in ("source", "target"))
+    pairs = zip(*sides, strict=True)
+    write(path, learn(pairs, tokenizers, frequent=frequent, likeliest=likeliest), tokenizers)
+    return len(corpus.train)
+
+
 def learn(
     pairs: Iterable[Pieces], tokenizers: Tokenizers, *, frequent: int, likeliest: int
 ) -> Shortlist:
-    """The `frequent` target pieces and the `likeliest` translations of each source piece.
+    """Return the `frequent` target pieces and `likeliest` translations of each source piece.
 
     Links are those that IBM Model 1 expects (Brown et al. 1993), learned block by block, so that
     memory is bounded. In a joint vocabulary each piece is a candidate of itself: names are copied.
@@ -58,7 +84,7 @@ def learn(
 
 
 def _blocks(pairs: Iterable[Pieces]) -> Iterator[list[Pieces]]:
-    """Pairs in groups that take as much memory to align."""
+    """Group pairs so that each group takes as much memory to align."""
     block: list[Pieces] = []
     work = 0
     for source, target in pairs:
@@ -72,7 +98,7 @@ def _blocks(pairs: Iterable[Pieces]) -> Iterator[list[Pieces]]:
 
 
 def _best(sources: Ids, counts: Counts, most: int) -> tuple[Ids, Ids]:
-    """Where the highest counts of each source piece are, and which place they take there."""
+    """Return the places of the highest counts of each source piece, and their ranks."""
     order = np.lexsort((-counts, sources))
     starts = np.flatnonzero(np.diff(sources[order], prepend=-1))
     rank = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
@@ -80,7 +106,7 @@ def _best(sources: Ids, counts: Counts, most: int) -> tuple[Ids, Ids]:
 
 
 def write(path: Path, shortlist: Shortlist, tokenizers: Tokenizers) -> None:
-    """Leave it where `read` finds it, with the tokenizers that it is for.
+    """Write a shortlist for `read`, with the tokenizers that it is for.
 
     Raises:
         UserError: the file cannot be written.
@@ -100,7 +126,7 @@ def write(path: Path, shortlist: Shortlist, tokenizers: Tokenizers) -> None:
 
 
 def read(path: Path, tokenizers: Tokenizers) -> Shortlist:
-    """What `translate shortlist` has learned for these tokenizers.
+    """Return the shortlist that `translate shortlist` has learned for these tokenizers.
 
     Raises:
         UserError: the file cannot be read, is none, or was learned for others.
@@ -132,12 +158,7 @@ def read(path: Path, tokenizers: Tokenizers) -> Shortlist:
     return Shortlist(frequent.long(), likeliest.long())
 
 
-def same(one: Tokenizers, other: Tokenizers) -> bool:
-    """Whether pieces are the same, number for number."""
-    return torch.equal(_fingerprint(one), _fingerprint(other))
-
-
 def _fingerprint(tokenizers: Tokenizers) -> torch.Tensor:
-    """Both SHA-256."""
+    """Return the SHA-256 of both, as bytes."""
     digests = bytes.fromhex(tokenizers.source.sha256 + tokenizers.target.sha256)
     return torch.tensor(list(digests), dtype=torch.uint8)

@@ -18,13 +18,12 @@ import numpy as np
 import torch
 
 from translate.errors import UserError
+from translate.extras import onnx_decoder
+from translate.extras.graphs import Graph, traced
+from translate.extras.onnx_decoder import Arrays, Run, greedy, session, walk
+from translate.extras.parity import Parity, compare, write
 from translate.files import naming
-from translate.inference import onnx_decoder
 from translate.inference.bundle import Bundle
-from translate.inference.export import write
-from translate.inference.graphs import Graph, traced
-from translate.inference.onnx_decoder import Arrays, Run, greedy, session, walk
-from translate.inference.parity import Parity, compare
 from translate.models.seq2seq import Seq2Seq
 from translate.vocabulary import BOS, EOS, PAD, UNK
 from translate.wording import install

@@ -1,28 +1,67 @@
-"""A bundle in the format of another engine, written only when both agree."""
+"""Export: a bundle in the format of another engine, written only when both agree."""
 
 from __future__ import annotations
 
-import hashlib
 import json
+import logging
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import torch
 
 from translate.errors import UserError
-from translate.files import naming, replace_folder
-from translate.inference import ctranslate2_export
-from translate.inference.bundle import SOURCE, TARGET, Bundle
-from translate.inference.ctranslate2_engine import MANIFEST, CTranslate2Search
-from translate.inference.engines import Quantization
-from translate.inference.parity import GREEDY, TOKENS_PER_BATCH, Parity, compare
+from translate.extras import ctranslate2_export
+from translate.extras.ctranslate2_engine import CTranslate2Search
+from translate.extras.graph_export import ONNX, TORCH, export_graphs
+from translate.extras.parity import GREEDY, MANIFEST, TOKENS_PER_BATCH, Parity, compare, write
+from translate.files import naming
+from translate.inference.batches import most_pieces
+from translate.inference.bundle import Bundle
+from translate.inference.choices import Quantization
+from translate.inference.lines import Cutter
 from translate.models.transformer import Transformer
 from translate.vocabulary import EOS
 
+log = logging.getLogger(__name__)
+
+Format = Literal["ctranslate2", "onnx", "torch"]
+GRAPHS = {"onnx": ONNX, "torch": TORCH}
 LONGEST = 20  # pieces of a random sentence
+
+
+def export(
+    bundle: Bundle,
+    folder: Path,
+    *,
+    to: Format,
+    quantization: Quantization,
+    lines: Iterable[str] | None,
+    sentences: int,
+) -> Iterator[tuple[str, Parity]]:
+    """Replace `folder` by the model in another format; yield how it compares with the model.
+
+    It is compared on so many `sentences`: on `lines`, or on random pieces where there are none.
+
+    Raises:
+        UserError: the engine cannot carry the model, or computes something else.
+    """
+    source = bundle.tokenizers.source
+    if lines is None:
+        longest = most_pieces(bundle.model, LONGEST)
+        compared = random_sentences(sentences, vocab_size=len(source), longest=longest)
+    else:
+        cut = Cutter(
+            source, language=bundle.config.source_language, limit=most_pieces(bundle.model),
+            sentences=False,
+        )  # fmt: skip
+        texts = (ids for number, line in enumerate(lines, start=1) for ids in cut(line, number).ids)
+        compared = list(islice(texts, sentences))
+    if to == "ctranslate2":
+        return export_ctranslate2(bundle, folder, quantization=quantization, sentences=compared)
+    return export_graphs(bundle, folder, kind=GRAPHS[to], sentences=compared)
 
 
 def export_ctranslate2(
@@ -38,9 +77,8 @@ def export_ctranslate2(
         UserError: CTranslate2 is not installed, cannot carry the model or computes something else.
     """
     config = bundle.config
-    found = ctranslate2_export.problems(config.family, config.options)
-    if found:
-        raise UserError("; ".join(found))
+    if problems := ctranslate2_export.problems(config.family, config.options):
+        raise UserError("; ".join(problems))
     model = cast(Transformer, bundle.model.in_dtype(torch.float32))
     with tempfile.TemporaryDirectory(prefix="translate-") as place, naming(Path(place)):
         for wanted in dict.fromkeys(("float32", quantization)):
@@ -66,69 +104,36 @@ def export_ctranslate2(
     write(bundle, folder, files, quantization, parity, measured=measured)
 
 
-def write(
-    bundle: Bundle,
-    folder: Path,
-    files: Mapping[str, bytes],
-    quantization: str,
-    parity: Parity,
-    *,
-    measured: str,
-) -> None:
-    """Replace `folder` by these files, the tokenizers, and what they were made of, with their sums.
-
-    `measured` names the numbers that the parity was computed with.
+def check_replaceable(folder: Path) -> None:
+    """Refuse to replace a folder that no export has written.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: it holds other files, or is none.
     """
-    whole = {
-        **files,
-        SOURCE: bundle.tokenizers.source.to_bytes(),
-        TARGET: bundle.tokenizers.target.to_bytes(),
-    }
-    origin = {
-        "weights_sha256": bundle.weights_sha256,
-        "quantization": quantization,
-        "measured_as": measured,
-        "parity": asdict(parity),
-        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in whole.items()},
-    }
-    whole[MANIFEST] = (json.dumps(origin, indent=2) + "\n").encode()
-    try:
-        replace_folder(folder, whole)
-    except OSError as error:
-        raise UserError(
-            f"{folder} cannot be written ({error.strerror}): choose another with output=FOLDER"
-        ) from error
-
-
-def check_replaceable(folder: Path) -> None:
-    """UserError where an export would take the place of what no export has written."""
     if not folder.exists():
         return
     if not folder.is_dir():
         raise UserError(f"output={folder} is not a folder: name a new one")
-    found = {path.name for path in folder.iterdir()}
-    if others := found - _exported(folder, found):
+    names = {path.name for path in folder.iterdir()}
+    if others := names - _exported(folder, names):
         raise UserError(
             f"output={folder} contains {min(others)!r}, which is not of an export and would be "
             "removed: name a new folder"
         )
 
 
-def _exported(folder: Path, found: set[str]) -> set[str]:
-    """The names of an export's files; all that were `found` if it was written without sums."""
+def _exported(folder: Path, names: set[str]) -> set[str]:
+    """Return the names that an export has written; all of them if it was written without sums."""
     try:
         origin = json.loads((folder / MANIFEST).read_bytes())
         made_of = origin["weights_sha256"] and origin.get("sha256")
-        return found if made_of is None else {MANIFEST, *made_of}
+        return names if made_of is None else {MANIFEST, *made_of}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return set()
 
 
 def random_sentences(count: int, *, vocab_size: int, longest: int = LONGEST) -> list[list[int]]:
-    """Pieces drawn alike at any time: nonsense, but every weight takes part."""
+    """Return sentences of random pieces, always the same: nonsense, but every weight takes part."""
     generator = torch.Generator().manual_seed(1)
     lengths = torch.randint(1, longest + 1, (count,), generator=generator).tolist()
     return [

@@ -1,17 +1,25 @@
-"""Whether an exported model is the model: both translate the same sentences greedily."""
+"""An export is checked against the model, and written with what it was made of.
+
+Both translate the same sentences greedily.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from translate.errors import UserError
+from translate.files import replace_folder
 from translate.inference.batches import by_length
+from translate.inference.bundle import SOURCE, TARGET, Bundle
 from translate.inference.forcing import TeacherForcing
 from translate.models.seq2seq import Seq2Seq
 from translate.search import build
@@ -19,6 +27,7 @@ from translate.search.constraints import length_limits
 from translate.vocabulary import BOS, EOS, PAD
 from translate.wording import counted
 
+MANIFEST = "export.json"  # which weights an export was made of, and the SHA-256 of its files
 GREEDY: dict[str, Any] = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 5}
 TOKENS_PER_BATCH = 2048
 TOLERANCE = 1e-3  # in log-probability: float32 rounds otherwise in every engine
@@ -26,7 +35,7 @@ TOLERANCE = 1e-3  # in log-probability: float32 rounds otherwise in every engine
 
 @dataclass(frozen=True)
 class Parity:
-    """How the translations of two engines compare.
+    """The comparison of two engines' translations.
 
     Attributes:
         sentences: how many were translated.
@@ -64,33 +73,33 @@ class Parity:
                 "of torch and of the engine"
             )
 
-    def told(self, *, random: bool) -> str:
-        """The comparison in a line; `random`: of random pieces, which are no language."""
-        told = (
+    def summary(self, *, random: bool) -> str:
+        """Return the comparison in a line; `random`: of random pieces, which are no language."""
+        summary = (
             f"both translated {counted(self.sentences, 'sentence')} greedily: "
             f"{self.different} differ; log-probabilities differ by up to {self.gap:.2g}"
         )
         if not self.barred:
-            return told
+            return summary
         why = (
             "the sentences were random pieces, so compare on real ones with input=FILE"
             if random
             else "only a poorly trained model finds these likely, so train it further"
         )
         return (
-            f"{told}; {self.barred} of the export's translations contain <s> or <pad>, which this "
-            f"program never writes: {why}"
+            f"{summary}; {self.barred} of the export's translations contain <s> or <pad>, which "
+            f"this program never writes: {why}"
         )
 
 
 class Exported(Protocol):
-    """What was exported, as it translates."""
+    """An exported model that translates."""
 
     def translate(self, sources: list[list[int]], limits: list[int]) -> list[tuple[int, ...]]:
-        """What greedy search finds for each source, no more tokens than its limit; without </s>."""
+        """Return the greedy translation of each source, cut at its limit; both without </s>."""
 
     def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
-        """Of every token of given translations, </s> included; both sides come without it."""
+        """Score every token of translations, </s> included; both sides come without it."""
 
 
 def compare(model: Seq2Seq, exported: Exported, sentences: Sequence[list[int]]) -> Parity:
@@ -107,26 +116,63 @@ def compare(model: Seq2Seq, exported: Exported, sentences: Sequence[list[int]]) 
             GREEDY["max_length_ratio"], GREEDY["max_length_offset"], max_length=model.max_length,
         )  # fmt: skip
         actual = exported.translate(sources, limits)
-        scored = exported.log_probs(sources, [list(found.tokens) for found in expected])
+        scored = exported.log_probs(sources, [list(best.tokens) for best in expected])
         gaps += [
-            abs(own.log_prob - sum(log_probs))
-            for own, log_probs in zip(expected, scored, strict=True)
+            abs(best.log_prob - sum(log_probs))
+            for best, log_probs in zip(expected, scored, strict=True)
         ]
         forced = native.log_probs(sources, [list(tokens) for tokens in actual])
-        for own, other, log_probs in zip(expected, actual, forced, strict=True):
-            if own.tokens != other:
+        for best, other, log_probs in zip(expected, actual, forced, strict=True):
+            if best.tokens != other:
                 different += 1
-                here = _parting(own.tokens, other)
+                here = _parting(best.tokens, other)
                 if other[here : here + 1] in ((PAD,), (BOS,)):
                     barred += 1
                 else:
-                    margins.append(abs(own.token_log_probs[here] - log_probs[here]))
+                    margins.append(abs(best.token_log_probs[here] - log_probs[here]))
     # not Python's max, which passes over NaN
-    largest_gap, largest_margin = (float(np.max(found)) for found in (gaps, margins))
+    largest_gap, largest_margin = (float(np.max(each)) for each in (gaps, margins))
     return Parity(len(sentences), different, largest_gap, largest_margin, barred)
 
 
 def _parting(one: Sequence[int], other: Sequence[int]) -> int:
-    """The first place where two translations differ; one may go on where the other ends."""
+    """Return the first place where two translations differ; one may go on where the other ends."""
     pairs = itertools.zip_longest(one, other)
     return next(place for place, (mine, theirs) in enumerate(pairs) if mine != theirs)
+
+
+def write(
+    bundle: Bundle,
+    folder: Path,
+    files: Mapping[str, bytes],
+    quantization: str,
+    parity: Parity,
+    *,
+    measured: str,
+) -> None:
+    """Replace `folder` by these files, the tokenizers, and what they were made of, with their sums.
+
+    `measured` names the numbers that the parity was computed with.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    whole = {
+        **files,
+        SOURCE: bundle.tokenizers.source.to_bytes(),
+        TARGET: bundle.tokenizers.target.to_bytes(),
+    }
+    origin = {
+        "weights_sha256": bundle.weights_sha256,
+        "quantization": quantization,
+        "measured_as": measured,
+        "parity": asdict(parity),
+        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in whole.items()},
+    }
+    whole[MANIFEST] = (json.dumps(origin, indent=2) + "\n").encode()
+    try:
+        replace_folder(folder, whole)
+    except OSError as error:
+        raise UserError(
+            f"{folder} cannot be written ({error.strerror}): choose another with output=FOLDER"
+        ) from error

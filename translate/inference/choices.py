@@ -1,4 +1,4 @@
-"""The names of engines and of number formats; light to import, for the commands check them."""
+"""The engines and number formats that a user may choose; light to import, for the commands."""
 
 from __future__ import annotations
 

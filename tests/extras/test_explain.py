@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from translate.attention.kernels import kernels_that_ran, recorded_calls
-from translate.inference.explain import attention_calls, described
+from translate.extras.explain import attention_calls, described
 from translate.training.packing import ALL, NONE
 
 SOURCE, TARGET = "el perro come.", "the dog eats."

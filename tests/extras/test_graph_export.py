@@ -16,13 +16,13 @@ import pytest
 import torch
 
 from translate.errors import UserError
-from translate.inference import graph_export, graphs
+from translate.extras import graph_export, graphs
+from translate.extras.graph_export import DECODER, INTERFACE, ONNX, TORCH, export_graphs
+from translate.extras.graphs import NEXT, traced
+from translate.extras.model_export import random_sentences
+from translate.extras.parity import GREEDY, MANIFEST
 from translate.inference.bundle import SOURCE, TARGET
-from translate.inference.ctranslate2_engine import MANIFEST
-from translate.inference.export import GREEDY, random_sentences
 from translate.inference.forcing import TeacherForcing
-from translate.inference.graph_export import DECODER, INTERFACE, ONNX, TORCH, export_graphs
-from translate.inference.graphs import NEXT, traced
 from translate.inference.translator import Translator
 from translate.models.state_tensors import tensors_in
 from translate.search import build
@@ -60,7 +60,7 @@ def eagerly(file: Path, graph: graphs.Graph):
     return run
 
 
-LOADING = "import sys; from translate.inference.onnx_decoder import session; session(sys.argv[1])"
+LOADING = "import sys; from translate.extras.onnx_decoder import session; session(sys.argv[1])"
 
 
 def test_running_a_graph_leaves_nothing_in_the_users_home(tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
-"""Which attention kernels a model's calls take on this device, in training and in translating."""
+"""The attention kernels that a model's calls take on this device, and why they are not flash."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,10 +19,45 @@ from translate.attention.variable_length import Packing
 from translate.inference.translator import Translator
 from translate.models.mode import in_mode
 from translate.models.seq2seq import Seq2Seq
+from translate.training import packing
+from translate.training.precision import autocast_dtype, settled
+from translate.training.provenance import noted
 from translate.vocabulary import BOS, EOS
 
-Phases = dict[str, Counter[Call]]  # what the model does → its calls, alike ones counted
+Phases = dict[str, Counter[Call]]  # a phase of training or translating → its calls, counted
 READABLE = Kernel("readable", "the weights are needed")
+
+
+def explained(
+    translator: Translator,
+    run: Path,
+    trainer: Mapping[str, Any],
+    sentence: str,
+    reference: str | None,
+    *,
+    covering: bool,
+) -> Iterator[str]:
+    """Describe the calls for a sentence and its reference, or the model's translation of it.
+
+    Args:
+        trainer: the keys of conf/trainer that the run was trained with, as far as they are known.
+        covering: whether the search reads the attention over the source.
+    """
+    model, device = translator.model, translator.device.type
+    precision = settled(trainer.get("precision", "auto"), device, noted=noted(run, "precision"))
+    guided = trainer.get("guided_alignment", {}).get("weight", 0) > 0
+    packed_from = packing.settle(
+        trainer.get("packing", "auto"), model, accelerator=device, precision=precision,
+        compiled=trainer.get("compile", False), guided=guided,
+    )  # fmt: skip
+    target = translator.translate([sentence])[0] if reference is None else reference
+    phases = attention_calls(
+        translator, sentence, target,
+        autocast=autocast_dtype(precision), packed_from=packed_from, guided=guided,
+        covering=covering,
+    )  # fmt: skip
+    yield f"{translator.device}, PyTorch {torch.__version__}, trained in {precision}"
+    yield from described(phases)
 
 
 def attention_calls(
@@ -33,10 +70,10 @@ def attention_calls(
     guided: bool,
     covering: bool,
 ) -> Phases:
-    """The fused attention calls for one pair of sentences; none where a model makes none.
+    """Record the fused attention calls for one pair of sentences.
 
     Args:
-        autocast: what a training step multiplies in, where that is not the model's own dtype.
+        autocast: the type a training step multiplies in, where it is not that of the model.
         packed_from: tokens of the longer sentence from which on training lays sentences end to end.
         guided: whether the training loss reads the attention over the source.
         covering: whether the search does.
@@ -61,7 +98,7 @@ def attention_calls(
 
 
 def described(phases: Phases) -> Iterator[str]:
-    """A few lines for each kind of call."""
+    """Describe each kind of call in a few lines."""
     if not any(phases.values()):
         yield "this model makes no fused attention calls: any attention it has is plain PyTorch"
         return
@@ -75,7 +112,7 @@ def described(phases: Phases) -> Iterator[str]:
 
 
 def _looked_at(phases: Callable[[bool], Phases], wanted: bool) -> Phases:
-    """Of what the weights are wanted, the calls that then are not made have the readable form."""
+    """Mark the calls that are not made, but computed readably, where the weights are wanted."""
     fused = phases(False)
     left = phases(True) if wanted else fused
     return {
@@ -108,7 +145,7 @@ def _end_to_end(model: Seq2Seq, source: Tensor, target_in: Tensor) -> Phases:
 
 
 def _two_steps(model: Seq2Seq, source: Tensor, looked_at: bool) -> Phases:
-    """The first step of one hypothesis, then a step of two."""
+    """Record the first step of one hypothesis, then a step of two."""
     with recorded_calls(model) as encoding:
         memory = model.encode(source, torch.ones_like(source, dtype=torch.bool))
     state = model.start(memory)
@@ -120,12 +157,12 @@ def _two_steps(model: Seq2Seq, source: Tensor, looked_at: bool) -> Phases:
 
 
 def _counted(calls: list[Call]) -> Counter[Call]:
-    """Calls of all layers together, in the order of the first."""
+    """Count the calls of all layers together, in the order of the first."""
     return Counter(replace(call, place=_any_layer(call.place)) for call in calls)
 
 
 def _any_layer(place: str) -> str:
-    """`layers.2.attention` → `layers.*.attention`."""
+    """Turn `layers.2.attention` into `layers.*.attention`."""
     return ".".join("*" if part.isdigit() else part for part in place.split("."))
 
 

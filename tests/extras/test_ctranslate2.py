@@ -12,16 +12,15 @@ import pytest
 import torch
 
 from translate.errors import UserError
-from translate.inference import ctranslate2_export
-from translate.inference import parity as parity_module
-from translate.inference.ctranslate2_engine import (
-    MANIFEST,
+from translate.extras import ctranslate2_export
+from translate.extras import parity as parity_module
+from translate.extras.ctranslate2_engine import (
     CTranslate2Search,
     check_origin,
     search_problems,
 )
-from translate.inference.export import export_ctranslate2, random_sentences
-from translate.inference.parity import Parity, compare
+from translate.extras.model_export import export_ctranslate2, random_sentences
+from translate.extras.parity import MANIFEST, Parity, compare
 from translate.inference.translator import Translator
 from translate.machine import threads_restored
 from translate.search import build
@@ -124,13 +123,13 @@ def test_a_model_that_would_begin_again_is_told(make_bundle, tmp_path) -> None:
         bundle, tmp_path / "x", quantization="float32", sentences=sentences
     )
     assert 0 < parity.barred <= parity.different
-    told = parity.told(random=True)
+    told = parity.summary(random=True)
     assert f"{parity.barred} of the export's translations contain <s> or <pad>" in told
     assert told.endswith(
         "the sentences were random pieces, so compare on real ones with input=FILE"
     )
-    assert parity.told(random=False).endswith("so train it further")
-    assert "<s>" not in Parity(10, 3, gap=0.0, margin=0.0).told(random=True)
+    assert parity.summary(random=False).endswith("so train it further")
+    assert "<s>" not in Parity(10, 3, gap=0.0, margin=0.0).summary(random=True)
 
 
 @pytest.mark.parametrize("unequal", ["gap", "margin"])
@@ -233,7 +232,7 @@ def test_a_single_batch_has_all_threads_and_pytorch_keeps_its_own(
         return made(*arguments, **settings)
 
     monkeypatch.setattr(
-        "translate.inference.ctranslate2_engine.imported",
+        "translate.extras.ctranslate2_engine.imported",
         lambda: SimpleNamespace(Translator=translator),
     )
     with threads_restored():
@@ -347,7 +346,7 @@ def test_the_device_asked_for_is_the_one_taken(exported, monkeypatch) -> None:
     bundle, folder = exported
     taken = {}
     fake = SimpleNamespace(Translator=lambda folder, **options: taken.update(options))
-    monkeypatch.setattr("translate.inference.ctranslate2_engine.imported", lambda: fake)
+    monkeypatch.setattr("translate.extras.ctranslate2_engine.imported", lambda: fake)
     make = partial(
         CTranslate2Search, folder, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=None
     )

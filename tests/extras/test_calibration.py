@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from translate.errors import UserError
-from translate.evaluation.calibration import judge, learn
+from translate.extras.calibration import judge, learn
 
 
 def drawn(count: int, slope: float, intercept: float):

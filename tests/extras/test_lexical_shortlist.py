@@ -14,8 +14,8 @@ import torch
 
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
-from translate.inference import lexical_shortlist
-from translate.inference.lexical_shortlist import learn, read, write
+from translate.extras import lexical_shortlist
+from translate.extras.lexical_shortlist import learn, read, write
 from translate.search import build
 from translate.search.shortlist import Shortlist, ShortlistSearch
 from translate.vocabulary import PAD
