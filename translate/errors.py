@@ -1,15 +1,15 @@
-"""What is told to people when something fails."""
+"""Errors as people read them."""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """Something a person can mend: one line with the value, the place and the remedy.
+    """A fault that a person can mend: one line with the value, the place and the remedy.
 
     Commands print the message alone and exit with 1; a traceback appears only with `debug=true`.
     """
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, cut to a line; its type if it says nothing."""
+    """Return an error's message, cut to a line; its type if it has none."""
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""How errors put what is wrong and what would be right, and how a stranger's text is shown."""
+"""The wording of errors: the fault, the remedy, and a stranger's text made visible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNSEEN = ("Cc", "Cs", "Zl", "Zp")  # categories that move a terminal, or cannot 
 
 
 def nearest(name: str, choices: Iterable[str], *, prefix: str = "") -> str:
-    """What to end a message about an unknown name with: `; did you mean d_model?`, or all choices.
+    """Return the end of a message about an unknown name: `; did you mean d_model?`, or all choices.
 
     `prefix` stands before a suggestion: where in the configuration it is (`model.`).
     """
@@ -38,7 +38,7 @@ def counted(number: int, noun: str, nouns: str = "") -> str:
 
 
 def install(extra: str) -> str:
-    """What installs the packages of an extra; by their names, for no index has this one yet."""
+    """Return the command that installs an extra's packages; no index has this package yet."""
     from importlib import metadata  # a good part of the program's start
 
     pip = f"{shlex.quote(sys.executable)} -m pip install"

@@ -13,8 +13,7 @@ from torch import nn
 
 from translate.data.tokenizer import Tokenizers
 from translate.data.vocabulary_learning import train_tokenizer
-from translate.inference.forcing import Aligner
-from translate.inference.forcing import words as joined
+from translate.inference.forcing import Aligner, between_words
 from translate.inference.lines import Cutter
 from translate.inference.translator import Translator
 from translate.models.head import choose_head
@@ -91,7 +90,7 @@ def test_what_a_target_word_gives_the_tag_is_no_words(tokenizers: Tokenizers, ma
     pieces = attention.weights[-1].mean(axis=0)
     words = tagged.source.encode_words(source), tagged.target.encode_words(target)
     (found,) = align([source], [target])
-    np.testing.assert_allclose(found, joined(pieces[:, 1:], *words), atol=1e-6)
+    np.testing.assert_allclose(found, between_words(pieces[:, 1:], *words), atol=1e-6)
     assert not found[:, 0].any()  # of invisible characters alone
     assert found[:, 1:].all()
 

@@ -1,4 +1,4 @@
-"""Which engine translates: our own search, or another on what `translate export` has written."""
+"""The engine that translates: this program's search, or another on an export of the model."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ WORTH_THREADS = 20_000_000
 OTHER_PROBABILITIES = ("ensemble", "prefix", "prefixes", "constraints", "shortlist")
 
 
-def export_folder(run: str, name: str, given: str | None) -> Path:
-    """Where a model lies in the format of another engine: beside its bundle unless given."""
-    return Path(run, name) if given is None else Path(given)
+def export_folder(run: str, name: str, chosen: str | None) -> Path:
+    """Return the folder of a model in another engine's format: beside its bundle by default."""
+    return Path(run, name) if chosen is None else Path(chosen)
 
 
 def engine_problems(job: Job) -> list[str]:
-    """What the engine lacks of what a valid configuration asks of it, one line each."""
+    """List the options of a valid configuration that the engine lacks, one line each."""
     config, verbatim = job.config, job.verbatim
     cores = machine.cores()
     if (config["workers"] or 1) > MOST_PER_CORE * cores:
@@ -103,7 +103,7 @@ def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) ->
 
 
 def _unknown_words(replace_unknown: bool, dictionary: str | None) -> UnknownWords | None:
-    """What replaces unknown words: the entries of the file `dictionary`, copies beyond it."""
+    """Return the replacement of unknown words: entries of the file `dictionary`, else copies."""
     if replace_unknown:
         return UnknownWords({}) if dictionary is None else UnknownWords.read(dictionary)
     if dictionary is not None:
@@ -115,7 +115,7 @@ def _unknown_words(replace_unknown: bool, dictionary: str | None) -> UnknownWord
 
 
 def _workers(config: Mapping[str, Any]) -> int:
-    """As many as asked for; else one a core, unless each line is answered before the next."""
+    """Return the workers asked for; else one a core, unless each line is answered at once."""
     if config["workers"] is not None:
         return int(config["workers"])
     return 1 if config.get("interactive") else one_a_core(choose_device(config["device"]))
@@ -124,7 +124,7 @@ def _workers(config: Mapping[str, Any]) -> int:
 def _confidence(
     config: Mapping[str, Any], verbatim: Mapping[str, str], bundle: Bundle
 ) -> confidence.Confidence | None:
-    """What was learned for just this, where it will be told."""
+    """Read the confidence learned for this model and search, where the output will have it."""
     if config.get("format") != "json" or config["mbr"] or config["precision"] == "bf16":
         return None
     if any(verbatim.get(key) for key in OTHER_PROBABILITIES):

@@ -45,7 +45,7 @@ Keys:
 
 
 class Decoding(BaseModel):
-    """How stored translations were made, beside the search; what is not said is as here."""
+    """The options of stored translations beside the search; those not stored are as here."""
 
     target: str | None = None
     engine: Engine = "native"
@@ -97,10 +97,9 @@ def run(
         decoding | {"device": device, "tokens_per_batch": tokens_per_batch},
         {"run": str(folder)} | {key: decoding[key] for key in FILES if decoding[key]},
     )
-    found = differences(stored, model, test_set, model_sha256=sha256)
-    if found:
-        lines = "\n  ".join(found)
-        raise UserError(f"{path} differs from what is computed now:\n  {lines}")
+    lines = differences(stored, model, test_set, model_sha256=sha256)
+    if lines:
+        raise UserError(f"{path} differs from what is computed now:\n  " + "\n  ".join(lines))
     bleu = stored.figures["bleu"]
     sys.stdout.write(
         f"equal: {test_set.split}, BLEU {bleu['score']:.2f} ({bleu['signature']}), "
@@ -114,6 +113,6 @@ def _decoding(stored: object, path: Path) -> dict[str, Any]:
 
     search = dict(stored) if isinstance(stored, dict) else {"kind": stored}
     written = {key: search.pop(key) for key in Decoding.model_fields if key in search}
-    if found := schema.problems(Decoding, written, "decoding") + search_problems(search):
-        raise UserError(f"{path} asks for settings that cannot be used: {listing(found)}")
+    if problems := schema.problems(Decoding, written, "decoding") + search_problems(search):
+        raise UserError(f"{path} asks for settings that cannot be used: {listing(problems)}")
     return {**Decoding.model_validate(written).model_dump(), "search": search}

@@ -1,4 +1,4 @@
-"""How texts become batches, and where batches are computed: in memory at once, or by workers."""
+"""Batches of texts, as large as memory holds, and the workers that compute them."""
 
 from __future__ import annotations
 

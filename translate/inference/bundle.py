@@ -274,11 +274,11 @@ def _weights(model: Seq2Seq) -> dict[str, Tensor]:
 def _check_weights(model: Seq2Seq, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Check that the weights are this model's, to the last name and shape, and are numbers."""
     shapes = {name: tuple(tensor.shape) for name, tensor in _weights(model).items()}
-    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    if shapes != found:
-        name = min(name for name, _ in shapes.items() ^ found.items())
+    stored = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if shapes != stored:
+        name = min(name for name, _ in shapes.items() ^ stored.items())
         raise UserError(
-            f"{path}: {name!r} is {found.get(name, 'missing')} but the model of {CONFIG} has "
+            f"{path}: {name!r} is {stored.get(name, 'missing')} but the model of {CONFIG} has "
             f"{shapes.get(name, 'nothing')}: the two files do not belong together"
         )
     types = {tensor.dtype for tensor in tensors.values()}
@@ -325,12 +325,12 @@ def _config(content: bytes, path: Path) -> BundleConfig:
     check(problems(BundleConfig, values, str(path)))
     config = BundleConfig.model_validate(values)
     check(misnamed(str(path), values, registry.families(), key="family"))
-    found = registry.problems(config.model, f"{path}: options")
-    if any(line.endswith("is missing") for line in found):
-        found.append(
+    lines = registry.problems(config.model, f"{path}: options")
+    if any(line.endswith("is missing") for line in lines):
+        lines.append(
             "it was written by an earlier version: translate with that version, or train again"
         )
-    check(found)
+    check(lines)
     check(searches.problems(config.search, f"{path}: search"))
     return config
 

@@ -90,7 +90,7 @@ Find = Callable[..., list[list[Translation]]]  # `_search` with its workers
 
 
 class Translator:
-    """Translates, scores and aligns sentences.
+    """A model with its tokenizers and a search: it translates, scores and aligns sentences.
 
     The model is moved to the device and put in evaluation mode. How lines are batched never
     changes a translation, but for rounding: exact in float64, in float32 up to near-ties.
@@ -159,7 +159,7 @@ class Translator:
             max_length=model.max_length, unknown_replaced=unknown_words is not None,
         )  # fmt: skip
         self._bans = Bans(tokenizers.target, search.rules.banned)
-        self._maps = AttentionMaps(tokenizers, self.forcing, self._own)
+        self._maps = AttentionMaps(tokenizers, self.forcing, self._translation_of)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
         """Return the best translation of each sentence."""
@@ -351,7 +351,7 @@ class Translator:
         """
         return self._maps.within(source, target, side=side)
 
-    def _own(self, source_ids: list[int]) -> list[int]:
+    def _translation_of(self, source_ids: list[int]) -> list[int]:
         """Return the model's translation of a source, by the search alone."""
         (asked,) = self._constraint_encoder(NO_CONSTRAINT, 1, 1)
         find = partial(self._hypotheses, self.search, need_alignment=False)
