@@ -16,7 +16,7 @@ from pathlib import Path
 from options import begin, composed, positive
 
 from translate.data.corpus import prepare, read_nodes
-from translate.data.doctor.vocabulary import padding
+from translate.extras.doctor import padding
 from translate.data.module import TranslationData
 
 

@@ -199,8 +199,8 @@ class Side(NamedTuple):
 def tokens_of(run: Path) -> tuple[Side, Side]:
     """What a run was trained on, source and target."""
     from translate.cli.stored import training_config
+    from translate.data.batching import lengths
     from translate.data.corpus import prepare, read_nodes
-    from translate.data.lengths import lengths
 
     config = training_config(run)
     corpus = prepare(*read_nodes(config["data"], config["tokenizer"]), cache=Path(config["cache"]))

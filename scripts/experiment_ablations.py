@@ -28,8 +28,8 @@ from experiments import evaluated, new_parser, tell, train
 from options import begin, composed, quoted
 
 from translate.cli.config_dir import config_dir
-from translate.data.columns import in_order
 from translate.data.corpus import prepare, read_nodes
+from translate.data.pairs import in_order
 from translate.errors import UserError
 from translate.evaluation.report import Stored
 from translate.evaluation.significance import SURE, differences, holm, welch

@@ -23,8 +23,8 @@ from experiments import evaluated, new_parser, tell, train
 from options import begin
 
 from translate.cli.config_dir import options
-from translate.data.columns import in_order
 from translate.data.corpus import prepare, read_nodes
+from translate.data.pairs import in_order
 from translate.errors import UserError
 from translate.evaluation.buckets import Bucket, assign, by_source_length
 from translate.evaluation.metrics import cell

@@ -9,7 +9,7 @@ import torch
 from small_models import CONVOLUTIONAL, RNN, TRANSFORMER
 
 from translate.data.tokenizer import Tokenizer, Tokenizers
-from translate.data.vocabulary_learning import train_tokenizer
+from translate.data.tokenizer import train_tokenizer
 from translate.inference.bundle import Bundle, BundleConfig
 from translate.inference.translator import Translator
 from translate.models import registry

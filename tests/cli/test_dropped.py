@@ -193,7 +193,7 @@ def test_a_failure_afterwards_leaves_the_list_of_before(
         raise UserError("no vocabulary")
 
     (folder / "d.tsv").write_text(f"{BEFORE}\nof before\n", encoding="utf-8")
-    monkeypatch.setattr("translate.data.build.train_tokenizer", fail)
+    monkeypatch.setattr("translate.data.corpus.train_tokenizer", fail)
     done = program(*PREPARE, "dropped=d.tsv")
     assert (done.status, done.out) == (1, "")
     assert (folder / "d.tsv").read_text("utf-8") == f"{BEFORE}\nof before\n"

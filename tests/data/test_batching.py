@@ -19,9 +19,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from translate.data import mixing
-from translate.data.batching import BATCH_COST, Draw, TokenBatches, by_shape, collate, cut
-from translate.data.mixing import Draws, Mixture
+from translate.data import batching as mixing
+from translate.data.batching import (
+    BATCH_COST,
+    Draw,
+    Draws,
+    Mixture,
+    TokenBatches,
+    by_shape,
+    collate,
+    cut,
+)
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD
 

@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translate import config as schema
-from translate.data.cleaning import RULES, Cleaning, clean, drop_overlap, tidy
-from translate.data.dropped import Drops
-from translate.data.pair import Pair
-from translate.data.pair_table import write_pairs
+from translate.data.cleaning import RULES, Cleaning, Drops, clean, drop_overlap, tidy
+from translate.data.pairs import Pair, write_pairs
 
 
 @pytest.fixture

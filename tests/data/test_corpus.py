@@ -18,7 +18,6 @@ import pytest
 from conf_nodes import corpus_of, node, overlay
 from filelock import FileLock
 
-from translate.data import build as build_module
 from translate.data import corpus as corpus_module
 from translate.data.account import LanguageCounts, render
 from translate.data.corpus import FORMAT, check_data, load
@@ -203,7 +202,7 @@ def test_text_that_changes_while_it_is_prepared_is_not_kept(
     data, tokenizer, tmp_path, folder, monkeypatch
 ):
     """Under the hash of the old text there would be the new one, for good."""
-    learn = build_module._train_tokenizers
+    learn = corpus_module._train_tokenizers
 
     def meanwhile(*arguments):
         with (folder / "train.en").open("a", encoding="utf-8") as file:
@@ -211,7 +210,7 @@ def test_text_that_changes_while_it_is_prepared_is_not_kept(
         return learn(*arguments)
 
     with monkeypatch.context() as busy:
-        busy.setattr(build_module, "_train_tokenizers", meanwhile)
+        busy.setattr(corpus_module, "_train_tokenizers", meanwhile)
         with pytest.raises(UserError, match="was changed while it was prepared: prepare it again"):
             corpus_of(data, tokenizer, cache=tmp_path)
     assert [path for path in (tmp_path / "corpora").iterdir() if path.is_dir()] == []
@@ -225,7 +224,7 @@ def test_a_half_written_corpus_is_never_taken(data, tokenizer, tmp_path, monkeyp
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(build_module, step, die)
+        broken.setattr(corpus_module, step, die)
         with pytest.raises(KeyboardInterrupt):
             corpus_of(data, tokenizer, cache=tmp_path)
     assert not [path for path in (tmp_path / "corpora").iterdir() if path.is_dir()]
@@ -241,7 +240,7 @@ def test_contents_reach_the_disk_before_the_corpus_has_its_name(
         synced.append(path.name)
         assert path.exists()
 
-    monkeypatch.setattr(build_module, "sync", sync)
+    monkeypatch.setattr("translate.files.sync", sync)
     folder = corpus_of(data, tokenizer, cache=tmp_path).folder
     assert synced[-1] == "corpora"
     assert synced[-2].startswith(f"{folder.name}.tmp-")
@@ -534,7 +533,7 @@ def test_an_interrupted_disk_leaves_no_corpus(data, tokenizer, tmp_path, monkeyp
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(build_module, "_write", full)
+    monkeypatch.setattr(corpus_module, "_write", full)
     with pytest.raises(UserError, match=r"No space left on device.*free up space"):
         corpus_of(data, tokenizer, cache=tmp_path)
 

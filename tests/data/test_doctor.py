@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.data.batching import TokenBatches
+from translate.data.batching import Mixture, TokenBatches
 from translate.data.doctor import QUICK, Check, all_checks, examine, quick_look
 from translate.data.doctor import languages as languages_module
 from translate.data.doctor import misaligned as misaligned_module
@@ -23,13 +23,12 @@ from translate.data.doctor.characters import anomaly, quoted
 from translate.data.doctor.finding import Finding, Line
 from translate.data.doctor.languages import copies, other_languages, swapped_sides
 from translate.data.doctor.lengths import empty, outliers
-from translate.data.doctor.lexicon import Lexicon
+from translate.data.lexicon import Lexicon
 from translate.data.doctor.misaligned import misaligned
 from translate.data.doctor.overlap import NEAR, duplicates, jaccard, literal, near, shingles
 from translate.data.doctor.report import headline, told
-from translate.data.doctor.vocabulary import advise, padding
-from translate.data.mixing import Mixture
-from translate.data.pair import Lines, Pair
+from translate.extras.doctor import advise, padding
+from translate.data.pairs import Lines, Pair
 from translate.data.tokenizer import TokenizerConfig
 from translate.extras.toy import toy_pairs
 from translate.vocabulary import EOS

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from conf_nodes import corpus_of, node
 
-from translate.data.corpus import check_data
-from translate.data.pair import Item, Pair, items
-from translate.data.sources import KINDS
+from translate.data.corpus import KINDS, check_data
+from translate.data.pairs import Item, Pair, items
 from translate.errors import UserError
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

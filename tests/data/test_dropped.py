@@ -16,13 +16,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from translate.data import corpus as corpus_module
-from translate.data import pair_table
-from translate.data.cleaning import RULES, Cleaning, first_of_each, tidy
-from translate.data.dropped import Dropped, Drops
-from translate.data.pair import Pair
-from translate.data.pair_table import write_pairs
+from translate.data import pairs
+from translate.data.cleaning import RULES, Cleaning, Dropped, Drops, first_of_each, tidy
+from translate.data.corpus import KINDS
+from translate.data.pairs import Pair, write_pairs
 from translate.data.selection import select
-from translate.data.sources import KINDS
 from translate.errors import UserError
 
 HELD_OUT = [("der Abend", "the evening"), ("der Morgen", "the morning")]
@@ -159,7 +157,7 @@ def test_what_is_told_and_what_is_kept_are_all_that_was_read(
 ) -> None:
     told: list[Dropped] = []
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_table, "CHUNK", 4)
+        patch.setattr(pairs, "CHUNK", 4)
         folder = Path(name)
         write(folder, [*read["main"], *((*pair, "r") for pair in FINE)], [*read["more"], *FINE])
         splits = {"dev": None, "hold_out": {"dev": held_out, "test": 0}} if held_out else {}

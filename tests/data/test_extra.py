@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translate.data.account import render
+from translate.data.batching import by_temperature
 from translate.data.corpus import Corpus, check_data
-from translate.data.mixing import by_temperature
 from translate.data.module import TranslationData
 from translate.errors import UserError
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.data.lengths import WIDE, PairLengths, Spread, lengths
+from translate.data.batching import WIDE, PairLengths, Spread, lengths
 
 LIMIT = 12
 

@@ -12,12 +12,10 @@ import torch
 from conf_nodes import corpus_of, node
 
 from translate.data import module
-from translate.data.batching import Batch, Draw
+from translate.data.batching import Batch, Draw, Lengths, lengths
 from translate.data.corpus import Corpus
-from translate.data.lengths import lengths
-from translate.data.mixing import Lengths
 from translate.data.module import Pairs, TranslationData
-from translate.data.pair_table import Places
+from translate.data.pairs import Places
 from translate.errors import UserError
 
 BUDGET = 120

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.data import pair_table
-from translate.data.pair import Pair
-from translate.data.pair_table import PairTable, digests, write_pairs
+from translate.data import pairs
+from translate.data.pairs import Pair, PairTable, digests, write_pairs
 
 PAIRS = [
     Pair(f"satz {n}\u2028", f"sentence {n} 🙂", str(n % 3), ((0, n), (n, 1)) if n % 2 else ())
@@ -22,7 +21,7 @@ PAIRS = [
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PairTable:
     """In chunks of four, the last of three."""
-    monkeypatch.setattr(pair_table, "CHUNK", 4)
+    monkeypatch.setattr(pairs, "CHUNK", 4)
     return write_pairs(tmp_path / "pairs", iter(PAIRS))
 
 

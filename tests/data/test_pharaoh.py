@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.data.pharaoh import Gold, from_line, read_links, to_line
+from translate.data.text import Gold, from_line, read_links, to_line
 from translate.errors import UserError
 
 positions = st.integers(0, 300)

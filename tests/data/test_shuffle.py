@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.data.shuffle import shuffled
+from translate.data.batching import shuffled
 
 
 @given(size=st.integers(1, 400), seed=st.tuples(st.integers(0, 2**40), st.integers(0, 99)))

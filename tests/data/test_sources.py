@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from translate import config as schema
-from translate.data.pair import Pair
-from translate.data.sources import KINDS
-from translate.data.sources.base import PairColumns
-from translate.data.sources.pypi import fetch
-from translate.data.sources.tables import read_sqlite
+from translate.data.corpus import KINDS
+from translate.data.downloads import fetch
+from translate.data.pairs import Pair
+from translate.data.sources import PairColumns, read_sqlite
 from translate.errors import UserError
 
 PAIRS = [

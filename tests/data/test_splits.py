@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.data import splits
-from translate.data.pair import Item, Pair, items
-from translate.data.pair_table import PairTable, write_pairs
-from translate.data.splits import components, take_components, take_groups
+from translate.data import selection as splits
+from translate.data.pairs import Item, Pair, PairTable, items, write_pairs
+from translate.data.selection import components, take_components, take_groups
 from translate.data.text import fold, sameness
 from translate.errors import UserError
 

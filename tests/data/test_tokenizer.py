@@ -20,10 +20,17 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from translate.data.sampling import LONGEST, BPESampler, Sampling, UnigramSampler
 from translate.data.text import sameness
-from translate.data.tokenizer import Tokenizer, Tokenizers, check_tokenizer
-from translate.data.vocabulary_learning import train_tokenizer
+from translate.data.tokenizer import (
+    LONGEST,
+    BPESampler,
+    Sampling,
+    Tokenizer,
+    Tokenizers,
+    UnigramSampler,
+    check_tokenizer,
+    train_tokenizer,
+)
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD, UNK
 

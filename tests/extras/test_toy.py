@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from translate.data.sources.toy import GRAMMAR
+from translate.data.sources import GRAMMAR
 from translate.errors import UserError
 from translate.extras.toy import ToyPair, german, realise, toy_pairs, words
 from translate.extras.toy.sampler import Sampler

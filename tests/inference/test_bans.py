@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from translate.data.tokenizer import Tokenizer, Tokenizers
-from translate.data.vocabulary_learning import train_tokenizer
+from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from translate.inference import bans
 from translate.inference.bans import Bans, places
 from translate.inference.batches import Segment

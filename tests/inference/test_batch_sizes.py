@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from translate.data.tokenizer import Tokenizer, Tokenizers
-from translate.data.vocabulary_learning import train_tokenizer
+from translate.data.tokenizer import train_tokenizer
 from translate.inference.translator import Translator, load
 from translate.linear import prepack
 from translate.models import registry

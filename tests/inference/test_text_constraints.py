@@ -7,8 +7,7 @@ from functools import cache
 
 import pytest
 
-from translate.data.tokenizer import Tokenizer
-from translate.data.vocabulary_learning import train_tokenizer
+from translate.data.tokenizer import Tokenizer, train_tokenizer
 from translate.errors import UserError
 from translate.inference.text_constraints import (
     NO_CONSTRAINT,

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from translate.data.tokenizer import Tokenizers
-from translate.data.vocabulary_learning import train_tokenizer
+from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.errors import UserError
 from translate.evaluation.alignment import word_attention
 from translate.inference.text_constraints import TextConstraint

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from translate.data.tokenizer import Tokenizer, Tokenizers
-from translate.data.vocabulary_learning import train_tokenizer
+from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from translate.errors import UserError
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translator import Translator

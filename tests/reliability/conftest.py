@@ -15,8 +15,7 @@ import pytest
 import torch
 from small_models import RNN
 
-from translate.data.tokenizer import Tokenizers
-from translate.data.vocabulary_learning import train_tokenizer
+from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.inference import bundle
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq

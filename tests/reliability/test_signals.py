@@ -45,7 +45,7 @@ def test_a_signal_while_preparing_leaves_nothing_half_done(
         os.kill(os.getpid(), number)
 
     def prepared() -> None:
-        monkeypatch.setattr("translate.data.build.account", interrupted)
+        monkeypatch.setattr("translate.data.corpus.account", interrupted)
 
     assert status_of([command, *PREPARE[1:]], prepared, tmp_path / "said") == status
     last = (tmp_path / "said").read_text().splitlines()[-1]

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from translate.data.tokenizer import Tokenizer, Tokenizers
-from translate.data.vocabulary_learning import train_tokenizer
+from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from translate.errors import UserError
 from translate.inference import bundle
 from translate.inference.bundle import Bundle

@@ -21,8 +21,7 @@ from torch import Tensor
 from translate.attention.masks import padding_mask
 from translate.cli.train import check
 from translate.data.batching import Batch, collate
-from translate.data.tokenizer import Tokenizer, Tokenizers
-from translate.data.vocabulary_learning import train_tokenizer
+from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from translate.errors import UserError
 from translate.inference import bundle
 from translate.models import registry

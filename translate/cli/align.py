@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
     from translate.cli.align_files import Task
-    from translate.data.pharaoh import Link
+    from translate.data.text import Link
     from translate.inference.forcing import Aligner
     from translate.models.head import AttentionHead
 
@@ -119,7 +119,7 @@ def run(
         split_of_run,
     )
     from translate.cli.streams import lines_out
-    from translate.data.pharaoh import to_line
+    from translate.data.text import to_line
     from translate.data.progress import progress
     from translate.evaluation.links import linkers
 

@@ -15,8 +15,8 @@ from translate.cli.commands import Job, file_name, key_of
 from translate.cli.fields import Node
 from translate.cli.stored import SPLITS, corpus_of_run, load_bundle, names_a_corpus, refuse_corpus
 from translate.cli.streams import line_pairs, name_of
-from translate.data.columns import in_order
-from translate.data.pharaoh import Gold, Link, read_links, to_line
+from translate.data.pairs import in_order
+from translate.data.text import Gold, Link, read_links, to_line
 from translate.errors import UserError
 from translate.evaluation.alignment import alignment_error_rate
 from translate.evaluation.report import as_lines, digest, fingerprint, name_in

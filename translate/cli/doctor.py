@@ -20,7 +20,7 @@ from translate.errors import UserError
 
 if TYPE_CHECKING:
     from translate.data.doctor.finding import Finding
-    from translate.data.pair import Lines
+    from translate.data.pairs import Lines
     from translate.data.sources import Source
 
 HELP = """\
@@ -67,8 +67,8 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegat
     from translate.data.batching import TOKENS_ON_CPU
     from translate.data.corpus import read_nodes
     from translate.data.doctor.report import told
-    from translate.data.doctor.vocabulary import advise
-    from translate.data.pair import Lines
+    from translate.extras.doctor import advise
+    from translate.data.pairs import Lines
     from translate.data.progress import progress
     from translate.files import check_file, write
 

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from translate.cli.streams import lines_out, output_problems
-from translate.data.dropped import Dropped, Tell
+from translate.data.cleaning import Dropped, Tell
 from translate.data.text import GZIP_MAGIC, json_line
 from translate.errors import UserError
 from translate.files import is_stream, partial

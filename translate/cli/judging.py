@@ -19,8 +19,8 @@ from translate.cli.errors import UsageError
 from translate.cli.fields import Node
 from translate.cli.stored import SPLITS, corpus_of_run, load_bundle, names_a_corpus, refuse_corpus
 from translate.cli.streams import name_of, parallel_lines
-from translate.data.columns import in_order
 from translate.data.corpus import load
+from translate.data.pairs import in_order
 from translate.data.progress import progress
 from translate.data.text import read_lines, sameness
 from translate.errors import UserError

@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from translate.data.cleaning import RULES
-from translate.data.pair import Item
-from translate.data.pair_table import digests
+from translate.data.pairs import Item, digests
 from translate.data.selection import Text
 from translate.data.sources import Source
 from translate.data.text import spaced

@@ -7,24 +7,268 @@ held at a time, so that memory does not grow with the corpus.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt64
 from numpy.typing import NDArray
 from torch import Tensor
 
-from translate.data.mixing import Draws, Lengths, Mixture
-from translate.data.pair_table import Places
-from translate.data.shuffle import shuffled
+from translate.data.pairs import Places
+from translate.data.tokenizer import Tokenizer
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD
 
+ROUNDS = 12  # of row and column in turn; fewer favour some orders of a handful of numbers
+Lengths = Int[np.ndarray, "pairs"]  # tokens of each pair's source or target
+# of the pairs at some places, the tokens of source and target; 0 of both where one is left out
+LengthsOf = Callable[[Places], tuple[Lengths, Lengths]]
+BLOCK = 1 << 18  # pairs looked at together
+GOLDEN = np.uint32(2_654_435_769)  # 2³² / golden ratio
+SIDES = ("source", "target")
+MEASURED = 1_000  # sentences
+WIDE = 2.0  # standard deviations above the mean: a longer draw, one in forty, is drawn again
 TOKENS_ON_CPU = 4_096  # what `data.tokens_per_batch=auto` is where no GPU's memory sets it
 BATCH_COST = 0.5  # what one more batch costs, in positions of padding, as a share of its tokens
 PARTS = 32  # of a batch: in pieces of this size the sorted pairs are dealt out
+
+
+# A random order of a corpus that is computed place by place: it is never held in memory.
+
+
+def shuffled(
+    places: Int[np.ndarray, "places"], size: int, seed: Sequence[int]
+) -> Int[np.ndarray, "places"]:
+    """What stands at some places of a random permutation of range(size).
+
+    A Feistel network on the rows and columns of a table with at least `size` cells, where a number
+    that falls outside the range is moved again until it does not (Black & Rogaway 2002, "Ciphers
+    with arbitrary finite domains").
+    """
+    columns = math.isqrt(size - 1) + 1
+    rows = -(-size // columns)  # fewer than `columns` cells are too many
+    keys = np.random.default_rng(seed).integers(2**64, size=ROUNDS, dtype=np.uint64)
+    numbers = places.astype(np.uint64)
+    outside = np.ones(len(numbers), dtype=bool)
+    while outside.any():
+        row, column = np.divmod(numbers[outside], np.uint64(columns))
+        for change, key in enumerate(keys):
+            if change % 2:
+                row = (row + _mixed(column + key)) % np.uint64(rows)
+            else:
+                column = (column + _mixed(row + key)) % np.uint64(columns)
+        numbers[outside] = row * np.uint64(columns) + column
+        outside = numbers >= size
+    return numbers.astype(np.int64)
+
+
+def _mixed(numbers: UInt64[np.ndarray, "n"]) -> UInt64[np.ndarray, "n"]:
+    """Halves of numbers that look random: SplitMix64's last steps (Steele, Lea & Flood 2014)."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers >> np.uint64(32)  # the sum with a row cannot pass 2⁶⁴
+
+
+# Which pairs an epoch has, and how often: corpora mixed by weight. It is a function of (weight,
+# place, epoch) alone: nothing is drawn, nothing need be remembered to go on in the middle of a run,
+# and nothing is kept of a pair.
+
+
+class Draws(NamedTuple):
+    """Pairs as an epoch has them."""
+
+    pairs: Places
+    occurrences: Int[np.ndarray, "pairs"]  # of the pair in the epoch, from 0
+    source_lengths: Lengths
+    target_lengths: Lengths
+
+    def at(self, indices: Int[np.ndarray, "some"] | slice) -> Draws:
+        """Some of them."""
+        return Draws(*(column[indices] for column in self))
+
+
+class Extent(NamedTuple):
+    """All pairs that are not left out; the sums are of an epoch, on average."""
+
+    pairs: int
+    longest: int  # tokens of the longest sentence
+    source_tokens: float
+    target_tokens: float
+    longer_sides: float  # tokens of each pair's longer side
+
+
+class Mixture:
+    """Corpora one after the other, whose pairs each have a length and a weight.
+
+    An epoch has `slots`, as many for each pair as the pair may occur in it.
+
+    Args:
+        parts: pairs and weight of each corpus, the weight being how often its pairs occur in an
+            epoch (`occurrences`).
+    """
+
+    def __init__(self, parts: Sequence[tuple[int, float]], lengths: LengthsOf) -> None:
+        sizes = np.array([pairs for pairs, _ in parts], dtype=np.int64)
+        self.lengths = lengths
+        self.weights = np.array([weight for _, weight in parts], dtype=np.float64)
+        self.most = np.ceil(self.weights).astype(np.int64)  # occurrences in one epoch
+        self.first = np.cumsum([0, *sizes])  # pair of each corpus
+        self.first_slot = np.cumsum([0, *(sizes * self.most)])
+
+    @property
+    def pairs(self) -> int:
+        """Those that are left out, too."""
+        return int(self.first[-1])
+
+    @property
+    def slots(self) -> int:
+        """How many an epoch has."""
+        return int(self.first_slot[-1])
+
+    @cached_property
+    def extent(self) -> Extent:
+        """Found by a look at all pairs, a block after the other."""
+        used = longest = 0
+        sums = np.zeros(3)
+        for start in range(0, self.pairs, BLOCK):
+            places = np.arange(start, min(start + BLOCK, self.pairs))
+            weights = self.weights[np.searchsorted(self.first, places, side="right") - 1]
+            source, target = self.lengths(places)
+            longer = np.maximum(source, target)
+            used += int(np.count_nonzero(longer * weights))
+            longest = max(longest, int(longer.max(initial=0, where=weights > 0)))
+            sums += [(side * weights).sum() for side in (source, target, longer)]
+        return Extent(used, longest, *sums.tolist())
+
+    def draws(self, slots: Int[np.ndarray, "slots"], epoch: int) -> Draws:
+        """The pairs that stand in some slots of an epoch; some slots are empty."""
+        part = np.searchsorted(self.first_slot, slots, side="right") - 1
+        place, occurrence = np.divmod(slots - self.first_slot[part], self.most[part])
+        pairs = self.first[part] + place
+        drawn = Draws(pairs, occurrence, *self.lengths(pairs))
+        often = occurrences(self.weights[part], pairs, epoch)
+        return drawn.at((occurrence < often) & (drawn.source_lengths > 0))
+
+
+def occurrences(
+    weights: Float[np.ndarray, "pairs"], places: Places, epoch: int
+) -> Int[np.ndarray, "pairs"]:
+    """How often pairs of these weights occur in an epoch.
+
+    ⌊(e + 1)w + u⌋ - ⌊ew + u⌋ times, with u in [0, 1) of the pair's own: in k epochs a pair of
+    weight w occurs ⌊kw⌋ or ⌈kw⌉ times, so that none is forgotten, and one of a whole weight w times
+    in each. Multiples of the golden ratio spread u evenly over any run of places (Knuth 1973,
+    section 6.4), so that every epoch has its share of each corpus.
+    """
+    offsets = (places.astype(np.uint32) * GOLDEN) / 2.0**32  # modulo 2³², as unsigned integers are
+    before, after = (np.floor(weights * e + offsets) for e in (epoch, epoch + 1))
+    return (after - before).astype(np.int64)
+
+
+def by_temperature(pairs: Mapping[str, int], temperature: float) -> dict[str, float]:
+    """The weight of each corpus, when they are drawn in the proportion (n_i / Σn)^(1/T).
+
+    Arivazhagan et al. 2019: T = 1 draws every pair alike, a large T every corpus. The largest
+    corpus has weight 1, so that an epoch is all of it; the others (n_max / n_i)^(1 - 1/T).
+    """
+    most = max(pairs.values())
+    return {name: (most / count) ** (1 - 1 / temperature) for name, count in pairs.items()}
+
+
+# How many tokens the training pairs have: batches are planned before anything is drawn. The words
+# of a sentence are drawn apart, so that with subword sampling the pieces of a draw have a mean and
+# a variance in proportion to its words. Both are measured, in pieces of the best segmentation.
+
+
+class Spread(NamedTuple):
+    """The pieces that a draw has for each of the best segmentation."""
+
+    mean: float
+    variance: float
+
+
+def spread(tokenizer: Tokenizer, texts: Sequence[str]) -> Spread:
+    """What draws of some sentences have, the same at each call."""
+    best = np.array([len(tokenizer.encode(text)) for text in texts])
+    drawn = np.array([len(tokenizer.sample(text, seed)) for seed, text in enumerate(texts)])
+    mean = drawn.sum() / max(1, best.sum())
+    variance = ((drawn - mean * best) ** 2).sum() / max(1, best.sum())
+    return Spread(float(mean), float(variance))
+
+
+def lengths(table: pyarrow.Table) -> tuple[Lengths, Lengths]:
+    """Tokens of each source and target, </s> (or <s>) included."""
+    source, target = (table.column(f"{side}_length").to_numpy() + np.int32(1) for side in SIDES)
+    return source, target
+
+
+class PairLengths:
+    """The tokens of some training pairs, </s> (or <s>) included; 0 where one is left out.
+
+    Args:
+        max_length: pairs with more pieces on a side are left out.
+        spreads: with subword sampling, of how many pairs, one after the other, the segmentations
+            of each source and target are drawn with which spread: the tokens are then nearly the
+            most that a draw may have (`_most_drawn`).
+    """
+
+    def __init__(
+        self,
+        table: pyarrow.Table,
+        *,
+        max_length: int,
+        spreads: Sequence[tuple[int, Spread, Spread]] = (),
+    ) -> None:
+        columns = [table.column(f"{side}_length") for side in SIDES]
+        self.sides = [[chunk.to_numpy() for chunk in column.chunks] for column in columns]
+        self.first = np.cumsum([0, *map(len, self.sides[0])])
+        self.max_length = max_length
+        self.borders = np.cumsum([pairs for pairs, *_ in spreads])
+        # of each side the means, and the variances, of all parts
+        self.spreads = [np.array([part[side] for part in spreads]).T for side in (1, 2)]
+
+    def __call__(self, places: Places) -> tuple[Lengths, Lengths]:
+        source, target = self._pieces(places)
+        kept = np.maximum(source, target) <= self.max_length
+        if len(self.borders):
+            part = np.searchsorted(self.borders, places, side="right")
+            source, target = (
+                _most_drawn(side, *spread[:, part])
+                for side, spread in zip((source, target), self.spreads, strict=True)
+            )
+        return (source + 1) * kept, (target + 1) * kept
+
+    def _pieces(self, places: Places) -> list[Lengths]:
+        """Read in place, chunk by chunk: pyarrow's `take` copies all of a column at each call."""
+        order = np.argsort(places)
+        rising = places[order]
+        borders = np.searchsorted(rising, self.first)
+        found = [np.empty(len(places), dtype=np.int64) for _ in SIDES]
+        for chunk in np.flatnonzero(np.diff(borders)):
+            here = slice(*borders[chunk : chunk + 2])
+            rows = rising[here] - self.first[chunk]
+            for values, side in zip(found, self.sides, strict=True):
+                values[order[here]] = side[chunk][rows]
+        return found
+
+
+def _most_drawn(
+    pieces: Int[np.ndarray, "n"], mean: Float[np.ndarray, "n"], variance: Float[np.ndarray, "n"]
+) -> Int[np.ndarray, "n"]:
+    """The most pieces that a draw of each sentence shall have; never fewer than the best has.
+
+    Args:
+        pieces: of the best segmentations.
+        mean, variance: the spread of each sentence's draws.
+    """
+    likely = np.ceil(mean * pieces + WIDE * np.sqrt(variance * pieces))
+    most: Int[np.ndarray, "n"] = np.maximum(likely.astype(pieces.dtype), pieces)
+    return most
 
 
 class Batch(NamedTuple):

@@ -20,18 +20,22 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from translate.data.batching import (
+    MEASURED,
     Batch,
     Draw,
+    LengthsOf,
+    Mixture,
+    PairLengths,
     TokenBatches,
     by_shape,
     collate,
     cut,
+    lengths,
+    spread,
 )
-from translate.data.columns import at
 from translate.data.corpus import Corpus
 from translate.data.guidance import gold_rows, pad_rows
-from translate.data.lengths import MEASURED, PairLengths, lengths, spread
-from translate.data.mixing import LengthsOf, Mixture
+from translate.data.pairs import at
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 

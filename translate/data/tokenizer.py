@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
+from itertools import accumulate, pairwise
+from math import exp, log
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import sentencepiece
 from pydantic import AfterValidator, Field, PositiveInt
 
 from translate import config as schema
-from translate.data.sampling import Sampling, sampler
+from translate.config import Node
 from translate.data.text import one_line, without_surrogates
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD, UNK
 
+UNKNOWN_PENALTY = 10.0  # nats below the rarest piece, as in SentencePiece
+REMEMBERED = 1 << 14  # words whose segmentations are kept …
+LONGEST = 20  # … of at most so many characters: longer ones are sentences without spaces, seen once
 Kind = Literal["unigram", "bpe", "char", "word"]
 Normalization = Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"]
-
-OFF = Sampling(alpha=0.0, dropout=0.0)
 WORD_START = "▁"  # SentencePiece's mark for a space before a piece
 WORD = re.compile(f"{WORD_START}[^{WORD_START}]*|[^{WORD_START}]+")
 DRAWS = 4  # of a sentence, if they are too long
@@ -32,6 +37,125 @@ RESERVED = ("pad", "unk", "s")
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 SPECIAL = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
 ERRORS_ONLY = 2  # SentencePiece's log level: its errors are raised, all else is chatter on stderr
+THREADS = 2  # fixed: sums over another number of threads round otherwise, into another model
+# bytes; SentencePiece skips longer ones silently, cleaning has decided before
+LONGEST_LINE = 1 << 20
+
+
+class Sampling(Node):
+    """The node `tokenizer.sampling`: segment the training text anew each epoch; 0 is off."""
+
+    alpha: float = Field(
+        ge=0, le=1,
+        description="subword regularisation of unigram: the smaller above 0, the wilder; 0.2 to "
+        "0.5 is usual",
+    )  # fmt: skip
+    dropout: float = Field(
+        ge=0, lt=1,
+        description="subword regularisation of bpe: the probability of skipping a merge; 0.1 is "
+        "usual",
+    )  # fmt: skip
+
+
+class Sampler(Protocol):
+    """Draws a segmentation of one word."""
+
+    def __call__(self, word: str, random: Random) -> list[str]:
+        """Pieces that spell `word`; a character without a piece stands by itself."""
+
+
+# Subword regularisation: another segmentation of the same text at each look. SentencePiece samples
+# too, but mixes randomness of its own process into every seed, so that no run could be repeated or
+# resumed. Here a draw depends on text and seed alone. No piece crosses a space: the words of a
+# sentence are independent, and each is sampled by itself.
+
+
+class UnigramSampler:
+    """Draws from P(segmentation)^alpha over all segmentations (Kudo 2018, section 3.3).
+
+    Forward filtering, backward sampling: exact, over all segmentations and not the n best.
+
+    Args:
+        scores: log-probability of each piece.
+        alpha: 1 draws from the model itself, smaller values from a flatter distribution.
+    """
+
+    def __init__(self, scores: Mapping[str, float], *, alpha: float) -> None:
+        self.scores, self.alpha = scores, alpha
+        self.longest = max(map(len, scores))
+        self.unknown = min(scores.values()) - UNKNOWN_PENALTY
+        self._remembered = lru_cache(REMEMBERED)(self._filter)
+
+    def __call__(self, word: str, random: Random) -> list[str]:
+        pieces: list[str] = []
+        end = len(word)
+        lattice = self._remembered(word) if end <= LONGEST else self._filter(word)
+        while end:
+            starts, limits = lattice[end]
+            # one way to get here needs no luck
+            start = starts[bisect_right(limits, random.random())] if limits else starts[0]
+            pieces.append(word[start:end])
+            end = start
+        return pieces[::-1]
+
+    def _filter(self, word: str) -> list[tuple[list[int], list[float]]]:
+        """For each end of a prefix the starts of its last piece, and their borders in [0, 1)."""
+        # of all segmentations of each prefix together; logarithms, as a long word's are too small
+        weights = [0.0]
+        lattice: list[tuple[list[int], list[float]]] = [([], [])]
+        for end in range(1, len(word) + 1):
+            starts, ways = [], []
+            for start in range(max(0, end - self.longest), end):
+                score = self.scores.get(word[start:end])
+                if score is None and start == end - 1:
+                    score = self.unknown
+                if score is not None:
+                    starts.append(start)
+                    ways.append(weights[start] + self.alpha * score)
+            best = max(ways)
+            shares = [exp(way - best) for way in ways]
+            total = sum(shares)
+            weights.append(best + log(total))
+            lattice.append((starts, [limit / total for limit in accumulate(shares[:-1])]))
+        return lattice
+
+
+class BPESampler:
+    """Byte-pair merges, each left out at random (Provilkov et al. 2020, algorithm 1).
+
+    Args:
+        scores: priority of each piece as the outcome of a merge.
+        dropout: probability that a possible merge is not considered in one round.
+    """
+
+    def __init__(self, scores: Mapping[str, float], *, dropout: float) -> None:
+        self.scores, self.dropout = scores, dropout
+
+    def __call__(self, word: str, random: Random) -> list[str]:
+        pieces = list(word)
+        while True:
+            merges = [
+                (-score, place)
+                for place, (left, right) in enumerate(pairwise(pieces))
+                if (score := self.scores.get(left + right)) is not None
+                and random.random() >= self.dropout
+            ]
+            if not merges:
+                return pieces
+            _, place = min(merges)
+            pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+
+
+def sampler(sampling: Sampling, scores: Mapping[str, float]) -> Sampler | None:
+    """The sampler that `sampling` asks for; None where it is off."""
+    if sampling.alpha:
+        return UnigramSampler(scores, alpha=sampling.alpha)
+    if sampling.dropout:
+        return BPESampler(scores, dropout=sampling.dropout)
+    return None
+
+
+OFF = Sampling(alpha=0.0, dropout=0.0)
 
 
 def _names_a_tag(name: str) -> str:
@@ -341,3 +465,86 @@ def own_vocabulary(config: TokenizerConfig, run: Path) -> TokenizerConfig:
 def check_tokenizer(config: Mapping[str, Any]) -> list[str]:
     """Return every problem of the node `tokenizer`, one line each."""
     return schema.problems(TokenizerConfig, config, "tokenizer")
+
+
+class Sentences(Protocol):
+    """Texts to learn a vocabulary from: a list, or what reads them from a disk."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
+
+
+def train_tokenizer(
+    sentences: Sentences,
+    *,
+    kind: Kind,
+    vocab_size: int,
+    hard_vocab_limit: bool,
+    character_coverage: float,
+    byte_fallback: bool,
+    normalization: Normalization,
+    train_sentences: int,
+    seed: int,
+    what: str = "the text",
+    tags: Sequence[str] = (),
+) -> Tokenizer:
+    """Train on at most `train_sentences` sentences, drawn by `seed`: same input, same model.
+
+    `vocab_size` counts all pieces, specials and bytes included; it is exact for unigram and bpe
+    with `hard_vocab_limit`, else the most there may be. `what` names the sentences in messages.
+    `tags` get a piece each, which counts.
+
+    Raises:
+        UserError: if the text cannot give that many pieces (with the largest possible number), or
+        needs more.
+    """
+    sample: Iterable[str] = sentences
+    if len(sentences) > train_sentences:
+        # drawn here: SentencePiece's own reservoir depends on the state of its generator
+        chosen = set(Random(seed).sample(range(len(sentences)), train_sentences))
+        sample = (sentence for i, sentence in enumerate(sentences) if i in chosen)
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=map(without_surrogates, sample),
+            model_writer=model,
+            model_type=kind,
+            vocab_size=vocab_size,
+            # the inventory of characters or words is what the text has: a size can only cap it
+            hard_vocab_limit=hard_vocab_limit and kind in ("unigram", "bpe"),
+            character_coverage=character_coverage,
+            byte_fallback=byte_fallback,
+            normalization_rule_name=normalization,
+            control_symbols=[f"<{tag}>" for tag in tags],
+            max_sentence_length=LONGEST_LINE,
+            num_threads=THREADS,
+            minloglevel=ERRORS_ONLY,
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+        )
+    except RuntimeError as error:
+        raise UserError(_training_problem(str(error), vocab_size, what)) from None
+    return Tokenizer(model.getvalue())
+
+
+def _training_problem(message: str, vocab_size: int, what: str) -> str:
+    asked = f"tokenizer.vocab_size = {vocab_size}"
+    if largest := re.search(r"Please set it to a value <= (\d+)", message):
+        return (
+            f"{asked} is more than {what} can provide: set tokenizer.vocab_size={largest[1]} or "
+            "less, or tokenizer.hard_vocab_limit=false to accept a smaller vocabulary"
+        )
+    if needed := re.search(r"smaller than required_chars\. (\d+) vs (\d+)", message):
+        return (
+            f"{asked} is too small: the characters of {what} and the special tokens alone need "
+            f"{needed[2]}; raise it or lower tokenizer.character_coverage"
+        )
+    if "sentences_.empty()" in message or "all_chars_count" in message:
+        return (
+            f"{what} has no visible character to learn a vocabulary from; check the files of data"
+        )
+    if "(vocab_size) >= (0)" in message:
+        return f"{asked} leaves no room for the 256 bytes of tokenizer.byte_fallback; raise it"
+    return f"SentencePiece could not learn a vocabulary with {asked} from {what}: {message}"

@@ -14,7 +14,7 @@ from itertools import groupby, pairwise
 import numpy as np
 from jaxtyping import Float
 
-from translate.data.pharaoh import Link
+from translate.data.text import Link
 from translate.data.tokenizer import END, START, WORD_START
 from translate.errors import UserError
 from translate.evaluation.words import stands_alone

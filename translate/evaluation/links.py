@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from jaxtyping import Float
 
-from translate.data.pharaoh import Link
+from translate.data.text import Link
 from translate.evaluation.alignment import links
 
 Linker = Callable[[Float[np.ndarray, "T S"], Float[np.ndarray, "S T"]], frozenset[Link]]

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow
 from jaxtyping import Float
 
-from translate.data.columns import in_order
+from translate.data.pairs import in_order
 from translate.errors import UserError
 from translate.evaluation.sentences import sentence_chrf
 from translate.inference.confidence import Confidence

@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float
 from safetensors import SafetensorError
 
-from translate.data.columns import in_order
+from translate.data.pairs import in_order
 from translate.data.corpus import Corpus
-from translate.data.doctor.lexicon import Ids, Lexicon
+from translate.data.lexicon import Ids, Lexicon
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.files import replacing

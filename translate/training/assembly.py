@@ -11,9 +11,8 @@ from typing import Any
 
 from lightning.pytorch.callbacks import Callback
 
-from translate.data.batching import TokenBatches
+from translate.data.batching import Draws, TokenBatches
 from translate.data.corpus import Corpus
-from translate.data.mixing import Draws
 from translate.data.module import TranslationData
 from translate.errors import UserError
 from translate.models import registry

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from translate.data.batching import Batch
-from translate.data.columns import at
+from translate.data.pairs import at
 from translate.errors import UserError
 from translate.files import replacing
 from translate.training.module import TranslationTask

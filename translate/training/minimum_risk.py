@@ -28,7 +28,7 @@ from torch.utils.checkpoint import checkpoint
 
 from translate.attention.masks import padding_mask
 from translate.data.batching import Batch
-from translate.data.columns import at
+from translate.data.pairs import at
 from translate.data.tokenizer import Tokenizer
 from translate.inference.forcing import TeacherForcing, log_probs_of
 from translate.inference.minimum_bayes_risk import UTILITIES, SentenceScore, Utility

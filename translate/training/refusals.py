@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from translate import machine
+from translate.data.batching import lengths
 from translate.data.corpus import Corpus
-from translate.data.lengths import lengths
 from translate.data.module import TranslationData
 from translate.errors import UserError
 from translate.inference import bundle as bundles

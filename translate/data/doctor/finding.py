@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from translate.data.pair import Lines, Pair
+from translate.data.pairs import Lines, Pair
 
 Splits = Mapping[str, Sequence[Pair]]  # by name, each as it was read
 

@@ -10,7 +10,7 @@ from itertools import repeat
 from statistics import median
 
 from translate.data.doctor.finding import Finding, Splits, drawn, lines_of, sides
-from translate.data.pair import Pair
+from translate.data.pairs import Pair
 from translate.data.text import has_text, normalise, sameness
 from translate.wording import install
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from translate.data.doctor.finding import Finding, Splits, drawn, lines_of, number_of
-from translate.data.doctor.lexicon import Ids, Lexicon, Words
+from translate.data.lexicon import Ids, Lexicon, Words
 from translate.wording import counted
 
 log = logging.getLogger(__name__)

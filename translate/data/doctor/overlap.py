@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from translate.data.doctor.finding import Finding, Splits, lines_of, number_of
-from translate.data.pair import Pair
+from translate.data.pairs import Pair
 from translate.data.text import sameness
 
 SHINGLE = 5  # characters

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from translate.data.batching import TokenBatches
+from translate.data.batching import Mixture, TokenBatches
 from translate.data.doctor.finding import Splits, drawn
-from translate.data.mixing import Mixture
 from translate.data.text import spaced
-from translate.data.tokenizer import WORD_START, Tokenizer, TokenizerConfig
-from translate.data.vocabulary_learning import train_tokenizer
+from translate.data.tokenizer import WORD_START, Tokenizer, TokenizerConfig, train_tokenizer
 from translate.errors import UserError
 
 SIZES = (1000, 2000, 4000, 8000, 16000, 32000)

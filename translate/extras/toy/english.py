@@ -33,6 +33,24 @@ from translate.extras.toy.words import (
 
 # The simple tense of each tense: a German perfect is told in the English past.
 SIMPLE_TENSE = {"present": "present", "past": "past", "perfect": "past"}
+BE = {"present": ("am", "are", "is", "are"), "past": ("was", "were", "was", "were")}
+IRREGULAR_PRESENT = {"have": "has"}
+AUXILIARIES = {
+    ("do", "present"): ("do", "do", "does", "do"),
+    ("do", "past"): ("did", "did", "did", "did"),
+    ("have", "present"): ("have", "have", "has", "have"),
+    ("have", "past"): ("had", "had", "had", "had"),
+    ("want", "present"): ("want", "want", "wants", "want"),
+    ("want", "past"): ("wanted", "wanted", "wanted", "wanted"),
+    ("be", "present"): BE["present"],
+    ("be", "past"): BE["past"],
+}
+UNITS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+TEENS = (
+    *("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen"),
+    *("sixteen", "seventeen", "eighteen", "nineteen"),
+)
+TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 
 
 def sentence(tree: Sentence) -> list[Word]:
@@ -235,25 +253,6 @@ def _noun_phrase(tree: NounPhrase, *, possessive: bool = False) -> list[Word]:
 
 
 # Word forms: regular by rule, irregular from the tables.
-
-BE = {"present": ("am", "are", "is", "are"), "past": ("was", "were", "was", "were")}
-IRREGULAR_PRESENT = {"have": "has"}
-AUXILIARIES = {
-    ("do", "present"): ("do", "do", "does", "do"),
-    ("do", "past"): ("did", "did", "did", "did"),
-    ("have", "present"): ("have", "have", "has", "have"),
-    ("have", "past"): ("had", "had", "had", "had"),
-    ("want", "present"): ("want", "want", "wants", "want"),
-    ("want", "past"): ("wanted", "wanted", "wanted", "wanted"),
-    ("be", "present"): BE["present"],
-    ("be", "past"): BE["past"],
-}
-UNITS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-TEENS = (
-    *("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen"),
-    *("sixteen", "seventeen", "eighteen", "nineteen"),
-)
-TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 
 
 def auxiliary_form(verb: str, tense: str, person: int, number: Number) -> str:

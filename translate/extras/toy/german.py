@@ -48,6 +48,61 @@ MIDFIELD = (
     *("subject", "pronoun", "time", "frequency", "indirect", "object", "negation", "manner"),
     *("companion", "agent", "prepositional", "place", "predicate"),
 )
+# Endings by case: masculine, feminine, neuter, plural.
+DETERMINER_ENDINGS = {
+    "dieser": {"nom": "er e es e", "acc": "en e es e", "dat": "em er em en", "gen": "es er es er"},
+    "ein": {"nom": "- e - e", "acc": "en e - e", "dat": "em er em en", "gen": "es er es er"},
+    "der": {
+        "nom": "der die das die",
+        "acc": "den die das die",
+        "dat": "dem der dem den",
+        "gen": "des der des der",
+    },
+}
+ADJECTIVE_ENDINGS = {
+    "weak": {"nom": "e e e en", "acc": "en e e en", "dat": "en en en en", "gen": "en en en en"},
+    "mixed": {"nom": "er e es en", "acc": "en e es en", "dat": "en en en en", "gen": "en en en en"},
+    "strong": {"nom": "er e es e", "acc": "en e es e", "dat": "em er em en", "gen": "en er en er"},
+}
+RELATIVE_PRONOUNS = {
+    "nom": "der die das die",
+    "acc": "den die das die",
+    "dat": "dem der dem denen",
+}
+CONTRACTIONS = {
+    ("in", "dem"): "im",
+    ("in", "das"): "ins",
+    ("an", "dem"): "am",
+    ("zu", "dem"): "zum",
+    ("zu", "der"): "zur",
+    ("von", "dem"): "vom",
+    ("bei", "dem"): "beim",
+}
+UMLAUTS = {"au": "äu", "a": "ä", "o": "ö", "u": "ü"}
+# First, second and third person singular, plural (the plural of `ihr` is not used).
+AUXILIARIES = {
+    ("sein", "present"): ("bin", "bist", "ist", "sind"),
+    ("sein", "past"): ("war", "warst", "war", "waren"),
+    ("werden", "present"): ("werde", "wirst", "wird", "werden"),
+    ("werden", "past"): ("wurde", "wurdest", "wurde", "wurden"),
+    ("haben", "present"): ("habe", "hast", "hat", "haben"),
+    ("haben", "past"): ("hatte", "hattest", "hatte", "hatten"),
+}
+INSEPARABLE = ("be", "ge", "er", "ver", "zer", "ent", "emp")
+UNITS = ("", "ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun")
+TEENS = {10: "zehn", 11: "elf", 12: "zwölf", 16: "sechzehn", 17: "siebzehn"}
+TENS = (
+    "",
+    "",
+    "zwanzig",
+    "dreißig",
+    "vierzig",
+    "fünfzig",
+    "sechzig",
+    "siebzig",
+    "achtzig",
+    "neunzig",
+)
 
 
 def sentence(tree: Sentence) -> list[Word]:
@@ -263,62 +318,6 @@ def _tidy(words: list[Word]) -> list[Word]:
 
 
 # Word forms: declension and conjugation by rule, irregular forms from the tables.
-
-# Endings by case: masculine, feminine, neuter, plural.
-DETERMINER_ENDINGS = {
-    "dieser": {"nom": "er e es e", "acc": "en e es e", "dat": "em er em en", "gen": "es er es er"},
-    "ein": {"nom": "- e - e", "acc": "en e - e", "dat": "em er em en", "gen": "es er es er"},
-    "der": {
-        "nom": "der die das die",
-        "acc": "den die das die",
-        "dat": "dem der dem den",
-        "gen": "des der des der",
-    },
-}
-ADJECTIVE_ENDINGS = {
-    "weak": {"nom": "e e e en", "acc": "en e e en", "dat": "en en en en", "gen": "en en en en"},
-    "mixed": {"nom": "er e es en", "acc": "en e es en", "dat": "en en en en", "gen": "en en en en"},
-    "strong": {"nom": "er e es e", "acc": "en e es e", "dat": "em er em en", "gen": "en er en er"},
-}
-RELATIVE_PRONOUNS = {
-    "nom": "der die das die",
-    "acc": "den die das die",
-    "dat": "dem der dem denen",
-}
-CONTRACTIONS = {
-    ("in", "dem"): "im",
-    ("in", "das"): "ins",
-    ("an", "dem"): "am",
-    ("zu", "dem"): "zum",
-    ("zu", "der"): "zur",
-    ("von", "dem"): "vom",
-    ("bei", "dem"): "beim",
-}
-UMLAUTS = {"au": "äu", "a": "ä", "o": "ö", "u": "ü"}
-# First, second and third person singular, plural (the plural of `ihr` is not used).
-AUXILIARIES = {
-    ("sein", "present"): ("bin", "bist", "ist", "sind"),
-    ("sein", "past"): ("war", "warst", "war", "waren"),
-    ("werden", "present"): ("werde", "wirst", "wird", "werden"),
-    ("werden", "past"): ("wurde", "wurdest", "wurde", "wurden"),
-    ("haben", "present"): ("habe", "hast", "hat", "haben"),
-    ("haben", "past"): ("hatte", "hattest", "hatte", "hatten"),
-}
-INSEPARABLE = ("be", "ge", "er", "ver", "zer", "ent", "emp")
-UNITS = ("", "ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun")
-TEENS = {10: "zehn", 11: "elf", 12: "zwölf", 16: "sechzehn", 17: "siebzehn"}
-TENS = (
-    "",
-    "",
-    "zwanzig",
-    "dreißig",
-    "vierzig",
-    "fünfzig",
-    "sechzig",
-    "siebzig",
-    "achtzig",
-    "neunzig",
-)
 
 
 def pick(row: str, gender: Gender, number: Number) -> str:

@@ -39,6 +39,12 @@ from translate.extras.toy.words import (
 )
 
 T = TypeVar("T")
+EMBEDDING = ("that", "whether", "infinitive")  # frames with a clause inside
+EMBEDDED_WORDS = 4  # of the words of an embedding frame, those its embedded clause may use
+RELATIVE_WORDS = 1  # two commas and a pronoun, in place of a noun phrase
+IN_INFINITIVES = ("intransitive", "motion", "accusative", "dative", "ditransitive", "prepositional")
+MAX_DEPTH = 3  # of clauses within clauses
+MAX_QUESTION = 20  # words: a longer question would end far from its verb
 
 
 class Chance:
@@ -167,7 +173,6 @@ class NounPhraseSampler:
             phrase.possessor = self._modified(NounPhrase(noun, self._number(noun), determiner))
 
 
-EMBEDDING = ("that", "whether", "infinitive")  # frames with a clause inside
 PAST: tuple[Tense, ...] = ("past", "perfect", "pluperfect")
 
 
@@ -281,11 +286,6 @@ FRAMES = {
     "whether": Frame(9, 2),
     "infinitive": Frame(8, 5),
 }
-EMBEDDED_WORDS = 4  # of the words of an embedding frame, those its embedded clause may use
-RELATIVE_WORDS = 1  # two commas and a pronoun, in place of a noun phrase
-IN_INFINITIVES = ("intransitive", "motion", "accusative", "dative", "ditransitive", "prepositional")
-MAX_DEPTH = 3  # of clauses within clauses
-MAX_QUESTION = 20  # words: a longer question would end far from its verb
 TENSES: dict[Tense, float] = {
     "present": 7,
     "past": 4,

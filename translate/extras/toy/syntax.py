@@ -28,6 +28,11 @@ from translate.extras.toy.words import (
 
 # What can stand before the finite verb.
 Slot = Literal["subject", "indirect", "object", "time", "frequency", "place", "opener", "adjunct"]
+Combination = tuple[str, str]
+Argument = Literal["subject", "object", "indirect"]
+HELD_OUT_SHARE = 10  # one combination in ten
+IMPERSONAL = ("weather", "existential")
+IN_RELATIVES = ("intransitive", "motion", "accusative", "dative", "prepositional")
 
 
 class Link(NamedTuple):
@@ -191,9 +196,6 @@ def agreement(nominal: Nominal) -> tuple[int, Number]:
             return 3, nominal.number
 
 
-Combination = tuple[str, str]
-
-
 def combinations(sentence: Sentence) -> set[Combination]:
     """Every (verb, argument noun) and (adjective, noun) of a sentence, as pairs of German lemmas.
 
@@ -254,12 +256,6 @@ def _inside(nominal: Nominal | None) -> Iterator[Combination]:
 
 
 # Which words may stand together, and which of these pairs are kept for dev and test.
-
-Argument = Literal["subject", "object", "indirect"]
-
-HELD_OUT_SHARE = 10  # one combination in ten
-IMPERSONAL = ("weather", "existential")
-IN_RELATIVES = ("intransitive", "motion", "accusative", "dative", "prepositional")
 
 
 def is_held_out(combination: Combination) -> bool:

@@ -31,6 +31,10 @@ Tense = Literal["present", "past", "perfect", "pluperfect", "future"]
 
 GENDERS: dict[str, Gender] = {"der": "m", "die": "f", "das": "n"}
 CASES: dict[str, Case] = {"acc": "acc", "dat": "dat"}
+NAMES = (
+    *("Anna", "Peter", "Maria", "Paul", "Lena", "Max", "Julia", "Thomas"),
+    *("Sophie", "Felix", "Emma", "Jonas"),
+)
 
 
 # Entries compare and hash by identity: each stands once in the lexicon, and caches stay fast.
@@ -226,10 +230,6 @@ def units(text: str) -> tuple[tuple[str, ...], ...]:
 
 # The closed classes: names, pronouns, determiners, prepositions, modals and conjunctions.
 
-NAMES = (
-    *("Anna", "Peter", "Maria", "Paul", "Lena", "Max", "Julia", "Thomas"),
-    *("Sophie", "Felix", "Emma", "Jonas"),
-)
 
 ICH = Person(
     1, "sg", {"nom": "ich", "acc": "mich", "dat": "mir"}, "mich", {"subject": "I", "object": "me"}

@@ -1,19 +1,20 @@
-"""Pairs on their way to a corpus, kept on disk: what is held in memory is where they are."""
+"""Sentences with their translations: in memory, and in Arrow files that are mapped into it."""
 
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow
 from jaxtyping import Int, UInt64
 
-from translate.data.columns import mapped
-from translate.data.pair import Pair
-
+# (source word, target word), counted from 0 over words between spaces
+Links = tuple[tuple[int, int], ...]
 CHUNK = 10_000  # pairs written, read and tokenised at a time
 ALIGNMENT = pyarrow.list_(pyarrow.list_(pyarrow.int32()))
 SCHEMA = pyarrow.schema(
@@ -25,6 +26,68 @@ SCHEMA = pyarrow.schema(
     }
 )
 Places = Int[np.ndarray, "places"]  # of pairs in a table
+
+
+class Pair(NamedTuple):
+    """A sentence and one translation.
+
+    `group` is a book or a domain that it belongs to, `alignment` gold links.
+    """
+
+    source: str
+    target: str
+    group: str = ""
+    alignment: Links = ()
+
+
+class Lines(list[Pair]):
+    """The pairs of a file, a line each; above the line `first` stands its header."""
+
+    def __init__(self, pairs: Iterable[Pair], *, first: int) -> None:
+        super().__init__(pairs)
+        self.first = first
+
+
+class Item(NamedTuple):
+    """What is scored: a source sentence with all its references.
+
+    `alignment` and `group` are those of the first.
+    """
+
+    source: str
+    references: tuple[str, ...]
+    alignment: Links = ()
+    group: str = ""
+
+
+def items(pairs: Iterable[Pair]) -> list[Item]:
+    """One item a distinct source sentence, sentences and references in order of appearance."""
+    firsts: dict[str, Pair] = {}
+    targets: dict[str, dict[str, None]] = defaultdict(dict)
+    for pair in pairs:
+        firsts.setdefault(pair.source, pair)
+        targets[pair.source].setdefault(pair.target)
+    return [
+        Item(source, tuple(targets[source]), first.alignment, first.group)
+        for source, first in firsts.items()
+    ]
+
+
+def mapped(path: Path) -> pyarrow.Table:
+    """A stream file of Arrow, of which nothing is read yet but its outline."""
+    return pyarrow.ipc.open_stream(pyarrow.memory_map(str(path))).read_all()
+
+
+def in_order(table: pyarrow.Table, name: str) -> Iterator[Any]:
+    """Every value of a column, read a chunk at a time."""
+    for chunk in table.column(name).chunks:
+        yield from chunk.to_pylist()
+
+
+def at(table: pyarrow.Table, name: str, rows: Iterable[int]) -> list[Any]:
+    """The values of some rows, a microsecond or two each."""
+    column = table.column(name)
+    return [column[row].as_py() for row in rows]
 
 
 class PairTable:
