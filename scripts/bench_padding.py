@@ -16,8 +16,8 @@ from pathlib import Path
 from options import begin, composed, positive
 
 from translate.data.corpus import prepare, read_nodes
-from translate.extras.doctor import padding
 from translate.data.module import TranslationData
+from translate.extras.doctor import padding
 
 
 def main() -> None:

@@ -8,8 +8,7 @@ import pytest
 import torch
 from small_models import CONVOLUTIONAL, RNN, TRANSFORMER
 
-from translate.data.tokenizer import Tokenizer, Tokenizers
-from translate.data.tokenizer import train_tokenizer
+from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from translate.inference.bundle import Bundle, BundleConfig
 from translate.inference.translator import Translator
 from translate.models import registry

@@ -106,7 +106,7 @@ def test_no_piece_is_learnt_from_a_line_that_training_drops(
 def test_a_place_for_the_findings_is_looked_for_before_the_text_is_read(
     program, corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("translate.data.doctor.examine", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr("translate.extras.doctor.examine", lambda *_: pytest.fail("it was read"))
     done = program("doctor", *corpus, "json=train.de/found.json")
     assert (done.status, done.err.count("\n")) == (1, 1)
     assert "cannot write to train.de: File exists" in done.err

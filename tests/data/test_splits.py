@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from translate.data import selection as splits
 from translate.data.pairs import Item, Pair, PairTable, items, write_pairs
-from translate.data.selection import components, take_components, take_groups
+from translate.data.selection import QUICK, components, peek, take_components, take_groups
 from translate.data.text import fold, sameness
 from translate.errors import UserError
 
@@ -230,3 +230,12 @@ def test_the_components_drawn_are_those_of_the_slow_twin(pairs, seed, count):
 def test_items_collect_references_in_order():
     pairs = [Pair("a", "x", "", ((0, 0),)), Pair("b", "y"), Pair("a", "z"), Pair("a", "x")]
     assert items(pairs) == [Item("a", ("x", "z"), ((0, 0),)), Item("b", ("y",))]
+
+
+def test_the_first_pairs_are_looked_at_and_all_are_read() -> None:
+    pairs = [Pair(str(n), "x") for n in range(QUICK + 3)]
+    heads, texts = peek({"train": iter(pairs), "dev": iter(pairs[:2])})
+    assert heads == {"train": pairs[:QUICK], "dev": pairs[:2]}
+    assert {split: list(text) for split, text in texts.items()} == {
+        "train": pairs, "dev": pairs[:2]
+    }  # fmt: skip

@@ -17,8 +17,7 @@ from random import Random
 import pytest
 import torch
 
-from translate.data.tokenizer import Tokenizer, Tokenizers
-from translate.data.tokenizer import train_tokenizer
+from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from translate.inference.translator import Translator, load
 from translate.linear import prepack
 from translate.models import registry

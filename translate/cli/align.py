@@ -119,8 +119,8 @@ def run(
         split_of_run,
     )
     from translate.cli.streams import lines_out
-    from translate.data.text import to_line
     from translate.data.progress import progress
+    from translate.data.text import to_line
     from translate.evaluation.links import linkers
 
     folder = Path(job.verbatim["run"])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import NonNegativeInt
 
@@ -16,13 +14,9 @@ from translate.cli.commands import Command, Job
 from translate.cli.errors import UsageError
 from translate.cli.fields import Folder, Node
 from translate.cli.validation import corpus_problems
-from translate.errors import UserError
+from translate.names import on_demand
 
-if TYPE_CHECKING:
-    from translate.data.doctor.finding import Finding
-    from translate.data.pairs import Lines
-    from translate.data.sources import Source
-
+DIAGNOSE = "translate.extras.doctor:diagnose"
 HELP = """\
 translate doctor: find what may be wrong with a corpus
 
@@ -64,63 +58,22 @@ def job(job: Job) -> None:
 
 def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegativeInt) -> None:
     """Examine the corpus, print the findings and perhaps keep them."""
-    from translate.data.batching import TOKENS_ON_CPU
     from translate.data.corpus import read_nodes
-    from translate.data.doctor.report import told
-    from translate.extras.doctor import advise
-    from translate.data.pairs import Lines
     from translate.data.progress import progress
     from translate.files import check_file, write
 
     if "json" in job.verbatim:
         _refuse_anything_else(Path(job.verbatim["json"]))
         check_file(Path(job.verbatim["json"]))
-    source, tokenizer_config = read_nodes(data, tokenizer)
-    tokens = source.tokens_per_batch
+    nodes = read_nodes(data, tokenizer)
     with progress("reading and examining"):
-        splits = source.read(Path(cache).expanduser())
-        extras = {n: Lines(extra.open(), first=1) for n, extra in (source.extra or {}).items()}
-        findings = _examined(source, splits, extras)
-        # those that training drops are not learned from, and to try takes time with their square
-        most = source.cleaning.max_characters or sys.maxsize
-        short = [p for p in splits["train"] if max(len(p.source), len(p.target)) <= most]
-        advice, problem = None, None
-        try:
-            advice = advise(
-                {**splits, "train": short},
-                tokenizer_config,
-                seed=source.seed,
-                tokens_per_batch=TOKENS_ON_CPU if tokens == "auto" else tokens,
-                pool_batches=source.pool_batches,
-            )
-        except UserError as error:  # told last: what was found may well be why
-            problem = error
+        diagnosis = on_demand(DIAGNOSE)(*nodes, Path(cache))
     if "json" in job.verbatim:
-        found = {
-            "findings": [asdict(one) for one in findings],
-            "advice": advice and asdict(advice),
-        }
-        text = json.dumps(found, ensure_ascii=False, indent=2)
+        text = json.dumps(diagnosis.as_json(), ensure_ascii=False, indent=2)
         write(Path(job.verbatim["json"]), f"{text}\n".encode("utf-8", "replace"))
-    read = splits | {f"extra.{name}": pairs for name, pairs in extras.items()}
-    sizes = ", ".join(f"{split} {len(pairs):,}" for split, pairs in read.items())
-    report = [f"pairs: {sizes}", *told(findings, lines=lines), *(advice.told() if advice else ())]
-    sys.stdout.write("".join(f"{line}\n" for line in report))
-    if problem:
-        raise problem
-
-
-def _examined(source: Source, splits: dict[str, Lines], extras: dict[str, Lines]) -> list[Finding]:
-    """The findings of the corpus, then of each further training text beside its dev and test."""
-    from translate.data.doctor import all_checks, examine, of_extra
-
-    codes, allowed = (source.source, source.target), source.allow_overlap
-    findings = examine(splits, all_checks(codes=codes, allow_overlap=allowed))
-    for name, extra in (source.extra or {}).items():
-        # with a tag, it may be in another language
-        checks = all_checks(codes=None if extra.tag else codes, allow_overlap=allowed)
-        findings += of_extra(name, examine(splits | {"train": extras[name]}, checks))
-    return findings
+    sys.stdout.write("".join(f"{line}\n" for line in diagnosis.report(lines=lines)))
+    if diagnosis.problem:
+        raise diagnosis.problem
 
 
 def _refuse_anything_else(path: Path) -> None:

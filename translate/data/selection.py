@@ -6,7 +6,6 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -15,16 +14,17 @@ import numpy as np
 from jaxtyping import UInt64
 
 from translate.data.cleaning import Drops, Tell, clean, drop_overlap, first_of_each
-from translate.data.doctor import QUICK, examine, of_extra, overlap, quick_look
-from translate.data.doctor.finding import Finding
-from translate.data.doctor.report import headline
 from translate.data.pairs import CHUNK, Item, Pair, PairTable, Places, digests, items
 from translate.data.progress import progress
 from translate.data.sources import MAIN, Groups, Source
 from translate.data.text import fold, sameness
 from translate.errors import UserError
+from translate.names import on_demand
 from translate.wording import counted
 
+QUICK = 5_000  # pairs of each split that the doctor has a look at
+QUICK_LOOK = "translate.extras.doctor:quick_look"
+SHARED_WITH_DEV = "translate.extras.doctor:shared_with_dev"
 NEARLY_ALL = 0.9  # of the pairs in one group: no smaller number makes good splits of the rest
 log = logging.getLogger(__name__)
 
@@ -216,9 +216,9 @@ def select(source: Source, cache: Path, scratch: Path, tell: Tell | None = None)
     Raises:
         UserError: the text cannot be read or split, or nothing of it is left.
     """
-    heads, given = _look(source.open(cache))
+    heads, given = peek(source.open(cache))
     source.tell_held_out()
-    suspicious = _told(quick_look(heads))
+    suspicious = _logged(on_demand(QUICK_LOOK)(heads))
     main, held_out = _clean_and_split(source, given, scratch, suspicious, tell)
     unseen = [Pair(row.source, text) for rows in held_out.values() for row in rows
               for text in row.references]  # fmt: skip
@@ -226,18 +226,16 @@ def select(source: Source, cache: Path, scratch: Path, tell: Tell | None = None)
     return Selection(texts, held_out, suspicious)
 
 
-def _look(
+def peek(
     given: Mapping[str, Iterable[Pair]],
 ) -> tuple[dict[str, list[Pair]], dict[str, Iterable[Pair]]]:
-    """The first pairs of each split, and then all of them."""
+    """Return the first pairs of each split, and then all of them."""
     streams = {split: iter(pairs) for split, pairs in given.items()}
     heads = {split: list(islice(pairs, QUICK)) for split, pairs in streams.items()}
     return heads, {split: chain(heads[split], streams[split]) for split in streams}
 
 
-def _told(findings: Iterable[Finding]) -> list[str]:
-    """What is suspicious, in words, which are logged as well."""
-    suspicious = [headline(finding) for finding in findings]
+def _logged(suspicious: list[str]) -> list[str]:
     for line in suspicious:
         log.warning("%s: run translate doctor with the same settings to see the lines", line)
     return suspicious
@@ -263,8 +261,8 @@ def _clean_and_split(
             given["train"], source.cleaning, scratch / MAIN, drops, whole=groups_of(wanted)
         )
         fixed = {name: list(pairs) for name, pairs in given.items() if name != "train"}
-    in_dev = partial(overlap.literal, allow_one_side=source.allow_overlap)
-    suspicious += _told(examine({"train": [], **fixed}, [in_dev]))
+    in_dev = on_demand(SHARED_WITH_DEV)(fixed, allow_one_side=source.allow_overlap)
+    suspicious += _logged(in_dev)
     if not train:
         raise UserError(_nothing_left("the training text", drops.counts))
     train, groups = take_groups(train, wanted)
@@ -307,9 +305,9 @@ def _extra(
     for name, extra in (source.extra or {}).items():
         drops = Drops(name, tell=tell)
         with progress(f"Reading data.extra.{name}"):
-            heads, given = _look({"train": extra.open()})
+            heads, given = peek({"train": extra.open()})
             pairs = clean(given["train"], source.cleaning, scratch / name, drops)
-        suspicious += _told(of_extra(name, quick_look(heads)))
+        suspicious += _logged(on_demand(QUICK_LOOK)(heads, name))
         pairs = _without_overlap(pairs, held_out, source, f"data.extra.{name}", drops)
         if not pairs:
             raise UserError(_nothing_left(f"data.extra.{name}", drops.counts))

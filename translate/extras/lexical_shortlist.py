@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Float
 from safetensors import SafetensorError
 
-from translate.data.pairs import in_order
 from translate.data.corpus import Corpus
-from translate.data.lexicon import Ids, Lexicon
+from translate.data.pairs import in_order
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
+from translate.extras.lexicon import Ids, Lexicon
 from translate.files import replacing
 from translate.search.shortlist import Shortlist
 from translate.vocabulary import PAD

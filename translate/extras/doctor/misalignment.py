@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from translate.data.doctor.finding import Finding, Splits, drawn, lines_of, number_of
-from translate.data.lexicon import Ids, Lexicon, Words
+from translate.extras.doctor.checks import Finding, Splits, drawn, lines_of, number_of
+from translate.extras.lexicon import Ids, Lexicon, Words
 from translate.wording import counted
 
 log = logging.getLogger(__name__)

@@ -1,23 +1,138 @@
-"""Figures for choosing settings: unseen words, vocabulary size, length limit, padding."""
+"""What may be wrong with parallel text, found before a model learns it.
+
+A check takes the splits as they were read, before any cleaning, and gives findings; a finding names
+lines. Checks look for what is rare in a corpus that is mostly right.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from translate.data.batching import Mixture, TokenBatches
-from translate.data.doctor.finding import Splits, drawn
+from translate.data.batching import TOKENS_ON_CPU, Mixture, TokenBatches
+from translate.data.pairs import Lines, Pair
+from translate.data.sources import Source
 from translate.data.text import spaced
 from translate.data.tokenizer import WORD_START, Tokenizer, TokenizerConfig, train_tokenizer
 from translate.errors import UserError
+from translate.extras.doctor import checks
+from translate.extras.doctor.checks import Finding, Splits, drawn
+from translate.extras.doctor.misalignment import misaligned
+
+Check = Callable[[Splits], Iterable[Finding]]
 
 SIZES = (1000, 2000, 4000, 8000, 16000, 32000)
 OFTEN = 100  # occurrences in training that a piece needs …
 MOST_PIECES = 0.95  # … for this share of the vocabulary (Gowda & May 2020)
 SAMPLE = 30_000  # sentences a size is tried on
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The findings of a corpus, and settings for it; or the reason why none can be advised."""
+
+    sizes: Mapping[str, int]  # pairs of each text
+    findings: Sequence[Finding]
+    advice: Advice | None
+    problem: UserError | None
+
+    def report(self, *, lines: int) -> Iterator[str]:
+        """Yield it line by line, with at most `lines` lines of each finding."""
+        sizes = ", ".join(f"{split} {count:,}" for split, count in self.sizes.items())
+        yield f"pairs: {sizes}"
+        yield from checks.report(self.findings, lines=lines)
+        if self.advice is not None:
+            yield from self.advice.report()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values, for programs."""
+        findings = [asdict(finding) for finding in self.findings]
+        return {"findings": findings, "advice": self.advice and asdict(self.advice)}
+
+
+def diagnose(source: Source, tokenizer: TokenizerConfig, cache: Path) -> Diagnosis:
+    """Read a corpus and examine it: its splits, and each further text beside its dev and test."""
+    splits = source.read(cache.expanduser())
+    extras = {name: Lines(extra.open(), first=1) for name, extra in (source.extra or {}).items()}
+    codes, allowed = (source.source, source.target), source.allow_overlap
+    findings = examine(splits, all_checks(codes=codes, allow_overlap=allowed))
+    for name, extra in (source.extra or {}).items():
+        # with a tag, it may be in another language
+        chosen = all_checks(codes=None if extra.tag else codes, allow_overlap=allowed)
+        findings += of_extra(name, examine(splits | {"train": extras[name]}, chosen))
+    # those that training drops are not learned from, and to try takes time with their square
+    most = source.cleaning.max_characters or sys.maxsize
+    short = [pair for pair in splits["train"] if max(len(pair.source), len(pair.target)) <= most]
+    tokens = source.tokens_per_batch
+    advice, problem = None, None
+    try:
+        advice = advise(
+            {**splits, "train": short}, tokenizer, seed=source.seed,
+            tokens_per_batch=TOKENS_ON_CPU if tokens == "auto" else tokens,
+            pool_batches=source.pool_batches,
+        )  # fmt: skip
+    except UserError as error:  # reported last: a finding may well be why
+        problem = error
+    texts = splits | {f"extra.{name}": pairs for name, pairs in extras.items()}
+    return Diagnosis({name: len(pairs) for name, pairs in texts.items()}, findings, advice, problem)
+
+
+def all_checks(*, codes: tuple[str, str] | None, allow_overlap: bool) -> list[Check]:
+    """Return every check; `codes` are the languages of the sides, if each is in one."""
+    always: list[Check] = [
+        checks.empty,
+        checks.copies,
+        checks.duplicates,
+        partial(checks.literal, allow_one_side=allow_overlap),
+        checks.near,
+        checks.anomalies,
+        checks.quoted,
+        checks.outliers,
+        checks.swapped_sides,
+        misaligned,
+    ]
+    return [*always, partial(checks.other_languages, codes=codes)] if codes else always
+
+
+def quick_look(splits: Splits, extra: str | None = None) -> list[str]:
+    """Name the mistakes in the first lines that cleaning does not look for, or not there.
+
+    With `extra` the training text is the further corpus of this name.
+    """
+    uncleaned = {split: pairs for split, pairs in splits.items() if split != "train"}
+    findings = examine(uncleaned, (checks.empty, checks.copies)) + examine(
+        splits, (checks.anomalies, checks.quoted, checks.outliers, checks.swapped_sides)
+    )
+    return [checks.headline(each) for each in (of_extra(extra, findings) if extra else findings)]
+
+
+def shared_with_dev(splits: Mapping[str, Sequence[Pair]], *, allow_one_side: bool) -> list[str]:
+    """Name test text that is in dev as well; `splits` need no training text."""
+    literal = partial(checks.literal, allow_one_side=allow_one_side)
+    return [checks.headline(each) for each in examine({"train": [], **splits}, [literal])]
+
+
+def examine(splits: Splits, chosen: Iterable[Check]) -> list[Finding]:
+    """Return all findings that name a line, in the order of the checks."""
+    return [finding for check in chosen for finding in check(splits) if finding.lines]
+
+
+def of_extra(name: str, findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings in training text that is the further corpus `name`, under this name."""
+    named = [
+        replace(finding, lines=[
+            replace(line, split=f"extra.{name}") for line in finding.lines if line.split == "train"
+        ])
+        for finding in findings
+    ]  # fmt: skip
+    return [finding for finding in named if finding.lines]
 
 
 @dataclass(frozen=True)
@@ -33,8 +148,8 @@ class Advice:
     max_length: int  # pieces without </s>; 99.9 % of the sentences are no longer
     padding: float  # share of padding in batches of that vocabulary
 
-    def told(self) -> Iterator[str]:
-        """The figures and the flags that follow from them."""
+    def report(self) -> Iterator[str]:
+        """Yield the figures and the flags that follow from them."""
         for side, share in self.unseen_words.items():
             yield f"dev words unseen in training, {side}: {share:.2%}"
         yield (
