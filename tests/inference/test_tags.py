@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from translate.data.tokenizer import Tokenizers
-from translate.data.tokenizer import train_tokenizer
+from translate.data.tokenizer import Tokenizers, train_tokenizer
 from translate.inference.forcing import Aligner, between_words
 from translate.inference.lines import Cutter
 from translate.inference.translator import Translator
