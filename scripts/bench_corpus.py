@@ -62,7 +62,7 @@ def nodes(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
-    from translate.cli.config_dir import config_dir
+    from translate.compose import config_dir
 
     with initialize_config_dir(str(config_dir()), version_base=None):
         config: Any = OmegaConf.to_container(

@@ -27,7 +27,7 @@ import yaml
 from experiments import evaluated, new_parser, tell, train
 from options import begin, composed, quoted
 
-from translate.cli.config_dir import config_dir
+from translate.compose import config_dir
 from translate.data.corpus import prepare, read_nodes
 from translate.data.pairs import in_order
 from translate.errors import UserError

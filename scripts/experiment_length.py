@@ -22,7 +22,7 @@ import yaml
 from experiments import evaluated, new_parser, tell, train
 from options import begin
 
-from translate.cli.config_dir import options
+from translate.compose import options
 from translate.data.corpus import prepare, read_nodes
 from translate.data.pairs import in_order
 from translate.errors import UserError

@@ -12,12 +12,15 @@ The fenced block after the marker is replaced, or made if there is none. A marke
 of the configuration is followed by a table of its keys, their defaults and their comments:
 
     <!-- conf/optimizer/adamw.yaml -->
+
+and `<!-- options of text -->` by those of a command.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import re
 import sys
 import textwrap
@@ -25,11 +28,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
+from pydantic.fields import FieldInfo
+
+from translate.cli.commands import COMMANDS
+from translate.cli.options import Group
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(
     r"^<!-- (?P<path>\S+\.py): (?P<names>[\w., ]+) -->\n(?:\n*```python\n.*?^```\n)?"
-    r"|^<!-- (?P<conf>conf/\S+\.yaml) -->\n(?:\n*(?:^\|[^\n]*\n)+)?",
+    r"|^<!-- (?P<conf>conf/\S+\.yaml|options of \w+) -->\n(?:\n*(?:^\|[^\n]*\n)+)?",
     re.MULTILINE | re.DOTALL,
 )
 CHOSEN = {"defaults", "kind", "family"}  # not by a key: GROUP=OPTION chooses them
@@ -62,6 +69,28 @@ def table_of(path: Path) -> str:
         (f"`{'.'.join([*groups, name])}`", default and f"`{default}`", _as_cell(meaning))
         for name, default, meaning in _keys(node, text.splitlines())
     ]
+    return _table(rows)
+
+
+def table_of_options(command: str) -> str:
+    """A row for each option of a command: its name, its default, and its description."""
+    rows = []
+    for key, field in COMMANDS[command].options.fields().items():
+        if field.description is not None:
+            rows.append((f"`{key}`", f"`{_default(field)}`", _as_cell(field.description)))
+    return _table(rows)
+
+
+def _default(field: FieldInfo) -> str:
+    """An option's default as it would be typed; a group's is the option that is chosen."""
+    if field.is_required():
+        return next((mark.default for mark in field.metadata if isinstance(mark, Group)), "???")
+    if field.default_factory is not None:  # the folder of corpora, whatever the environment says
+        return "data"
+    return json.dumps(field.default).strip('"')
+
+
+def _table(rows: list[tuple[str, str, str]]) -> str:
     head = [("key", "default", "what it does"), ("---", "---", "---")]
     return "".join(f"| {' | '.join(row)} |\n" for row in [*head, *rows])
 
@@ -95,6 +124,8 @@ def _as_cell(text: str) -> str:
 
 def _block(marker: re.Match[str]) -> str:
     """A marker with what belongs after it."""
+    if marker["conf"] and marker["conf"].startswith("options of "):
+        return f"<!-- {marker['conf']} -->\n\n{table_of_options(marker['conf'].split()[-1])}"
     if marker["conf"]:
         return f"<!-- {marker['conf']} -->\n\n{table_of(ROOT / marker['conf'])}"
     path, names = marker["path"], marker["names"]

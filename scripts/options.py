@@ -72,14 +72,19 @@ def composed(settings: Sequence[str]) -> dict[str, Any]:
     """
     from translate.cli.arguments import split
     from translate.cli.commands import COMMANDS
-    from translate.cli.compose import launch
+    from translate.cli.composing import launch
     from translate.cli.errors import JobFailedError
     from translate.cli.train import check
 
     found: list[dict[str, Any]] = []
     command = COMMANDS["train"]
     try:
-        launch(command, split(command, settings), lambda job: found.append(job.config), check=check)
+        launch(
+            command,
+            split(command, settings),
+            lambda job: found.append(dict(job.config)),
+            check=check,
+        )
     except JobFailedError as failed:
         raise (failed.__cause__ or failed) from None
     return found[0]

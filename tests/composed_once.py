@@ -55,7 +55,7 @@ def _text(file: Any) -> str:
 
 def _is_a_runs_own(path: str) -> bool:
     """Whether it names a node that is in no file, and another in each run."""
-    from translate.cli.config_dir import STORED
+    from translate.compose import STORED
 
     return path.removesuffix(".yaml").endswith(STORED)
 

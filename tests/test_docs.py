@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import doctest
-import importlib
 import importlib.util
 import os
 import re
@@ -16,11 +15,12 @@ from types import ModuleType
 import pytest
 import yaml
 
-from translate import config as schema
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
-from translate.cli.compose import launch
+from translate.cli.composing import launch
 from translate.cli.validation import training_problems
+from translate.compose import node_of
+from translate.config import problems
 from translate.data.corpus import check_data
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,7 +40,7 @@ NAMED_TESTS = sorted(
         )
     }
 )
-HELPS = {name: importlib.import_module(f"translate.cli.{name}").HELP for name in COMMANDS}
+HELPS = {name: command.options.usage for name, command in COMMANDS.items()}
 TESTS = (ROOT / "docs" / "tests_of_attention.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (\d+) \|.*$", TESTS, re.MULTILINE)
 
@@ -130,7 +130,11 @@ def test_examples_print_what_the_document_says() -> None:
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_config_line_is_valid(choice: str) -> None:
     jobs: list[Job] = []
-    launch(COMMANDS["train"], split(COMMANDS["train"], ["data=toy", *choice.split()]), jobs.append)
+    launch(
+        COMMANDS["train"],
+        split(COMMANDS["train"].line(), ["data=toy", *choice.split()]),
+        jobs.append,
+    )
     assert len(jobs) == 1
     assert training_problems(jobs[0].config) == []
 
@@ -154,7 +158,7 @@ def train_lines(text: str) -> list[str]:
 @pytest.mark.parametrize("choice", train_lines(f"{EVERYTHING}\n{HELPS['train']}"))
 def test_every_training_of_the_documents_and_the_help_is_valid(choice: str) -> None:
     jobs: list[Job] = []
-    launch(COMMANDS["train"], split(COMMANDS["train"], shlex.split(choice)), jobs.append)
+    launch(COMMANDS["train"], split(COMMANDS["train"].line(), shlex.split(choice)), jobs.append)
     assert training_problems(jobs[0].config) == []
 
 
@@ -168,17 +172,16 @@ def other_lines(text: str) -> list[str]:
 @pytest.mark.parametrize("line", other_lines("\n".join([EVERYTHING, *HELPS.values()])))
 def test_every_other_command_of_the_documents_and_the_help_is_valid(line: str) -> None:
     name, *arguments = shlex.split(line)
-    parsed = split(COMMANDS[name], arguments)
-    if not parsed.overrides:  # nothing for Hydra: its keys are known, and it is composed elsewhere
-        return
-    search = yaml.safe_load((ROOT / "conf" / "search" / "beam.yaml").read_text(encoding="utf-8"))
-    jobs: list[Job] = []
-    launch(
-        COMMANDS[name], parsed, jobs.append,
-        nodes={"search": search, "data": {}, "tokenizer": {}},  # what a run carries
-    )  # fmt: skip
-    run = importlib.import_module(f"translate.cli.{name}").run
-    assert [schema.problems(run, job.config, "") for job in jobs] == [[] for _ in jobs]
+    parsed = split(COMMANDS[name].line(), arguments)
+    if COMMANDS[name].composed:
+        jobs: list[Job] = []
+        launch(COMMANDS[name], parsed, jobs.append)
+        assert len(jobs) == 1
+    else:
+        stored = {"search": node_of("search", "beam"), "data": {}, "tokenizer": {}}
+        values, wrong = COMMANDS[name].options.values_of(parsed, stored)
+        assert wrong == []
+        assert problems(COMMANDS[name].options, values, "", combined=False) == []
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -91,7 +91,12 @@ def read(node_class: type[NodeType], values: Mapping[str, Any], where: str) -> N
 
 
 def problems(
-    schema: Schema, values: Mapping[str, Any], where: str, *, supplied: Collection[str] = ()
+    schema: Schema,
+    values: Mapping[str, Any],
+    where: str,
+    *,
+    supplied: Collection[str] = (),
+    combined: bool = True,
 ) -> list[str]:
     """Every problem of one configuration node, one line each; an empty list when there is none.
 
@@ -102,6 +107,7 @@ def problems(
         where: the node's place in the configuration (`model`), written before every key.
         supplied: parameters that the program itself supplies (a vocabulary size): not keys of the
             node.
+        combined: whether contradictions between keys of valid values count.
 
     Types are strict: `"8"` and `8.5` are no integers, `true` is no number; an integer will do as a
     float.
@@ -122,7 +128,7 @@ def problems(
         node = _adapter(schema, frozenset(supplied)).validate_json(content, strict=True)
     except ValidationError as error:
         return found + _lines(error, schema, values, where, supplied)
-    return found or list(_contradictions(node, where))
+    return found or list(_contradictions(node, where) if combined else ())
 
 
 def _contradictions(value: Any, where: str) -> Iterator[str]:

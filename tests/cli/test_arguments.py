@@ -12,7 +12,7 @@ from translate.cli.arguments import OVERRIDE, paths_in, split, wants_debug
 from translate.cli.commands import COMMANDS
 from translate.cli.errors import UsageError
 
-TEXT, TRAIN, ATTEND = COMMANDS["text"], COMMANDS["train"], COMMANDS["attend"]
+TEXT, TRAIN, ATTEND = (COMMANDS[name].line() for name in ("text", "train", "attend"))
 
 ODD = [
     "¿Dónde está el tren?",
@@ -73,7 +73,7 @@ def test_what_changes_the_configuration_is_told_from_what_shows_it(
 ) -> None:
     (tmp_path / "mine").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert split(TEXT, [*flags, "search=beam"]).composing == composing
+    assert split(TRAIN, [*flags, "search=beam"]).composing == composing
 
 
 def test_a_run_of_a_sweep_has_commas_in_its_name(tmp_path: Path, monkeypatch) -> None:

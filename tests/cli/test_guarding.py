@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from translate.cli import engines
-from translate.cli.config_dir import config_dir
+from translate.compose import config_dir
 from translate.inference.guard import Guard, GuardConfig
 from translate.search import DiverseBeamSearch, Search, read
 from translate.search.rules import NO_RULES

@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ import pytest
 from translate import __main__ as entry
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
-from translate.cli.compose import launch
+from translate.cli.composing import launch
 from translate.cli.errors import StoppedError
 from translate.data.corpus import check_data
 from translate.errors import UserError
@@ -45,28 +44,22 @@ def test_every_command_explains_itself(program, command) -> None:
     assert done.status == 0
     assert done.err == ""
     assert f"  translate {command.name}" in done.out  # an example
-    for key in command.verbatim:
-        assert listed(key, done.out), key
-    assert "--multirun" in done.out
-    assert "-c job" in done.out
+    assert ("--multirun" in done.out) == ("-c job" in done.out) == command.composed
     assert max(map(len, done.out.splitlines())) <= 100
 
 
-def test_help_of_a_command_explains_every_key_of_its_configuration(program) -> None:
-    for name in COMMANDS:
-        config = program(name, "-c", "job").out
+def test_help_of_a_command_explains_every_key(program) -> None:
+    for name, command in COMMANDS.items():
         explained = program(name, "--help").out
-        for line in config.splitlines():
-            if line and not line.startswith((" ", "-")):
-                key = line.split(":")[0]
-                assert listed(key, explained), (name, key)
+        for key in command.options.fields():
+            assert listed(key, explained), (name, key)
 
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = re.findall(
     r"^ +translate ((?:prepare|doctor)\b[^#…\\\n]*)$",
     "\n".join(
-        [import_module(f"translate.cli.{name}").HELP for name in COMMANDS]
+        [command.options.usage for command in COMMANDS.values()]
         + [path.read_text(encoding="utf-8") for path in DOCUMENTS]
     ),
     re.MULTILINE,
@@ -77,7 +70,7 @@ EXAMPLES = re.findall(
 def test_every_corpus_of_the_help_and_the_documents_is_valid(line: str) -> None:
     name, *arguments = shlex.split(line)
     jobs: list[Job] = []
-    launch(COMMANDS[name], split(COMMANDS[name], arguments), jobs.append)
+    launch(COMMANDS[name], split(COMMANDS[name].line(), arguments), jobs.append)
     assert check_data(jobs[0].config["data"]) == []
 
 
@@ -161,7 +154,7 @@ def test_a_failure_is_one_line_and_a_status(program, monkeypatch, error, status,
     def fail(job: object) -> None:
         raise error
 
-    monkeypatch.setattr("translate.cli.models.job", fail)
+    monkeypatch.setattr("translate.cli.models.run", fail)
     done = program("models")
     assert (done.status, done.out, done.err) == (status, "", line)
 
@@ -171,7 +164,7 @@ def test_what_a_stranger_named_moves_no_terminal(program, monkeypatch) -> None:
         logging.getLogger("translate.cli").warning("%s is odd:\n\ttwice", "\x1b[2Jrun")
         raise UserError("\x1b]0;mine\x07 is missing\n  in two lines")
 
-    monkeypatch.setattr("translate.cli.models.job", fail)
+    monkeypatch.setattr("translate.cli.models.run", fail)
     assert program("models").err == (
         "\\x1b[2Jrun is odd:\n\ttwice\n"
         "translate: error: \\x1b]0;mine\\x07 is missing\n  in two lines\n"
@@ -182,7 +175,7 @@ def test_a_traceback_only_when_asked_for(program, monkeypatch) -> None:
     def fail(job: object) -> None:
         raise UserError("mend this")
 
-    monkeypatch.setattr("translate.cli.models.job", fail)
+    monkeypatch.setattr("translate.cli.models.run", fail)
     assert "Traceback" not in program("models").err
     shown = program("models", "debug=true").err
     assert "Traceback" in shown
@@ -196,7 +189,7 @@ def test_a_run_ended_by_a_signal_keeps_its_status(program, monkeypatch) -> None:
     def fail(job: object) -> None:
         raise Stopped("stopped by SIGTERM")
 
-    monkeypatch.setattr("translate.cli.models.job", fail)
+    monkeypatch.setattr("translate.cli.models.run", fail)
     done = program("models")
     assert (done.status, done.err) == (143, "translate: stopped by SIGTERM\n")
 
@@ -263,7 +256,7 @@ def test_commands_of_one_srun_each_tell_what_they_find(program, monkeypatch) -> 
     def tell(job: object) -> None:
         logging.getLogger("translate.cli").info("found")
 
-    monkeypatch.setattr("translate.cli.models.job", tell)
+    monkeypatch.setattr("translate.cli.models.run", tell)
     assert program("models").err == "found\n"
 
 

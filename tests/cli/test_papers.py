@@ -10,7 +10,7 @@ import torch
 
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
-from translate.cli.compose import launch
+from translate.cli.composing import launch
 from translate.cli.validation import training_problems
 from translate.models import registry
 from translate.training.optim import FACTORS
@@ -85,7 +85,7 @@ SMALL = {
 def composed(name: str, *more: str) -> dict[str, Any]:
     jobs: list[Job] = []
     given = [f"experiment={name}", "data.source=en", "data.target=de", "data.id=wmt/wmt14", *more]
-    launch(COMMANDS["train"], split(COMMANDS["train"], given), jobs.append)
+    launch(COMMANDS["train"], split(COMMANDS["train"].line(), given), jobs.append)
     return dict(jobs[0].config)
 
 

@@ -13,7 +13,7 @@ import yaml
 
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
-from translate.cli.compose import _swept, launch
+from translate.cli.composing import launch, swept_keys
 from translate.cli.errors import JobFailedError, UsageError
 from translate.cli.train import check, folder
 from translate.errors import UserError
@@ -36,7 +36,7 @@ def trials(*arguments: str, fails: float = 1.0) -> list[tuple[float, str]]:
             raise UserError(f"diverged at {dropout}")
         return -abs(dropout - 0.5)
 
-    launch(COMMANDS["train"], split(COMMANDS["train"], arguments), job)
+    launch(COMMANDS["train"], split(COMMANDS["train"].line(), arguments), job)
     return seen
 
 
@@ -56,7 +56,7 @@ def test_optuna_looks_for_the_best_the_same_way_each_time(
 
 def test_what_a_sweeper_varies_by_itself_names_the_folders_too() -> None:
     def swept(*given: str, by: list[str]) -> set[str]:
-        return _swept(split(COMMANDS["train"], ["--multirun", *given]), by)
+        return swept_keys(split(COMMANDS["train"].line(), ["--multirun", *given]), by)
 
     assert swept("data=toy", by=["data=toy", "model.dropout=0.1"]) == {"model.dropout"}
     assert swept("data=toy", "seed=1,2", by=["data=toy", "seed=1"]) == {"seed"}
@@ -101,7 +101,7 @@ def test_what_is_wrong_in_a_later_job_is_foretold(caplog: pytest.LogCaptureFixtu
     sweep = ["data=toy", "--multirun", "model.norm=pre,wrong", "seed=1,2"]
     with pytest.raises(JobFailedError):
         launch(
-            COMMANDS["train"], split(COMMANDS["train"], sweep),
+            COMMANDS["train"], split(COMMANDS["train"].line(), sweep),
             lambda job: told.append([record.getMessage() for record in caplog.records]),
             check=check,
         )  # fmt: skip
@@ -122,7 +122,9 @@ def test_the_other_runs_of_a_sweep_are_trained_before_a_failure_is_told() -> Non
             raise UserError("this one failed")
 
     with pytest.raises(JobFailedError) as failed:
-        launch(COMMANDS["train"], split(COMMANDS["train"], ["data=toy", "-m", "seed=1,2"]), job)
+        launch(
+            COMMANDS["train"], split(COMMANDS["train"].line(), ["data=toy", "-m", "seed=1,2"]), job
+        )
     assert (seen, str(failed.value.__cause__)) == ([1, 2], "this one failed")
 
 
@@ -135,7 +137,9 @@ def test_a_pair_too_long_for_one_run_ends_no_other() -> None:
             raise TooLongError({0: 9}, 8)
 
     with pytest.raises(JobFailedError):
-        launch(COMMANDS["train"], split(COMMANDS["train"], ["data=toy", "-m", "seed=1,2"]), job)
+        launch(
+            COMMANDS["train"], split(COMMANDS["train"].line(), ["data=toy", "-m", "seed=1,2"]), job
+        )
     assert seen == [1, 2]
 
 
@@ -145,7 +149,7 @@ def test_what_is_wrong_in_one_run_of_a_sweep_ends_no_other() -> None:
     with pytest.raises(JobFailedError) as failed:
         launch(
             COMMANDS["train"],
-            split(COMMANDS["train"], sweep),
+            split(COMMANDS["train"].line(), sweep),
             lambda job: seen.append(job.config["model"]["num_heads"]),
             check=check,
         )
@@ -179,7 +183,7 @@ def test_a_sweep_does_not_train_again_what_is_finished(program, tmp_path: Path) 
     configs: list[Any] = []
     launch(
         COMMANDS["train"],
-        split(COMMANDS["train"], [*small, "seed=7"]),
+        split(COMMANDS["train"].line(), [*small, "seed=7"]),
         lambda job: configs.append(job.config),
     )
     run = tmp_path / "r-seed=7"
@@ -196,57 +200,10 @@ def test_a_sweep_does_not_train_again_what_is_finished(program, tmp_path: Path) 
     assert "was started with another configuration (model.dropout: 0.1 → 0.4)" in done.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["text"], "several jobs cannot share standard input"),
-        (["text", "input=-"], "several jobs cannot share standard input"),
-        (["score", "input=s", "reference=-"], "several jobs cannot share standard input"),
-        (["evaluate", "input=s", "reference=-", "reference=s"], "cannot share standard input"),
-        (["text", "output=o, =", "x"], "--multirun and output=o, =: each job would overwrite"),
-    ],
-)
-def test_jobs_of_a_sweep_share_neither_input_nor_output(program, run, arguments, line) -> None:
-    done = program(arguments[0], run, "--multirun", "device=cpu,auto", *arguments[1:], stdin=b"x\n")
-    assert (done.status, done.out) == (2, "")
-    assert line in done.err
-
-
 def test_findings_of_a_sweep_are_not_one_file(program) -> None:
     done = program("doctor", "--multirun", "data=toy", "data.seed=1,2", "json=f, =")
     assert done.status == 2
     assert "--multirun and json=f, =: each job would overwrite the output" in done.err
-
-
-def test_a_run_has_one_confidence(program, run: str) -> None:
-    done = program("calibrate", run, "--multirun", "good=40,60")
-    assert (done.status, done.err.count("\n")) == (2, 1)
-    assert "--multirun: a run has only one confidence.json" in done.err
-
-
-def test_shortlists_of_a_sweep_have_a_name_each(
-    program, run: str, trained: Path, home: Path
-) -> None:
-    done = program("shortlist", run, "--multirun", "likeliest=1,2", f"cache={home}/data")
-    assert done.status == 0, done.err
-    for likeliest in (1, 2):
-        assert (trained / f"shortlist-likeliest={likeliest}.safetensors").is_file()
-
-
-def test_exports_of_a_sweep_have_a_folder_each(program, run: str, trained: Path) -> None:
-    pytest.importorskip("ctranslate2")
-    done = program("export", run, "--multirun", "quantization=float32,int8", "sentences=2")
-    assert done.status == 0, done.err
-    for quantization in ("float32", "int8"):
-        folder = trained / f"ctranslate2-quantization={quantization}"
-        assert json.loads((folder / "export.json").read_bytes())["quantization"] == quantization
-
-
-def test_jobs_of_a_sweep_all_read_a_file(program, run: str) -> None:
-    Path("s").write_text("der Hund\n", encoding="utf-8")
-    done = program("text", run, "--multirun", "search.beam_size=1,2", "input=s")
-    assert done.status == 0, done.err
-    assert done.out.count("\n") == 2
 
 
 def test_a_bundle_in_a_run_stands_for_the_run(
@@ -263,11 +220,8 @@ def test_a_bundle_in_a_run_stands_for_the_run(
     assert (tmp_path / "alone" / "bundle" / "evaluation" / "bundled.json").is_file()
 
 
-def test_evaluations_of_a_sweep_have_a_folder_each(program, run: str) -> None:
-    Path("s").write_text("der Hund\n", encoding="utf-8")
-    files = ["input=s", "reference=s", "resamples=2"]
-    done = program("evaluate", run, "--multirun", "search.beam_size=1,2", *files)
-    assert done.status == 0, done.err
-    folders = Path(run.removeprefix("run="), "evaluation").glob("search.beam_size=*")
-    found = [json.loads((folder / "s.json").read_text("utf-8")) for folder in sorted(folders)]
-    assert [one["decoding"]["beam_size"] for one in found] == [1, 2]
+def test_a_finished_run_is_not_swept(program, run: str) -> None:
+    done = program("evaluate", run, "--multirun", "search.beam_size=1,2")
+    assert (
+        done.err == "translate: error: --multirun is an option of train, prepare and doctor alone\n"
+    )

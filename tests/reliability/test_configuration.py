@@ -14,9 +14,9 @@ import pytest
 
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
-from translate.cli.compose import launch
-from translate.cli.config_dir import groups, options
+from translate.cli.composing import launch
 from translate.cli.validation import guard_problems, training_problems
+from translate.compose import groups, options
 from translate.wording import nearest
 
 CHOICES = [f"{g}={o}" for g in groups() if g != "experiment" for o in options(g)]
@@ -77,8 +77,10 @@ def configuration(choice: str) -> dict[str, Any]:
     given = chosen if choice.startswith("data=") else ["data=toy", *chosen]
     command = COMMANDS["train"]
     if choice.startswith("guard="):
-        command, given = COMMANDS["text"], [choice, "search=beam"]
-    launch(command, split(command, given), jobs.append)
+        text = COMMANDS["text"]
+        arguments = split(text.line(), ["run=r", choice, "search=beam"])
+        return dict(text.options.values_of(arguments, {})[0])
+    launch(command, split(command.line(), given), jobs.append)
     return {key: value for key, value in jobs[0].config.items() if key != "experiment"}
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS, Job
-from translate.cli.compose import launch
+from translate.cli.composing import launch
 from translate.cli.validation import training_problems
 from translate.errors import UserError
 

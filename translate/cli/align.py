@@ -6,14 +6,13 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from translate import config as schema
-from translate.cli.commands import Job, key_of
-from translate.cli.errors import refuse
-from translate.cli.fields import Device, Folder, Node
+from translate.cli.commands import Job
+from translate.cli.options import Device, PathOption, SplitOptions
+from translate.cli.translating import TARGET
 from translate.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,9 +28,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_WORDS = 8  # letters on the mean: in scripts without spaces, words are shorter
 
-HELP = """\
-translate align: link the words that translate each other, read from the model's attention
-
+USAGE = """\
   translate align run=runs/toy             # its test sentences, and the error rate
   translate align run=runs/demo input=src.txt reference=tgt.txt > links.txt
   translate align run=runs/demo input=src.txt reference=tgt.txt gold=gold.txt method=threshold
@@ -49,66 +46,71 @@ ipj or i?j (possible). Without input and reference, the run's own test sentences
 provided that their corpus has gold alignments, as data=toy has; only its sure links count, and the
 links found are kept in evaluation/<name>.links. The JSON has the SHA-256 of model, sentences, links
 and gold.
-
-Keys:
-  run            the folder of the run (required)
-  input          source sentences, a line each (.gz too), with
-  reference      their translations, a line each
-  gold           their gold links, a line each, to score against
-  output         a file for the links; default standard output
-  target         of a multilingual run: the tag of the language that the references are in
-  layer          of the decoder, from 1; default: the one that trainer.guided_alignment trained,
-                 else the last of one or two, the second to last of three or more
-  head           from 1; default: the one that was trained (in its own layer), else the mean of all
-  method         argmax: each target word with the source word it attends to most
-                 threshold: all pairs with at least the weight `threshold`
-                 intersection, union: of argmax in both directions; the second links each source
-                 word to the target word that attends to it most, unless reverse is given
-  threshold      with method=threshold: the least weight that makes a link; default 0.3
-  reverse        a run that translates the opposite way, to link in the second direction
-  data.split     test or dev, of the run's own corpus; data, tokenizer, cache: as in evaluate
-  device         auto, cpu, cuda, cuda:1 or mps
-  tokens_per_batch  tokens of the longer side, padding included, that are aligned at once
 """
 
 BOTH_DIRECTIONS = ("intersection", "union")
 
 
-def job(job: Job) -> None:
-    """Check the configuration, then align."""
-    from translate.cli.stored import load_bundle
-    from translate.cli.streams import output_problems
+class AlignOptions(SplitOptions):
+    """The options of `translate align`."""
 
-    load_bundle(job.verbatim["run"])  # a missing run is told before a missing file
-    found = schema.problems(run, job.config, "")
-    files = [key for key in ("input", "reference") if key in job.verbatim]
-    if len(files) == 1 or ("gold" in job.verbatim and not files):
-        missing = [f"{key}=FILE" for key in ("input", "reference") if key not in files]
-        found.append(f"{' and '.join(missing)} missing: input= and reference= go together")
-    if "reverse" in job.verbatim and job.config["method"] not in BOTH_DIRECTIONS:
-        found.append(f"reverse= is for method={' or '.join(BOTH_DIRECTIONS)}")
-    given = set(map(key_of, job.overrides))
-    if "threshold" in given and job.config["method"] != "threshold":
-        found.append("threshold= is for method=threshold")
-    found += output_problems(job.verbatim)
-    refuse(found)
-    run(job, **job.config)
+    usage: ClassVar[str] = USAGE
+
+    run: PathOption = Field(description="the folder of the run")
+    input: PathOption | None = Field(
+        None, description="source sentences, a line each (.gz too), with"
+    )
+    reference: PathOption | None = Field(None, description="their translations, a line each")
+    gold: PathOption | None = Field(
+        None, description="their gold links, a line each, to score against"
+    )
+    output: PathOption | None = Field(
+        None, description="a file for the links; default: standard output"
+    )
+    target: str | None = Field(None, description=TARGET)
+    layer: PositiveInt | None = Field(
+        None,
+        description="of the decoder, from 1; null: the one that trainer.guided_alignment trained, "
+        "else the last of one or two, the second to last of three or more",
+    )
+    head: PositiveInt | None = Field(
+        None,
+        description="from 1; null: the one that was trained (in its own layer), else the mean of "
+        "all",
+    )
+    method: Literal["argmax", "threshold", "intersection", "union"] = Field(
+        "argmax",
+        description="argmax: each target word with the source word it attends to most; threshold: "
+        "all pairs with at least the weight `threshold`; intersection, union: of argmax in both "
+        "directions, of which the second links each source word to the target word that attends to "
+        "it most, unless reverse is given",
+    )
+    threshold: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.3, description="with method=threshold: the least weight that makes a link"
+    )
+    reverse: PathOption | None = Field(
+        None, description="a run that translates the opposite way, to link in the second direction"
+    )
+    device: Device = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
+    tokens_per_batch: PositiveInt = Field(
+        4096, description="tokens of the longer side, padding included, that are aligned at once"
+    )
+
+    def contradictions(self) -> Iterator[str]:
+        from translate.cli.streams import output_problems
+
+        files = [key for key in ("input", "reference") if key in self.verbatim]
+        if len(files) == 1 or (self.gold is not None and not files):
+            missing = [f"{key}=FILE" for key in ("input", "reference") if key not in files]
+            yield f"{' and '.join(missing)} missing: input= and reference= go together"
+        if self.reverse is not None and self.method not in BOTH_DIRECTIONS:
+            yield f"reverse= is for method={' or '.join(BOTH_DIRECTIONS)}"
+        if "threshold" in self.typed and self.method != "threshold":
+            yield "threshold= is for method=threshold"
+        yield from output_problems(self.verbatim)
 
 
-def run(
-    job: Job,
-    *,
-    data: Node,
-    tokenizer: Node,
-    target: str | None,
-    layer: PositiveInt | None,
-    head: PositiveInt | None,
-    method: Literal["argmax", "threshold", "intersection", "union"],
-    threshold: Annotated[float, Field(gt=0, le=1)],
-    cache: Folder,
-    device: Device,
-    tokens_per_batch: PositiveInt,
-) -> None:
+def run(options: AlignOptions) -> None:
     """Write the links of every pair, and score them where there is gold."""
     from translate.cli.align_files import (
         ending_of,
@@ -123,14 +125,15 @@ def run(
     from translate.data.text import to_line
     from translate.evaluation.links import linkers
 
-    folder = Path(job.verbatim["run"])
+    job, folder = options.job, Path(options.run)
+    method, threshold = options.method, options.threshold
     forward, backward = aligners(job)
     task = own_files(job) or split_of_run(job, folder)
     task = task._replace(name="-".join([task.name, *options_told(job)]))
     _tell_unparted("source", task.sources)
     _tell_unparted("target", task.targets)
     linker = linkers(threshold=threshold)[method]
-    out, kept = dict(job.verbatim), folder / "evaluation" / job.name("", "data.split")
+    out, kept = dict(job.verbatim), folder / "evaluation"
     ending = ending_of(task, kept)
     if "input" not in out:
         out.setdefault("output", str(kept / f"{task.name}{ending}.links"))
@@ -143,7 +146,7 @@ def run(
             write(to_line(found[-1]))
             advance(1)
     if task.gold is not None:
-        chosen = asdict(forward.head) | {"method": method, "target": target}
+        chosen = asdict(forward.head) | {"method": method, "target": options.target}
         limit = {"threshold": threshold} if method == "threshold" else {}
         path = kept / f"{task.name}.alignment{ending}.json"
         score(task, found, path, chosen | limit, models(job))

@@ -11,10 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from translate.cli.commands import Job, file_name, key_of
+from translate.cli.commands import Job, file_name
 from translate.cli.fields import Node
 from translate.cli.stored import SPLITS, corpus_of_run, load_bundle, names_a_corpus, refuse_corpus
 from translate.cli.streams import line_pairs, name_of
+from translate.compose import key_of
 from translate.data.pairs import in_order
 from translate.data.text import Gold, Link, read_links, to_line
 from translate.errors import UserError

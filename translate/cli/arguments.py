@@ -20,21 +20,20 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
 
 from translate.cli.commands import Command
-from translate.cli.config_dir import names
 from translate.cli.errors import UsageError
+from translate.compose import words
 from translate.wording import nearest
 
 OVERRIDE = re.compile(
     r"(?P<prefix>\+{0,2}|~)(?P<key>[A-Za-z_][A-Za-z0-9_]*(?:[./@:][A-Za-z0-9_]+)*)="
 )
 SLIP = re.compile(r"(?P<key>[A-Za-z_][A-Za-z0-9_.\[\]-]*)=")
-LISTS = {"ensemble"}  # keys of several paths, separated by commas
 ALIKE = 0.85  # of the letters of a word, for it to be a slip
 DELETION = re.compile(r"~[A-Za-z_][\w./]*")
 
@@ -80,6 +79,12 @@ class Arguments:
         return tuple(chain(*(flag for flag in pairwise(self.flags) if flag[0] in COMPOSING)))
 
     @property
+    def config_dir(self) -> str | None:
+        """The further folder of options that is given."""
+        pairs = pairwise(self.flags)
+        return next((value for flag, value in pairs if flag in ("--config-dir", "-cd")), None)
+
+    @property
     def shows_job(self) -> bool:
         """Whether all of a single job's configuration, and nothing else, is asked for."""
         asked = not {("-c", "job"), ("--cfg", "job")}.isdisjoint(pairwise(self.flags))
@@ -118,7 +123,7 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
         elif equals and name == "debug":
             if value not in ("true", "false"):
                 raise UsageError(f"debug = {value!r}: must be true or false")
-        elif _is_flag(argument):
+        elif _is_flag(command, argument):
             flags.append(name)
             if FLAGS[name]:
                 if not equals and rest:
@@ -137,7 +142,7 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
                 f"{argument!r}: write KEY=VALUE without spaces around = (to translate a sentence "
                 "that begins like this, put it after --)"
             )
-        elif meant := _meant(argument):
+        elif meant := _meant(argument, command.keys):
             raise UsageError(
                 f"{name} is not a key; did you mean {meant}? (put a sentence that begins like "
                 "this after --)"
@@ -162,7 +167,7 @@ def _taken_literally(command: Command, name: str, value: str) -> str:
         raise UsageError(f"{name}= has no value: write {name}={kind}")
     if name in command.texts:
         return value
-    if name not in LISTS:
+    if name not in command.lists:
         return _at_home(value)
     paths = [_at_home(path.strip()) for path in paths_in(value)]
     if "" in paths:
@@ -190,11 +195,12 @@ def _at_home(path: str) -> str:
         return path
 
 
-def _meant(argument: str) -> str:
+def _meant(argument: str, keys: Collection[str]) -> str:
     """The key that an argument misspells; empty where it is none."""
     match = SLIP.match(argument)
-    words = re.findall(r"[A-Za-z_]\w*", match["key"].replace("-", "_")) if match else []
-    near = [difflib.get_close_matches(word, names(), n=1, cutoff=ALIKE) for word in words]
+    parts = re.findall(r"[A-Za-z_]\w*", match["key"].replace("-", "_")) if match else []
+    known = {*words(), *keys} if parts else set()
+    near = [difflib.get_close_matches(word, known, n=1, cutoff=ALIKE) for word in parts]
     return ".".join(found[0] for found in near) if all(near) else ""
 
 
@@ -204,12 +210,15 @@ def wants_debug(arguments: Sequence[str]) -> bool:
     return "debug=true" in options
 
 
-def _is_flag(argument: str) -> bool:
+def _is_flag(command: Command, argument: str) -> bool:
     if not argument.startswith("-") or argument == "-" or re.search(r"\s", argument):
         return False
     name, equals, _ = argument.partition("=")
+    if not command.composed and name in FLAGS:
+        raise UsageError(f"{name} is an option of train, prepare and doctor alone")
     if name not in FLAGS or (equals and not FLAGS[name]):
-        hint = nearest(name, ["--help", *(flag for flag in FLAGS if flag.startswith("--"))])
+        known = FLAGS if command.composed else {}
+        hint = nearest(name, ["--help", *(flag for flag in known if flag.startswith("--"))])
         raise UsageError(
             f"{argument} is not an option{hint} (put a sentence that begins like this after --)"
         )

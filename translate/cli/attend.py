@@ -8,17 +8,15 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
-from translate import config as schema
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job, key_of
-from translate.cli.errors import UsageError, refuse
-from translate.cli.fields import Device, Node
+from translate.cli.commands import Job
+from translate.cli.options import Device, Group, Options, PathOption, Sentences, TextOption
+from translate.cli.translating import TARGET, search_problems
 from translate.errors import UserError
 
 if TYPE_CHECKING:
@@ -34,9 +32,7 @@ Attention = Literal["cross", "encoder", "decoder"]
 
 log = logging.getLogger(__name__)
 
-HELP = """\
-translate attend: draw what the model attends to in a sentence
-
+USAGE = """\
   translate attend run=runs/demo "¿Dónde está el tren?"
   translate attend run=runs/demo reference="Where is the train?" "¿Dónde está el tren?"
   translate attend run=runs/demo layer=3 head=2 pieces=true "¿Dónde está el tren?"
@@ -49,63 +45,12 @@ Rows are the words of the translation and columns those of the source; the darke
 attention. A Transformer's self-attention has the same words on both sides. Writes a PNG and an SVG
 picture, a page to explore in a browser, the weights as JSON, and a text heatmap to standard output.
 A sentence may have up to 512 pieces; in the terminal, up to 100 words.
-
-Keys:
-  run            the folder of the run (required)
-  beside         the folder of another run, to show beside it on the page and in the JSON
-  reference      the translation to attend from; default: the model's own
-  output         one file, by its ending: .png, .svg or .pdf, a picture; .html, the page (all layers
-                 and heads, words and pieces; nothing is loaded from elsewhere); .json, all weights;
-                 default: .png, .svg, .html and .json in plots/ of the run
-  attention      cross (default): what the translation looks at in the source; encoder or decoder:
-                 what the source or the translation looks at in itself (Transformer)
-  layer, head    which, counted from 1; default: the mean of all
-  grid           true: every layer and head in one picture
-  explain        true: draw nothing; print which kernel computes each fused attention call for this
-                 sentence on this device, in training and in translation, and why it is not flash
-  pieces         true: subword pieces; default: whole words (the sum over a source word's pieces,
-                 the mean over a target word's)
-  target         of a multilingual run: the tag of the language to translate into
-  search         how to search for the translation; default: as stored in the run
-  device         auto, cpu, cuda, cuda:1 or mps
 """
 
 FOR_SEVERAL = (".html", ".json")  # what can hold two runs
 FOR_ONE = (".png", ".svg", ".pdf")
 LONGEST_DRAWN, LONGEST_SHOWN = 512, 100  # pieces in a picture, words in a terminal
 PICTURE = ("layer", "head", "grid", "pieces", "attention")  # keys of what it shows
-
-
-def main(command: Command, arguments: Arguments) -> None:
-    """Run the command."""
-    from translate.cli.compose import launch
-
-    if not arguments.inspects and len(arguments.sentences) != 1:
-        given = len(arguments.sentences)
-        hint = "put it in quotes" if given else 'give it as the last argument, in quotes: "…"'
-        raise UsageError(f"attend draws one sentence at a time, not {given}: {hint}")
-    launch(command, arguments, job)
-
-
-def job(job: Job) -> None:
-    """Check the configuration, then draw."""
-    from translate.cli.validation import search_problems
-
-    found = schema.problems(run, job.config, "") or search_problems(job.config["search"])
-    if job.config["grid"] and (job.config["layer"], job.config["head"]) != (None, None):
-        found.append("grid = True shows every layer and head: leave out layer and head")
-    if job.config["attention"] == "encoder" and "reference" in job.verbatim:
-        found.append("attention = 'encoder' looks only at the source: leave out reference")
-    if job.config["explain"]:
-        found += [f"explain = True draws nothing: leave out {key}" for key in drawn(job)]
-    refuse(found + output_problems(job))
-    run(job, **job.config)
-
-
-def drawn(job: Job) -> list[str]:
-    """What was asked of a picture."""
-    given = {*map(key_of, job.overrides), *job.verbatim}
-    return [key for key in (*PICTURE, "output") if key in given]
 
 
 def output_problems(job: Job) -> list[str]:
@@ -125,19 +70,66 @@ def output_problems(job: Job) -> list[str]:
     return [f"output = {output!r}{what}: end the name in {', '.join(allowed)}"]
 
 
-def run(
-    job: Job,
-    *,
-    search: Node,
-    target: str | None,
-    device: Device,
-    layer: PositiveInt | None,
-    head: PositiveInt | None,
-    grid: bool,
-    pieces: bool,
-    explain: bool,
-    attention: Attention,
-) -> None:
+class AttendOptions(Options):
+    """The options of `translate attend`."""
+
+    usage: ClassVar[str] = USAGE
+
+    run: PathOption = Field(description="the folder of the run")
+    sentences: Sentences = ()
+    beside: PathOption | None = Field(
+        None, description="the folder of another run, to show beside it on the page and in the JSON"
+    )
+    reference: TextOption | None = Field(
+        None, description="the translation to attend from; default: the model's own"
+    )
+    output: PathOption | None = Field(
+        None,
+        description="one file, by its ending: .png, .svg or .pdf, a picture; .html, the page (all "
+        "layers and heads, words and pieces; nothing is loaded from elsewhere); .json, the "
+        "weights; default: .png, .svg, .html and .json in plots/ of the run",
+    )
+    attention: Attention = Field(
+        "cross",
+        description="cross: what the translation looks at in the source; encoder or decoder: what "
+        "the source or the translation looks at in itself (Transformer)",
+    )
+    layer: PositiveInt | None = Field(None, description="from 1; null: the mean of all")
+    head: PositiveInt | None = Field(None, description="from 1; null: the mean of all")
+    grid: bool = Field(False, description="true: every layer and head in one picture")
+    explain: bool = Field(
+        False,
+        description="true: draw nothing; print which kernel computes each fused attention call for "
+        "this sentence on this device, in training and in translation, and why it is not flash",
+    )
+    pieces: bool = Field(
+        False,
+        description="true: subword pieces; false: whole words (the sum over a source word's "
+        "pieces, the mean over a target word's)",
+    )
+    target: str | None = Field(None, description=TARGET)
+    search: Annotated[Any, Group(check=search_problems)] = Field(
+        description="how to search; default: as stored in the run"
+    )
+    device: Device = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
+
+    def contradictions(self) -> Iterator[str]:
+        if len(self.sentences) != 1:
+            count = len(self.sentences)
+            hint = "put it in quotes" if count else 'give it as the last argument, in quotes: "…"'
+            yield f"attend draws one sentence at a time, not {count}: {hint}"
+        if self.grid and (self.layer, self.head) != (None, None):
+            yield "grid = True shows every layer and head: leave out layer and head"
+        if self.attention == "encoder" and self.reference is not None:
+            yield "attention = 'encoder' looks only at the source: leave out reference"
+        if self.explain:
+            asked = {*self.typed, *self.verbatim}
+            drawn = [key for key in (*PICTURE, "output") if key in asked]
+            yield from (f"explain = True draws nothing: leave out {key}" for key in drawn)
+        yield from output_problems(self.job)
+
+
+def run(options: AttendOptions) -> None:
     """Draw one sentence's attention, or explain how it is computed."""
     from rich.console import Console
 
@@ -146,9 +138,12 @@ def run(
     from translate.inference.translator import load
     from translate.plots.terminal import TerminalHeatmap
 
+    job, search, target, device = options.job, options.search, options.target, options.device
+    layer, head, grid, pieces = options.layer, options.head, options.grid, options.pieces
+    attention = options.attention
     folders = [job.verbatim[key] for key in ("run", "beside") if key in job.verbatim]
     (sentence,) = lines_in({}, job.sentences)
-    if explain:
+    if options.explain:
         for folder in folders:
             if len(folders) > 1:
                 sys.stdout.write(f"{folder}\n")

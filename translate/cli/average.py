@@ -6,20 +6,17 @@ import logging
 import re
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
-from translate import config as schema
-from translate.cli.commands import Job
-from translate.cli.errors import UsageError, refuse
+from translate.cli.errors import UsageError
+from translate.cli.options import Options, PathOption
 from translate.files import write
 
 log = logging.getLogger(__name__)
 
-HELP = """\
-translate average: average several checkpoints of a run into one model
-
+USAGE = """\
   translate train experiment=demo run=runs/demo trainer.keep=10 trainer.validate_every=170
   translate average run=runs/demo checkpoints=last_5 output=runs/demo-last_5
   translate compare runs/demo runs/demo-last_5
@@ -27,11 +24,6 @@ translate average: average several checkpoints of a run into one model
 Averages the weights of the checkpoints and writes a run folder with a bundle: every command but
 train takes it as run=. With trainer.averaging (the default), each checkpoint is already an average
 of weights, and so is the run's own bundle.
-
-Keys:
-  run            the folder of the run, trained with trainer.keep (required)
-  checkpoints    last_K, or best_K by dev BLEU, of those that were kept
-  output         the folder of the result; default: the run's, with -last_K or -best_K appended
 """
 
 
@@ -46,19 +38,28 @@ def _names_checkpoints(value: str) -> str:
 Choice = Annotated[str, AfterValidator(_names_checkpoints)]
 
 
-def job(job: Job) -> None:
-    """Check the configuration, then average."""
-    refuse(schema.problems(run, job.config, ""))
-    run(job, **job.config)
+class AverageOptions(Options):
+    """The options of `translate average`."""
+
+    usage: ClassVar[str] = USAGE
+
+    run: PathOption = Field(description="the folder of the run, trained with trainer.keep")
+    checkpoints: Choice = Field(
+        "last_5", description="last_K, or best_K by dev BLEU, of those that were kept"
+    )
+    output: PathOption | None = Field(
+        None,
+        description="the folder of the result; default: the run's, then -last_K or -best_K",
+    )
 
 
-def run(job: Job, *, checkpoints: Choice) -> None:
+def run(options: AverageOptions) -> None:
     """Average the checkpoints and leave what other commands need."""
     from translate.training.checkpoint_average import average_checkpoints, choose
 
-    folder = Path(job.verbatim["run"])
+    folder, checkpoints = Path(options.run), options.checkpoints
     named = folder if folder.name not in ("", "..") else folder.resolve()  # run=. is called nothing
-    output = Path(job.verbatim.get("output", f"{named}-{checkpoints}"))
+    output = Path(options.output or f"{named}-{checkpoints}")
     if output.exists():
         raise UsageError(f"output={output} exists: name another folder, or remove it first")
     which, _, count = checkpoints.partition("_")

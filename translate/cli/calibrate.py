@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
-from translate import config as schema
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
-from translate.cli.errors import UsageError, refuse
-from translate.cli.fields import Device, Folder, Node
+from translate.cli.options import CorpusOptions, Device, Group, PathOption
+from translate.cli.translating import search_problems
 from translate.errors import UserError
 from translate.names import on_demand
 
 CALIBRATE = "translate.extras.calibration:calibrate"
 
-HELP = """\
-translate calibrate: learn how reliable translations are, for translate text format=json
-
+USAGE = """\
   translate calibrate run=runs/demo
   translate text run=runs/demo format=json "¿Dónde está el tren?"   # has "confidence"
 
@@ -30,62 +25,48 @@ that is on the test sentences: expected calibration error (over ten bins of equa
 Brier score, and Spearman's rank correlation with chrF. Writes confidence.json in the run, which is
 valid for these weights and this search only: with others, no confidence is given. The confidence of
 a line is that of its least certain sentence.
-
-Keys:
-  run            the folder of the run (required)
-  good           the least sentence chrF at which a translation counts as good
-  search         how to search; default: as stored in the run
-  data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
-  cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
-  device         auto, cpu, cuda, cuda:1 or mps
-  tokens_per_batch  source tokens, padding included, translated at once
 """
 
 
-def main(command: Command, arguments: Arguments) -> None:
-    """Run the command."""
-    from translate.cli.compose import launch
+class CalibrateOptions(CorpusOptions):
+    """The options of `translate calibrate`."""
 
-    if arguments.multirun:
-        raise UsageError(
-            "--multirun: a run has only one confidence.json: calibrate it once, without --multirun"
-        )
-    launch(command, arguments, job)
+    usage: ClassVar[str] = USAGE
+
+    run: PathOption = Field(description="the folder of the run")
+    good: Annotated[float, Field(gt=0, lt=100)] = Field(
+        50.0,
+        description="the least sentence chrF at which a translation counts as good; about "
+        "there it keeps the sense",
+    )
+    search: Annotated[Any, Group(check=search_problems)] = Field(
+        description="how to search; default: as stored in the run"
+    )
+    device: Device = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
+    tokens_per_batch: PositiveInt | None = Field(
+        None,
+        description="source tokens, padding included, translated at once; null: 8192, on a GPU "
+        "16384",
+    )
 
 
-def job(job: Job) -> None:
-    """Check the configuration, then learn and judge."""
-    from translate.cli.validation import search_problems
-
-    refuse(schema.problems(run, job.config, "") or search_problems(job.config["search"]))
-    run(job, **job.config)
-
-
-def run(
-    job: Job,
-    *,
-    data: Node,
-    tokenizer: Node,
-    search: Node,
-    cache: Folder,
-    device: Device,
-    tokens_per_batch: PositiveInt | None,
-    good: Annotated[float, Field(gt=0, lt=100)],
-) -> None:
+def run(options: CalibrateOptions) -> None:
     """Learn on dev, judge on test, and write what was learned."""
     from translate.cli.stored import corpus_of_run, load_bundle
     from translate.inference import confidence
     from translate.inference.translator import load
 
-    folder = Path(job.verbatim["run"])
+    folder, good, search = Path(options.run), options.good, options.search
     bundle = load_bundle(str(folder))
-    corpus, dev = corpus_of_run(folder, job.config, "dev")
+    corpus, dev = corpus_of_run(folder, options.job.config, "dev")
     if corpus.test is None:
         raise UserError(
             f"confidence is tested on test sentences, but the corpus of {folder} has none: choose "
             "a corpus that has some with data="
         )
-    model = load(bundle, search=search, device=device, tokens_per_batch=tokens_per_batch)
+    model = load(
+        bundle, search=search, device=options.device, tokens_per_batch=options.tokens_per_batch
+    )
     learned, judged = on_demand(CALIBRATE)(
         model, dev, corpus.test, good=good, weights_sha256=bundle.weights_sha256, search=search
     )

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from translate.names import on_demand
+
+if TYPE_CHECKING:
+    from translate.cli.arguments import Arguments
+    from translate.cli.options import Options
+
+COMPOSED_HELP = """
+Hydra composes the configuration:
+  -c job         print it and stop; every key in it can be given as KEY=VALUE
+                 (docs/configuration.md explains them)
+  --multirun     KEY=A,B,C runs the command once for each value
+"""
 LONGEST_NAME = 120  # bytes; file systems end at 255
 
 
@@ -26,7 +40,54 @@ class Command:
     sentences: bool = False  # whether bare arguments are sentences (or runs to compare)
     pipe: bool = False  # whether it reads standard input where it is told nothing else
     stored: bool = False  # whether it works on runs that `translate train` wrote
-    carried: tuple[str, ...] = ()  # groups of which such a run has a node of its own
+    lists: tuple[str, ...] = ()  # keys of several paths, separated by commas
+    composed: bool = False  # whether Hydra composes its configuration
+    place: str = "translate.cli"  # the package of its module
+
+    keys: frozenset[str] = frozenset()  # its own, beside those of groups
+
+    @property
+    def module(self) -> str:
+        """The full name of the module that implements it."""
+        return f"{self.place}.{self.name}"
+
+    @property
+    def options(self) -> type[Options]:
+        """The class that declares its options."""
+        options: type[Options] = on_demand(f"{self.module}:{self.name.capitalize()}Options")
+        return options
+
+    def help(self) -> str:
+        """Return the help text."""
+        return self.options.help(self) + (COMPOSED_HELP if self.composed else "")
+
+    def call(self, arguments: Arguments) -> None:
+        """Run the command with the arguments that `line` tells how to take apart."""
+        module = importlib.import_module(self.module)
+        if not self.composed:
+            from translate.cli.stored import nodes_of
+
+            stored = nodes_of(self.options.run_of(arguments), self.options.choices())
+            options = self.options.read(arguments, stored)
+            self.end_of_imports()
+            module.run(options)
+        else:
+            module.main(self, arguments)
+
+    def end_of_imports(self) -> None:
+        """Look for garbage from here on, but not among what the program has imported.
+
+        Where a first job has done so already, as in a sweep, what it left behind is looked through.
+        """
+        if self.computes_with:
+            importlib.import_module(self.computes_with)
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+
+    def line(self) -> Command:
+        """Return the command with all that the parser of its arguments must know."""
+        return self.options.command_line(self)
 
     @property
     def computes_with(self) -> str | None:
@@ -49,16 +110,6 @@ class Job:
     composing: tuple[str, ...] = ()  # the flags that it was composed with
     multirun: bool = False  # one of a sweep
     swept: tuple[str, ...] = ()  # of the overrides, those that differ from job to job
-
-    def name(self, stem: str, *told: str) -> str:
-        """`stem`, and in a sweep what differs from job to job, but for the keys it has `told`."""
-        changes = [each for each in self.swept if key_of(each) not in told]
-        return "-".join(filter(None, [stem, file_name(changes)]))
-
-
-def key_of(override: str) -> str:
-    """What an override sets or chooses."""
-    return override.partition("=")[0]
 
 
 def file_name(overrides: Sequence[str]) -> str:
@@ -84,101 +135,79 @@ def shortened(name: str) -> str:
     )
 
 
-CORPUS = ("data", "tokenizer")
-TRANSLATING = ("run", "ensemble", "input", "output", "dictionary", "export", "shortlist")
 COMMANDS = {
     command.name: command
     for command in [
         Command(
-            "prepare",
-            "fetch a corpus, clean it, split it, train its tokenizer",
-            verbatim=("dropped",),
+            "prepare", "fetch a corpus, clean it, split it, train its tokenizer", composed=True
         ),
-        Command("doctor", "find what may be wrong with a corpus, line by line", verbatim=("json",)),
-        Command("train", "train a model, or resume an interrupted run", verbatim=("run", "init")),
+        Command("doctor", "find what may be wrong with a corpus, line by line", composed=True),
+        Command("train", "train a model, or resume an interrupted run", composed=True),
         Command(
             "average",
             "average several checkpoints of a run into one model",
-            verbatim=("run", "output"),
             stored=True,
         ),
         Command(
             "text",
             "translate sentences, a file or standard input",
-            verbatim=(*TRANSLATING, "prefix", "prefixes", "constraints"),
-            texts=("prefix",),
-            sentences=True,
-            pipe=True,
             stored=True,
-            carried=("search",),
         ),
         Command(
             "evaluate",
             "compute BLEU, chrF and TER on a split or on files",
-            verbatim=(*TRANSLATING, "reference", "domains", "comet"),
-            repeatable=("reference",),
             stored=True,
-            carried=("search", *CORPUS),
         ),
         Command(
             "calibrate",
             "learn from the dev sentences how reliable translations are",
-            verbatim=("run",),
             stored=True,
-            carried=("search", *CORPUS),
         ),
         Command(
             "shortlist",
             "learn which words translate which, to speed up the search",
-            verbatim=("run", "output"),
             stored=True,
-            carried=CORPUS,
         ),
         Command(
             "verify",
             "recompute a stored score and check that it is the same",
-            verbatim=("run", "input", "reference", "output"),
-            repeatable=("reference",),
             stored=True,
-            carried=CORPUS,
         ),
         Command(
             "compare",
             "compare runs side by side, and test whether differences are more than chance",
-            verbatim=("input", "reference", "output"),
-            repeatable=("reference",),
-            sentences=True,
             stored=True,
-            carried=CORPUS,
         ),
         Command(
             "attend",
             "draw what the model attends to in a sentence",
-            verbatim=("run", "beside", "reference", "output"),
-            texts=("reference",),
-            sentences=True,
             stored=True,
-            carried=("search",),
         ),
         Command(
             "align",
             "link the words that translate each other; error rate against gold links",
-            verbatim=("run", "input", "reference", "output", "gold", "reverse"),
             stored=True,
-            carried=CORPUS,
         ),
         Command(
             "score",
             "compute log-probability and perplexity of given translations",
-            verbatim=("run", "ensemble", "input", "reference", "output"),
             stored=True,
         ),
         Command(
             "export",
             "write the model in the format of another engine",
-            verbatim=("run", "input", "output"),
             stored=True,
         ),
         Command("models", "list what can be chosen, one line each"),
     ]
 }
+
+
+def commands_with(key: str, choice: bool) -> list[str]:
+    """Return the commands that have a key of this name, which is or is not a choice of options."""
+    owners = []
+    for name, command in COMMANDS.items():
+        choices = command.options.choices()
+        if key in choices if choice else key in command.options.fields() and key not in choices:
+            owners.append(name)
+    return sorted(owners)

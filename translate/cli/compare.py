@@ -7,18 +7,17 @@ import json
 import logging
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
-from translate import config as schema
 from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job, shortened, whole_run
-from translate.cli.errors import UsageError, refuse
-from translate.cli.fields import Device, Folder, Node
+from translate.cli.commands import Job, shortened, whole_run
+from translate.cli.errors import UsageError
+from translate.cli.options import Device, PathOption, RepeatedPath, Sentences, SplitOptions
 
 if TYPE_CHECKING:
     from translate.cli.stored_evaluations import Place
@@ -27,9 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-HELP = """\
-translate compare: compare runs side by side, and test whether differences are more than chance
-
+USAGE = """\
   translate compare runs/a runs/b
   translate compare runs/a runs/b runs/c data.split=dev
   translate compare runs/a runs/b input=news.es reference=news.en
@@ -48,68 +45,64 @@ another run and unfinished runs are kept apart). Two runs that were trained once
 sentences, not on other seeds, which may differ as much: only experiments tell of these. A folder of
 runs stands for all of them. A run whose current model has not been evaluated on the test set is
 evaluated first; the evaluation of an ensemble is refused, since it belongs to no single run.
-
-Keys:
-  data.split     test or dev; default test
-  input          source sentences of your own, a line each, with
-  reference      their translations, a line each; once for each file of references
-  output         the folder of the page and the JSON; default: evaluation/ in the first run; what is
-                 missing of a run that cannot be written to is put in a folder there
-  data, tokenizer  the corpus; default: as stored in the first run (data.dir=PATH if it has moved)
-  cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
-  device         auto, cpu, cuda, cuda:1 or mps
-  tokens_per_batch  source tokens, padding included, translated at once
-  resamples      how many the paired bootstrap takes
-  trials         how many the approximate randomisation takes
-  seed           for both
-  tokenize       BLEU's, as in evaluate; default: by the first run's target language
-  shown          how many of the most different sentences to show
-  table          csv or latex (for booktabs): standard output is a table alone, with a row for each
-                 run (± half of its 95 % bootstrap interval) or for the seeds of an experiment (mean
-                 ± standard deviation); caveats and verdicts go to standard error
-Put a run whose path looks like KEY=VALUE after --.
 """
 
 NOT_OF_EVALUATE = ("data.split=", "trials=", "shown=", "table=")
 
 
-def main(command: Command, arguments: Arguments) -> None:
-    """Run the command."""
-    from translate.cli.compose import launch
-    from translate.cli.stored import nodes_of
+class CompareOptions(SplitOptions):
+    """The options of `translate compare`."""
 
-    if not arguments.inspects and not arguments.sentences:
-        raise UsageError("give at least two runs, as in translate compare runs/a runs/b")
-    first = _runs(arguments.sentences)[0] if arguments.sentences else None
-    launch(command, arguments, job, nodes=nodes_of(first, command.carried))
+    usage: ClassVar[str] = USAGE
+
+    runs: Sentences = ()
+    input: PathOption | None = Field(
+        None, description="source sentences of your own, a line each, with"
+    )
+    reference: RepeatedPath = Field(
+        (), description="their translations, a line each; once for each file of references"
+    )
+    output: PathOption | None = Field(
+        None,
+        description="the folder of the page and the JSON; default: evaluation/ in the first run; "
+        "what is missing of a run that cannot be written to is put in a folder there",
+    )
+    device: Device = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
+    tokens_per_batch: PositiveInt | None = Field(
+        None,
+        description="source tokens, padding included, translated at once; null: 8192, on a GPU "
+        "16384",
+    )
+    resamples: PositiveInt = Field(1000, description="resamples of the paired bootstrap")
+    trials: PositiveInt = Field(10000, description="trials of the approximate randomisation")
+    seed: NonNegativeInt = Field(12345, description="of both; sacreBLEU's own default")
+    tokenize: str | None = Field(
+        None, description="BLEU's, as in evaluate; null: by the first run's target language"
+    )
+    shown: NonNegativeInt = Field(
+        10, description="how many of the most different sentences to show"
+    )
+    table: Literal["csv", "latex"] | None = Field(
+        None,
+        description="csv or latex (for booktabs): standard output is a table alone, with a row for "
+        "each run (± half of its 95 % bootstrap interval) or for the seeds of an experiment (mean "
+        "± standard deviation); caveats and verdicts go to standard error",
+    )
+
+    @classmethod
+    def run_of(cls, arguments: Arguments) -> str | None:
+        if not arguments.sentences:
+            raise UsageError("give at least two runs, as in translate compare runs/a runs/b")
+        return _runs(arguments.sentences)[0]
+
+    def contradictions(self) -> Iterator[str]:
+        runs = _runs(self.runs)
+        if len(runs) == 1:
+            yield f"{runs[0]} is one run: name another to compare it with"
+        yield from (f"{run} is named twice" for run in dict.fromkeys(runs) if runs.count(run) > 1)
 
 
-def job(job: Job) -> None:
-    """Check the configuration and the runs, then compare."""
-    found = schema.problems(run, job.config, "")
-    runs = _runs(job.sentences)
-    if len(runs) == 1:
-        found.append(f"{runs[0]} is one run: name another to compare it with")
-    found += [f"{name} is named twice" for name in dict.fromkeys(runs) if runs.count(name) > 1]
-    refuse(found)
-    run(job, **job.config)
-
-
-def run(
-    job: Job,
-    *,
-    data: Node,
-    tokenizer: Node,
-    cache: Folder,
-    device: Device,
-    tokens_per_batch: PositiveInt | None,
-    resamples: PositiveInt,
-    trials: PositiveInt,
-    seed: NonNegativeInt,
-    tokenize: str | None,
-    shown: NonNegativeInt,
-    table: Literal["csv", "latex"] | None,
-) -> None:
+def run(options: CompareOptions) -> None:
     """Compare the runs and tell."""
     from translate.cli.compared_runs import evaluate, is_missing, system
     from translate.cli.judging import check_output, read_test_set, seen_in_training, show
@@ -122,8 +115,10 @@ def run(
     from translate.evaluation.comparison_tables import render
     from translate.evaluation.run import Judging
 
-    runs = _runs(job.sentences)
-    _tell_left_out(job.sentences, runs)
+    job, runs = options.job, _runs(options.runs)
+    resamples, trials, seed = options.resamples, options.trials, options.seed
+    table, cache = options.table, options.cache
+    _tell_left_out(options.runs, runs)
     # a missing run is told before another is evaluated
     for name in runs:
         load_bundle(name)
@@ -131,7 +126,7 @@ def run(
     folder = Path(job.verbatim.get("output", Path(runs[0]) / "evaluation"))
     check_output(folder)
     language = load_bundle(runs[0]).config.target_language
-    tokenize = settle(tokenize, language, test_set.references)
+    tokenize = settle(options.tokenize, language, test_set.references)
     places = [
         find_place(Path(name), _as_of(Path(name), Path(runs[0]), test_set, job), folder)
         for name in runs
@@ -148,14 +143,15 @@ def run(
         if place.run in pending:
             evaluate(
                 place, turn=f"{pending.index(place.run) + 1} of {len(pending)}",
-                command=_again(job, place), device=device, tokens_per_batch=tokens_per_batch,
+                command=_again(job, place), device=options.device,
+                tokens_per_batch=options.tokens_per_batch,
                 judging=Judging(tokenize, resamples, seed),
             )  # fmt: skip
         seen = seen_in_training(str(place.run), test_set.sources, cache)
         systems.append(system(place, seen=seen))
     comparison = compare(
         systems, test_set.sources, test_set.references,
-        split=test_set.split, resamples=resamples, trials=trials, seed=seed, shown=shown,
+        split=test_set.split, resamples=resamples, trials=trials, seed=seed, shown=options.shown,
         tokenize=tokenize,
     )  # fmt: skip
     if table is None:

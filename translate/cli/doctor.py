@@ -6,20 +6,20 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
-from pydantic import NonNegativeInt
+from pydantic import Field, NonNegativeInt
 
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
 from translate.cli.errors import UsageError
-from translate.cli.fields import Folder, Node
+from translate.cli.fields import Node
+from translate.cli.options import Folder, Group, Options, PathOption, cache_folder
 from translate.cli.validation import corpus_problems
 from translate.names import on_demand
 
 DIAGNOSE = "translate.extras.doctor:diagnose"
-HELP = """\
-translate doctor: find what may be wrong with a corpus
-
+USAGE = """\
   translate doctor data=files data.dir=my/corpus data.source=de data.target=en
   translate doctor data=multi30k_en_de json=findings.json lines=20
 
@@ -34,19 +34,34 @@ limit and a vocabulary size: the largest of 1,000, 2,000, … 32,000 at which 95
 that do. Its findings deserve a look but are not always mistakes. Where pairs are lines of files,
 line numbers are those of the files, header included. To find sides in another language,
 install py3langid.
-
-Keys:
-  data           which corpus, and every setting of it (translate models group=data lists them)
-  tokenizer      the kind of vocabulary to suggest (translate models group=tokenizer lists them)
-  json           a file to write all findings to, with all their lines
-  lines          how many lines of each finding to show
-  cache          the folder of downloads (default: data, or TRANSLATE_CACHE)
 """
+
+
+class DoctorOptions(Options):
+    """The options of `translate doctor`, whose configuration Hydra composes."""
+
+    usage: ClassVar[str] = USAGE
+
+    data: Annotated[Any, Group("tatoeba_es_en")] = Field(
+        description="which corpus, and every setting of it (translate models group=data lists them)"
+    )
+    tokenizer: Annotated[Any, Group("unigram")] = Field(
+        description="the kind of vocabulary to suggest (translate models group=tokenizer)"
+    )
+    json_file: PathOption | None = Field(
+        None, alias="json", description="a file to write all findings to, with all their lines"
+    )
+    lines: NonNegativeInt = Field(5, description="how many lines of each finding to show")
+    cache: Folder = Field(
+        default_factory=cache_folder,
+        description="the folder of downloads and prepared corpora: data, or what the variable "
+        "TRANSLATE_CACHE names",
+    )
 
 
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
-    from translate.cli.compose import launch
+    from translate.cli.composing import launch
 
     launch(command, arguments, job, check=partial(corpus_problems, run))
 

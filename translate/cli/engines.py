@@ -12,8 +12,8 @@ import torch
 from translate import machine
 from translate import search as searches
 from translate.cli import stored
-from translate.cli.commands import Job
 from translate.cli.errors import UsageError
+from translate.cli.translating import TranslatingOptions
 from translate.inference import confidence
 from translate.inference.batches import one_a_core
 from translate.inference.bundle import Bundle
@@ -41,20 +41,20 @@ def export_folder(run: str, name: str, chosen: str | None) -> Path:
     return Path(run, name) if chosen is None else Path(chosen)
 
 
-def engine_problems(job: Job) -> list[str]:
+def engine_problems(options: TranslatingOptions) -> list[str]:
     """List the options of a valid configuration that the engine lacks, one line each."""
-    config, verbatim = job.config, job.verbatim
+    verbatim = options.verbatim
     cores = machine.cores()
-    if (config["workers"] or 1) > MOST_PER_CORE * cores:
+    if (options.workers or 1) > MOST_PER_CORE * cores:
         return [
-            f"workers = {config['workers']}: this process has {counted(cores, 'core')}, and more "
+            f"workers = {options.workers}: this process has {counted(cores, 'core')}, and more "
             f"workers than cores only take memory: choose at most {MOST_PER_CORE * cores}"
         ]
-    if config["engine"] == "native":
+    if options.engine == "native":
         folder = verbatim.get("export")
         return [f"export = {folder} needs engine=ctranslate2"] if folder else []
-    problems = on_demand(PROBLEMS[config["engine"]])
-    return list(problems(config, verbatim, lacking=OTHER_PROBABILITIES))
+    problems = on_demand(PROBLEMS[options.engine])
+    return list(problems(dict(options), verbatim, lacking=OTHER_PROBABILITIES))
 
 
 def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) -> Translator:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import shlex
-from typing import Literal
+from collections.abc import Iterator
+from typing import ClassVar, Literal
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
-from translate import config as schema
-from translate.cli.commands import Job
-from translate.cli.errors import UsageError, refuse
+from translate.cli.options import Options, PathOption
 from translate.inference.choices import Quantization
 from translate.names import on_demand
 
@@ -18,9 +17,7 @@ CHECK = "translate.extras.model_export:check_replaceable"
 EXPORT = "translate.extras.model_export:export"
 log = logging.getLogger(__name__)
 
-HELP = """\
-translate export: write a model for another engine, and check it against the original
-
+USAGE = """\
   translate export run=runs/demo
   translate export run=runs/demo quantization=int8 input=dev.es output=demo-int8
   translate text run=runs/demo engine=ctranslate2 "¿Dónde está el tren?"
@@ -37,54 +34,60 @@ A model that an engine cannot represent is refused with the reason.
 for any batch and length; graphs.json names their inputs and outputs. decoder.py, written beside the
 ONNX files, translates with them without the rest of this program. `torch` files are torch.export
 programs.
-
-Keys:
-  run            the folder of the run (required)
-  output         the folder to write, new or an export to replace; default: a folder in the run
-                 named after `to`, and in a sweep (--multirun) after what differs between jobs
-  to             ctranslate2, onnx or torch
-  quantization   ctranslate2: float32, float16, bfloat16, int16, int8, int8_float32 or int8_bfloat16
-  input          sentences for the comparison, one per line; default: random pieces
-  sentences      how many to compare
 """
 
 
-def job(job: Job) -> None:
-    """Check the configuration, then export."""
-    refuse(schema.problems(run, job.config, ""))
-    to, quantization = job.config["to"], job.config["quantization"]
-    if to != "ctranslate2" and quantization != "float32":
-        raise UsageError(
-            f"quantization = {quantization} needs to=ctranslate2: to={to} always writes float32"
-        )
-    run(job, **job.config)
+class ExportOptions(Options):
+    """The options of `translate export`."""
+
+    usage: ClassVar[str] = USAGE
+
+    run: PathOption = Field(description="the folder of the run")
+    output: PathOption | None = Field(
+        None,
+        description="the folder to write, new or an export to replace; default: a folder in the "
+        "run named after `to`",
+    )
+    to: Literal["ctranslate2", "onnx", "torch"] = Field(
+        "ctranslate2", description="ctranslate2, an engine; onnx or torch: graphs for any engine"
+    )
+    quantization: Quantization = Field(
+        "float32",
+        description="with to=ctranslate2: float32, float16, bfloat16, int16, int8, int8_float32 or "
+        "int8_bfloat16",
+    )
+    input: PathOption | None = Field(
+        None, description="sentences for the comparison, one per line; default: random pieces"
+    )
+    sentences: PositiveInt = Field(200, description="how many sentences both engines translate")
+
+    def contradictions(self) -> Iterator[str]:
+        if self.to != "ctranslate2" and self.quantization != "float32":
+            yield (
+                f"quantization = {self.quantization} needs to=ctranslate2: to={self.to} always "
+                "writes float32"
+            )
 
 
-def run(
-    job: Job,
-    *,
-    to: Literal["ctranslate2", "onnx", "torch"],
-    quantization: Quantization,
-    sentences: PositiveInt,
-) -> None:
+def run(options: ExportOptions) -> None:
     """Export and compare."""
     from translate.cli import streams
     from translate.cli.engines import export_folder
     from translate.cli.stored import load_bundle
 
-    output = job.verbatim.get("output")
-    folder = export_folder(job.verbatim["run"], job.name(to, "to"), output).absolute()
+    folder = export_folder(options.run, options.to, options.output).absolute()
     on_demand(CHECK)(folder)
+    to, quantization = options.to, options.quantization
     exports = on_demand(EXPORT)(
-        load_bundle(job.verbatim["run"]), folder, to=to, quantization=quantization,
-        lines=streams.lines_in(job.verbatim) if "input" in job.verbatim else None,
-        sentences=sentences,
+        load_bundle(options.run), folder, to=to, quantization=quantization,
+        lines=streams.lines_in({"input": options.input}) if options.input is not None else None,
+        sentences=options.sentences,
     )  # fmt: skip
     for name, parity in exports:
-        log.info("%s: %s", name, parity.summary(random="input" not in job.verbatim))
+        log.info("%s: %s", name, parity.summary(random=options.input is None))
     log.info("written to %s", folder)
     if quantization != "float32":
-        evaluate = ["translate", "evaluate", f"run={job.verbatim['run']}"]
+        evaluate = ["translate", "evaluate", f"run={options.run}"]
         quantized = [f"engine={to}", f"export={folder}", f"output={folder}-evaluation"]
         log.info("to measure the BLEU of %s: %s", quantization, shlex.join([*evaluate, *quantized]))
         log.info("and that of the original: %s", shlex.join(evaluate))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import gc
-import importlib
 import io
 import logging
 import os
@@ -14,7 +13,8 @@ from collections.abc import Sequence
 import translate
 from translate import machine
 from translate.cli import arguments, errors
-from translate.cli.commands import COMMANDS, key_of, whole_run
+from translate.cli.commands import COMMANDS, whole_run
+from translate.compose import key_of
 from translate.training.launch import is_first_process
 from translate.wording import escaped, nearest
 
@@ -36,13 +36,10 @@ translate models lists what can be chosen: models, corpora, searches, ready expe
 docs/configuration.md explains every key, with its default.
 """
 
-COMMON_HELP = """\
+COMMON_HELP = """
 All commands:
-  -c job         print the configuration and stop; every key in it can be given as KEY=VALUE
-                 (docs/configuration.md explains them)
-  --multirun     KEY=A,B,C runs the command once for each value
   debug=true     show the traceback of an error
-  --             all that follows are sentences, whatever they look like
+  --             all that follow are sentences, whatever they look like
 Sentences, and the values of run=, input=, output= and the like, are taken literally: they need no
 quoting beyond the shell's. Other values are YAML. Results go to standard output, everything else to
 standard error. Exit status: 0 success, 1 failure, 2 wrong usage or configuration.
@@ -96,10 +93,10 @@ def _dispatch(given: list[str]) -> int:
     command = COMMANDS.get(given[0])
     if command is None:
         raise errors.UsageError(f"unknown command {given[0]!r}{nearest(given[0], COMMANDS)}")
-    module = importlib.import_module(f"translate.cli.{command.name}")
+    command = command.line()
     options = given[1 : given.index("--")] if "--" in given else given[1:]
     if "--help" in options or "-h" in options:
-        sys.stdout.write(f"{module.HELP}\n{COMMON_HELP}")
+        sys.stdout.write(command.help() + COMMON_HELP)
         return 0
     parsed = arguments.split(command, given[1:])
     if "run" in parsed.verbatim:
@@ -113,12 +110,7 @@ def _dispatch(given: list[str]) -> int:
             raise errors.UsageError(f"run=PATH is missing; did you mean run={named[0]}?")
         raise errors.UsageError("run=PATH is missing: give the folder that translate train wrote")
     _log_to_stderr(alone=command.name != "train" or is_first_process())
-    if hasattr(module, "main"):
-        module.main(command, parsed)
-    else:
-        from translate.cli.compose import launch
-
-        launch(command, parsed, module.job)
+    command.call(parsed)
     return 0
 
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import sys
+from typing import ClassVar
 
-from translate.cli.commands import Job
-from translate.cli.config_dir import groups, options
+from pydantic import Field
+
 from translate.cli.errors import UsageError
+from translate.cli.options import Options
+from translate.compose import groups, options
 from translate.wording import nearest
 
-HELP = """\
-translate models: list what can be chosen, one line each
-
+USAGE = """\
   translate models                # every group
   translate models group=model    # one of them
 
 Each line is GROUP=OPTION, as translate train takes it: translate train model=rnn_luong data=toy.
 To see what an option sets: translate train model=rnn_luong -c job --package model
-
-Keys:
-  group          model, data, tokenizer, search, guard, optimizer, schedule, trainer, experiment
 """
 
 ORDER = [
@@ -28,9 +26,21 @@ ORDER = [
 ]  # fmt: skip
 
 
-def job(job: Job) -> None:
+class ModelsOptions(Options):
+    """The options of `translate models`."""
+
+    usage: ClassVar[str] = USAGE
+
+    group: str | None = Field(
+        None,
+        description="model, data, tokenizer, search, guard, optimizer, schedule, trainer or "
+        "experiment; null: all",
+    )
+
+
+def run(options: ModelsOptions) -> None:
     """List one group, or all."""
-    group = job.config["group"]
+    group = options.group
     known = sorted(groups(), key=lambda g: (ORDER.index(g) if g in ORDER else len(ORDER), g))
     if group is not None and group not in known:
         raise UsageError(f"group = {group!r}: no such group{nearest(str(group), known)}")

@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job
-from translate.cli.fields import Folder, Node
+from translate.cli.fields import Node
+from translate.cli.options import Folder, Group, Options, PathOption, cache_folder
 from translate.cli.validation import corpus_problems
 
-HELP = """\
-translate prepare: fetch a corpus, clean it, split it, train its tokenizer
-
+USAGE = """\
   translate prepare                                        # Spanish to English, from Tatoeba
   translate prepare data=tatoeba_es_en data.source=en data.target=es
   translate prepare data=files data.dir=my/corpus data.source=de data.target=en
@@ -33,19 +34,35 @@ rule; the corpus, main or a name of data.extra; the line, from 1, as translate d
 source and target as the rules saw them, after data.cleaning.replace and with white space made one
 space; and of a duplicate the line that it repeats. For a corpus that is prepared already, the text
 is read and cleaned again for this; the prepared corpus stays as it is.
-
-Keys:
-  data           which corpus, and every setting of it (translate models group=data lists them)
-  tokenizer      how sentences are cut into pieces (translate models group=tokenizer)
-  dropped        a file to list the dropped training pairs in: tab-separated with a header line, or
-                 JSON lines if it ends with .jsonl (.gz after it packs); default: none
-  cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
 """
+
+
+class PrepareOptions(Options):
+    """The options of `translate prepare`, whose configuration Hydra composes."""
+
+    usage: ClassVar[str] = USAGE
+
+    data: Annotated[Any, Group("tatoeba_es_en")] = Field(
+        description="which corpus, and every setting of it (translate models group=data lists them)"
+    )
+    tokenizer: Annotated[Any, Group("unigram")] = Field(
+        description="how sentences are cut into pieces (translate models group=tokenizer)"
+    )
+    dropped: PathOption | None = Field(
+        None,
+        description="a file to list the dropped training pairs in: tab-separated with a header "
+        "line, or JSON lines if it ends with .jsonl (.gz after it packs); default: none",
+    )
+    cache: Folder = Field(
+        default_factory=cache_folder,
+        description="the folder of downloads and prepared corpora: data, or what the variable "
+        "TRANSLATE_CACHE names",
+    )
 
 
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
-    from translate.cli.compose import launch
+    from translate.cli.composing import launch
     from translate.cli.dropped import dropped_problems
 
     def check(config: Mapping[str, Any]) -> list[str]:

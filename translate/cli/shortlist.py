@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
-from translate import config as schema
-from translate.cli.commands import Job
-from translate.cli.errors import refuse
-from translate.cli.fields import Folder, Node
+from translate.cli.options import CorpusOptions, PathOption
 from translate.names import on_demand
 
 LEARN = "translate.extras.lexical_shortlist:learn_from_corpus"
 log = logging.getLogger(__name__)
 
-HELP = """\
-translate shortlist: learn which words translate which, to speed up the search
-
+USAGE = """\
   translate shortlist run=runs/demo
   translate text run=runs/demo shortlist=runs/demo/shortlist.safetensors < spanish.txt
 
@@ -27,43 +24,43 @@ Model 1). With that file, each sentence is translated with only its likely piece
 ones and those of its own source pieces. The output layer is then computed for these candidates
 only, which pays off with large vocabularies (docs/benchmarks/decoding.md). Scores and probabilities
 are relative to the candidates, and other words cannot be written.
-
-Keys:
-  run            the folder of the run (required)
-  output         the file; default: shortlist.safetensors in the run; in a sweep (--multirun)
-                 its name says what differs between jobs
-  frequent       how many of the most frequent target pieces are candidates for every sentence
-  likeliest      how many translations of each of its source pieces are candidates too
-  data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
-  cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
 """
 
 
-def job(job: Job) -> None:
-    """Check the configuration, then learn."""
-    from translate.cli.streams import output_problems
+class ShortlistOptions(CorpusOptions):
+    """The options of `translate shortlist`."""
 
-    refuse(schema.problems(run, job.config, "") + output_problems(job.verbatim))
-    run(job, **job.config)
+    usage: ClassVar[str] = USAGE
+
+    run: PathOption = Field(description="the folder of the run")
+    output: PathOption | None = Field(
+        None, description="the file; default: shortlist.safetensors in the run"
+    )
+    frequent: PositiveInt = Field(
+        1000,
+        description="how many of the most frequent target pieces are candidates for every sentence",
+    )
+    likeliest: PositiveInt = Field(
+        20,
+        description="how many translations of each of its source pieces are candidates too",
+    )
+
+    def contradictions(self) -> Iterator[str]:
+        from translate.cli.streams import output_problems
+
+        yield from output_problems(self.verbatim)
 
 
-def run(
-    job: Job,
-    *,
-    data: Node,
-    tokenizer: Node,
-    cache: Folder,
-    frequent: PositiveInt,
-    likeliest: PositiveInt,
-) -> None:
+def run(options: ShortlistOptions) -> None:
     """Learn from the training pairs, and write what was learned."""
     from translate.cli.stored import corpus_of_run, load_bundle
 
-    folder = Path(job.verbatim["run"])
-    corpus, _ = corpus_of_run(folder, job.config, "dev")
-    path = Path(job.verbatim.get("output", folder / f"{job.name('shortlist')}.safetensors"))
+    folder = Path(options.run)
+    corpus, _ = corpus_of_run(folder, options.job.config, "dev")
+    path = Path(options.output or folder / "shortlist.safetensors")
     tokenizers = load_bundle(str(folder)).tokenizers
     pairs = on_demand(LEARN)(
-        corpus, tokenizers, path, run=folder, frequent=frequent, likeliest=likeliest
-    )
+        corpus, tokenizers, path,
+        run=folder, frequent=options.frequent, likeliest=options.likeliest,
+    )  # fmt: skip
     log.info("%s: learned from %d pairs", path, pairs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -16,8 +15,9 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from translate.cli.arguments import paths_in
-from translate.cli.commands import Job, key_of
+from translate.cli.commands import Job
 from translate.cli.errors import UsageError
+from translate.compose import key_of, literal
 from translate.errors import UserError, first_line
 
 if TYPE_CHECKING:
@@ -87,18 +87,7 @@ def nodes_of(run: str | None, groups: Sequence[str]) -> dict[str, dict[str, Any]
         carried["search"] = load_bundle(run).config.search
     if run is not None and "data" in groups:
         carried = training_config(run) | carried  # the search is the model's own
-    return {group: literal(carried.get(group, {})) for group in groups}
-
-
-def literal(value: Any) -> Any:
-    """With its texts escaped: a run may come from a stranger, and OmegaConf obeys `${`."""
-    if isinstance(value, Mapping):
-        return {key: literal(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [literal(inner) for inner in value]
-    if isinstance(value, str):
-        return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
-    return value
+    return {group: carried.get(group, {}) for group in groups}
 
 
 def corpus_of_run(run: Path, config: Mapping[str, Any], split: str) -> tuple[Corpus, pyarrow.Table]:

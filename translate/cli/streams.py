@@ -13,8 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command
 from translate.cli.errors import UsageError
 from translate.data.text import count_lines, one_line, read_lines
 from translate.errors import UserError
@@ -151,26 +149,6 @@ def name_of(path: str) -> str:
 def interactive(verbatim: Mapping[str, str], sentences: Sequence[str]) -> bool:
     """Whether a person waits for each line."""
     return not sentences and verbatim.get("input", "-") == "-" and sys.stdin.isatty()
-
-
-def refuse_to_share(command: Command, arguments: Arguments) -> None:
-    """Of the jobs of a sweep the first would empty standard input, and the last be all output.
-
-    Raises:
-        UsageError: the jobs of this command line have either in common.
-    """
-    verbatim = arguments.verbatim
-    for key in {"output", "json", "dropped"} & set(verbatim):
-        raise UsageError(
-            f"--multirun and {key}={verbatim[key]}: each job would overwrite the output of the "
-            f"one before; leave out {key}=, or run the command once for each job"
-        )
-    source = "-" if command.pipe and not arguments.sentences else ""
-    files = {verbatim.get("input", source), *arguments.repeated.get("reference", ())}
-    if "-" in files | {verbatim.get("reference")}:
-        raise UsageError(
-            "--multirun: several jobs cannot share standard input: give files, such as input=FILE"
-        )
 
 
 def output_problems(verbatim: Mapping[str, str], key: str = "output") -> list[str]:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import PositiveInt
+from pydantic import Field
 
-from translate import config as schema
-from translate.cli.commands import Job
-from translate.cli.errors import refuse
-from translate.cli.fields import Device, Node
+from translate.cli.options import Group, PathOption, Sentences, TextOption
+from translate.cli.translating import TranslatingOptions
 from translate.data.text import json_line
-from translate.inference.choices import Engine, Precision
-from translate.inference.minimum_bayes_risk import Utility
 from translate.vocabulary import EOS
 
 if TYPE_CHECKING:
@@ -27,9 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-HELP = """\
-translate text: translate sentences, a file or standard input
-
+USAGE = """\
   translate text run=runs/demo "¿Dónde está el tren?" "No sé qué decirte."
   translate text run=runs/demo < spanish.txt > english.txt
   translate text run=runs/demo input=spanish.txt output=english.txt search=beam search.beam_size=8
@@ -54,134 +49,127 @@ addresses, tags and placeholders that did not come through as they are. Sentence
 are then translated around them, and others are searched again; the better translation is kept. What
 was done or is still wrong is reported on standard error with its line number, followed by a count
 of such lines. Numbers are compared, never changed.
-
-Keys:
-  run            the folder of the run (required)
-  ensemble       further runs, separated by commas, whose probabilities are averaged with its own
-  input, output  files (output=x.gz is packed with gzip); default standard input and output. Until
-                 all lines are written, output=x is x.partial
-  search         how to search; default: as stored in the run (translate models group=search)
-  target         of a multilingual run: the tag of the language to translate into
-  prefix         how every translation begins; prefixes=FILE: one for each input line
-  constraints    a file with a line for each input line: phrases that its translation must contain,
-                 separated by tabs (search=beam); like those of search.rules.banned, they match
-                 whole words, or in scripts without spaces (Chinese, Thai) runs of characters
-  mbr            chrf or bleu: of search.n_best translations, the one most like all of them
-  shortlist      a file from translate shortlist: faster, with only each sentence's likely words;
-                 probabilities are then relative to these words
-  split          sentences: each is translated by itself; none: a line is only split if it has more
-                 than 512 pieces, or more than the model reads
-  guard          default, with its limits (guard.protect=[url,email], …), or none: no checks
-  replace_unknown  true: replace each <unk> by the source word it attends to most; only a model
-                 whose vocabulary lacks some words of the training text writes <unk>, as with
-                 tokenizer=word tokenizer.vocab_size=1500
-  dictionary     with replace_unknown: a file of SOURCE<tab>TARGET lines, for words not to copy
-  engine         native, or ctranslate2 for what translate export has written
-  export         with engine=ctranslate2: the folder of the export; default: ctranslate2 in the run
-  workers        on a CPU, how many single-threaded processes translate batches in parallel; 1: one
-                 process on all threads; default: one worker per core, where the system can fork
-                 (engine=ctranslate2: threads, in one process)
-  precision      float32 or bf16: the numbers to compute with; default: those of the weights
-  device         auto, cpu, cuda, cuda:1 or mps
-  tokens_per_batch  source tokens, padding included, translated at once
-  interactive    true: answer each line before the next is read; default: only at a terminal
-  scores         true: put line numbers and scores before each translation
-  format         text or json
 An argument that looks like KEY=VALUE but is not a key is an error, not a sentence; everything after
 -- is a sentence.
 """
 
 
-def job(job: Job) -> None:
-    """Check the configuration, then translate."""
-    from translate.cli.engines import engine_problems
-    from translate.cli.streams import output_problems
-    from translate.cli.validation import guard_problems, mbr_problems, search_problems
+def _guard_problems(node: dict[str, Any]) -> list[str]:
+    from translate.cli.validation import guard_problems
+
+    return guard_problems(node)
+
+
+class TextOptions(TranslatingOptions):
+    """The options of `translate text`."""
+
+    usage: ClassVar[str] = USAGE
+
+    sentences: Sentences = ()
+    input: PathOption | None = Field(
+        None, description="a file to translate; default: the sentences given, or standard input"
+    )
+    output: PathOption | None = Field(
+        None,
+        description="a file for the translations (x.gz is packed with gzip), which is x.partial "
+        "until all lines are written; default: standard output",
+    )
+    guard: Annotated[Any, Group("default", _guard_problems)] = Field(
+        description="default, with its limits (guard.protect=[url,email], …), or none: no checks"
+    )
+    prefix: TextOption | None = Field(None, description="how every translation begins")
+    prefixes: PathOption | None = Field(
+        None, description="a file with a prefix for each input line"
+    )
+    constraints: PathOption | None = Field(
+        None,
+        description="a file with a line for each input line: phrases that its translation must "
+        "contain, separated by tabs (search=beam); like those of search.rules.banned, they match "
+        "whole words, or in scripts without spaces (Chinese, Thai) runs of characters",
+    )
+    split: Literal["sentences", "none"] = Field(
+        "sentences",
+        description="sentences: each is translated by itself; none: a line is only split if it has "
+        "more than 512 pieces, or more than the model reads",
+    )
+    interactive: bool | None = Field(
+        None, description="true: answer each line before the next is read; null: only at a terminal"
+    )
+    scores: bool = Field(
+        False,
+        description="true: put line number and score before each translation, separated by tabs; "
+        "always so with search.n_best above 1",
+    )
+    format: Literal["text", "json"] = Field("text", description="text or json")
+
+    def contradictions(self) -> Iterator[str]:
+        from translate.cli.streams import output_problems
+
+        yield from super().contradictions()
+        yield from output_problems(self.verbatim)
+        if self.interactive and self.workers not in (None, 1):
+            yield (
+                f"workers = {self.workers}: interactive=true translates one line at a time, which "
+                "leaves nothing to share among workers: leave out one of the two"
+            )
+        if self.constraints is not None:
+            again = (self.guard or {}).get("again")
+            nodes = [("search", "search", self.search)]
+            nodes += [("guard.again", "search@guard.again", again)] if again else []
+            for place, choice, node in nodes:
+                if node["kind"] != "beam":
+                    yield f"{place}.kind = {node['kind']}: constraints= needs {choice}=beam"
+
+
+def run(options: TextOptions) -> None:
+    """Translate every line."""
     from translate.machine import threads_restored
 
-    search, guard = job.config["search"], job.config["guard"]
-    refuse(schema.problems(run, job.config, ""))
-    refuse(search_problems(search) + guard_problems(guard))
-    refuse(engine_problems(job) + mbr_problems(job.config))
-    refuse(output_problems(job.verbatim) + _worker_problems(**job.config))
-    if "constraints" in job.verbatim:
-        refuse(_phrase_problems(search, guard.get("again")))
-    with threads_restored():  # an engine may set others than the next job of a sweep should have
-        run(job, **job.config)
+    with threads_restored():  # an engine may set others than its caller has
+        _translate(options)
 
 
-def _phrase_problems(search: Node, again: Node | None) -> list[str]:
-    nodes = [("search", "search", search), ("guard.again", "search@guard.again", again)]
-    return [
-        f"{place}.kind = {node['kind']}: constraints= needs {choice}=beam"
-        for place, choice, node in nodes
-        if node and node["kind"] != "beam"
-    ]
-
-
-def _worker_problems(*, interactive: bool | None, workers: int | None, **_: object) -> list[str]:
-    if not interactive or workers in (None, 1):
-        return []
-    return [
-        f"workers = {workers}: interactive=true translates one line at a time, which leaves "
-        "nothing to share among workers: leave out one of the two"
-    ]
-
-
-def run(
-    job: Job,
-    *,
-    search: Node,
-    target: str | None,
-    device: Device,
-    tokens_per_batch: PositiveInt | None,
-    interactive: bool | None,
-    scores: bool,
-    engine: Engine,
-    workers: PositiveInt | None,
-    precision: Precision | None,
-    split: Literal["sentences", "none"],
-    guard: Node,
-    replace_unknown: bool,
-    mbr: Utility | None,
-    format: Literal["text", "json"],
-) -> None:
-    """Translate every line."""
+def _translate(options: TextOptions) -> None:
     from translate.cli import streams
     from translate.cli.engines import engine_translator
 
-    constraints = streams.constraints_in(job.verbatim, job.sentences)
-    lines = streams.lines_in(job.verbatim, job.sentences)
+    verbatim, sentences = options.verbatim, options.sentences
+    constraints = streams.constraints_in(verbatim, sentences)
+    lines = streams.lines_in(verbatim, sentences)
+    interactive = options.interactive
     if interactive is None:
-        interactive = streams.interactive(job.verbatim, job.sentences)
-    model = engine_translator({**job.config, "interactive": interactive}, job.verbatim)
+        interactive = streams.interactive(verbatim, sentences)
+    model = engine_translator({**dict(options), "interactive": interactive}, verbatim)
     if isinstance(constraints, list):
         model.check(constraints)
     lines, sources = itertools.tee(lines)
+    as_json = options.format == "json"
     translations = model.stream(
         lines,
         window=1 if interactive else None,
-        need_alignment=format == "json",
+        need_alignment=as_json,
         constraints=constraints,
     )
     watch = Watch()
-    numbered = scores or (search.get("n_best", 1) > 1 and mbr is None)
+    several = options.search.get("n_best", 1) > 1 and options.mbr is None
+    numbered = options.scores or several
     with (
         closing(translations),  # its workers too, whatever happens to the output
-        streams.lines_done(job.verbatim, job.sentences) as advance,
-        streams.lines_out(job.verbatim, flush=interactive) as write,
+        streams.lines_done(verbatim, sentences) as advance,
+        streams.lines_out(verbatim, flush=interactive) as write,
     ):
-        for number, (found, source) in enumerate(zip(translations, sources, strict=True), start=1):
-            watch.see(found[0])
+        pairs = zip(translations, sources, strict=True)
+        for number, (n_best, source) in enumerate(pairs, start=1):
+            watch.see(n_best[0])
             advance(1)
-            if format == "json":
-                write(_as_json(source, model.tokenizers, found))
+            if as_json:
+                write(_as_json(source, model.tokenizers, n_best))
                 continue
-            for translation in found if numbered else found[:1]:
+            for translation in n_best if numbered else n_best[:1]:
                 front = f"{number}\t{translation.score:.4f}\t" if numbered else ""
                 write(front + translation.text)
-    told = format == "json" or engine != "native"  # which has no JSON
-    watch.tell("" if told else ": format=json has them all")
+    everything_shown = as_json or options.engine != "native"  # which has no JSON
+    watch.tell("" if everything_shown else ": format=json has them all")
 
 
 class Watch:

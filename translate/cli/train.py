@@ -9,34 +9,31 @@ from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from translate import config as schema
 from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job, file_name, key_of
-from translate.cli.config_dir import is_choice
+from translate.cli.commands import Command, Job, file_name
 from translate.cli.errors import UsageError
-from translate.cli.fields import Folder, Node
+from translate.cli.fields import Node
+from translate.cli.options import Folder, Group, Options, PathOption, cache_folder
 from translate.cli.train_start import (
     begun_config,
     refuse_resuming_nothing,
     refuse_several_folders,
     refuse_the_default_corpus,
     with_origin,
-    with_stored_model,
     with_stored_vocabulary,
-    with_the_rest,
 )
+from translate.compose import STORED, Composition, is_choice, key_of
 from translate.errors import UserError
 from translate.wording import counted, install
 
 log = logging.getLogger(__name__)
 
-HELP = """\
-translate train: train a model, or resume an interrupted run
-
+USAGE = """\
   translate train experiment=demo run=runs/demo            # a ready recipe
   translate train run=runs/demo                            # resume where it stopped
   translate train model=rnn_luong model.attention=dot data=toy run=runs/luong
@@ -69,22 +66,49 @@ What some options cost:
   trainer.activation_checkpointing=true  long inputs fit                a step takes a third longer
   trainer.compile=true                   torch.compile                  minutes at the start
   data.tokens_per_batch=auto             what the GPU's memory holds    a few seconds at the start
-
-Keys:
-  run            the folder of the run; default runs/EXPERIMENT or runs/DATA-MODEL. With --multirun
-                 the settings that vary are appended to it
-  init           a run or bundle to start from; the default of run then ends in its name
-  experiment     a recipe that sets several of the following
-  data           the corpus, and the size of batches (data.tokens_per_batch)
-  tokenizer      how sentences are cut into pieces
-  model          the network                    search         of translate text and evaluate
-  optimizer      and its learning rate          schedule       of the learning rate
-  trainer        length of training, validation, precision, devices
-  seed           of everything random
-  cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
-translate models lists the options of each; translate train model=rnn_luong -c job shows what they
-set.
 """
+
+
+class TrainOptions(Options):
+    """The options of `translate train`, whose configuration Hydra composes."""
+
+    usage: ClassVar[str] = USAGE
+
+    run: PathOption | None = Field(
+        None,
+        description="the folder of the run; default: runs/EXPERIMENT or runs/DATA-MODEL. With "
+        "--multirun the settings that vary are appended to it",
+    )
+    init: PathOption | None = Field(
+        None,
+        description="a run or bundle to start from; the default of run then ends in its name",
+    )
+    experiment: Annotated[Any, Group("null")] = Field(
+        description="a recipe that sets several of the following"
+    )
+    data: Annotated[Any, Group("tatoeba_es_en")] = Field(
+        description="the corpus, and the size of batches (data.tokens_per_batch)"
+    )
+    tokenizer: Annotated[Any, Group("unigram")] = Field(
+        description="how sentences are cut into pieces"
+    )
+    model: Annotated[Any, Group("transformer")] = Field(description="the network")
+    search: Annotated[Any, Group("beam")] = Field(
+        description="the search of translate text and evaluate with this run; dev BLEU while "
+        "training is that of a greedy search"
+    )
+    optimizer: Annotated[Any, Group("adamw")] = Field(description="and its learning rate")
+    schedule: Annotated[Any, Group("inverse_sqrt")] = Field(description="of the learning rate")
+    trainer: Annotated[Any, Group("default")] = Field(
+        description="length of training, validation, precision, devices"
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(1, description="of everything random")
+    cache: Folder = Field(
+        default_factory=cache_folder,
+        description="the folder of downloads and prepared corpora: data, or what the variable "
+        "TRANSLATE_CACHE names",
+    )
+
 
 ENDS = frozenset({"max_steps", "max_epochs"})  # keys of `trainer` that a run is measured by
 SEARCH = "hydra/sweeper=dev_bleu"  # conf/hydra/sweeper/dev_bleu.yaml
@@ -92,32 +116,27 @@ SEARCH = "hydra/sweeper=dev_bleu"  # conf/hydra/sweeper/dev_bleu.yaml
 
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command. A run under way brings its settings, but for options chosen anew."""
-    from translate.cli.compose import launch
-    from translate.cli.stored import literal, load_bundle
+    from translate.cli.composing import launch
+    from translate.cli.stored import load_bundle
 
     begin = partial(launch, command, job=job, settle=_settled)
     _refuse_sweeper(arguments)
     refuse_several_folders(arguments)
-    given = arguments.verbatim
+    run, init = (arguments.verbatim.get(key) for key in ("run", "init"))
     chosen = set(filter(is_choice, map(key_of, arguments.overrides)))
-    begun = begun_config(given["run"]) if "run" in given else {}
+    begun = begun_config(run) if run else {}
     # what chooses everything anew is compared with the run as a whole
-    anew = "experiment" in chosen or "init" in given or arguments.multirun
-    if begun and not chosen:
-        log.info("settings from %s/config.yaml", given["run"])
-        begin(with_origin(arguments), check=check_begun, base=literal(begun))
-    elif begun and not anew:
-        log.info("other settings from %s/config.yaml", given["run"])
-        nodes = {key: literal(node) for key, node in begun.items() if isinstance(node, dict)}
-        completed = with_the_rest(with_origin(arguments), begun, chosen)
-        begin(completed, check=check_begun, nodes=nodes)
-    elif "init" in given:
+    anew = "experiment" in chosen or init or arguments.multirun
+    if begun and not anew:
+        log.info("%ssettings from %s/config.yaml", "other " if chosen else "", run)
+        begin(with_origin(arguments), check=check_begun, begun=begun)
+    elif init:
         refuse_the_default_corpus(arguments, chosen)
-        before = load_bundle(given["init"])
-        model = before.config.model
-        completed = with_stored_vocabulary(arguments, given["init"], before.tokenizers)
-        completed = with_stored_model(completed, model)
-        begin(completed, check=check, nodes={"model": model})
+        before = load_bundle(init)
+        completed = with_stored_vocabulary(arguments, init, before.tokenizers)
+        if "model" not in chosen:
+            completed = completed.beginning_with([f"model={STORED}"])
+        begin(completed, check=check, stored={"model": before.config.model})
     else:
         refuse_resuming_nothing(arguments)
         begin(arguments, check=check)
@@ -182,19 +201,17 @@ def job(job: Job) -> float:
         raise
 
 
-def _settled(config: Node, overrides: Sequence[str]) -> Node:
+def _settled(config: Node, composition: Composition, overrides: Sequence[str]) -> Node:
     """Of ENDS, one that is given takes the other's place; where both are, the earlier one ends.
 
     What is typed has precedence over an experiment, and that over the default.
     """
-    from translate.cli.experiments import set_by_experiment
-
     config = without_experiment(config)
     trainer = config["trainer"]
     typed = {key.removeprefix("trainer.") for key in map(key_of, overrides)}
-    for keys in (typed, set_by_experiment(overrides, "trainer").keys()):
-        if given := {end for end in ENDS & keys if trainer[end] is not None}:
-            return config | {"trainer": trainer | dict.fromkeys(ENDS - given)}
+    for keys in (typed, composition.of_experiment.get("trainer", {}).keys()):
+        if ends := {end for end in ENDS & keys if trainer[end] is not None}:
+            return config | {"trainer": trainer | dict.fromkeys(ENDS - ends)}
     return config
 
 
@@ -203,7 +220,7 @@ def _processes_of_its_own() -> Iterator[None]:
     """Leave no process group and none of its variables to the next job of a sweep."""
     import torch.distributed as processes
 
-    from translate.cli.compose import environment_restored
+    from translate.cli.composing import environment_restored
 
     try:
         with environment_restored():

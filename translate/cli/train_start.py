@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from translate.cli.arguments import Arguments
-from translate.cli.commands import key_of
-from translate.cli.config_dir import STORED, is_choice
 from translate.cli.errors import UsageError
-from translate.cli.fields import Node
+from translate.compose import is_choice, key_of
 
 if TYPE_CHECKING:
     from translate.data.tokenizer import Tokenizers
@@ -45,32 +43,6 @@ def refuse_several_folders(arguments: Arguments) -> None:
         raise UsageError(
             f"run={run}: name one folder, to which the settings that vary are appended"
         )
-
-
-def with_the_rest(arguments: Arguments, begun: Node, chosen: Set[str]) -> Arguments:
-    """Whatever of a run under way is not chosen anew is its own: options and plain values."""
-    given = {*chosen, *map(key_of, arguments.overrides)}
-    values = {
-        key: STORED if isinstance(value, dict) else _quoted(value)
-        for key, value in begun.items()
-        if key not in given
-    }
-    return arguments.beginning_with(f"{key}={value}" for key, value in values.items())
-
-
-def _quoted(value: object) -> str:
-    """A plain value as Hydra reads it back: in its texts a backslash counts before a quote alone.
-
-    A run may come from a stranger, and nothing in its values is to be obeyed.
-    """
-    from translate.cli.stored import literal
-
-    if not isinstance(value, str):
-        return json.dumps(value)
-    doubled = re.sub(
-        r'(\\*)("|$)', lambda end: 2 * end[1] + end[2].replace('"', '\\"'), literal(value)
-    )
-    return f'"{doubled}"'
 
 
 def begun_config(run: str) -> dict[str, Any]:
@@ -109,16 +81,6 @@ def with_stored_vocabulary(arguments: Arguments, place: str, tokenizers: Tokeniz
     own = (
         f"tokenizer={tokenizers.source.kind}",
         f"tokenizer.joint={json.dumps(tokenizers.joint)}",
-        f"tokenizer.pretrained={_quoted(str(find(place).absolute()))}",
+        f"tokenizer.pretrained={json.dumps(str(find(place).absolute()), ensure_ascii=False)}",
     )
     return arguments.beginning_with(own)
-
-
-def with_stored_model(arguments: Arguments, model: Node) -> Arguments:
-    """The network is that of `init=`, unless one is chosen; an experiment has no say in it."""
-    keys = set(map(key_of, arguments.overrides))
-    if "model" in keys:
-        return arguments
-    over = model if "experiment" in keys else {}  # whose values would come after the option's
-    stored = [f"model.{key}={json.dumps(over[key])}" for key in over if f"model.{key}" not in keys]
-    return arguments.beginning_with([f"model={STORED}", *stored])

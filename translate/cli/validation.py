@@ -7,8 +7,8 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from translate import config as schema
-from translate.cli.commands import key_of
 from translate.cli.fields import Node
+from translate.compose import key_of
 from translate.config import chosen
 
 
@@ -180,11 +180,11 @@ def guard_problems(node: Node) -> list[str]:
     return schema.problems(GuardConfig, node, "guard") if node else []
 
 
-def mbr_problems(config: Mapping[str, Any]) -> list[str]:
+def mbr_problems(mbr: str | None, search: Node) -> list[str]:
     """Of one translation, which is the default, there is none to choose."""
-    if config["mbr"] is None or config["search"].get("n_best", 1) > 1:
+    if mbr is None or search.get("n_best", 1) > 1:
         return []
     return [
-        f"mbr = {config['mbr']} chooses among several translations: set search.n_best, for "
+        f"mbr = {mbr} chooses among several translations: set search.n_best, for "
         "instance search=sample search.n_best=30"
     ]

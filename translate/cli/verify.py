@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, PositiveInt
+from pydantic import BaseModel, Field, PositiveInt
 
 from translate import config as schema
-from translate.cli.commands import Job
-from translate.cli.errors import refuse
-from translate.cli.fields import Device, Folder, Node
+from translate.cli.options import Device, PathOption, RepeatedPath, SplitOptions
 from translate.errors import UserError
 from translate.inference.choices import Engine, Precision
 from translate.inference.minimum_bayes_risk import Utility
 from translate.wording import counted, listing
 
-HELP = """\
-translate verify: recompute a stored score and check that it is the same
-
+USAGE = """\
   translate verify run=runs/demo                           # of the test sentences
   translate verify run=runs/demo data.split=dev
   translate verify run=runs/demo input=news.es reference=news.en output=scores
@@ -29,18 +25,6 @@ there, and compares: model, sources and references by their SHA-256, translation
 last bit. If all are equal, prints a line that says so and exits with status 0; otherwise prints
 what differs and exits with status 1. On other hardware or another version of PyTorch, a few
 translations may differ.
-
-Keys:
-  run            the folder of the run (required)
-  data.split     test or dev; default test
-  input          source sentences of your own that were evaluated, one per line, with
-  reference      their translations, one per line
-  output         the folder that translate evaluate wrote to (its output=, or in a sweep a folder
-                 there); default: evaluation/ in the run
-  data, tokenizer  the corpus; default: as stored (data.dir=PATH if it has moved)
-  cache          the folder of downloads and prepared corpora (default: data, or TRANSLATE_CACHE)
-  device         auto, cpu, cuda, cuda:1 or mps
-  tokens_per_batch  source tokens, padding included, translated at once
 """
 
 
@@ -59,21 +43,29 @@ class Decoding(BaseModel):
     shortlist: str | None = None
 
 
-def job(job: Job) -> None:
-    """Check the configuration, then compare."""
-    refuse(schema.problems(run, job.config, ""))
-    run(job, **job.config)
+class VerifyOptions(SplitOptions):
+    """The options of `translate verify`."""
+
+    usage: ClassVar[str] = USAGE
+
+    run: PathOption = Field(description="the folder of the run")
+    input: PathOption | None = Field(
+        None, description="source sentences of your own that were evaluated, one per line, with"
+    )
+    reference: RepeatedPath = Field((), description="their translations, one per line")
+    output: PathOption | None = Field(
+        None,
+        description="the folder that translate evaluate wrote to; default: evaluation/ in the run",
+    )
+    device: Device = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
+    tokens_per_batch: PositiveInt | None = Field(
+        None,
+        description="source tokens, padding included, translated at once; null: 8192, on a GPU "
+        "16384",
+    )
 
 
-def run(
-    job: Job,
-    *,
-    data: Node,
-    tokenizer: Node,
-    cache: Folder,
-    device: Device,
-    tokens_per_batch: PositiveInt | None,
-) -> None:
+def run(options: VerifyOptions) -> None:
     """Translate and score again; a UserError lists what differs."""
     from translate.cli.engines import engine_translator
     from translate.cli.judging import FILES, read_test_set
@@ -81,10 +73,10 @@ def run(
     from translate.evaluation.report import read
     from translate.evaluation.verify import differences
 
-    folder = Path(job.verbatim["run"])
+    folder = Path(options.run)
     sha256 = load_bundle(str(folder)).weights_sha256
-    test_set = read_test_set(job, folder)
-    evaluations = Path(job.verbatim.get("output", folder / "evaluation"))
+    test_set = read_test_set(options.job, folder)
+    evaluations = Path(options.output or folder / "evaluation")
     placed = test_set.placed(evaluations)
     if (evaluations / f"{placed.split}.json").is_file():  # else tell what changed
         test_set = placed
@@ -94,7 +86,7 @@ def run(
         raise UserError(f"{path} does not exist: run translate evaluate first")
     decoding = _decoding(stored.decoding, path)
     model = engine_translator(
-        decoding | {"device": device, "tokens_per_batch": tokens_per_batch},
+        decoding | {"device": options.device, "tokens_per_batch": options.tokens_per_batch},
         {"run": str(folder)} | {key: decoding[key] for key in FILES if decoding[key]},
     )
     lines = differences(stored, model, test_set, model_sha256=sha256)

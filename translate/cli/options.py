@@ -1,0 +1,284 @@
+"""The options of a command: one field each, of which parsing, help and documentation are made.
+
+A command that works on a finished run reads KEY=VALUE onto these fields, without Hydra. `train`,
+`prepare` and `doctor` compose their configuration with Hydra, and have only their paths here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+
+from pydantic import AfterValidator, Field
+from pydantic.fields import FieldInfo
+
+from translate.cli.arguments import Arguments, paths_in
+from translate.cli.commands import Command, Job, commands_with
+from translate.cli.errors import refuse
+from translate.compose import (
+    STORED,
+    key_of,
+    missing,
+    node_of,
+    not_one_option,
+    options,
+    overlay,
+    refer,
+    references_in,
+)
+from translate.config import Node, problems
+from translate.wording import nearest
+
+WIDTH, INDENT = 100, 17  # characters of a line of help, and in front of its descriptions
+
+
+@dataclass(frozen=True)
+class Verbatim:
+    """The mark of a value that is taken as it was typed: a path, or a text."""
+
+    kind: str = "PATH"  # or TEXT
+    repeatable: bool = False
+    several: bool = False  # paths, separated by commas
+
+
+@dataclass(frozen=True)
+class Bare:
+    """The mark of the arguments that are no KEY=VALUE: sentences, or runs to compare."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The mark of a node whose option is chosen by name, `search=beam`; its keys follow a dot."""
+
+    default: str = STORED  # what the run carries
+    check: Callable[[Any], list[str]] = lambda node: []  # every problem of the node
+
+
+def _names_a_device(value: str) -> str:
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]+)?", value):
+        raise ValueError("must be auto, cpu, mps, cuda or cuda:N")
+    return value
+
+
+Device = Annotated[str, AfterValidator(_names_a_device)]
+Folder = Annotated[str, Field(min_length=1)]  # empty, it would be the one worked in
+PathOption = Annotated[str, Verbatim()]
+PathList = Annotated[tuple[str, ...], Verbatim(several=True)]
+RepeatedPath = Annotated[tuple[str, ...], Verbatim(repeatable=True)]
+TextOption = Annotated[str, Verbatim("TEXT")]
+Sentences = Annotated[tuple[str, ...], Bare()]
+
+
+CORPUS = "default: as stored in the run (data.dir=PATH if it has moved)"
+
+
+def marks_of(field: FieldInfo) -> list[Any]:
+    """Return what is noted beside the type of a field, or of one of the types that it may have."""
+    inner = [getattr(each, "__metadata__", ()) for each in get_args(field.annotation)]
+    return [*field.metadata, *chain(*inner)]
+
+
+def cache_folder() -> str:
+    """Return the folder of downloads and prepared corpora."""
+    return os.environ.get("TRANSLATE_CACHE", "data")
+
+
+class Options(Node):
+    """The options of one command; a subclass has a field for each, with default and description."""
+
+    usage: ClassVar[str]  # examples and explanations: the help, but for its first line and its keys
+
+    overrides: tuple[str, ...] = ()  # KEY=VALUE of the command line, as typed
+
+    @property
+    def typed(self) -> frozenset[str]:
+        """The keys that were typed."""
+        return frozenset(map(key_of, self.overrides))
+
+    @classmethod
+    def marked(cls, mark: type[Any]) -> dict[str, Any]:
+        """Return the keys whose fields bear such a mark, each with its mark."""
+        return {
+            key: each
+            for key, field in cls.fields().items()
+            for each in marks_of(field)
+            if isinstance(each, mark)
+        }
+
+    @classmethod
+    def fields(cls) -> dict[str, FieldInfo]:
+        """Return the fields that can be given, by their names on the command line."""
+        fields = cls.model_fields.items()
+        return {field.alias or name: field for name, field in fields if name != "overrides"}
+
+    @classmethod
+    def run_of(cls, arguments: Arguments) -> str | None:
+        """Return the run whose nodes can be chosen as `stored`."""
+        return arguments.verbatim.get("run")
+
+    @property
+    def job(self) -> Job:
+        """The options as a job: plain values beside paths, and the keys that were typed."""
+        config = {
+            name: getattr(self, name)
+            for name, field in type(self).model_fields.items()
+            if name != "overrides"
+            and not any(isinstance(mark, Verbatim | Bare) for mark in marks_of(field))
+        }
+        if "split" in config and "data" in config:
+            config["data"] = {**config["data"], "split": config.pop("split")}
+        verbatim = self.verbatim
+        return Job(
+            config=config,
+            verbatim={
+                key: ",".join(value) if isinstance(value, tuple) else value
+                for key, value in verbatim.items()
+                if not isinstance(value, tuple) or key == "ensemble"
+            },
+            repeated={key: value for key, value in verbatim.items() if isinstance(value, tuple)},
+            sentences=next((getattr(self, key) for key in self.marked(Bare)), ()),
+            overrides=self.overrides,
+        )
+
+    @property
+    def verbatim(self) -> dict[str, Any]:
+        """The paths and texts that are given, by key."""
+        texts = {key: getattr(self, key) for key in self.marked(Verbatim)}
+        return {key: value for key, value in texts.items() if value not in (None, ())}
+
+    @classmethod
+    def choices(cls) -> list[str]:
+        """Return the groups of which an option can be chosen."""
+        return list(cls.marked(Group))
+
+    @classmethod
+    def command_line(cls, command: Command) -> Command:
+        """Return the command with what the parser of its arguments must know of its options."""
+        marks = cls.marked(Verbatim)
+        return replace(
+            command,
+            verbatim=tuple(marks),
+            texts=tuple(key for key, mark in marks.items() if mark.kind == "TEXT"),
+            repeatable=tuple(key for key, mark in marks.items() if mark.repeatable),
+            lists=tuple(key for key, mark in marks.items() if mark.several),
+            sentences=bool(cls.marked(Bare)),
+            keys=frozenset(cls.fields()),
+        )
+
+    @classmethod
+    def read(cls, arguments: Arguments, stored: Mapping[str, Mapping[str, Any]]) -> Self:
+        """Read a command line; a UsageError lists everything that is wrong in it.
+
+        Args:
+            stored: group → what a run carries of it, to be chosen as `GROUP=stored`.
+        """
+        values, wrong = cls.values_of(arguments, stored)
+        for key, group in cls.marked(Group).items():
+            wrong += group.check(values[key])
+        refuse([*wrong, *problems(cls, values, "", combined=False)])
+        read = cls.model_validate({**values, "overrides": arguments.overrides})
+        refuse(read.contradictions())
+        return read
+
+    @classmethod
+    def values_of(
+        cls, arguments: Arguments, stored: Mapping[str, Mapping[str, Any]]
+    ) -> tuple[dict[str, Any], list[str]]:
+        """Lay the command line over the defaults; return the values, and what is wrong in it."""
+        groups, keys = cls.marked(Group), cls.fields()
+        choices = {key: group.default for key, group in groups.items()}
+        inner: dict[str, dict[str, str]] = {key: {} for key in groups}
+        plain, wrong = [], []
+        for override in arguments.overrides:
+            key, _, value = override.partition("=")
+            name, _, place = key.partition("@")
+            group, _, below = place.partition(".")
+            if key in groups or (below and group in groups):
+                known = [*options(name), *([STORED] if key in stored else [])]
+                if value.startswith("["):
+                    wrong.append(not_one_option(override))
+                elif value not in known:
+                    wrong.append(f"{override}: no such option{nearest(value, known)}")
+                elif below:
+                    inner[group][below] = value
+                else:
+                    choices[key] = value
+            else:
+                plain.append(override)
+        values = {
+            key: field.get_default(call_default_factory=True)
+            for key, field in keys.items()
+            if not field.is_required()
+        }
+        for key, choice in choices.items():
+            own = choice == STORED
+            values[key] = dict(stored.get(key, {})) if own else node_of(key, choice, inner[key])
+        files = {key: values[key] for key, choice in choices.items() if choice != STORED}
+        references = references_in(files)
+        wrong += overlay(values, plain, list(keys), commands_with)
+        refer(values, references)
+        wrong += missing(values)
+        for key, mark in cls.marked(Verbatim).items():
+            if key in arguments.verbatim:
+                text = arguments.verbatim[key]
+                values[key] = paths_in(text) if mark.several else text
+            if key in arguments.repeated:
+                values[key] = list(arguments.repeated[key])
+        for key in cls.marked(Bare):
+            values[key] = list(arguments.sentences)
+        return values, wrong
+
+    @classmethod
+    def help(cls, command: Command) -> str:
+        """Return the help of the command."""
+        blocks = [f"translate {command.name}: {command.summary}", cls.usage.strip("\n"), "Keys:"]
+        return "\n\n".join(blocks) + "\n" + "".join(f"{line}\n" for line in cls._key_lines())
+
+    @classmethod
+    def _key_lines(cls) -> Iterator[str]:
+        for key, field in cls.fields().items():
+            if field.description is None:
+                continue
+            yield from textwrap.wrap(
+                f"{key:<{INDENT - 4}}  {described(field)}",
+                WIDTH, initial_indent="  ", subsequent_indent=" " * INDENT,
+                break_long_words=False, break_on_hyphens=False,
+            )  # fmt: skip
+
+
+class CorpusOptions(Options):
+    """Options of a command that reads the corpus of a run."""
+
+    data: Annotated[Any, Group()] = Field(description=f"the corpus; {CORPUS}")
+    tokenizer: Annotated[Any, Group()] = Field(
+        description="how it is cut into pieces; default: as stored in the run"
+    )
+    cache: Folder = Field(
+        default_factory=cache_folder,
+        description="the folder of downloads and prepared corpora: data, or what the variable "
+        "TRANSLATE_CACHE names",
+    )
+
+
+class SplitOptions(CorpusOptions):
+    """Options of a command that reads a split of the corpus of a run."""
+
+    split: Literal["test", "dev"] = Field(
+        "test", alias="data.split", description="test or dev, of the corpus of the run"
+    )
+
+
+def described(field: FieldInfo) -> str:
+    """Return the description of an option with its default."""
+    default = field.get_default(call_default_factory=True)
+    if default in (None, "", ()) or any(isinstance(mark, Group) for mark in marks_of(field)):
+        return str(field.description)
+    if field.is_required():
+        return f"{field.description} (required)"
+    shown = str(default).lower() if isinstance(default, bool) else str(default)
+    return f"{field.description} (default: {shown})"

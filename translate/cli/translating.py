@@ -1,0 +1,88 @@
+"""The options that say which model translates, and how: those of `text` and of `evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import Field, PositiveInt
+
+from translate.cli.options import Device, Group, Options, PathList, PathOption
+from translate.inference.choices import Engine, Precision
+from translate.inference.minimum_bayes_risk import Utility
+
+
+def search_problems(node: dict[str, Any]) -> list[str]:
+    """Return every problem of the node `search`."""
+    from translate.cli import validation
+
+    return validation.search_problems(node)
+
+
+TARGET = "of a multilingual run: the tag of the language to translate into; null: as stored"
+
+
+class TranslatingOptions(Options):
+    """Options of a command that translates."""
+
+    run: PathOption = Field(description="the folder of the run")
+    ensemble: PathList | None = Field(
+        None, description="further runs, separated by commas, whose probabilities are averaged"
+    )
+    search: Annotated[Any, Group(check=search_problems)] = Field(
+        description="how to search; default: as stored in the run (translate models group=search)"
+    )
+    target: str | None = Field(None, description=TARGET)
+    mbr: Utility | None = Field(
+        None,
+        description="chrf or bleu: of search.n_best translations, choose the one most like all of "
+        "them (minimum Bayes risk)",
+    )
+    shortlist: PathOption | None = Field(
+        None,
+        description="a file from translate shortlist: faster, with only each sentence's likely "
+        "words; probabilities are then relative to these words",
+    )
+    replace_unknown: bool = Field(
+        False,
+        description="true: replace each <unk> by the source word that it attends to most; only a "
+        "model whose vocabulary lacks some words of the training text writes <unk>, as with "
+        "tokenizer=word tokenizer.vocab_size=1500",
+    )
+    dictionary: PathOption | None = Field(
+        None,
+        description="with replace_unknown: a file of SOURCE<tab>TARGET lines, for words that are "
+        "not to be copied",
+    )
+    engine: Engine = Field(
+        "native", description="native, or ctranslate2 for what translate export has written"
+    )
+    export: PathOption | None = Field(
+        None,
+        description="with engine=ctranslate2: the folder of the export; default: ctranslate2 in "
+        "the run",
+    )
+    workers: PositiveInt | None = Field(
+        None,
+        description="on a CPU, how many single-threaded processes translate batches in parallel; "
+        "1: one process on all threads; null: one per core, where the system can fork "
+        "(engine=ctranslate2: threads, in one process)",
+    )
+    precision: Precision | None = Field(
+        None,
+        description="float32 or bf16, the numbers to compute with: bf16 is faster on GPUs, with "
+        "AMX, and on AMD CPUs with AVX512-BF16; null: those of the weights",
+    )
+    device: Device = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
+    tokens_per_batch: PositiveInt | None = Field(
+        None,
+        description="source tokens, padding included, translated at once, by all workers together; "
+        "null: 8192, on a GPU 16384, with engine=ctranslate2 on a CPU 4096",
+    )
+
+    def contradictions(self) -> Iterator[str]:
+        from translate.cli.engines import engine_problems
+        from translate.cli.validation import mbr_problems
+
+        yield from engine_problems(self)
+        yield from mbr_problems(self.mbr, self.search)

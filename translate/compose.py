@@ -1,0 +1,502 @@
+"""The files of `conf/`: which options a group has, and which values an option brings."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from translate.errors import UserError, first_line
+from translate.wording import nearest
+
+REFERENCE = re.compile(r"\$\{[\w.]+\}")
+STORED = "stored"  # the name under which a run's nodes stand beside the options of their group
+ABBREVIATED = {"lr": "learning_rate"}  # too short to be like the key that is meant
+# groups of which an experiment sets keys without being made for an option of them
+FREE = {"optimizer", "schedule", "search"}
+MISSING = "???"  # the value of a key that a person must give
+
+
+class _CoreLoader(yaml.SafeLoader):
+    """YAML 1.2's core schema: `no` is a language, and 1e-3 is a number."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 (PyYAML looks for it here)
+
+
+for _tag, _pattern, _first in (
+    ("null", r"~|null", "~n"),
+    ("bool", r"true|false", "tf"),
+    ("int", r"[-+]?[0-9]+", "-+0123456789"),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan",
+     "-+.0123456789"),
+):  # fmt: skip
+    _CoreLoader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), list(_first)
+    )
+
+
+def yaml_value(text: str) -> Any:
+    """Read a value that stands in a file of `conf/` or on a command line.
+
+    Raises:
+        yaml.YAMLError: the text is no YAML.
+    """
+    return _CoreLoader(text).get_single_data()
+
+
+def config_dir() -> Path:
+    """Return `translate/conf` in an installed wheel, `conf` beside the package in a checkout."""
+    package = Path(__file__).resolve().parent
+    for folder in (package / "conf", package.parent / "conf"):
+        if (folder / "train.yaml").is_file():
+            return folder
+    raise UserError(f"no configuration found beside {package}: reinstall the package")
+
+
+def groups() -> list[str]:
+    """Return the groups to choose an option of: the folders of `conf/`."""
+    return sorted({file.parent.name for file in config_dir().glob("*/*.yaml")})
+
+
+def is_choice(override: str) -> bool:
+    """Tell whether an override chooses an option of a group, as `model=transformer` does."""
+    return re.split("[@/]", key_of(override))[0] in groups()
+
+
+def key_of(override: str) -> str:
+    """Return the key that an override sets or chooses."""
+    return override.partition("=")[0]
+
+
+def words() -> set[str]:
+    """Return every word of which the keys of groups are made."""
+    files = (file.read_text(encoding="utf-8") for file in config_dir().rglob("*.yaml"))
+    return {*groups(), *(name for text in files for name in re.findall(r"(?m)^ *(\w+):", text))}
+
+
+def options(group: str) -> dict[str, str]:
+    """Return the options of a group, each with its description, the first comment of its file.
+
+    `base` and `…_base` are no options: they hold what others share. Experiments are all whole.
+    """
+    files = sorted((config_dir() / group).glob("*.yaml"))
+    whole = group == "experiment"
+    return {
+        file.stem: _first_comment(file)
+        for file in files
+        if whole or not re.search(r"(^|_)base$", file.stem)
+    }
+
+
+def _first_comment(file: Path) -> str:
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#") and not line.startswith("# @package"):
+            return line.lstrip("# ").strip()
+    return ""
+
+
+def node_of(group: str, option: str, chosen: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the values of an option: its file's over those of the options that it begins from.
+
+    Args:
+        chosen: the options of groups within it, by place: `{"again": "greedy"}` in place of the
+            one that the file names (`/search@again: longer`).
+    """
+    values = yaml_value((config_dir() / group / f"{option}.yaml").read_text(encoding="utf-8"))
+    node: dict[str, Any] = {}
+    for entry in values.pop("defaults", ["_self_"]):
+        if entry == "_self_":
+            node = merged(node, values)
+        elif isinstance(entry, str):
+            node = merged(node, node_of(group, entry))
+        else:  # {"/search@again": "longer"}
+            ((key, name),) = entry.items()
+            inner, _, place = key.removeprefix("/").partition("@")
+            node = merged(node, {place: node_of(inner, (chosen or {}).get(place, name))})
+    return node
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay one tree of values over another; lists and plain values are replaced whole."""
+    node = dict(below)
+    for key, value in above.items():
+        inner = node.get(key)
+        if isinstance(inner, Mapping) and isinstance(value, Mapping):
+            value = merged(inner, value)
+        node[key] = value
+    return node
+
+
+Owners = Callable[[str, bool], list[str]]  # (key, whether it is a group) → commands that have it
+
+
+def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the full key and the value of everything in a tree of values that is no node."""
+    if isinstance(node, Mapping) and node:
+        for key, value in node.items():
+            yield from leaves(value, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, node
+
+
+def look_up(values: Mapping[str, Any], key: str) -> Any:
+    """Return the value of a full key; None where there is none."""
+    if key in values:
+        return values[key]
+    node: Any = values
+    for part in key.split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node
+
+
+def put(values: dict[str, Any], key: str, value: Any) -> bool:
+    """Set a key that is there, and tell whether it is; nodes are copied before they change."""
+    if key in values:
+        values[key] = value
+        return True
+    *path, last = key.split(".")
+    node: Any = values
+    for part in path:
+        inner = node.get(part) if isinstance(node, dict) else None
+        if not isinstance(inner, dict):
+            return False
+        node[part] = node = dict(inner)
+    if last not in node:
+        return False
+    node[last] = value
+    return True
+
+
+def overlay(
+    values: dict[str, Any],
+    settings: Iterable[str],
+    keys: Sequence[str] = (),
+    owners: Owners = lambda key, choice: [],
+    *,
+    escaped: bool = False,
+) -> list[str]:
+    """Set what KEY=VALUE settings say; return a line for each that cannot be.
+
+    Args:
+        keys: further names that may have been meant.
+        owners: tells which other commands have a key.
+        escaped: whether `${` in a value is to survive OmegaConf.
+    """
+    wrong = []
+    for setting in settings:
+        key, _, text = setting.partition("=")
+        try:
+            value = yaml_value(text) if text else ""
+        except yaml.YAMLError as error:
+            wrong.append(unreadable(setting, error))
+            continue
+        if not put(values, key, literal(value) if escaped else value):
+            wrong.append(unknown_key(key, values, keys, owners))
+    return wrong
+
+
+def references_in(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the keys whose default is the value of another key, with `${search.alpha}`."""
+    return [(key, value) for key, value in leaves(values) if REFERENCE.fullmatch(str(value))]
+
+
+def refer(values: dict[str, Any], references: Iterable[tuple[str, str]]) -> None:
+    """Give keys the values that they refer to, where they still do."""
+    for key, reference in references:
+        if look_up(values, key) == reference:
+            put(values, key, look_up(values, reference[2:-1]))
+
+
+def literal(value: Any) -> Any:
+    """Escape the texts in a value: a run may come from a stranger, and OmegaConf obeys `${`."""
+    if isinstance(value, Mapping):
+        return {key: literal(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [literal(inner) for inner in value]
+    if isinstance(value, str):
+        return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
+    return value
+
+
+def missing(values: Mapping[str, Any]) -> list[str]:
+    """Return a line for each key that a person must still give."""
+    return [f"{key} is missing: write {key}=VALUE" for key, v in leaves(values) if v == MISSING]
+
+
+@dataclass(frozen=True)
+class Composition:
+    """A configuration as it is composed of options and settings, and what is wrong in it."""
+
+    values: dict[str, Any]
+    choices: dict[str, str]  # group → the option that is chosen, by default or by name
+    wrong: list[str]
+    left_out: list[str]  # keys that an experiment sets for another option than the chosen one
+    of_experiment: Mapping[str, Any]  # what the experiment sets
+
+
+def compose(
+    command: str,
+    overrides: Sequence[str],
+    *,
+    begun: Mapping[str, Any] | None = None,
+    stored: Mapping[str, Mapping[str, Any]] | None = None,
+    folder: str | None = None,
+    keys: Sequence[str] = (),
+    owners: Owners = lambda key, choice: [],
+) -> Composition:
+    """Compose the configuration of `train`, `prepare` or `doctor`.
+
+    The later of these has precedence: the defaults of `conf/COMMAND.yaml`; the experiment; the
+    configuration of a run under way; nodes of another run; options that are chosen; settings.
+    Hydra composes options and experiments.
+
+    Args:
+        command: the name of the file in `conf/`.
+        overrides: GROUP=OPTION and KEY=VALUE.
+        begun: the configuration of a run under way, in place of the defaults.
+        stored: group → the node that `GROUP=stored` chooses.
+        folder: a further folder of options, Hydra's `--config-dir`.
+        keys: names beside those of the configuration that may have been meant.
+        owners: tells which other commands have a key.
+    """
+    stored, chosen, settings, wrong = stored or {}, {}, [], []
+    defaults = _default_choices(command)
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if "," in value and value[0] not in "[{'\"":
+            wrong.append(_several(override))
+        elif key not in defaults:
+            settings.append(override)
+        elif value.startswith("["):
+            wrong.append(not_one_option(override))
+        elif value in _known(key, folder) or (value == STORED and key in stored):
+            chosen[key] = value
+        elif not (value == "null" and defaults[key] is None):
+            wrong.append(f"{override}: no such option{nearest(value, _known(key, folder))}")
+    experiment = _experiment(chosen.get("experiment"), folder)
+    left_out: list[str] = []
+    if begun is None:
+        by_hydra = [f"{key}={value}" for key, value in chosen.items() if value != STORED]
+        try:
+            values = _by_hydra(command, by_hydra, folder)
+        except Exception as error:  # Hydra and OmegaConf have many
+            return Composition({}, chosen, [*wrong, first_line(error)], [], experiment)
+        left_out = _leave_out_misfits(values, chosen, settings, experiment)
+    else:
+        values = literal(begun)
+        values |= {group: node_of(group, option) for group, option in chosen.items()
+                   if option != STORED}  # fmt: skip
+    values |= {group: literal(dict(node)) for group, node in stored.items()
+               if chosen.get(group) == STORED}  # fmt: skip
+    known = [*defaults, *keys]
+    wrong += overlay(values, settings, known, owners, escaped=True)
+    wrong += missing(values)
+    try:
+        values = _resolved(values)
+    except Exception as error:
+        wrong.append(first_line(error))
+    choices = {key: str(value) for key, value in (defaults | chosen).items() if value is not None}
+    return Composition(values, choices, wrong, left_out, experiment)
+
+
+def _default_choices(command: str) -> dict[str, str | None]:
+    """Return the groups of a command, each with the option that is the default."""
+    values = yaml_value((config_dir() / f"{command}.yaml").read_text(encoding="utf-8"))
+    entries = [entry for entry in values["defaults"] if isinstance(entry, Mapping)]
+    return {group: option for entry in entries for group, option in entry.items()}
+
+
+def _known(group: str, folder: str | None) -> list[str]:
+    """Return the options of a group, those of a further folder included."""
+    own = Path(folder, group).glob("*.yaml") if folder else ()
+    return [*options(group), *sorted(file.stem for file in own)]
+
+
+def not_one_option(override: str) -> str:
+    """Return the line about a list of options, of which Hydra would let the last one win."""
+    key = key_of(override)
+    return f"{override}: choose one option, not a list: {key}=OPTION, or {key}=A,B with --multirun"
+
+
+def _several(override: str) -> str:
+    key, _, value = override.partition("=")
+    if is_choice(override):
+        one = value.partition(",")[0]
+        return f"{override}: several options need --multirun; without it, choose one: {key}={one}"
+    return f"{override}: several values need --multirun (a list is written {key}=[{value}])"
+
+
+def _by_hydra(command: str, choices: Sequence[str], folder: str | None) -> dict[str, Any]:
+    """Compose the options that are chosen; interpolations stay."""
+    import hydra
+    from hydra.core.global_hydra import GlobalHydra
+    from omegaconf import OmegaConf
+
+    if GlobalHydra.instance().is_initialized():  # in a sweep, which knows the folder
+        composed = hydra.compose(command, list(choices))
+    else:
+        further = [f"hydra.searchpath=[file://{Path(folder).absolute()}]"] if folder else []
+        with hydra.initialize_config_dir(str(config_dir()), version_base="1.3"):
+            composed = hydra.compose(command, [*choices, *further])
+    values: Any = OmegaConf.to_container(composed)
+    return dict(values)
+
+
+def _resolved(values: Mapping[str, Any]) -> dict[str, Any]:
+    from omegaconf import OmegaConf
+
+    resolved: Any = OmegaConf.to_container(OmegaConf.create(dict(values)), resolve=True)
+    return dict(resolved)
+
+
+def _experiment(name: str | None, folder: str | None) -> dict[str, Any]:
+    """Return what an experiment's file sets, with what it takes over from another experiment."""
+    for place in [str(config_dir())] if folder is None else [folder, str(config_dir())]:
+        if name and (file := Path(place, "experiment", f"{name}.yaml")).is_file():
+            values = yaml_value(file.read_text(encoding="utf-8")) or {}
+            defaults: list[Any] = []
+            inherited: dict[str, Any] = {}
+            for entry in values.get("defaults", []):
+                if isinstance(entry, str) and entry != "_self_":
+                    other = _experiment(entry.removeprefix("/experiment/"), folder)
+                    defaults += other.get("defaults", [])
+                    inherited = merged(inherited, other)
+            return merged(inherited, values) | {
+                "defaults": [*defaults, *values.get("defaults", [])]
+            }
+    return {}
+
+
+def _leave_out_misfits(
+    values: dict[str, Any],
+    chosen: Mapping[str, str],
+    settings: Sequence[str],
+    experiment: Mapping[str, Any],
+) -> list[str]:
+    """Undo what an experiment sets for another option than the one that is chosen beside it.
+
+    Those are the keys that the option lacks; and the learning rate, which says nothing to another
+    optimizer. The command line has the last word, and there it cannot remove a key.
+    """
+    typed, left_out = set(map(key_of, settings)), []
+    for group in FREE & experiment.keys() & chosen.keys():
+        node, keys = node_of(group, chosen[group]), experiment[group].keys()
+        misfits = keys - node.keys()
+        if "learning_rate" in keys and node["kind"] != _kind_of(experiment, group):
+            misfits.add("learning_rate")
+        for key in misfits - {key.removeprefix(f"{group}.") for key in typed}:
+            del values[group][key]
+            if key in node:
+                values[group][key] = node[key]
+            left_out.append(f"{group}.{key}")
+    return sorted(left_out)
+
+
+def _kind_of(experiment: Mapping[str, Any], group: str) -> str:
+    """Return the kind of the option that an experiment is made for."""
+    return str(node_of(group, option_of(experiment, group))["kind"])
+
+
+def option_of(experiment: Mapping[str, Any], group: str) -> str:
+    """Return the option of a group that an experiment chooses, else the default."""
+    entries = [entry for entry in experiment.get("defaults", []) if isinstance(entry, Mapping)]
+    chosen = {key: option for entry in entries for key, option in entry.items()}
+    return str(chosen.get(f"override /{group}") or _default_choices("train")[group])
+
+
+def experiments_for(family: str) -> list[str]:
+    """Return the experiments for a family of models."""
+    made_for = {name: option_of(_experiment(name, None), "model") for name in options("experiment")}
+    return [name for name, model in made_for.items() if node_of("model", model)["family"] == family]
+
+
+def unknown_key(
+    key: str,
+    config: Mapping[str, Any],
+    known: Sequence[str] = (),
+    owners: Owners = lambda key, choice: [],
+) -> str:
+    """Return the line about a key that a configuration lacks, with what would be right.
+
+    Args:
+        known: keys beside those of the configuration.
+        owners: tells which other commands have a key.
+    """
+    return f"{key} is not a key{_nearest_key(key, config, known, owners)}"
+
+
+def unreadable(override: str, error: Exception) -> str:
+    """Return the line about an override whose value cannot be parsed."""
+    key, _, value = override.partition("=")
+    listed = value.startswith("[")
+    quoted, each = ('["…", "…"]', "each value") if listed else ('"…"', "the value")
+    return (
+        f"{override}: cannot be read ({first_line(error)}); quote both {each} and the whole "
+        f"argument: '{key}={quoted}'"
+    )
+
+
+def _nearest_key(key: str, config: Mapping[str, Any], known: Sequence[str], owners: Owners) -> str:
+    """Return what would be right in place of the first part of `key` that does not exist."""
+    node: Any = config
+    path, rest = [], key.split(".")
+    while rest and isinstance(node, Mapping) and rest[0] in node:
+        path.append(rest.pop(0))
+        node = node[path[-1]]
+    place = ".".join(path)
+    if rest and node is None:
+        *names, last = rest
+        whole = "".join(f"{name}: {{" for name in names) + f"{last}: VALUE" + "}" * len(names)
+        return f": {place} is null; give it whole, '{place}={{{whole}}}'"
+    if not rest or not isinstance(node, Mapping):
+        return f": {place} is a value and holds no keys"
+    if names := _options_with(path, rest[0]):
+        return f" of this {path[0]}, but one of {path[0]}={' or '.join(names)}"
+    names = [*node, *([] if path else known)]
+    if not path and rest[0] not in names and (others := owners(rest[0], True)):
+        return f" of this command, but of translate {', '.join(others)}"
+    wanted = ABBREVIATED.get(rest[0], rest[0])
+    if not path and (deeper := _deeper(wanted, names, node)):
+        return f"; did you mean {_of_another_option(wanted, deeper, node) or ' or '.join(deeper)}?"
+    near = difflib.get_close_matches(wanted, names, n=1)
+    if not path and not near and (others := owners(wanted, False)):
+        return f" of this command, but of translate {', '.join(others)}"
+    return nearest(wanted, names, prefix="".join(f"{part}." for part in path))
+
+
+def _deeper(key: str, names: Sequence[str], config: Mapping[str, Any]) -> list[str]:
+    """Return the keys inside a configuration that are more like this one than its `names` are."""
+    places: dict[str, list[str]] = {}
+    for path in _paths(config):
+        places.setdefault(path.rpartition(".")[2], []).append(path)
+    (like, *_) = [*difflib.get_close_matches(key, [*names, *places], n=1), ""]
+    return [] if like in names else places.get(like, [])
+
+
+def _of_another_option(key: str, deeper: Sequence[str], config: Mapping[str, Any]) -> str:
+    """Return a group's key that the chosen option lacks, which is likelier than a deep one."""
+    if any(place.count(".") == 1 for place in deeper):
+        return ""
+    for group in config:
+        if owners := _options_with([group], key):
+            return f"{group}.{key}, of {group}={' or '.join(owners)}"
+    return ""
+
+
+def _paths(node: Any, prefix: str = "") -> Iterator[str]:
+    """Yield every key of a configuration, behind the keys above it."""
+    for name, value in node.items() if isinstance(node, Mapping) else ():
+        yield f"{prefix}{name}"
+        yield from _paths(value, f"{prefix}{name}.")
+
+
+def _options_with(where: Sequence[str], key: str) -> list[str]:
+    """Return the options of a group that do have the key."""
+    if len(where) != 1 or where[0] not in groups():
+        return []
+    return [name for name in options(where[0]) if key in node_of(where[0], name)]
