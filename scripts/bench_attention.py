@@ -29,14 +29,13 @@ from options import begin, picture
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from translate.attention.alignment import AdditiveAttention, AlignmentScore, ProjectedAttention
 from translate.attention.cache import KeysValues
-from translate.attention.kernels import kernel_of, kernels_that_ran
-from translate.attention.linear import LinearAttention
-from translate.attention.patterns import Pattern
-from translate.attention.scaled_dot_product import fused_attention, readable_attention
-from translate.attention.sliding_window import SlidingWindowAttention
+from translate.attention.dot_product import fused_attention, readable_attention
+from translate.attention.multi_head import Pattern
+from translate.attention.scores import AdditiveAttention, AlignmentScore, ProjectedAttention
 from translate.errors import UserError
+from translate.extras.kernels import kernel_of, kernels_that_ran
+from translate.extras.patterns import LinearAttention, SlidingWindowAttention
 from translate.models.convolutional import EncoderLayer
 from translate.models.recurrence import Recurrence
 from translate.plots.figure import COLOURS, GREY, INK, MARKS, PALE, defaults, save

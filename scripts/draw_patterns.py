@@ -15,8 +15,8 @@ from options import begin, picture
 from torch import Tensor
 
 from translate.attention.masks import causal_mask
-from translate.attention.patterns import FixedAttention, FullAttention, StridedAttention
-from translate.attention.sliding_window import SlidingWindowAttention
+from translate.attention.multi_head import FullAttention
+from translate.extras.patterns import FixedAttention, SlidingWindowAttention, StridedAttention
 from translate.plots.figure import GREY, INK, defaults, save, single_hue
 
 LENGTH = 16

@@ -17,7 +17,10 @@ from checked_shapes import check_in
 from composed_once import composed_once
 
 # before anything of ours is imported
-check_in("translate.attention", "translate.models", "translate.search")
+check_in(
+    "translate.attention", "translate.models", "translate.search", "translate.extras.patterns",
+    "translate.extras.flex",
+)  # fmt: skip
 
 # A busy machine makes any example slow: what hangs is stopped by pytest-timeout. Each run of the
 # tests draws others, so that half of the usual number is enough for one.

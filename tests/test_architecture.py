@@ -75,7 +75,7 @@ TWO_MODULES = {
     "verify", "vocabulary", "words",
 }  # fmt: skip
 TWO_CLASSES = {
-    "Batch", "DecoderLayer", "EncoderLayer", "Lexicon", "Line", "Memory", "MinimumRisk", "Sampler",
+    "Batch", "Lexicon", "Line", "Memory", "MinimumRisk", "Sampler",
     "Score", "Settings", "Shown", "Word",
 }  # fmt: skip
 

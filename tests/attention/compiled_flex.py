@@ -16,13 +16,14 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 from torch.nn.attention import flex_attention as pytorchs
 
-from translate.attention import flex
 from translate.attention.cache import KeysValues
+from translate.attention.dot_product import readable_attention
 from translate.attention.masks import causal_mask, over_keys, padding_mask
-from translate.attention.patterns import FixedAttention, FullAttention, StridedAttention, with_flex
+from translate.attention.multi_head import FullAttention
 from translate.attention.positions import LinearBiases, RelativeKeys
-from translate.attention.scaled_dot_product import readable_attention
-from translate.attention.sliding_window import SlidingWindowAttention
+from translate.extras import flex
+from translate.extras.flex import with_flex
+from translate.extras.patterns import FixedAttention, SlidingWindowAttention, StridedAttention
 
 D_K, LENGTHS = 32, (150, 260, 40, 90, 200, 7)  # a block is 128
 

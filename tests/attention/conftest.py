@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.attention.kernels import leave_out_cudnn
+from translate.attention.dot_product import leave_out_cudnn
 
 DEVICE = os.environ.get("TEST_DEVICE", "cpu")  # scripts/gpu_check.sh runs these tests on CUDA
 

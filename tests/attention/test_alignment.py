@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from translate.attention.alignment import SCORES, AlignmentScore, GlobalAlignment
 from translate.attention.masks import padding_mask
+from translate.attention.scores import SCORES, AlignmentScore, GlobalAlignment
 
 EXACT = {"rtol": 0.0, "atol": 1e-12}
 T, S, SIZE = 3, 6, 4

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from translate.attention.cache import KeysValues, KeyValueCache
 from translate.attention.masks import padding_mask
-from translate.models.rnn_state import RNNMemory
+from translate.models.rnn import RNNMemory
 from translate.search.scoring import coverage_penalty
 
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.attention.alignment import AdditiveAttention
-from translate.attention.coverage import LinguisticCoverage
+from translate.attention.scores import AdditiveAttention, LinguisticCoverage
 
 EXACT = {"rtol": 0.0, "atol": 1e-12}
 S, SIZE, A = 5, 4, 3

@@ -14,14 +14,15 @@ from small_models import TRANSFORMER
 from torch import Tensor
 from torch.nn.attention import flex_attention as pytorchs
 
-from translate.attention import flex
 from translate.attention.cache import KeysValues
-from translate.attention.kernels import recorded_calls
+from translate.attention.dot_product import readable_attention
 from translate.attention.masks import both, over_keys, padding_mask
-from translate.attention.patterns import FixedAttention, FullAttention, StridedAttention, with_flex
+from translate.attention.multi_head import FullAttention
 from translate.attention.positions import LinearBiases, Relation, RelativeKeys
-from translate.attention.scaled_dot_product import readable_attention
-from translate.attention.sliding_window import SlidingWindowAttention
+from translate.extras import flex
+from translate.extras.flex import with_flex
+from translate.extras.kernels import recorded_calls
+from translate.extras.patterns import FixedAttention, SlidingWindowAttention, StridedAttention
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 

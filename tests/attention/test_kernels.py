@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention.varlen import varlen_attn
 
-from translate.attention.kernels import Kernel, kernel_of, kernels_that_ran, recorded_calls
+from translate.attention.dot_product import fused_attention
 from translate.attention.masks import added_to_scores, over_keys, padding_mask
-from translate.attention.multi_head import CrossAttention, SelfAttention
-from translate.attention.patterns import FullAttention
-from translate.attention.scaled_dot_product import fused_attention
-from translate.attention.variable_length import Packing, SameSentence, flash
+from translate.attention.multi_head import CrossAttention, FullAttention, SelfAttention
+from translate.attention.packed import Packing, SameSentence, flash
+from translate.extras.kernels import Kernel, kernel_of, kernels_that_ran, recorded_calls
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
     not torch.cuda.is_available(), reason="no CUDA device"))]  # fmt: skip

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from translate.attention.cache import Ancestry, KeysValues
-from translate.attention.linear import (
+from translate.attention.masks import over_keys, padding_mask
+from translate.extras.patterns import (
     FastWeightAttention,
     LinearAttention,
     feature_map,
     sum_normalised,
 )
-from translate.attention.masks import over_keys, padding_mask
 
 Randn = Callable[..., Tensor]
 LENGTH = 150  # more than two chunks

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from translate.attention.alignment import Alignment
-from translate.attention.local import LOCAL, MonotonicAlignment, PredictiveAlignment
 from translate.attention.masks import padding_mask, window_around
+from translate.attention.scores import LOCAL, Alignment, MonotonicAlignment, PredictiveAlignment
 
 EXACT = {"rtol": 0.0, "atol": 1e-12}
 QUERY = 3

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from translate.attention.cache import Ancestry, KeyValueCache, Places
 from translate.attention.masks import added_to_scores, causal_mask, over_keys, padding_mask
-from translate.attention.multi_head import CrossAttention, SelfAttention
-from translate.attention.patterns import FullAttention
+from translate.attention.multi_head import CrossAttention, FullAttention, SelfAttention
 
 Randn = Callable[..., Tensor]
 EXACT = {"rtol": 0.0, "atol": 1e-12}

@@ -11,12 +11,17 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from translate.attention.cache import Ancestry, KeysValues, KeyValueCache
-from translate.attention.linear import FastWeightAttention, LinearAttention
+from translate.attention.dot_product import readable_attention
 from translate.attention.masks import over_keys, padding_mask
-from translate.attention.patterns import FixedAttention, FullAttention, Pattern, StridedAttention
+from translate.attention.multi_head import FullAttention, Pattern
 from translate.attention.positions import LinearBiases, Relation, RelativeKeys
-from translate.attention.scaled_dot_product import readable_attention
-from translate.attention.sliding_window import SlidingWindowAttention
+from translate.extras.patterns import (
+    FastWeightAttention,
+    FixedAttention,
+    LinearAttention,
+    SlidingWindowAttention,
+    StridedAttention,
+)
 
 Randn = Callable[..., Tensor]
 LENGTH = 150  # more than two blocks of a window, more than two chunks of linear attention

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from translate.attention.dot_product import fused_attention, readable_attention
 from translate.attention.positions import (
     TABULATED,
     LinearBiases,
@@ -19,7 +20,6 @@ from translate.attention.positions import (
     rotate,
     sinusoidal,
 )
-from translate.attention.scaled_dot_product import fused_attention, readable_attention
 
 Randn = Callable[..., Tensor]
 EXACT = {"rtol": 0.0, "atol": 1e-12}

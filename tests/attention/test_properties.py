@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from translate.attention.cache import KeysValues
-from translate.attention.linear import FastWeightAttention, LinearAttention
+from translate.attention.dot_product import fused_attention, readable_attention
 from translate.attention.masks import over_keys, padding_mask
-from translate.attention.multi_head import CrossAttention, SelfAttention
-from translate.attention.patterns import FullAttention, Pattern
+from translate.attention.multi_head import CrossAttention, FullAttention, Pattern, SelfAttention
 from translate.attention.positions import Waves
-from translate.attention.scaled_dot_product import fused_attention, readable_attention
-from translate.attention.sliding_window import SlidingWindowAttention
+from translate.extras.patterns import FastWeightAttention, LinearAttention, SlidingWindowAttention
 
 EXACT = {"rtol": 0.0, "atol": 1e-12}
 SETS = {"full": FullAttention, "linear": LinearAttention, "fast_weights": FastWeightAttention}

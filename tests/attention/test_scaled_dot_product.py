@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from translate.attention.masks import causal_mask, over_keys, padding_mask
-from translate.attention.scaled_dot_product import (
+from translate.attention.dot_product import (
     fused_attention,
     readable_attention,
     softmax_where,
     step_attention,
 )
+from translate.attention.masks import causal_mask, over_keys, padding_mask
 
 Randn = Callable[..., Tensor]
 EXACT = {"rtol": 0.0, "atol": 1e-12}

@@ -12,13 +12,12 @@ from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
 from translate.attention.cache import KeysValues
-from translate.attention.linear import LinearAttention
+from translate.attention.dot_product import readable_attention
 from translate.attention.masks import over_keys, padding_mask
-from translate.attention.patterns import FullAttention, Pattern, StridedAttention
+from translate.attention.multi_head import FullAttention, Pattern
+from translate.attention.packed import Packing, SameSentence, flash, sentence_by_sentence
 from translate.attention.positions import LinearBiases
-from translate.attention.scaled_dot_product import readable_attention
-from translate.attention.sliding_window import SlidingWindowAttention
-from translate.attention.variable_length import Packing, SameSentence, flash, sentence_by_sentence
+from translate.extras.patterns import LinearAttention, SlidingWindowAttention, StridedAttention
 
 HEADS, D_K = 4, 8
 

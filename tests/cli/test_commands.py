@@ -16,7 +16,7 @@ import yaml
 
 from translate.cli import attend
 from translate.cli.attend import select, write
-from translate.models.transformer_config import TransformerConfig
+from translate.models.transformer_layers import TransformerConfig
 from translate.plots.attention_page import Attended, Tokens
 from translate.training import provenance
 

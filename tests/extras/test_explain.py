@@ -5,8 +5,8 @@ import re
 import pytest
 import torch
 
-from translate.attention.kernels import kernels_that_ran, recorded_calls
 from translate.extras.explain import attention_calls, described
+from translate.extras.kernels import kernels_that_ran, recorded_calls
 from translate.training.packing import ALL, NONE
 
 SOURCE, TARGET = "el perro come.", "the dog eats."

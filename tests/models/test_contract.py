@@ -21,8 +21,8 @@ from torch.nn.utils.rnn import pad_sequence
 from translate.attention.masks import padding_mask
 from translate.errors import UserError
 from translate.models import registry
-from translate.models.dropout import Dropout, LayerDrop
 from translate.models.seq2seq import Seq2Seq
+from translate.models.shared import Dropout, LayerDrop
 from translate.models.state_tensors import (
     released,
     reserved,

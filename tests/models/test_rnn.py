@@ -9,8 +9,8 @@ import torch
 from small_models import RNN as SMALL
 from torch import Tensor, nn
 
-from translate.attention.alignment import SCORES
 from translate.attention.masks import padding_mask
+from translate.attention.scores import SCORES
 from translate.models.rnn import RNN, RNNConfig, Score
 
 EXACT = {"rtol": 0.0, "atol": 1e-12}

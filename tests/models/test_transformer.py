@@ -11,13 +11,18 @@ from hypothesis import strategies as st
 from small_models import TRANSFORMER
 from torch import Tensor, nn
 
-from translate.attention.kernels import recorded_calls
-from translate.attention.linear import FastWeightAttention, LinearAttention
-from translate.attention.patterns import FixedAttention, FullAttention, StridedAttention
+from translate.attention.multi_head import FullAttention
 from translate.attention.positions import LinearBiases, RelativeKeys
-from translate.attention.sliding_window import SlidingWindowAttention
+from translate.extras.kernels import recorded_calls
+from translate.extras.patterns import (
+    FastWeightAttention,
+    FixedAttention,
+    LinearAttention,
+    SlidingWindowAttention,
+    StridedAttention,
+)
 from translate.models.transformer import Transformer
-from translate.models.transformer_config import TransformerConfig
+from translate.models.transformer_layers import TransformerConfig
 
 OPTIONS = TRANSFORMER | {"decoder_layers": 1, "positions": "none", "window": 4, "summary": 1}
 

@@ -12,7 +12,7 @@ import torch
 from small_models import REMEMBERING, sentences
 
 from translate import search
-from translate.attention.kernels import leave_out_cudnn
+from translate.attention.dot_product import leave_out_cudnn
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.search import replay

@@ -16,13 +16,13 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from translate.attention.kernels import recorded_calls
 from translate.attention.masks import padding_mask
 from translate.data.batching import Batch
 from translate.data.corpus import Corpus, prepare, read_nodes
 from translate.data.module import TranslationData
 from translate.errors import UserError
 from translate.extras.explain import attention_calls
+from translate.extras.kernels import recorded_calls
 from translate.inference import bundle
 from translate.inference.translator import Translator
 from translate.models import registry

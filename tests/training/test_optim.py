@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from translate.attention.alignment import AdditiveAttention
+from translate.attention.scores import AdditiveAttention
 from translate.training.optim import (
     build_optimizer,
     build_schedule,

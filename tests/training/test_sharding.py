@@ -20,7 +20,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from translate.attention.masks import padding_mask
-from translate.attention.variable_length import Packing
+from translate.attention.packed import Packing
 from translate.errors import UserError
 from translate.models import registry
 from translate.training import provenance, sharding

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from translate.attention.cache import Number
-from translate.attention.scaled_dot_product import scaled_scores
+from translate.attention.dot_product import scaled_scores
 from translate.errors import UserError
 
 

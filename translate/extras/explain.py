@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from translate.attention.kernels import Call, Kernel, recorded_calls
-from translate.attention.variable_length import Packing
+from translate.attention.packed import Packing
+from translate.extras.kernels import Call, Kernel, recorded_calls
 from translate.inference.translator import Translator
-from translate.models.mode import in_mode
+from translate.models.head import in_mode
 from translate.models.seq2seq import Seq2Seq
 from translate.training import packing
 from translate.training.precision import autocast_dtype, settled

@@ -40,7 +40,7 @@ from translate.files import present, replace_folder, steadily
 from translate.machine import threads_restored
 from translate.models import registry
 from translate.models.head import AttentionHead
-from translate.models.outline import shapes_only
+from translate.models.registry import shapes_only
 from translate.models.seq2seq import Seq2Seq
 from translate.search.ensemble import Ensemble
 

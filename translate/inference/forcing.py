@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from translate.attention.cache import KeysValues
-from translate.attention.patterns import Pattern
+from translate.attention.multi_head import Pattern
 from translate.data.guidance import Words
 from translate.data.text import has_text
 from translate.data.tokenizer import END, START, Tokenizers

@@ -31,7 +31,7 @@ from typing import Any, Literal
 import torch
 
 from translate import search as searches
-from translate.attention.kernels import leave_out_cudnn
+from translate.attention.dot_product import leave_out_cudnn
 from translate.data.text import has_text
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError

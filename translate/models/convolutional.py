@@ -21,11 +21,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from translate.attention.cache import Places
+from translate.attention.dot_product import softmax_where
 from translate.attention.positions import LearnedPositions
-from translate.attention.scaled_dot_product import softmax_where
 from translate.linear import Linear
-from translate.models.dropout import Dropout
-from translate.models.embeddings import TIED, Tied, tie
 from translate.models.seq2seq import (
     Decoded,
     Layers,
@@ -37,7 +35,7 @@ from translate.models.seq2seq import (
     Size,
     Step,
 )
-from translate.models.stack import Stack
+from translate.models.shared import TIED, Dropout, Stack, Tied, tie
 
 Weighted = TypeVar("Weighted", nn.Linear, nn.Conv1d)
 
@@ -98,7 +96,7 @@ class GatedConvolution(nn.Module):
         return F.glu(windows, dim=1).transpose(1, 2)
 
 
-class EncoderLayer(nn.Module):
+class GatedEncoderLayer(nn.Module):
     """h_i = v(W [h_{i-k/2} … h_{i+k/2}] + b) + h_i, as many words to the left as to the right."""
 
     def __init__(self, config: ConvolutionalConfig) -> None:
@@ -143,7 +141,7 @@ class ConvolutionalMemory(Memory):
         return places.rows(c), places.rows(a)
 
 
-class DecoderLayer(nn.Module):
+class GatedDecoderLayer(nn.Module):
     """A convolution over the target so far, then attention over the source (figure 1)."""
 
     def __init__(self, config: ConvolutionalConfig) -> None:
@@ -213,11 +211,11 @@ class Convolutional(Seq2Seq):
         self.encoder_in, self.decoder_in = (
             initialised(nn.Linear(embedding_size, hidden_size), gain=kept) for _ in range(2)
         )
-        self.encoder_layers: Stack[EncoderLayer] = Stack(
-            EncoderLayer(config) for _ in range(config.encoder_layers)
+        self.encoder_layers: Stack[GatedEncoderLayer] = Stack(
+            GatedEncoderLayer(config) for _ in range(config.encoder_layers)
         )
-        self.decoder_layers: Stack[DecoderLayer] = Stack(
-            DecoderLayer(config) for _ in range(config.decoder_layers)
+        self.decoder_layers: Stack[GatedDecoderLayer] = Stack(
+            GatedDecoderLayer(config) for _ in range(config.decoder_layers)
         )
         self.encoder_out, self.decoder_out = (
             initialised(nn.Linear(hidden_size, embedding_size)) for _ in range(2)

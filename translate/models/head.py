@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from pydantic import PositiveInt
-from torch import Tensor
+from torch import Tensor, nn
 
 from translate.errors import UserError
-from translate.models.mode import in_mode
 from translate.models.seq2seq import Seq2Seq
 from translate.vocabulary import BOS, EOS
 
@@ -81,3 +83,17 @@ def _shape(model: Seq2Seq) -> tuple[int, int] | None:
         memory = model.encode(source, mask)
         alignment = model.decode(target, memory, need_alignment=True).alignment
     return None if alignment is None else (alignment.shape[1], alignment.shape[2])
+
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+@contextmanager
+def in_mode(model: Module, *, training: bool) -> Iterator[Module]:
+    """The model in this mode; afterwards each of its modules is in the mode it was in before."""
+    before = {module: module.training for module in model.modules()}
+    try:
+        yield model.train(training)
+    finally:
+        for module, mode in before.items():
+            module.training = mode

@@ -5,9 +5,14 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
 import translate.models
 from translate.config import check, chosen
@@ -55,3 +60,24 @@ def build(
         config = families()[config["family"]].Config.model_validate(dict(config))
     model: Callable[..., Seq2Seq] = families()[config.family]
     return model(config, source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
+
+
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """A model that is built meanwhile has names and shapes only; no random number is drawn."""
+    with torch.device("meta"), _NothingDrawn():
+        yield
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Leaves weights without memory alone: to draw such, PyTorch loads its compiler, a second."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in (torch.Tensor.normal_, torch.Tensor.uniform_):
+            return args[0]
+        if func in (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_):
+            return kwargs.get("tensor", *args[:1])
+        return func(*args, **kwargs)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from translate.attention.cache import Number, Places
-from translate.attention.variable_length import Packing
+from translate.attention.packed import Packing
 from translate.config import Node
 
 Output = TypeVar("Output")

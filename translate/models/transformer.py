@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
@@ -12,18 +12,53 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from translate.attention.cache import Ancestry, Places
+from translate.attention.cache import Ancestry, Cache, Kept, KeysValues, Places
 from translate.attention.masks import added_to_scores, over_keys
+from translate.attention.packed import Packing, SameSentence
 from translate.attention.positions import Positions, Waves, new_positions
-from translate.attention.variable_length import Packing, SameSentence
 from translate.linear import Linear
-from translate.models.dropout import Dropout
-from translate.models.embeddings import tie
-from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step
-from translate.models.stack import Stack
-from translate.models.transformer_config import TransformerConfig
-from translate.models.transformer_layers import DecoderLayer, EncoderLayer, new_norm
-from translate.models.transformer_state import TransformerState
+from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
+from translate.models.shared import Dropout, Stack, tie
+from translate.models.transformer_layers import (
+    DecoderLayer,
+    EncoderLayer,
+    TransformerConfig,
+    new_norm,
+)
+
+
+@dataclass(frozen=True)
+class TransformerState:
+    """The source as every decoder layer sees it, and what each has cached of the target."""
+
+    memory: list[KeysValues]
+    padding: Float[Tensor, "B 1 1 S"] | None  # of the source, added to scores; None: there is none
+    caches: list[Cache]
+    ancestry: Ancestry
+    beam: int  # hypotheses a sentence
+
+    @property
+    def sentences(self) -> int:
+        return self.memory[0].keys.shape[0]
+
+    def select(self, hypotheses: Int[Tensor, "M"]) -> TransformerState:
+        return replace(
+            self,
+            caches=[cache.select(hypotheses) for cache in self.caches],
+            ancestry=self.ancestry.select(hypotheses),
+            beam=len(hypotheses) // self.sentences,
+        )
+
+    def keep(self, sentences: Int[Tensor, "C"]) -> TransformerState:
+        ancestry, columns = self.ancestry.keep(sentences)
+        kept = Kept(sentences, rows_of(sentences, self.beam), columns)
+        return replace(
+            self,
+            memory=[memory.at(sentences) for memory in self.memory],
+            padding=None if self.padding is None else self.padding.index_select(0, sentences),
+            caches=[cache.keep(kept) for cache in self.caches],
+            ancestry=ancestry,
+        )
 
 
 class Transformer(Seq2Seq):

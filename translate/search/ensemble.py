@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from translate.models.seq2seq import Decoded, DecoderState, Memory, Projection, Seq2Seq, Step
-from translate.models.stack import Stack
+from translate.models.shared import Stack
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from translate.errors import UserError
 from translate.inference import bundle as bundles
 from translate.inference.bundle import Bundle
 from translate.models import registry
-from translate.models.outline import shapes_only
+from translate.models.registry import shapes_only
 from translate.models.seq2seq import Seq2Seq
 from translate.models.transfer import NEW, fits, transfer
 from translate.training import provenance

@@ -32,7 +32,7 @@ from translate.data.pairs import at
 from translate.data.tokenizer import Tokenizer
 from translate.inference.forcing import TeacherForcing, log_probs_of
 from translate.inference.minimum_bayes_risk import UTILITIES, SentenceScore, Utility
-from translate.models.mode import in_mode
+from translate.models.head import in_mode
 from translate.models.seq2seq import Seq2Seq
 from translate.search import build
 from translate.training.loss import rows_at_once

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from translate.attention.masks import padding_mask
-from translate.attention.variable_length import Packing
+from translate.attention.packed import Packing
 from translate.data.batching import Batch
 from translate.models.seq2seq import Seq2Seq
 from translate.training.compilation import Compiler

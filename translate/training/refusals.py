@@ -22,7 +22,7 @@ from translate.inference import bundle as bundles
 from translate.inference.bundle import parse_json, read_bounded
 from translate.models import registry
 from translate.models.head import attends
-from translate.models.outline import shapes_only
+from translate.models.registry import shapes_only
 from translate.models.seq2seq import Seq2Seq
 from translate.search.scoring import nothing_to_cover
 from translate.training import packing, provenance

@@ -15,7 +15,7 @@ import torch
 import yaml
 from lightning.pytorch.callbacks import LambdaCallback
 
-from translate.attention.kernels import leave_out_cudnn
+from translate.attention.dot_product import leave_out_cudnn
 from translate.data.corpus import Corpus, prepare, read_nodes
 from translate.data.module import TranslationData
 from translate.data.tokenizer import own_vocabulary

@@ -19,6 +19,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from translate.attention.cache import KeysValues
 from translate.attention.masks import both
+from translate.attention.multi_head import FullAttention
 from translate.attention.positions import Relation
 
 DEVICES = {"cuda"}  # PyTorch has no backward pass of it for CPUs
@@ -115,3 +116,9 @@ def kernel(device: str) -> Callable[..., Any]:
         return flex.flex_attention
     torch._dynamo.config.recompile_limit = PROGRAMS
     return torch.compile(flex.flex_attention, dynamic=True)
+
+
+def with_flex(pattern: FullAttention) -> FullAttention:
+    """Have the training of a pattern on CUDA computed by one kernel."""
+    pattern.flex = FlexAttention(pattern.visible, causal=pattern.causal, relation=pattern.relation)
+    return pattern

@@ -1,13 +1,17 @@
-"""What training leaves out at random: numbers (dropout, cheap on a CPU) and whole layers."""
+"""Parts that families share: dropout (cheap on a CPU), lists of layers, tied embeddings."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
+
+from translate.errors import UserError
+from translate.models.seq2seq import Seq2Seq
 
 
 class _ByteDropout(torch.autograd.Function):
@@ -80,3 +84,36 @@ class LayerDrop(nn.Module):
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
+
+
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+class Stack(nn.ModuleList, Generic[Layer]):
+    """An `nn.ModuleList` of one kind of layer."""
+
+    if TYPE_CHECKING:  # PyTorch's own annotation forgets what is in the list
+
+        def __iter__(self) -> Iterator[Layer]: ...
+
+
+Tied = Literal["all", "decoder", "none"]
+TIED = "embeddings that are one matrix: all, decoder (its output and target embeddings) or none"
+
+
+def tie(model: Seq2Seq, tied: Tied) -> None:
+    """Make the output's matrix the target embeddings (`decoder`), and the source's too (`all`).
+
+    Raises:
+        UserError: only a joint vocabulary can have joint embeddings.
+    """
+    source, target = model.source_vocab_size, model.target_vocab_size
+    if tied == "all" and source != target:
+        raise UserError(
+            f"source and target vocabularies differ ({source} and {target} pieces), so their "
+            "embeddings cannot be tied: model.tied_embeddings=decoder or tokenizer.joint=true"
+        )
+    if tied in ("all", "decoder"):
+        model.output.weight = model.target_embedding.weight
+    if tied == "all":
+        model.source_embedding.weight = model.target_embedding.weight

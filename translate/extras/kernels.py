@@ -21,7 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.profiler import ProfilerActivity, profile
 
-from translate.attention.flex import flex_attention
+from translate.extras.flex import flex_attention
 
 NAMES = {
     SDPBackend.FLASH_ATTENTION: "flash",
@@ -60,15 +60,6 @@ class Call:
     causal: bool
     dropout: float
     kernel: Kernel
-
-
-def leave_out_cudnn() -> None:
-    """Let this process compute no attention by cuDNN, which plans every new shape anew.
-
-    PyTorch prefers it on NVIDIA's Hopper and later. Batches come in ever new widths, and decoding
-    reads a key more at each step: planning takes longer than the attention.
-    """
-    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def kernel_of(

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from translate.attention.cache import KeysValues
-from translate.attention.scaled_dot_product import fused_attention
+from translate.attention.dot_product import fused_attention
 
 HALF = (torch.float16, torch.bfloat16)  # what the flash kernel multiplies
 EVERYWHERE, CAUSAL = (-1, -1), (-1, 0)  # how far to the left and to the right; -1 is to the end

@@ -115,3 +115,12 @@ def step_attention(
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
     return scores.softmax(dim=-1) @ values
+
+
+def leave_out_cudnn() -> None:
+    """Let this process compute no attention by cuDNN, which plans every new shape anew.
+
+    PyTorch prefers it on NVIDIA's Hopper and later. Batches come in ever new widths, and decoding
+    reads a key more at each step: planning takes longer than the attention.
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)

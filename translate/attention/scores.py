@@ -1,8 +1,14 @@
-"""How well a decoder state matches each source position: the scores of Bahdanau and Luong.
+"""How well a decoder state matches each source position: Bahdanau's and Luong's attention.
 
 scores → weights = softmax(scores) → context = Σ_i weights_i h_i
 
 Q, M and A are the sizes of a query, of a source state, and of the space where both meet.
+
+Local attention (Luong et al. 2015, section 3.2) looks at a window of the source, from p_t - D to
+p_t + D; positions count from 0. The part of a window that lies outside the sentence is ignored, as
+in the paper; a window with no word of the sentence in it has weights, and so a context, of zeros.
+All scores are computed and those outside are hidden: for sentences one matrix product is cheaper
+than gathering windows.
 """
 
 from __future__ import annotations
@@ -11,10 +17,12 @@ import math
 from abc import ABC, abstractmethod
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from translate.attention.scaled_dot_product import scaled_scores, softmax_where
+from translate.attention.dot_product import scaled_scores, softmax_where
+from translate.attention.masks import window_around
 from translate.linear import Linear
 
 
@@ -164,3 +172,107 @@ class GlobalAlignment(Alignment):
         position: Int[Tensor, "T"],
     ) -> Float[Tensor, "B T S"]:
         return softmax_where(scores, mask[:, None])
+
+
+class MonotonicAlignment(Alignment):
+    """local-m: source and target run side by side,  p_t = t,  a_t = softmax within the window."""
+
+    def __init__(self, *, query_size: int, window: int) -> None:
+        super().__init__()
+        self.window = window
+
+    def forward(
+        self,
+        scores: Float[Tensor, "B T S"],
+        mask: Bool[Tensor, "B S"],
+        query: Float[Tensor, "B T Q"],
+        position: Int[Tensor, "T"],
+    ) -> Float[Tensor, "B T S"]:
+        window = window_around(position, scores.shape[-1], self.window)
+        return softmax_where(scores, mask[:, None] & window)
+
+
+class PredictiveAlignment(Alignment):
+    """local-p: the query says where to look (eq. 9 and 10, σ = D/2).
+
+    p_t = S · sigmoid(v_pᵀ tanh(W_p s_t))
+    a_t(i) = align(s_t, h_i) · exp(-(i - p_t)² / 2σ²)
+
+    S is the sentence's own length, </s> counted and padding not; its places are 0 … S-1. Through
+    the Gaussian p_t is learned. It is not normalised again: it is exp(-2) at the window's edge and
+    1 at p_t, so a row sums to something between the two, and the context is as much smaller.
+    """
+
+    def __init__(self, *, query_size: int, window: int) -> None:
+        super().__init__()
+        self.window = window
+        self.W_p = nn.Linear(query_size, query_size, bias=False)
+        self.v_p = nn.Linear(query_size, 1, bias=False)
+
+    def centres(
+        self, query: Float[Tensor, "B T Q"], mask: Bool[Tensor, "B S"]
+    ) -> Float[Tensor, "B T"]:
+        """p_t, from 0 to S."""
+        # float32 at least: bf16 cannot tell neighbours apart from position 256 on
+        wide = torch.promote_types(query.dtype, torch.float32)
+        with torch.autocast(query.device.type, enabled=False):
+            seen = torch.tanh(F.linear(query.to(wide), self.W_p.weight.to(wide)))
+            where = torch.sigmoid(F.linear(seen, self.v_p.weight.to(wide))).squeeze(-1)
+            return mask.sum(1, keepdim=True) * where
+
+    def forward(
+        self,
+        scores: Float[Tensor, "B T S"],
+        mask: Bool[Tensor, "B S"],
+        query: Float[Tensor, "B T Q"],
+        position: Int[Tensor, "T"],
+    ) -> Float[Tensor, "B T S"]:
+        centres = self.centres(query, mask)
+        window = window_around(centres, scores.shape[-1], self.window)
+        distance = torch.arange(scores.shape[-1], device=scores.device) - centres[..., None]
+        sigma = self.window / 2
+        gaussian = torch.exp(-(distance**2) / (2 * sigma**2))
+        return softmax_where(scores, mask[:, None] & window) * gaussian.to(scores.dtype)
+
+
+LOCAL: dict[str, type[MonotonicAlignment | PredictiveAlignment]] = {
+    "local_m": MonotonicAlignment,
+    "local_p": PredictiveAlignment,
+}
+
+
+class LinguisticCoverage(nn.Module):
+    """Linguistic coverage (Tu et al. 2016, sections 3.1.1 and 3.2), an input of the additive score.
+
+    e_ti = vᵀ tanh(W_Q s + W_K h_i + V C_ti)
+    C_ti = (1/Φ_i) Σ_{k<t} α_ki        how far word i was translated before step t
+    Φ_i  = N · sigmoid(U_f h_i)        its fertility: how many target words it stands for
+    """
+
+    def __init__(self, *, memory_size: int, attention_size: int, max_fertility: float) -> None:
+        super().__init__()
+        self.max_fertility = max_fertility  # N
+        self.U_f = nn.Linear(memory_size, 1, bias=False)
+        self.V = nn.Linear(1, attention_size, bias=False)
+
+    def fertility(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S"]:
+        """The fertility Φ of each source word, computed once a sentence."""
+        # float32 at least: a half's sigmoid is 0 from -17 on, and 0 / 0 at the first step
+        wide = torch.promote_types(states.dtype, torch.float32)
+        with torch.autocast(states.device.type, enabled=False):
+            expected = F.linear(states.to(wide), self.U_f.weight.to(wide)).squeeze(-1)
+            return self.max_fertility * torch.sigmoid(expected)
+
+    def forward(
+        self,
+        keys: Float[Tensor, "B S A"],
+        attended: Float[Tensor, "N S"],
+        fertility: Float[Tensor, "B S"],
+    ) -> Float[Tensor, "N S A"]:
+        """W_K h_i + V C_ti: each hypothesis's own keys, for a score that adds keys to its query."""
+        sentences = fertility.shape[0]
+        # not by a view of -1: a graph would keep what that says of S, which is false of 1
+        by_sentence = attended.view(sentences, attended.shape[0] // sentences, attended.shape[1])
+        coverage = by_sentence / fertility[:, None]  # (B, n, S)
+        told = coverage[..., None] * self.V.weight[:, 0].to(coverage.dtype)  # (B, n, S, A)
+        return (keys[:, None] + told).to(keys.dtype).flatten(0, 1)
