@@ -21,6 +21,8 @@ from translate.extras.ctranslate2_engine import (
 )
 from translate.extras.model_export import export_ctranslate2, random_sentences
 from translate.extras.parity import MANIFEST, Parity, compare
+from translate.inference.batches import padded
+from translate.inference.forcing import TeacherForcing
 from translate.inference.translator import Translator
 from translate.machine import threads_restored
 from translate.search import build
@@ -106,6 +108,11 @@ def test_another_model_is_noticed_and_nothing_is_written(make_bundle, tmp_path, 
     )
     with pytest.raises(UserError, match="the export does not match the model"):
         list(exporting)
+    nothing = export_ctranslate2(
+        make_bundle(), tmp_path / "x", quantization="float32", sentences=[]
+    )
+    with pytest.raises(UserError, match="no sentence to compare"):
+        list(nothing)
     assert not (tmp_path / "x").exists()
 
 
@@ -157,15 +164,6 @@ def test_a_gap_that_is_no_number_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     assert math.isnan(compare(model, Exported(), [[5]]).gap)
 
 
-def test_without_a_sentence_nothing_is_written(make_bundle, tmp_path) -> None:
-    exporting = export_ctranslate2(
-        make_bundle(), tmp_path / "x", quantization="float32", sentences=[]
-    )
-    with pytest.raises(UserError, match="no sentence to compare"):
-        list(exporting)
-    assert not (tmp_path / "x").exists()
-
-
 @pytest.fixture
 def exported(make_bundle, tmp_path):
     """A bundle and the folder of its export, tokenizers and origin beside the weights."""
@@ -173,21 +171,50 @@ def exported(make_bundle, tmp_path):
     with torch.no_grad():  # translations end, and in nothing that is never chosen
         output, usual = bundle.model.output.weight, bundle.model.decoder_norm.bias
         output[EOS], output[PAD], output[BOS] = 6 * usual, -6 * usual, -6 * usual
-    sentences = random_sentences(3, vocab_size=len(bundle.tokenizers.source))
-    names = [
-        name
-        for name, _ in export_ctranslate2(bundle, folder, quantization="int8", sentences=sentences)
-    ]
-    assert names == ["float32", "int8"]
-    list(export_ctranslate2(bundle, folder, quantization="float32", sentences=sentences))
+    exported_anew((bundle, folder))
     return bundle, folder
+
+
+def engine_of(exported, search=GREEDY, *, tokens_per_batch=1000, workers=1) -> CTranslate2Search:
+    bundle, folder = exported
+    return CTranslate2Search(
+        folder, bundle.tokenizers, search,
+        tokens_per_batch=tokens_per_batch, workers=workers, device="cpu",
+    )  # fmt: skip
+
+
+def exported_anew(exported) -> None:
+    """Its export follows the weights."""
+    bundle, folder = exported
+    sentences = random_sentences(3, vocab_size=len(bundle.tokenizers.source))
+    list(export_ctranslate2(bundle, folder, quantization="float32", sentences=sentences))
+
+
+def rows_of(sources: list[list[int]]):
+    return padded([[*ids, EOS] for ids in sources], torch.device("cpu"))
+
+
+def assert_scored_as_ours(exported, length_penalty: str, sources, found) -> None:
+    """Probabilities and scores are those of teacher forcing, best first."""
+    forcing = TeacherForcing(exported[0].model, torch.device("cpu"))
+    for ids, n_best in zip(sources, found, strict=True):
+        assert len(n_best) == 2
+        assert n_best[0].score >= n_best[1].score
+        for hypothesis in n_best:
+            (log_probs,) = forcing.log_probs([ids], [list(hypothesis.tokens)])
+            assert hypothesis.log_prob == pytest.approx(sum(log_probs), abs=1e-4)
+            divisor = PENALTIES[length_penalty](len(log_probs), 0.6)
+            assert hypothesis.score == pytest.approx(sum(log_probs) / divisor, abs=1e-4)
 
 
 def test_what_it_is_measured_as_is_told(make_bundle, tmp_path, monkeypatch) -> None:
     """A processor that lacks a quantization computes in another, without an error."""
+    bundle = make_bundle()
+    exporting = export_ctranslate2(bundle, tmp_path / "8", quantization="int8", sentences=[[5, 6]])
+    assert [name for name, _ in exporting] == ["float32", "int8"]
     monkeypatch.setattr(CTranslate2Search, "compute_type", "float32")
     exporting = export_ctranslate2(
-        make_bundle(), tmp_path / "x", quantization="bfloat16", sentences=[[5, 6]]
+        bundle, tmp_path / "x", quantization="bfloat16", sentences=[[5, 6]]
     )
     names = [name for name, _ in exporting]
     assert names == ["float32", "bfloat16, measured as float32 on this processor"]
@@ -207,10 +234,8 @@ LINES = ["el perro come.", "la casa azul", "", "el gato duerme la casa corre azu
 
 
 def test_greedy_search_is_ours(exported) -> None:
-    bundle, folder = exported
-    engine = CTranslate2Search(
-        folder, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=2, device="cpu"
-    )
+    bundle, _ = exported
+    engine = engine_of(exported, tokens_per_batch=20, workers=2)
     native = Translator(bundle.model, bundle.tokenizers, build(GREEDY)).stream(LINES)
     served = Translator(bundle.model, bundle.tokenizers, engine, whole_windows=True)
     for (mine,), (theirs,) in zip(native, served.stream(LINES), strict=True):
@@ -224,7 +249,6 @@ def test_greedy_search_is_ours(exported) -> None:
 def test_a_single_batch_has_all_threads_and_pytorch_keeps_its_own(
     exported, monkeypatch, workers, threads
 ) -> None:
-    bundle, folder = exported
     asked, made = [], ctranslate2_export.imported().Translator
 
     def translator(*arguments, **settings):
@@ -237,94 +261,55 @@ def test_a_single_batch_has_all_threads_and_pytorch_keeps_its_own(
     )
     with threads_restored():
         torch.set_num_threads(3)
-        CTranslate2Search(
-            folder, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=workers, device="cpu"
-        )
+        engine_of(exported, workers=workers)
         assert torch.get_num_threads() == 3  # CTranslate2 sets those too
     assert asked == [threads]
 
 
 @pytest.mark.parametrize("length_penalty", ["none", "average", "gnmt"])
 def test_a_beam_is_scored_and_ranked_as_ours(exported, length_penalty) -> None:
-    bundle, folder = exported
-    engine = CTranslate2Search(
-        folder, bundle.tokenizers, BEAM | {"length_penalty": length_penalty},
-        tokens_per_batch=20, workers=2, device="cpu",
-    )  # fmt: skip
-    native = Translator(bundle.model, bundle.tokenizers, build(GREEDY))
+    """Of a translation that is cut at its limit, </s> counts too."""
+    bundle, _ = exported
+    search = BEAM | {"length_penalty": length_penalty}
     sources = [bundle.tokenizers.source.encode(line) for line in LINES if line]
-    found = engine(bundle.model, *native.forcing.padded([[*ids, EOS] for ids in sources]))
-    for ids, n_best in zip(sources, found, strict=True):
-        assert len(n_best) == 2
-        assert n_best[0].score >= n_best[1].score
-        for hypothesis in n_best:
-            assert hypothesis.finished
-            (log_probs,) = native.forcing.log_probs([ids], [list(hypothesis.tokens)])
-            assert hypothesis.log_prob == pytest.approx(sum(log_probs), abs=1e-4)
-            divisor = PENALTIES[length_penalty](len(log_probs), 0.6)
-            assert hypothesis.score == pytest.approx(sum(log_probs) / divisor, abs=1e-4)
+    found = engine_of(exported, search, tokens_per_batch=20, workers=2)(
+        bundle.model, *rows_of(sources)
+    )
+    assert_scored_as_ours(exported, length_penalty, sources, found)
+    assert all(hypothesis.finished for n_best in found for hypothesis in n_best)
+    sources = [[5], [5, 6, 7, 8], [9, 10], list(range(5, 17))]
+    short = search | {"max_length_ratio": 0.0, "max_length_offset": 2}
+    found = engine_of(exported, short)(bundle.model, *rows_of(sources))
+    assert_scored_as_ours(exported, length_penalty, sources, found)
+    assert not all(hypothesis.finished for n_best in found for hypothesis in n_best)
 
 
 @pytest.mark.parametrize("search", [GREEDY, BEAM], ids=["greedy", "beam"])
 def test_a_translation_that_meets_its_limit_is_what_it_is_alone(exported, search) -> None:
     """The engine knows one limit a batch, the longest of its sentences."""
-    bundle, folder = exported
+    bundle, _ = exported
     with torch.no_grad():
         bundle.model.output.weight[EOS] = 0  # hardly any translation ends
-    sentences = random_sentences(3, vocab_size=len(bundle.tokenizers.source))
-    list(export_ctranslate2(bundle, folder, quantization="float32", sentences=sentences))
-    engine = CTranslate2Search(
-        folder, bundle.tokenizers, search | {"max_length_ratio": 1.0, "max_length_offset": 2},
-        tokens_per_batch=1000, workers=1, device="cpu",
-    )  # fmt: skip
-    padded = Translator(bundle.model, bundle.tokenizers, build(GREEDY)).forcing.padded
-    rows = [[*ids, EOS] for ids in ([5], [5, 6, 7, 8], [9, 10], list(range(5, 17)))]
-    together = engine(bundle.model, *padded(rows))
-    for row, n_best in zip(rows, together, strict=True):
-        (alone,) = engine(bundle.model, *padded([row]))
+    exported_anew(exported)
+    engine = engine_of(exported, search | {"max_length_ratio": 1.0, "max_length_offset": 2})
+    sources = [[5], [5, 6, 7, 8], [9, 10], list(range(5, 17))]
+    together = engine(bundle.model, *rows_of(sources))
+    for ids, n_best in zip(sources, together, strict=True):
+        (alone,) = engine(bundle.model, *rows_of([ids]))
         assert [one.tokens for one in n_best] == [one.tokens for one in alone]
-        assert any(len(one.tokens) == len(row) + 1 for one in n_best)  # the limit
+        assert any(len(one.tokens) == len(ids) + 2 for one in n_best)  # the limit
         for one, other in zip(n_best, alone, strict=True):
             assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
 
 
-@pytest.mark.parametrize("length_penalty", ["none", "average", "gnmt"])
-def test_a_translation_cut_at_its_limit_counts_with_its_end(exported, length_penalty) -> None:
-    bundle, folder = exported
-    engine = CTranslate2Search(
-        folder, bundle.tokenizers,
-        BEAM | {"length_penalty": length_penalty, "max_length_ratio": 0.0, "max_length_offset": 2},
-        tokens_per_batch=1000, workers=1, device="cpu",
-    )  # fmt: skip
-    forcing = Translator(bundle.model, bundle.tokenizers, build(GREEDY)).forcing
-    sources = [[5], [5, 6, 7, 8], [9, 10], list(range(5, 17))]
-    ends = set()
-    for ids, n_best in zip(
-        sources, engine(bundle.model, *forcing.padded([[*s, EOS] for s in sources])), strict=True
-    ):
-        for one in n_best:
-            ends.add(one.finished)
-            (log_probs,) = forcing.log_probs([ids], [list(one.tokens)])
-            assert one.log_prob == pytest.approx(sum(log_probs), abs=1e-4)
-            divisor = PENALTIES[length_penalty](len(log_probs), 0.6)
-            assert one.score == pytest.approx(sum(log_probs) / divisor, abs=1e-4)
-        assert n_best[0].score >= n_best[1].score
-    assert False in ends
-
-
 def test_no_limit_is_beyond_the_table_of_positions(exported) -> None:
     """The engine itself would end in an error that names no line."""
-    bundle, folder = exported
+    bundle, _ = exported
     with torch.no_grad():  # never an end
         bundle.model.output.weight[EOS] = -6 * bundle.model.decoder_norm.bias
-    sentences = random_sentences(3, vocab_size=len(bundle.tokenizers.source))
-    list(export_ctranslate2(bundle, folder, quantization="float32", sentences=sentences))
-    engine = CTranslate2Search(
-        folder, bundle.tokenizers, GREEDY | {"max_length_ratio": 4096.0, "max_length_offset": 4096},
-        tokens_per_batch=1000, workers=1, device="cpu",
-    )  # fmt: skip
-    padded = Translator(bundle.model, bundle.tokenizers, build(GREEDY)).forcing.padded
-    ((found,),) = engine(bundle.model, *padded([[5, 6, EOS]]))
+    exported_anew(exported)
+    endless = GREEDY | {"max_length_ratio": 4096.0, "max_length_offset": 4096}
+    ((found,),) = engine_of(exported, endless)(bundle.model, *rows_of([[5, 6]]))
     assert len(found.tokens) == ctranslate2_export.POSITIONS - 1  # and <s>
 
 
@@ -335,9 +320,7 @@ def test_a_folder_may_have_any_name(exported, tmp_path) -> None:
         odd.symlink_to(folder)
     except (OSError, UnicodeError):
         pytest.skip("this file system takes UTF-8 alone")
-    engine = CTranslate2Search(
-        odd, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=1, device="cpu"
-    )
+    engine = engine_of((bundle, odd))
     served = Translator(bundle.model, bundle.tokenizers, engine, whole_windows=True)
     assert len(served.translate(LINES)) == len(LINES)
 
@@ -367,13 +350,8 @@ def test_what_it_has_no_option_for_is_told() -> None:
 
 
 def test_attention_is_refused(exported) -> None:
-    bundle, folder = exported
-    engine = CTranslate2Search(
-        folder, bundle.tokenizers, GREEDY, tokens_per_batch=20, workers=1, device="cpu"
-    )
-    source = Translator(bundle.model, bundle.tokenizers, engine).forcing.padded([[5, 3]])
     with pytest.raises(UserError, match="does not provide attention"):
-        engine(bundle.model, *source, need_alignment=True)
+        engine_of(exported)(exported[0].model, *rows_of([[5]]), need_alignment=True)
 
 
 def test_an_export_knows_its_origin(exported, tmp_path) -> None:

@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,12 @@ def forge(folder: Path, name: str, content: bytes) -> None:
     checksums = json.loads((folder / "checksums.json").read_text())
     checksums[name] = hashlib.sha256(content).hexdigest()
     (folder / "checksums.json").write_text(json.dumps(checksums))
+
+
+def reconfigure(folder: Path, **changes) -> None:
+    """Change the configuration and its checksum."""
+    config = json.loads((folder / "config.json").read_text()) | changes
+    forge(folder, "config.json", json.dumps(config).encode())
 
 
 LOADING = """
@@ -134,10 +141,7 @@ def test_a_run_translates_after_loading(saved, make_model) -> None:
     for path in (saved, saved.parent):
         assert len(translate.load(path, device="cpu").translate(["el perro", ""])) == 2
     greedy = translate.load(saved)
-    beam = translate.load(
-        saved,
-        search=BEAM,
-    )
+    beam = translate.load(saved, search=BEAM)
     assert len(next(greedy.stream(["el perro"]))) == 1
     assert len(next(beam.stream(["el perro"]))) == 2
 
@@ -253,9 +257,7 @@ def test_another_tokenizer_is_refused_even_with_a_right_checksum(saved, separate
 
 
 def test_a_newer_format_is_refused(saved) -> None:
-    config = json.loads((saved / "config.json").read_text())
-    config |= {"format": bundle.FORMAT + 1, "version": "9.9", "unheard_of": 1}
-    forge(saved, "config.json", json.dumps(config).encode())
+    reconfigure(saved, format=bundle.FORMAT + 1, version="9.9", unheard_of=1)
     with pytest.raises(UserError, match=r"format 2 comes from a newer version \('9.9'\)"):
         bundle.load(saved)
 
@@ -271,8 +273,7 @@ def test_a_newer_format_is_refused(saved) -> None:
     ],
 )
 def test_a_configuration_that_builds_nothing_is_told(saved, change, message) -> None:
-    config = json.loads((saved / "config.json").read_text()) | change
-    forge(saved, "config.json", json.dumps(config).encode())
+    reconfigure(saved, **change)
     with pytest.raises(UserError, match=message):
         bundle.load(saved)
 
@@ -288,17 +289,13 @@ def test_a_key_that_is_not_there_is_told(saved, key) -> None:
 
 def test_an_option_that_came_later_is_what_it_was_before(saved) -> None:
     expected = bundle.load(saved).config.options
-    config = json.loads((saved / "config.json").read_text())
-    for option in TransformerConfig.since:
-        del config["options"][option]
-    forge(saved, "config.json", json.dumps(config).encode())
+    since = TransformerConfig.since
+    reconfigure(saved, options={k: v for k, v in expected.items() if k not in since})
     assert bundle.load(saved).config.options == expected
 
 
 def test_weights_of_another_model_are_refused(saved) -> None:
-    config = json.loads((saved / "config.json").read_text())
-    config["options"]["d_ff"] = 24
-    forge(saved, "config.json", json.dumps(config).encode())
+    reconfigure(saved, options=bundle.load(saved).config.options | {"d_ff": 24})
     with pytest.raises(UserError, match=r"feed_forward.* do not belong together"):
         bundle.load(saved)
 
@@ -347,6 +344,10 @@ def test_a_run_without_a_bundle_says_what_to_do(tmp_path) -> None:
         bundle.find(tmp_path / "nowhere")
     with pytest.raises(UserError, match="is not a bundle"):
         bundle.load(tmp_path)
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / "bundle").symlink_to(tmp_path / "link" / "bundle")  # to itself
+    with pytest.raises(UserError, match="has no bundle"):
+        bundle.find(tmp_path / "link")
 
 
 class Killed(BaseException):
@@ -414,12 +415,6 @@ def test_a_bundle_that_is_a_link_is_replaced_where_it_leads(
     assert set(bundle.load(bundle.find(link.parent)).model.output.weight.unique().tolist()) == {2.0}
 
 
-def test_a_link_to_itself_is_no_bundle(tmp_path) -> None:
-    (tmp_path / "bundle").symlink_to(tmp_path / "bundle")
-    with pytest.raises(UserError, match="has no bundle"):
-        bundle.find(tmp_path)
-
-
 def test_importing_the_package_does_not_import_torch() -> None:
     program = "import sys, translate; translate.__version__; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
@@ -430,3 +425,46 @@ def test_a_run_is_found_from_inside_its_folder(
 ) -> None:
     monkeypatch.chdir(saved)
     assert bundle.find(".") == saved
+
+
+@pytest.fixture
+def save(tmp_path, make_model, joint, options):
+    """`save(kind)`: a bundle of such a model, loaded."""
+
+    def saved(kind: str) -> bundle.Bundle:
+        write(tmp_path / kind, make_model(kind), joint, options[kind])
+        return bundle.load(tmp_path / kind)
+
+    return saved
+
+
+def test_an_ensemble_may_be_of_several_families(save, joint) -> None:
+    bundles = [(kind, save(kind)) for kind in ("rnn_general", "transformer")]
+    ensemble = bundle.together(bundles)
+    assert list(ensemble.model.models) == [each.model for _, each in bundles]
+    assert ensemble.model.target_vocab_size == len(joint.target)
+    assert not ensemble.model.training
+    assert ensemble.tokenizers == bundles[0][1].tokenizers
+
+
+@pytest.mark.parametrize(("source", "target"), [("en", "es"), ("es", "fr")])
+def test_an_ensemble_is_of_one_pair_of_languages(save, source: str, target: str) -> None:
+    """A joint tokenizer may be the same for all, so that nothing else tells them apart."""
+    one = save("transformer")
+    turned = {"source_language": source, "target_language": target}
+    other = replace(one, config=one.config.model_copy(update=turned))
+    message = f"other translates {source} to {target}, but one translates es to en"
+    with pytest.raises(UserError, match=message):
+        bundle.together([("one", one), ("other", other)])
+    tagged = replace(one, config=one.config.model_copy(update={"tag": "<2en>"}))
+    bundle.together([("one", tagged), ("other", other)])
+
+
+def test_an_ensemble_shares_its_tokenizers(save) -> None:
+    one = save("rnn_general")
+    hashes = {"tokenizers": {"source": "s", "target": "t"}}
+    other = replace(one, config=one.config.model_copy(update=hashes))
+    with pytest.raises(UserError) as error:
+        bundle.together([("one", one), ("other", other)])
+    assert f"SHA-256 {one.config.tokenizers['source']} and s)" in str(error.value)
+    assert "one and other have different source tokenizers" in str(error.value)
