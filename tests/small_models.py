@@ -1,5 +1,7 @@
 """Options of a small model of each family, which the tests vary, and what it may read."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -26,21 +28,60 @@ CONVOLUTIONAL = {
     "decoder_layers": 2, "encoder_width": 3, "decoder_width": 3, "max_positions": 64,
     "tied_embeddings": "all", "dropout": 0.1,
 }  # fmt: skip
-# one of each way to remember what was read
-REMEMBERING = {
+LUONG = {"query": "current", "attention": "general"}
+# one of each way to remember what was read; a new family stands here
+REMEMBERING: dict[str, dict[str, Any]] = {
     "transformer": TRANSFORMER,
-    "rotary-grouped": TRANSFORMER | {"positions": "rotary", "num_kv_heads": 2},
-    "learned": TRANSFORMER | {"positions": "learned"},
-    "relative": TRANSFORMER | {"positions": "relative"},
-    "alibi": TRANSFORMER | {"positions": "alibi"},
-    "window": TRANSFORMER | {"self_attention": "sliding_window"},
-    "strided": TRANSFORMER | {"self_attention": "strided"},
-    "linear": TRANSFORMER | {"self_attention": "linear"},
-    "rnn": RNN,
-    "rnn-feeding": RNN | {"input_feeding": True, "cell": "gru"},
-    "rnn-local-p": RNN | {"query": "current", "attention": "local_p"},
+    "transformer-rotary-grouped": TRANSFORMER
+    | {"positions": "rotary", "num_kv_heads": 2, "activation": "swiglu"},
+    "transformer-learned": TRANSFORMER | {"positions": "learned", "tied_embeddings": "none"},
+    "transformer-relative": TRANSFORMER | {"positions": "relative"},
+    "transformer-alibi": TRANSFORMER | {"positions": "alibi"},
+    "transformer-window": TRANSFORMER | {"self_attention": "sliding_window"},
+    "transformer-strided": TRANSFORMER | {"self_attention": "strided"},
+    "transformer-linear": TRANSFORMER | {"self_attention": "linear"},
+    "rnn-additive": RNN,
+    "rnn-additive-feeding": RNN | {"input_feeding": True, "cell": "gru"},
+    "rnn-local-p": RNN | LUONG | {"attention": "local_p"},
     "rnn-coverage": RNN | {"coverage": "linguistic"},
     "convolutional": CONVOLUTIONAL,
+}
+
+MODELS: dict[str, dict[str, Any]] = REMEMBERING | {
+    "rnn-none": RNN | LUONG | {"attention": "none"},
+    "rnn-additive-gru": RNN | {"cell": "gru", "bridge": "none"},
+    "rnn-additive-wide-encoder": RNN | {"encoder_size": 20, "cell": "gru"},
+    "rnn-general": RNN | LUONG,
+    "rnn-general-narrow-encoder": RNN | LUONG | {"encoder_size": 10, "input_feeding": True},
+    "rnn-general-feeding": RNN | LUONG | {"input_feeding": True},
+    "rnn-dot-gru": RNN | LUONG | {"attention": "dot", "cell": "gru"},
+    "rnn-scaled-dot": RNN | LUONG | {"attention": "scaled_dot"},
+    "rnn-concat": RNN | LUONG | {"attention": "concat", "decoder_layers": 1},
+    "rnn-projected": RNN | LUONG | {"attention": "projected"},
+    "rnn-projected-previous-feeding": RNN | {"attention": "projected", "input_feeding": True},
+    "rnn-local-m": RNN | LUONG | {"attention": "local_m", "local_score": "dot"},
+    "rnn-local-m-previous": RNN | {"attention": "local_m", "local_score": "additive"},
+    "rnn-local-p-feeding": RNN | LUONG | {"attention": "local_p", "input_feeding": True},
+    "rnn-coverage-concat-current": RNN
+    | {"coverage": "linguistic", "attention": "concat", "query": "current"},
+    "rnn-coverage-local-p": RNN
+    | {"coverage": "linguistic", "attention": "local_p", "local_score": "additive"},
+    "transformer-post": TRANSFORMER | {"norm": "post", "activation": "gelu"},
+    "transformer-unordered": TRANSFORMER | {"positions": "none", "num_kv_heads": 1},
+    "transformer-values": TRANSFORMER | {"d_v": 7},
+    "transformer-rms": TRANSFORMER | {"normalization": "rms"},
+    "transformer-alibi-grouped": TRANSFORMER | {"positions": "alibi", "num_kv_heads": 2},
+    "transformer-window-wide": TRANSFORMER | {"self_attention": "sliding_window", "window": 18},
+    "transformer-window-relative": TRANSFORMER
+    | {"self_attention": "sliding_window", "positions": "relative", "num_kv_heads": 2},
+    "transformer-window-rotary": TRANSFORMER
+    | {"self_attention": "sliding_window", "positions": "rotary"},
+    "transformer-fixed-alibi": TRANSFORMER | {"self_attention": "fixed", "positions": "alibi"},
+    "transformer-linear-grouped": TRANSFORMER | {"self_attention": "linear", "num_kv_heads": 2},
+    "transformer-fast-weights": TRANSFORMER | {"self_attention": "fast_weights"},
+    "convolutional-wide": CONVOLUTIONAL
+    | {"encoder_width": 5, "decoder_width": 4, "decoder_layers": 3, "tied_embeddings": "none"},
+    "convolutional-narrow": CONVOLUTIONAL | {"encoder_width": 1, "decoder_width": 1},
 }
 
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_models import CONVOLUTIONAL, RNN, TRANSFORMER
+from small_models import CONVOLUTIONAL, MODELS, RNN, TRANSFORMER
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -35,56 +35,6 @@ from translate.models.transfer import NEW, fits, transfer
 from translate.search import BeamConfig, BeamSearch, GreedyConfig, GreedySearch
 from translate.vocabulary import EOS, PAD
 
-LUONG = {"query": "current", "attention": "general"}
-MODELS: dict[str, dict[str, Any]] = {
-    "rnn-none": RNN | LUONG | {"attention": "none"},
-    "rnn-additive": RNN,
-    "rnn-additive-gru": RNN | {"cell": "gru", "bridge": "none"},
-    "rnn-additive-feeding": RNN | {"input_feeding": True},
-    "rnn-additive-wide-encoder": RNN | {"encoder_size": 20, "cell": "gru"},
-    "rnn-general": RNN | LUONG,
-    "rnn-general-narrow-encoder": RNN | LUONG | {"encoder_size": 10, "input_feeding": True},
-    "rnn-general-feeding": RNN | LUONG | {"input_feeding": True},
-    "rnn-dot-gru": RNN | LUONG | {"attention": "dot", "cell": "gru"},
-    "rnn-scaled-dot": RNN | LUONG | {"attention": "scaled_dot"},
-    "rnn-concat": RNN | LUONG | {"attention": "concat", "decoder_layers": 1},
-    "rnn-projected": RNN | LUONG | {"attention": "projected"},
-    "rnn-projected-previous-feeding": RNN | {"attention": "projected", "input_feeding": True},
-    "rnn-local-m": RNN | LUONG | {"attention": "local_m", "local_score": "dot"},
-    "rnn-local-m-previous": RNN | {"attention": "local_m", "local_score": "additive"},
-    "rnn-local-p": RNN | LUONG | {"attention": "local_p"},
-    "rnn-local-p-feeding": RNN | LUONG | {"attention": "local_p", "input_feeding": True},
-    "rnn-coverage": RNN | {"coverage": "linguistic"},
-    "rnn-coverage-concat-current": RNN
-    | {"coverage": "linguistic", "attention": "concat", "query": "current"},
-    "rnn-coverage-local-p": RNN
-    | {"coverage": "linguistic", "attention": "local_p", "local_score": "additive"},
-    "transformer": TRANSFORMER,
-    "transformer-post": TRANSFORMER | {"norm": "post", "activation": "gelu"},
-    "transformer-rotary-grouped": TRANSFORMER
-    | {"positions": "rotary", "num_kv_heads": 2, "activation": "swiglu"},
-    "transformer-learned": TRANSFORMER | {"positions": "learned", "tied_embeddings": "none"},
-    "transformer-unordered": TRANSFORMER | {"positions": "none", "num_kv_heads": 1},
-    "transformer-values": TRANSFORMER | {"d_v": 7},
-    "transformer-rms": TRANSFORMER | {"normalization": "rms"},
-    "transformer-relative": TRANSFORMER | {"positions": "relative"},
-    "transformer-alibi-grouped": TRANSFORMER | {"positions": "alibi", "num_kv_heads": 2},
-    "transformer-window": TRANSFORMER | {"self_attention": "sliding_window"},
-    "transformer-window-wide": TRANSFORMER | {"self_attention": "sliding_window", "window": 18},
-    "transformer-window-relative": TRANSFORMER
-    | {"self_attention": "sliding_window", "positions": "relative", "num_kv_heads": 2},
-    "transformer-window-rotary": TRANSFORMER
-    | {"self_attention": "sliding_window", "positions": "rotary"},
-    "transformer-strided": TRANSFORMER | {"self_attention": "strided"},
-    "transformer-fixed-alibi": TRANSFORMER | {"self_attention": "fixed", "positions": "alibi"},
-    "transformer-linear": TRANSFORMER | {"self_attention": "linear"},
-    "transformer-linear-grouped": TRANSFORMER | {"self_attention": "linear", "num_kv_heads": 2},
-    "transformer-fast-weights": TRANSFORMER | {"self_attention": "fast_weights"},
-    "convolutional": CONVOLUTIONAL,
-    "convolutional-wide": CONVOLUTIONAL
-    | {"encoder_width": 5, "decoder_width": 4, "decoder_layers": 3, "tied_embeddings": "none"},
-    "convolutional-narrow": CONVOLUTIONAL | {"encoder_width": 1, "decoder_width": 1},
-}
 WORDS = 11
 EXACT = {"rtol": 0.0, "atol": 1e-12}
 # without the checks of shapes, which take up to four times as long as the steps; of each model the

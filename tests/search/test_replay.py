@@ -33,7 +33,9 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "sample": {"n_best": 3, "seed": 1, "temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
                "typical_p": 1.0, **LENGTHS},
 }  # fmt: skip
-RECORDED = [name for name in REMEMBERING if name != "window"]  # a ring is written in another slot
+RECORDED = [
+    name for name in REMEMBERING if name != "transformer-window"
+]  # a ring is written in another slot
 
 
 class Event:
@@ -122,7 +124,7 @@ def test_what_is_found_is_the_same(name: str, kind: str, request: pytest.Fixture
         assert stretches == [0]  # what was refused is not asked for again
 
 
-@pytest.mark.parametrize("name", ["transformer", "alibi", "strided"])
+@pytest.mark.parametrize("name", ["transformer", "transformer-alibi", "transformer-strided"])
 def test_caches_may_keep_columns_that_nobody_sees(
     name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,12 +149,12 @@ def test_ensembles_and_shortlists_too(kind: str, request: pytest.FixtureRequest)
     finder = search.build({"kind": kind, **SEARCHES[kind]})
     some = Shortlist(torch.arange(4, 20), torch.randint(20, PIECES, (PIECES, 2)))
     expected, found, stretches = both(
-        Ensemble([make("transformer"), make("rnn", 1)]), ShortlistSearch(finder, some), request,
-        checked=kind == "beam",
+        Ensemble([make("transformer"), make("rnn-additive", 1)]),
+        ShortlistSearch(finder, some), request, checked=kind == "beam",
     )  # fmt: skip
     same(found, expected)
     assert stretches[0]
-    with_a_ring = Ensemble([make("transformer"), make("window", 1)])
+    with_a_ring = Ensemble([make("transformer"), make("transformer-window", 1)])
     stretches.clear()
     finder(with_a_ring, *BATCH)
     assert stretches == [0]
