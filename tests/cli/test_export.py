@@ -27,7 +27,7 @@ from translate.extras import ctranslate2_engine, ctranslate2_export
 from translate.files import replace_folder
 from translate.inference.forcing import TeacherForcing
 from translate.machine import threads_restored
-from translate.search.greedy import GreedySearch
+from translate.search.sampling import GreedySearch
 
 LINES = ["der Hund schläft .", "", "ein Haus"]
 GREEDY = ["search=greedy", "search.max_length_ratio=0.0", "search.max_length_offset=5"]

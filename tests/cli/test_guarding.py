@@ -14,7 +14,7 @@ from translate.cli import engines
 from translate.compose import config_dir
 from translate.inference.guard import Guard, GuardConfig
 from translate.search import DiverseBeamSearch, Search, read
-from translate.search.rules import NO_RULES
+from translate.search.constraints import NO_RULES
 from translate.search.shortlist import Shortlist, ShortlistSearch
 
 NATIVE = {"engine": "native"}

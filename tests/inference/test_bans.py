@@ -15,8 +15,7 @@ from translate.inference.batches import Segment
 from translate.inference.text_constraints import NO_CONSTRAINT, ConstraintEncoder
 from translate.inference.translator import Translator
 from translate.search import Hypothesis, build
-from translate.search.constraints import Constraint, Tokens
-from translate.search.rules import NO_RULES
+from translate.search.constraints import NO_RULES, Constraint, Tokens
 
 PEOPLE = ("老师", "大猫", "厨师", "邻居")
 CHINESE = [f"{a}在花园里看见{b}。" for a in PEOPLE for b in PEOPLE]

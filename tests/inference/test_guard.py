@@ -15,7 +15,7 @@ from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
 from translate.inference.translator import Translator
 from translate.search import Constraint, Hypothesis, read
-from translate.search.rules import NO_RULES
+from translate.search.constraints import NO_RULES
 
 BEAM = {
     "kind": "beam", "beam_size": 3, "length_penalty": "gnmt", "alpha": 0.6, "n_best": 2,

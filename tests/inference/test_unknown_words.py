@@ -18,7 +18,7 @@ from translate.inference.text_constraints import TextConstraint
 from translate.inference.translator import Translator
 from translate.inference.unknown_words import UnknownWords, spelling_spans
 from translate.search import Hypothesis, build
-from translate.search.rules import NO_RULES
+from translate.search.constraints import NO_RULES
 from translate.vocabulary import UNK
 
 SENTENCES = [

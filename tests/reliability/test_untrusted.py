@@ -27,7 +27,7 @@ from translate.data.corpus import check_data
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.inference import bundle
-from translate.search.rules import NO_RULES
+from translate.search.constraints import NO_RULES
 from translate.training.checkpoint import AtomicCheckpointIO, _seal
 
 

@@ -13,7 +13,7 @@ from slow_twins import PENALTIES, batch, limit, rescored, slow_beam, uncovered
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
 from translate.search import BeamConfig, BeamSearch, GreedyConfig, GreedySearch, Hypothesis
-from translate.search.counts import worth_leaving
+from translate.search.hypothesis import worth_leaving
 from translate.vocabulary import BOS, EOS, PAD
 
 Models = Callable[..., Seq2Seq]

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from translate import search
 from translate.errors import UserError
-from translate.search.rules import NO_RULES
+from translate.search.constraints import NO_RULES
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -13,8 +13,8 @@ from slow_twins import batch
 
 from translate import search
 from translate.models.seq2seq import Seq2Seq
-from translate.search import counts
-from translate.search.counts import Counts
+from translate.search import hypothesis
+from translate.search.hypothesis import Counts
 
 LIMITS = {"max_length_ratio": 0.5, "max_length_offset": 8}
 BEAM = {"length_penalty": "gnmt", "alpha": 0.8, "coverage_penalty": 0.2, **LIMITS}
@@ -39,8 +39,8 @@ class Event:
 @pytest.fixture(scope="module")
 def late() -> Iterator[Callable[[], object]]:
     """A CPU whose numbers are read as a GPU's are."""
-    with mock.patch.object(counts, "reached", return_value=Event()):
-        yield lambda: mock.patch.object(counts, "LATE", {"cpu"})
+    with mock.patch.object(hypothesis, "reached", return_value=Event()):
+        yield lambda: mock.patch.object(hypothesis, "LATE", {"cpu"})
 
 
 def steps(model: Seq2Seq) -> mock._patch:

@@ -10,9 +10,7 @@ from slow_twins import batch, contains, goes_on, joints, limit, rescored
 
 from translate.models.seq2seq import Seq2Seq
 from translate.search import BeamConfig, BeamSearch, Constraint, RulesConfig
-from translate.search.constraints import Joints
-from translate.search.phrases import Phrases, in_turns
-from translate.search.rules import NO_RULES, Position
+from translate.search.constraints import NO_RULES, Joints, Phrases, Position, in_turns
 from translate.search.scoring import Candidates
 from translate.vocabulary import EOS
 

@@ -17,7 +17,7 @@ from translate import search
 from translate.attention.cache import Ancestry
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
-from translate.search import counts, replay
+from translate.search import hypothesis, replay
 from translate.search.ensemble import Ensemble
 from translate.search.hypothesis import Hypothesis, Search
 from translate.search.shortlist import Shortlist, ShortlistSearch
@@ -60,11 +60,11 @@ def steps() -> Iterator[list[int]]:
         return after
 
     with (
-        mock.patch.object(counts, "reached", return_value=Event()),
-        mock.patch.object(counts, "LATE", {"cpu"}),
+        mock.patch.object(hypothesis, "reached", return_value=Event()),
+        mock.patch.object(hypothesis, "LATE", {"cpu"}),
         mock.patch.object(replay, "FIRST", 9),
         mock.patch.object(search.beam, "replayed", watched),
-        mock.patch.object(search.walk, "replayed", watched),
+        mock.patch.object(search.sampling, "replayed", watched),
     ):
         yield asked
 
@@ -173,7 +173,7 @@ def test_under_autocast_too(kind: str, request: pytest.FixtureRequest) -> None:
 
 def test_a_step_that_changes_a_shape_is_refused() -> None:
     def longer(progress: Any) -> Any:
-        nodes = search.tree.Nodes(*[torch.zeros(1)] * 8)
+        nodes = search.hypothesis.Nodes(*[torch.zeros(1)] * 8)
         after = replay.Progress(
             torch.cat([progress.open, progress.open]), None, progress.length, progress.nodes
         )

@@ -12,7 +12,7 @@ from slow_twins import batch, joints, limit, log_probs_along, rescored, slow_bea
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Constraint, RulesConfig, SampleSearch, build
-from translate.search.rules import NO_RULES
+from translate.search.constraints import NO_RULES
 from translate.vocabulary import EOS
 
 Models = Callable[..., Seq2Seq]

@@ -14,8 +14,7 @@ from slow_twins import batch, next_log_probs
 
 from translate.models.seq2seq import Seq2Seq
 from translate.search import GreedyConfig, GreedySearch, SampleConfig, SampleSearch
-from translate.search.filters import min_p, top_k, top_p, typical
-from translate.search.sample import drawn_from
+from translate.search.sampling import drawn_from, min_p, top_k, top_p, typical
 from translate.vocabulary import EOS
 
 Models = Callable[..., Seq2Seq]

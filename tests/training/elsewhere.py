@@ -28,7 +28,7 @@ from second_device import DEVICE, second_device
 from translate import search
 from translate.data.batching import Batch
 from translate.inference import bundle
-from translate.search import counts
+from translate.search import hypothesis
 from translate.training.module import TranslationTask
 from translate.training.run import train
 from translate.vocabulary import EOS, PAD
@@ -110,8 +110,8 @@ def waits_of_searches(run: Path) -> dict[str, list[int]]:
     model = bundle.load(run / "bundle").model
     with (
         second_device() as waits,
-        mock.patch.object(counts, "reached", return_value=Event()),
-        mock.patch.object(counts, "LATE", {DEVICE.type}),
+        mock.patch.object(hypothesis, "reached", return_value=Event()),
+        mock.patch.object(hypothesis, "LATE", {DEVICE.type}),
     ):
         model.to(DEVICE)
         source = torch.tensor([[5, 6, EOS], [7, EOS, PAD]]).to(DEVICE)

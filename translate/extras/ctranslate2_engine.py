@@ -26,8 +26,13 @@ from translate.inference.bundle import Bundle
 from translate.machine import threads_restored
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Hypothesis
-from translate.search.constraints import Constraint, Constraints, length_limits
-from translate.search.rules import NO_RULES, RulesConfig
+from translate.search.constraints import (
+    NO_RULES,
+    Constraint,
+    Constraints,
+    RulesConfig,
+    length_limits,
+)
 from translate.search.scoring import PENALTIES, LengthPenalty
 
 TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 16384}  # with more a CPU is slower

@@ -8,13 +8,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from translate import config
-from translate.search.beam import BeamConfig, BeamSearch
-from translate.search.constraints import Constraint
-from translate.search.diverse import DiverseBeamSearch, DiverseConfig
-from translate.search.greedy import GreedyConfig, GreedySearch
+from translate.search.beam import BeamConfig, BeamSearch, DiverseBeamSearch, DiverseConfig
+from translate.search.constraints import Constraint, RulesConfig
 from translate.search.hypothesis import Hypothesis, Search, SearchConfig
-from translate.search.rules import RulesConfig
-from translate.search.sample import SampleConfig, SampleSearch
+from translate.search.sampling import GreedyConfig, GreedySearch, SampleConfig, SampleSearch
 
 __all__ = [
     "KINDS",

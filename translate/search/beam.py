@@ -8,11 +8,13 @@ can still enter the n best.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
@@ -20,14 +22,33 @@ from torch import Tensor
 from translate.attention.cache import Number, Places
 from translate.config import OnlyWith
 from translate.errors import UserError
-from translate.models.seq2seq import Seq2Seq, Step
-from translate.search.constraints import Constraints, at_limit, length_limits
-from translate.search.counts import Counts, worth_leaving
-from translate.search.hypothesis import MOST, Hypothesis, SearchConfig
-from translate.search.open_hypotheses import DEAD, Beam, Extensions, Taken
-from translate.search.phrases import Phrases, in_turns
+from translate.models.seq2seq import DecoderState, Seq2Seq, Step
+from translate.search.constraints import (
+    Banned,
+    Constraints,
+    Phrases,
+    Position,
+    Rule,
+    Tokens,
+    active_rules,
+    apply,
+    at_limit,
+    in_turns,
+    length_limits,
+    refuse_phrases,
+)
+from translate.search.hypothesis import (
+    MOST,
+    ROOT,
+    Counts,
+    Hypothesis,
+    Nodes,
+    Rows,
+    SearchConfig,
+    Tree,
+    worth_leaving,
+)
 from translate.search.replay import Progress, Shown, replayed
-from translate.search.rules import Banned, Position, Rule, apply
 from translate.search.scoring import (
     PENALTIES,
     Candidates,
@@ -40,10 +61,11 @@ from translate.search.scoring import (
     nothing_to_cover,
     words_of,
 )
-from translate.search.tree import Tree
-from translate.vocabulary import EOS
+from translate.vocabulary import BOS, EOS
 
 ROUNDED_UP = 1 + 1e-6  # keeps the bound of early stopping a bound in float32
+DEAD = -math.inf  # the total of a row that holds no hypothesis
+NO_TOKEN = -1  # in the places of no hypothesis
 
 
 class BeamKeys(SearchConfig):
@@ -84,8 +106,125 @@ class BeamConfig(BeamKeys):
     )
 
 
+class DiverseConfig(BeamKeys):
+    """The node `search` of diverse beam search."""
+
+    kind: Literal["diverse"] = Field(
+        description="diverse beam search: an n-best list whose translations differ in more than a "
+        "word; what two groups find counts once"
+    )
+    groups: int = Field(
+        gt=0,
+        le=MOST,
+        description="beams of beam_size / groups hypotheses that avoid each other's words; 1 is "
+        "beam search",
+    )
+    diversity_strength: Annotated[Strength, OnlyWith("groups", *range(2, MOST + 1))] = Field(
+        description="how much log-probability a piece loses for each hypothesis of the groups "
+        "before that has just chosen it"
+    )
+
+    def contradictions(self) -> Iterator[str]:
+        if self.beam_size % self.groups:
+            yield (
+                f"search.beam_size = {self.beam_size} is not a multiple of search.groups = "
+                f"{self.groups}: choose a beam that the groups can share evenly"
+            )
+        yield from super().contradictions()
+
+
+@dataclass(frozen=True)
+class Beam(Rows):
+    """The open hypotheses, best first, of the beams still in the batch: one a sentence, or groups.
+
+    n is the widest beam among them; narrower ones end with DEAD rows.
+    """
+
+    beams: Int[Tensor, "B"]  # index in the whole batch, sentence by sentence
+    sentences: Int[Tensor, "B"]  # of each
+    limits: Int[Tensor, "B"]  # the most tokens each translation may have
+    longest_penalty: Float[Tensor, "B"]  # the length penalty at that length
+    vacant: Int[Tensor, "B"]  # places of the beam, not yet taken by finished hypotheses
+    kept: Float[Tensor, "B n_best"]  # the best finished scores so far, -inf for none
+    nodes: Int[Tensor, "B n"]
+    tokens: Int[Tensor, "B n"]  # the last of each hypothesis
+    history: Int[Tensor, "B n T"]  # its tokens so far; T = 0 when no rule asks for them
+    totals: Float[Tensor, "B n"]  # the ranks of its tokens added up: log P, but for rules
+    words: Bool[Tensor, "B S"]  # which source positions count as covered or not
+    coverage: Float[Tensor, "B n S"]  # the attention each has had; S is 0 without a penalty
+
+    @classmethod
+    def at_start(
+        cls,
+        limits: Int[Tensor, "B"],
+        longest_penalty: Float[Tensor, "B"],
+        words: Bool[Tensor, "B S"],
+        *,
+        groups: int,
+        width: int,
+        n_best: int,
+    ) -> Beam:
+        """Return the empty hypothesis in each of the `groups` beams of these sentences."""
+        sentences = torch.arange(len(limits), device=limits.device).repeat_interleave(groups)
+        limits, words = limits[sentences], words[sentences]
+        empty = torch.zeros_like(limits)[:, None]
+        return cls(
+            beams=torch.arange(len(limits), device=limits.device),
+            sentences=sentences,
+            limits=limits,
+            longest_penalty=longest_penalty[sentences],
+            vacant=torch.full_like(limits, width),
+            kept=torch.full((len(limits), n_best), DEAD, device=limits.device),
+            nodes=empty + ROOT,
+            tokens=empty + BOS,
+            history=empty[:, :, None][:, :, :0],
+            totals=empty.float(),
+            words=words,
+            coverage=torch.zeros_like(words[:, None], dtype=torch.float32),
+        )
+
+
+class Extensions(NamedTuple):
+    """The m extensions of each beam's hypotheses that get its places, in the order of the choice.
+
+    That is best first, but under phrases and among groups.
+    """
+
+    rows: Int[Tensor, "B m"]  # of the batch: which hypothesis is extended
+    tokens: Int[Tensor, "B m"]
+    log_probs: Float[Tensor, "B m"]  # of the token
+    ranks: Float[Tensor, "B m"]  # of the token
+    totals: Float[Tensor, "B m"]  # of the whole hypothesis; DEAD beyond the sentence's places
+    scores: Float[Tensor, "B m"]  # of those that end, -inf for the others
+    penalties: Float[Tensor, "B m"]  # the part of a score that is the coverage penalty
+
+    def nodes(self, beam: Beam) -> Nodes:
+        """Return what the tree grows by, of the beam that is extended."""
+        return Nodes(
+            sentences=beam.sentences[:, None].expand_as(self.tokens),
+            parents=beam.nodes.flatten()[self.rows],
+            rows=self.rows,
+            tokens=self.tokens,
+            log_probs=self.log_probs,
+            ranks=self.ranks,
+            scores=self.scores,
+            penalties=self.penalties,
+        )
+
+
+class Taken(NamedTuple):
+    """A step that was taken, and what it leads to."""
+
+    extensions: Extensions
+    coverage: Float[Tensor, "N S"]  # of what was extended
+    state: DecoderState
+    kept: Float[Tensor, "B n_best"]  # the best finished scores
+    alive: Float[Tensor, "B m"]  # the totals of the extensions that go on, else DEAD
+    shown: Shown
+
+
 class Asked(NamedTuple):
-    """What a call wants beyond likely translations."""
+    """The demands of a call beyond likely translations."""
 
     rules: tuple[Rule, ...]
     phrases: Phrases | None
@@ -165,7 +304,7 @@ class BeamSearch:
         tree: Tree,
         counts: Counts,
     ) -> None:
-        """Step after step, until nothing is left; at its limit every hypothesis ends."""
+        """Take step after step, until nothing is left; at its limit every hypothesis ends."""
 
         def again(progress: Progress[Beam]) -> tuple[Progress[Beam], Shown]:
             taken = self._take(model, progress, asked, None)
@@ -193,14 +332,14 @@ class BeamSearch:
                 )
                 repeats = progress is not before  # what was refused is not asked for again
 
-    def _length_penalty(self, length: Any) -> Any:
-        """What divides the log-probability of `length` tokens, </s> included."""
+    def _length_penalty(self, length: Any) -> Any:  # a number or a tensor
+        """Return what divides the log-probability of `length` tokens, </s> included."""
         return PENALTIES[self.config.length_penalty](length, self.config.alpha)
 
     def _asked(
         self, constraints: Constraints, limits: Int[Tensor, "B"], shortest: int, alignment: bool
     ) -> Asked:
-        rules = self.rules.active(constraints, limits, alone=self._width == 1)
+        rules = active_rules(self.rules, constraints, limits, alone=self._width == 1)
         if not constraints or not any(constraint.phrases for constraint in constraints):
             return Asked(rules, None, shortest, alignment)
         bans = [rule for rule in rules if isinstance(rule, Banned)]
@@ -231,7 +370,7 @@ class BeamSearch:
         return Taken(extensions, coverage, step.state, kept, alive, shown)
 
     def _covered(self, beam: Beam, step: Step) -> Float[Tensor, "N S"]:
-        """Σ_j p_ij of every hypothesis, this step included."""
+        """Return Σ_j p_ij of every hypothesis, this step included."""
         before = beam.coverage.flatten(0, 1)
         if not self._beta:
             return before
@@ -251,20 +390,20 @@ class BeamSearch:
         ending: Bool[Tensor, "B"] | None,
         asked: Asked,
     ) -> Extensions:
-        """The best continuations of hypotheses that have `length` tokens."""
+        """Return the best continuations of hypotheses that have `length` tokens."""
         sentences, width = beam.tokens.shape
-        found, banks = self._candidates(beam, places, logits, ending, asked)
+        best, banks = self._candidates(beam, places, logits, ending, asked)
         # (B, n, K); what is in DEAD places stays dead
-        found = Candidates(*map(places.spread, found))
+        best = Candidates(*map(places.spread, best))
         if banks is not None:
             banks = places.spread(banks).flatten(1)
-        totals = (beam.totals[:, :, None] + found.ranks).flatten(1)  # (B, n·K)
-        tokens = found.tokens.flatten(1)
+        totals = (beam.totals[:, :, None] + best.ranks).flatten(1)  # (B, n·K)
+        tokens = best.tokens.flatten(1)
         index = self._choose(beam, totals, tokens, banks)  # (B, m)
         order = torch.arange(index.shape[1], device=index.device)
         chosen = totals.gather(1, index).masked_fill(order >= beam.vacant[:, None], DEAD)
         first = torch.arange(sentences, device=index.device) * width
-        rows = first[:, None] + index // found.tokens.shape[2]
+        rows = first[:, None] + index // best.tokens.shape[2]
         penalties = torch.zeros_like(chosen)
         if self._beta:
             words = beam.words.repeat_interleave(width, dim=0)
@@ -276,8 +415,8 @@ class BeamSearch:
         return Extensions(
             rows=rows,
             tokens=tokens,
-            log_probs=found.log_probs.flatten(1).gather(1, index),
-            ranks=found.ranks.flatten(1).gather(1, index),
+            log_probs=best.log_probs.flatten(1).gather(1, index),
+            ranks=best.ranks.flatten(1).gather(1, index),
             totals=chosen,
             scores=torch.where(tokens == EOS, scores, DEAD),
             penalties=penalties,
@@ -291,7 +430,7 @@ class BeamSearch:
         ending: Bool[Tensor, "B"] | None,
         asked: Asked,
     ) -> tuple[Candidates, Int[Tensor, "R K"] | None]:
-        """The next tokens that each hypothesis brings, and the banks of those under phrases."""
+        """Return the next tokens that each hypothesis brings, with their banks under phrases."""
         width = beam.tokens.shape[1]
         if ending is not None:
             ending = places.rows(ending[:, None].expand(-1, width))
@@ -300,10 +439,10 @@ class BeamSearch:
         log_probs = next_log_probs(logits)
         sentences = places.rows(beam.sentences[:, None].expand(-1, width))
         at = Position(sentences, places.rows(beam.history), log_probs)
-        found = best_next(log_probs, apply(asked.rules, at), self.config.beam_size, ending=ending)
+        best = best_next(log_probs, apply(asked.rules, at), self.config.beam_size, ending=ending)
         if asked.phrases is None:
-            return found, None
-        return asked.phrases.candidates(found, at)
+            return best, None
+        return asked.phrases.candidates(best, at)
 
     def _choose(
         self,
@@ -312,7 +451,7 @@ class BeamSearch:
         tokens: Int[Tensor, "B M"],
         banks: Int[Tensor, "B M"] | None,
     ) -> Int[Tensor, "B m"]:
-        """Which candidates get the places of a beam: here the best, best first."""
+        """Return which candidates get the places of a beam: here the best, best first."""
         count = min(self._width, totals.shape[1])
         if banks is not None:
             return in_turns(totals, banks, count)
@@ -321,7 +460,7 @@ class BeamSearch:
     def _compete(
         self, beam: Beam, extensions: Extensions
     ) -> tuple[Float[Tensor, "B n_best"], Float[Tensor, "B m"]]:
-        """The best finished scores, and the totals of those that may yet beat one, else DEAD.
+        """Return the best finished scores, and the totals of what may yet beat one, else DEAD.
 
         A hypothesis is dropped when it has ended, or when it cannot beat the worst kept score any
         more: its total only falls and the length penalty only grows, so total / penalty at the
@@ -336,7 +475,7 @@ class BeamSearch:
     def _go_on(
         self, progress: Progress[Beam], taken: Taken, widest: int, asked: Asked
     ) -> Progress[Beam]:
-        """Where the best of what was extended lead, at most `widest` of each beam."""
+        """Go on with the best of what was extended, at most `widest` of each beam."""
         beam, extensions = progress.open, taken.extensions
         totals, order = taken.alive.topk(widest)
         rows, tokens = extensions.rows.gather(1, order), extensions.tokens.gather(1, order)
@@ -365,10 +504,72 @@ class BeamSearch:
     def _without_ended(
         progress: Progress[Beam], open_ones: Sequence[int], counts: Counts
     ) -> Progress[Beam]:
-        """Without the beams that have ended, if it is worth it."""
+        """Leave out the beams that have ended, if it is worth it."""
         if not worth_leaving(sum(map(bool, open_ones)), len(open_ones)):
             return progress
         places = [place for place, count in enumerate(open_ones) if count]
         counts.keep(places)
         left = torch.tensor(places, device=counts.device)
         return replace(progress, open=progress.open.keep(left), state=progress.state.keep(left))
+
+
+class DiverseBeamSearch(BeamSearch):
+    """Beam search in `groups` of beam_size / groups hypotheses (Vijayakumar et al. 2016).
+
+    At each step the groups choose one after another, and a group ranks a token lower by
+    `diversity_strength` for each hypothesis of the groups before it that chose the same token at
+    this step (their Hamming diversity). That sways a choice alone: totals, scores and probabilities
+    are those of beam search, and so is everything with one group. Each group has the `n_best` and
+    the early stopping of a beam of its own; the best of all groups come out, and what two groups
+    found counts once, so that they may be fewer than `n_best`.
+    """
+
+    Config: ClassVar = DiverseConfig
+
+    def __init__(self, config: DiverseConfig) -> None:
+        super().__init__(config, groups=config.groups)
+        self._strength = config.diversity_strength
+
+    def __call__(
+        self,
+        model: Seq2Seq,
+        source: Int[Tensor, "B S"],
+        source_mask: Bool[Tensor, "B S"],
+        *,
+        constraints: Constraints = None,
+        need_alignment: bool = False,
+    ) -> list[list[Hypothesis]]:
+        refuse_phrases(constraints, "diverse")
+        found = super().__call__(
+            model, source, source_mask, constraints=constraints, need_alignment=need_alignment
+        )
+        unique: list[dict[Tokens, Hypothesis]] = [{} for _ in found]  # groups may find the same
+        for own, hypotheses in zip(unique, found, strict=True):
+            for one in hypotheses:  # best first
+                own.setdefault(one.tokens, one)
+        return [list(own.values())[: self.config.n_best] for own in unique]
+
+    def _choose(
+        self,
+        beam: Beam,
+        totals: Float[Tensor, "B M"],
+        tokens: Int[Tensor, "B M"],
+        banks: Int[Tensor, "B M"] | None,
+    ) -> Int[Tensor, "B m"]:
+        beams, count = len(tokens), min(self._width, totals.shape[1])
+        index = torch.zeros_like(tokens[:, :count])
+        order = torch.arange(count, device=tokens.device)
+        # which of those in the batch a beam's sentence is: at most as many as there are beams
+        sentences = F.pad(beam.sentences.diff().ne(0).cumsum(0), (1, 0))
+        taken = tokens.new_full((beams + 1, self._groups, count), NO_TOKEN)
+        for group in range(self._groups):
+            # all beams choose, for a GPU would have to be asked how many are of the group
+            chooses = beam.beams % self._groups == group
+            rivals = taken[sentences].flatten(1)  # (B, groups · m)
+            alike = (tokens[:, :, None] == rivals[:, None]).sum(2)
+            best = (totals - self._strength * alike).topk(count)
+            index = torch.where(chooses[:, None], best.indices, index)
+            dead = best.values.isneginf() | (order >= beam.vacant[:, None])
+            chosen = tokens.gather(1, best.indices).masked_fill(dead, NO_TOKEN)
+            taken[torch.where(chooses, sentences, beams), group] = chosen  # others': the last row
+        return index

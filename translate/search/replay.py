@@ -21,8 +21,7 @@ from torch import Tensor
 from translate.attention.cache import Number, number_on
 from translate.models.seq2seq import DecoderState
 from translate.models.state_tensors import released, reserved, tensors_in, with_tensors
-from translate.search.counts import Counts
-from translate.search.tree import Nodes, Tree
+from translate.search.hypothesis import Counts, Nodes, Tree
 
 FEWEST = 8  # tokens for which a graph is worth recording, which takes as long as a few of them
 RECORDING = threading.Lock()  # one at a time in a process

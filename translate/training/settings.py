@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 
 from translate.config import Node
 from translate.inference.minimum_bayes_risk import Utility
-from translate.search.filters import Temperature
+from translate.search.sampling import Temperature
 from translate.training.precision import Precision
 
 
