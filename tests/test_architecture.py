@@ -19,14 +19,14 @@ ROOMS = {path.name.removesuffix(".py") for path in PACKAGE.iterdir()}
 
 # What each room may import of ours beside itself and the foundations.
 FOUNDATIONS = {
-    "files", "errors", "linear", "machine", "threads", "vocabulary", "config", "names", "wording",
+    "files", "errors", "linear", "machine", "version", "vocabulary", "config", "names", "wording",
 }  # fmt: skip
 MAY_IMPORT = {
     "files": set(),
     "errors": set(),
     "linear": set(),
     "machine": set(),
-    "threads": set(),
+    "version": set(),
     "vocabulary": set(),
     "wording": set(),
     "config": set(),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from translate.version import __version__
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -12,8 +14,6 @@ if TYPE_CHECKING:
     from translate.search import Search
 
 __all__ = ["__version__", "load"]
-
-__version__ = "0.1.0"
 
 
 def load(

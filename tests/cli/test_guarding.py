@@ -11,6 +11,7 @@ import torch
 import yaml
 
 from translate.cli import engines
+from translate.cli.translating import TranslatingOptions
 from translate.compose import config_dir
 from translate.inference.guard import Guard, GuardConfig
 from translate.search import DiverseBeamSearch, Search, read
@@ -39,7 +40,7 @@ def test_a_hint_is_given_where_it_can_be_followed(
 ) -> None:
     assert "format=json has them all" in program("text", run, stdin=TEXT.encode()).err
     native = engines.engine_translator
-    monkeypatch.setattr(engines, "engine_problems", lambda job: [])
+    monkeypatch.setattr(TranslatingOptions, "_beyond_the_engine", lambda options: [])
     monkeypatch.setattr(
         engines, "engine_translator", lambda config, *more: native(config | NATIVE, *more)
     )

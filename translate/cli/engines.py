@@ -13,7 +13,7 @@ from translate import machine
 from translate import search as searches
 from translate.cli import stored
 from translate.cli.errors import UsageError
-from translate.cli.translating import TranslatingOptions
+from translate.cli.translating import OTHER_PROBABILITIES
 from translate.inference import confidence
 from translate.inference.batches import one_a_core
 from translate.inference.bundle import Bundle
@@ -22,18 +22,13 @@ from translate.inference.translator import Translator, choose_device, load
 from translate.inference.unknown_words import UnknownWords
 from translate.names import on_demand
 from translate.search.shortlist import within
-from translate.wording import counted
 
 # what is on the porch for each engine but our own, by name
-PROBLEMS = {"ctranslate2": "translate.extras.ctranslate2_engine:problems"}
 SEARCHES = {"ctranslate2": "translate.extras.ctranslate2_engine:load"}
 READ_SHORTLIST = "translate.extras.lexical_shortlist:read"
-MOST_PER_CORE = 8  # workers
 # parameters of a model from which several threads answer a line clearly sooner than one: with fewer
 # they gain a seventh, and take several times as long where others use the cores too
 WORTH_THREADS = 20_000_000
-# keys that change what the model finds likely
-OTHER_PROBABILITIES = ("ensemble", "prefix", "prefixes", "constraints", "shortlist")
 
 
 def export_folder(run: str, name: str, chosen: str | None) -> Path:
@@ -41,24 +36,8 @@ def export_folder(run: str, name: str, chosen: str | None) -> Path:
     return Path(run, name) if chosen is None else Path(chosen)
 
 
-def engine_problems(options: TranslatingOptions) -> list[str]:
-    """List the options of a valid configuration that the engine lacks, one line each."""
-    verbatim = options.verbatim
-    cores = machine.cores()
-    if (options.workers or 1) > MOST_PER_CORE * cores:
-        return [
-            f"workers = {options.workers}: this process has {counted(cores, 'core')}, and more "
-            f"workers than cores only take memory: choose at most {MOST_PER_CORE * cores}"
-        ]
-    if options.engine == "native":
-        folder = verbatim.get("export")
-        return [f"export = {folder} needs engine=ctranslate2"] if folder else []
-    problems = on_demand(PROBLEMS[options.engine])
-    return list(problems(dict(options), verbatim, lacking=OTHER_PROBABILITIES))
-
-
 def engine_translator(config: Mapping[str, Any], verbatim: Mapping[str, str]) -> Translator:
-    """The translator of the run that is named, on the engine asked for.
+    """Return the translator of the run that is named, on the engine asked for.
 
     Without the keys `split` and `guard` lines are translated as they are.
 

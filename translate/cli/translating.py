@@ -7,9 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import Field, PositiveInt
 
+from translate import machine
 from translate.cli.options import Device, Group, Options, PathList, PathOption
 from translate.inference.choices import Engine, Precision
 from translate.inference.minimum_bayes_risk import Utility
+from translate.names import on_demand
+from translate.wording import counted
 
 
 def search_problems(node: dict[str, Any]) -> list[str]:
@@ -19,6 +22,11 @@ def search_problems(node: dict[str, Any]) -> list[str]:
     return validation.search_problems(node)
 
 
+MOST_PER_CORE = 8  # workers
+# keys that change what the model finds likely
+OTHER_PROBABILITIES = ("ensemble", "prefix", "prefixes", "constraints", "shortlist")
+# the options that an engine on the porch lacks, by the name of what lists them
+ENGINES_LACK = {"ctranslate2": "translate.extras.ctranslate2_engine:problems"}
 TARGET = "of a multilingual run: the tag of the language to translate into; null: as stored"
 
 
@@ -81,8 +89,22 @@ class TranslatingOptions(Options):
     )
 
     def contradictions(self) -> Iterator[str]:
-        from translate.cli.engines import engine_problems
         from translate.cli.validation import mbr_problems
 
-        yield from engine_problems(self)
+        yield from self._beyond_the_engine()
         yield from mbr_problems(self.mbr, self.search)
+
+    def _beyond_the_engine(self) -> list[str]:
+        """List the options of a valid configuration that the engine lacks, one line each."""
+        cores = machine.cores()
+        if (self.workers or 1) > MOST_PER_CORE * cores:
+            return [
+                f"workers = {self.workers}: this process has {counted(cores, 'core')}, and more "
+                "workers than cores only take memory: choose at most "
+                f"{MOST_PER_CORE * cores}"
+            ]
+        if self.engine == "native":
+            folder = self.verbatim.get("export")
+            return [f"export = {folder} needs engine=ctranslate2"] if folder else []
+        problems = on_demand(ENGINES_LACK[self.engine])
+        return list(problems(dict(self), self.verbatim, lacking=OTHER_PROBABILITIES))

@@ -31,7 +31,6 @@ from pydantic import BaseModel, PositiveInt
 from safetensors import SafetensorError
 from torch import Tensor
 
-from translate import __version__
 from translate import search as searches
 from translate.config import check, misnamed, problems
 from translate.data.tokenizer import Tokenizer, Tokenizers
@@ -43,6 +42,7 @@ from translate.models.head import AttentionHead
 from translate.models.registry import shapes_only
 from translate.models.seq2seq import Seq2Seq
 from translate.search.ensemble import Ensemble
+from translate.version import __version__
 
 FORMAT = 1  # raised when an older program could not read what a newer one writes
 
