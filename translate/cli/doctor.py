@@ -92,7 +92,7 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegat
 
 
 def _refuse_anything_else(path: Path) -> None:
-    """What is written over may be findings of before, never the text that is examined."""
+    """Refuse to write over anything but findings of before."""
     from translate.files import is_stream
 
     if not path.is_file() or not path.stat().st_size or is_stream(path, sys.stdout):

@@ -30,7 +30,7 @@ HEAD = 4_096  # bytes of a file in which that is to be seen
 
 
 def dropped_problems(verbatim: Mapping[str, str]) -> list[str]:
-    """What speaks against writing to `dropped=`, one line each: told before any text is read."""
+    """Return the reasons against writing to `dropped=`, one line each, before any text is read."""
     if "dropped" not in verbatim:
         return []
     name = verbatim["dropped"]
@@ -83,7 +83,7 @@ def _kind(path: Path) -> str:
 
 
 def _is_a_list(path: Path) -> bool:
-    """Whether nothing else is lost where a file is written over; a pipe has nothing to lose."""
+    """Tell whether a file may be written over: a list of ours, an empty file or a pipe."""
     if not path.is_file() or is_stream(path, sys.stderr):
         return True
     try:

@@ -1,4 +1,4 @@
-"""What became of the text on its way to a corpus, for people to read before they train on it."""
+"""The account of a corpus: what was kept and dropped, for people to read before they train."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def account(
 
 @dataclass
 class LanguageCounts:
-    """What is counted of one side of a training text as it passes."""
+    """Counts of one side of a training text, kept as it passes."""
 
     words: int = 0  # what stands between spaces, and each character of a script without
     pieces: int = 0
@@ -89,7 +89,7 @@ class LanguageCounts:
 def language_account(
     tokenizer: Tokenizer, counts: LanguageCounts, unseen: Sequence[Sequence[int]]
 ) -> dict[str, float]:
-    """How a tokenizer fares on one language.
+    """Return how well a tokenizer suits one language.
 
     Returns: pieces_per_word and longest of the training text; unknown_rate, the share of pieces of
     the unseen (dev) text that are `<unk>` or single bytes.

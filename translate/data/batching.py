@@ -44,7 +44,7 @@ PARTS = 32  # of a batch: in pieces of this size the sorted pairs are dealt out
 def shuffled(
     places: Int[np.ndarray, "places"], size: int, seed: Sequence[int]
 ) -> Int[np.ndarray, "places"]:
-    """What stands at some places of a random permutation of range(size).
+    """Return the numbers at these places of a random permutation of range(size).
 
     A Feistel network on the rows and columns of a table with at least `size` cells, where a number
     that falls outside the range is moved again until it does not (Black & Rogaway 2002, "Ciphers
@@ -122,17 +122,17 @@ class Mixture:
 
     @property
     def pairs(self) -> int:
-        """Those that are left out, too."""
+        """The number of all pairs, those that are left out too."""
         return int(self.first[-1])
 
     @property
     def slots(self) -> int:
-        """How many an epoch has."""
+        """The number of slots of an epoch."""
         return int(self.first_slot[-1])
 
     @cached_property
     def extent(self) -> Extent:
-        """Found by a look at all pairs, a block after the other."""
+        """The extent of the mixture, from all pairs, one block after the other."""
         used = longest = 0
         sums = np.zeros(3)
         for start in range(0, self.pairs, BLOCK):
@@ -158,7 +158,7 @@ class Mixture:
 def occurrences(
     weights: Float[np.ndarray, "pairs"], places: Places, epoch: int
 ) -> Int[np.ndarray, "pairs"]:
-    """How often pairs of these weights occur in an epoch.
+    """Return how often pairs of these weights occur in an epoch.
 
     ⌊(e + 1)w + u⌋ - ⌊ew + u⌋ times, with u in [0, 1) of the pair's own: in k epochs a pair of
     weight w occurs ⌊kw⌋ or ⌈kw⌉ times, so that none is forgotten, and one of a whole weight w times
@@ -193,7 +193,7 @@ class Spread(NamedTuple):
 
 
 def spread(tokenizer: Tokenizer, texts: Sequence[str]) -> Spread:
-    """What draws of some sentences have, the same at each call."""
+    """Measure the spread of the draws of these sentences; it is the same at each call."""
     best = np.array([len(tokenizer.encode(text)) for text in texts])
     drawn = np.array([len(tokenizer.sample(text, seed)) for seed, text in enumerate(texts)])
     mean = drawn.sum() / max(1, best.sum())
@@ -248,13 +248,13 @@ class PairLengths:
         order = np.argsort(places)
         rising = places[order]
         borders = np.searchsorted(rising, self.first)
-        found = [np.empty(len(places), dtype=np.int64) for _ in SIDES]
+        sides = [np.empty(len(places), dtype=np.int64) for _ in SIDES]
         for chunk in np.flatnonzero(np.diff(borders)):
             here = slice(*borders[chunk : chunk + 2])
             rows = rising[here] - self.first[chunk]
-            for values, side in zip(found, self.sides, strict=True):
+            for values, side in zip(sides, self.sides, strict=True):
                 values[order[here]] = side[chunk][rows]
-        return found
+        return sides
 
 
 def _most_drawn(
@@ -285,7 +285,7 @@ class Batch(NamedTuple):
     gold: Float[Tensor, "B T S"] | None = None  # where attention should look (`guidance.gold_rows`)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Between processes as bytes: tensors would go as files, which takes twice as long."""
+        """Send bytes between processes: tensors would go as files, which takes twice as long."""
         return _of_arrays, tuple(x.numpy(force=True) if isinstance(x, Tensor) else x for x in self)
 
     def repeated(self, times: int) -> Batch:
@@ -373,7 +373,7 @@ def cut(source_lengths: Lengths, target_lengths: Lengths, tokens_per_batch: int)
 def _cheapest(
     borders: Places, source: Lengths, target: Lengths, tokens_per_batch: int
 ) -> Int[np.ndarray, "pieces"]:
-    """For each piece the one that a batch beginning with it had best end before.
+    """Return, for each piece, the best one for a batch that begins with it to end before.
 
     The best way from a piece to the end is found from those of the pieces after it (dynamic
     programming).
@@ -398,7 +398,7 @@ def _cheapest(
 
 
 def _limits(borders: list[int], longest: list[int], tokens_per_batch: int) -> list[int]:
-    """For each piece the first one after it that fits no batch beginning with it.
+    """Return, for each piece, the first one after it that fits no batch beginning with it.
 
     Pieces come in the order of their length, so that the last of a batch is its longest.
     """

@@ -1,4 +1,4 @@
-"""Which pairs are worth learning from, and an account of every one that is left out."""
+"""Rules for the pairs that are worth learning from, and a record of every other one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Tell = Callable[[Dropped], None]
 
 
 class Drops:
-    """What is left out of one corpus: `counts` by rule, and each pair to `tell`, if there is one.
+    """Pairs that are left out of one corpus: `counts` by rule, and each pair goes to `tell`.
 
     Memory holds numbers for each pair that is told, and nothing of those that are kept.
     """
@@ -75,7 +75,7 @@ class Drops:
                 self._tell(self._named(rule, index, pair, first))
 
     def _indices(self, pairs: PairTable) -> Int[np.ndarray, "pairs"]:
-        """Which of the pairs that were read they are: a table is dense, and has gaps before it."""
+        """Return their numbers among all pairs read; some of those did not reach the table."""
         unwritten = np.array(self._unwritten, dtype=np.int64)
         before = unwritten - np.arange(len(unwritten))  # pairs of the table before each gap
         return pairs.places + np.searchsorted(before, pairs.places, side="right")
@@ -114,11 +114,11 @@ class Cleaning(Node):
     def _compiles(cls, replace: list[tuple[str, str]]) -> list[tuple[str, str]]:
         for pattern, replacement in replace:
             try:
-                found = re.compile(pattern)
+                compiled = re.compile(pattern)
             except re.error as error:
                 raise ValueError(f"{pattern!r} is not a regular expression ({error})") from None
             try:
-                found.sub(replacement, "")
+                compiled.sub(replacement, "")
             except (re.error, IndexError) as error:
                 raise ValueError(
                     f"{replacement!r} cannot replace what {pattern!r} finds ({error})"

@@ -1,4 +1,4 @@
-"""From a configuration to a corpus: fetch, clean, split, learn a vocabulary, tokenise, keep.
+"""A corpus from its configuration: fetch, clean, split, learn a vocabulary, tokenise, keep.
 
 A prepared corpus is a folder of Arrow files named by a hash of all that went into it, so that the
 same words, rules and tokenizer are prepared once; the files are memory-mapped, and a corpus may be
@@ -110,7 +110,7 @@ class Corpus:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What tells it and its tokenizers from all others."""
+        """Hashes that no other corpus or tokenizer has."""
         return {
             "corpus": self.folder.name,  # a hash of text and settings
             "source tokenizer": self.tokenizers.source.sha256,
@@ -156,11 +156,11 @@ def prepare(
         made = _make(folder, source, tokenizer, cache, tell)
         if tell is not None and not made:
             _tell_again(folder, source, cache, tell)
-    given = {name: extra.weight for name, extra in (source.extra or {}).items()}
+    weights = {name: extra.weight for name, extra in (source.extra or {}).items()}
     return load(
         folder,
         sampling=tokenizer.sampling,
-        weights={name: weight for name, weight in given.items() if weight is not None},
+        weights={name: weight for name, weight in weights.items() if weight is not None},
         temperature=source.temperature,
     )
 
@@ -186,8 +186,8 @@ def load(
         main = {"pairs": report["splits"]["train"]["pairs"], "tag": report["tag"]}
         texts = {MAIN: main} | report["extra"]
         _check_rows(tables, report, sum(text["pairs"] for text in texts.values()))
-        own = {name: text["pairs"] for name, text in texts.items() if name not in weights}
-        weights = by_temperature(own, temperature) | dict(weights)
+        unweighted = {name: text["pairs"] for name, text in texts.items() if name not in weights}
+        weights = by_temperature(unweighted, temperature) | dict(weights)
         parts = [
             Part(name, text["pairs"], text["tag"], weights[name]) for name, text in texts.items()
         ]
@@ -275,20 +275,21 @@ def _key(source: Source, tokenizer: TokenizerConfig, cache: Path) -> str:
 
 
 def _vocabulary(tokenizer: TokenizerConfig) -> Any:
-    """What tells it from others: the pieces that are given, or how they are to be learned."""
+    """Return what identifies a vocabulary: its pieces, or the settings to learn them with."""
     if tokenizer.pretrained is None:
         return tokenizer.model_dump(mode="json", exclude={"sampling", "pretrained"})
-    given = Tokenizers.find(Path(tokenizer.pretrained))
-    for key, wanted, found in (
-        ("kind", tokenizer.kind, given.source.kind), ("joint", tokenizer.joint, given.joint)
-    ):  # fmt: skip
-        if wanted != found:
+    pretrained = Tokenizers.find(Path(tokenizer.pretrained))
+    for key, wanted, actual in (
+        ("kind", tokenizer.kind, pretrained.source.kind),
+        ("joint", tokenizer.joint, pretrained.joint),
+    ):
+        if wanted != actual:
             raise UserError(
                 f"tokenizer.{key} = {json.dumps(wanted)}, but the vocabulary of "
-                f"tokenizer.pretrained = {tokenizer.pretrained} has {json.dumps(found)}: give "
-                f"tokenizer.{key}={json.dumps(found)}, or tokenizer.pretrained=null to learn one"
+                f"tokenizer.pretrained = {tokenizer.pretrained} has {json.dumps(actual)}: give "
+                f"tokenizer.{key}={json.dumps(actual)}, or tokenizer.pretrained=null to learn one"
             )
-    return [given.source.sha256, given.target.sha256]
+    return [pretrained.source.sha256, pretrained.target.sha256]
 
 
 def _sweep(corpora: Path) -> None:
@@ -301,7 +302,7 @@ def _sweep(corpora: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """While no other process prepares this corpus; that it is waited for is told."""
+    """Keep other processes from preparing this corpus; log when one of them is waited for."""
     lock = FileLock(f"{folder}.lock")
     try:
         lock.acquire(blocking=False)
@@ -409,17 +410,17 @@ class _Sentences:
 
 
 def _tokenizers(texts: Sequence[Text], source: Source, settings: TokenizerConfig) -> Tokenizers:
-    """Those that are given, or learned from the text."""
+    """Return the pretrained tokenizers, or learn them from the text."""
     tags = sorted({text.tag for text in texts if text.tag is not None})
     if settings.pretrained is None:
         return _train_tokenizers(texts, source, settings, tags)
-    given = Tokenizers.find(Path(settings.pretrained))
-    if missing := [tag for tag in tags if tag not in given.source.tags]:
+    pretrained = Tokenizers.find(Path(settings.pretrained))
+    if missing := [tag for tag in tags if tag not in pretrained.source.tags]:
         raise UserError(
             f"tokenizer.pretrained = {settings.pretrained} has no tag {', '.join(missing)}, which "
             "data names: leave the tag out, or learn a vocabulary with tokenizer.pretrained=null"
         )
-    return given
+    return pretrained
 
 
 def _train_tokenizers(

@@ -86,8 +86,8 @@ class Hub(Table):
                 f"{split} {text_hash(a)} {text_hash(b)}" for split, (a, b) in self._paths().items()
             )
         wanted = self.model_dump(include={"id", "config", "revision", "splits", "columns", "limit"})
-        told = self._local()
-        return json.dumps(wanted | ({"files": told} if told else {}), sort_keys=True)
+        local_files = self._local()
+        return json.dumps(wanted | ({"files": local_files} if local_files else {}), sort_keys=True)
 
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         if self.dir is not None:
@@ -102,11 +102,11 @@ class Hub(Table):
                 f"{self.files.train}.{self.source}, {self.files.train}.{self.target}, … (.gz too)"
             )
         downloads = cache / "hub"
-        if told := self._local():  # `datasets` takes a file of the same time for the same
-            digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        if local_files := self._local():  # `datasets` takes a file of the same time for the same
+            digest = hashlib.sha256(json.dumps(local_files, sort_keys=True).encode()).hexdigest()
             downloads /= digest[:20]
         return {
-            split: self._load(split, name, downloads) for split, name in self.splits.given().items()
+            split: self._load(split, name, downloads) for split, name in self.splits.names().items()
         }
 
     def _local(self) -> dict[str, str]:
@@ -122,7 +122,7 @@ class Hub(Table):
         languages = (self.source, self.target)
         return {
             split: find_files(self.dir, name, languages, f"data.files.{split}")
-            for split, name in self.files.given().items()
+            for split, name in self.files.names().items()
         }
 
     def _load(self, split: str, name: str, downloads: Path) -> Iterator[Pair]:
@@ -248,15 +248,15 @@ def _download(name: str, version: str, sha256: str, folder: Path) -> Path:
     if done.returncode != 0:
         raise UserError(_pip_problem(f"{name}=={version}", sha256, done.stderr))
     (archive,) = target.iterdir()
-    if (found := file_hash(archive)) != sha256:
-        raise UserError(_hash_problem(f"{name}=={version}", sha256, found))
+    if (actual := file_hash(archive)) != sha256:
+        raise UserError(_hash_problem(f"{name}=={version}", sha256, actual))
     return archive
 
 
 def _pip_problem(what: str, sha256: str, stderr: str) -> str:
     if "DO NOT MATCH THE HASHES" in stderr:
-        found = re.search(r"Got\s+([0-9a-f]{64})", stderr)
-        return _hash_problem(what, sha256, found[1] if found else "another")
+        other = re.search(r"Got\s+([0-9a-f]{64})", stderr)
+        return _hash_problem(what, sha256, other[1] if other else "another")
     errors = [
         line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR: ")
     ]
@@ -269,9 +269,9 @@ def _pip_problem(what: str, sha256: str, stderr: str) -> str:
     )
 
 
-def _hash_problem(what: str, sha256: str, found: str) -> str:
+def _hash_problem(what: str, sha256: str, actual: str) -> str:
     return (
-        f"{what} from the package index has the SHA-256 {found}, but data.sha256 = {sha256}; "
+        f"{what} from the package index has the SHA-256 {actual}, but data.sha256 = {sha256}; "
         "nothing was unpacked: this is a different archive, or it was tampered with"
     )
 

@@ -1,4 +1,4 @@
-"""Where a decoder should look, from gold links between words: what guides attention in training."""
+"""Gold attention, from links between words: it guides the decoder's attention in training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Words = list[list[int]]  # the pieces of each word
 def gold_rows(
     links: Iterable[Sequence[int]], source: Words, target: Words
 ) -> Float[np.ndarray, "T S"]:
-    """For each target piece, its share of attention by source piece; `</s>` comes last on both.
+    """Return the attention of each target piece by source piece; `</s>` comes last on both.
 
     The pieces of a target word share its links evenly over all pieces of the source words it is
     linked to; `</s>` looks at `</s>`; a word without a link leaves rows of zeros.

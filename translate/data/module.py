@@ -1,4 +1,4 @@
-"""From a prepared corpus to batches of token ids: the LightningDataModule."""
+"""The LightningDataModule: batches of token ids from a prepared corpus."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Pairs(Dataset[Batch]):
 
 
 class TranslationData(L.LightningDataModule):
-    """Feeds training with token-budget batches, and validation with the dev pairs in order.
+    """The feeder of training, with token-budget batches, and of validation, with the dev pairs.
 
     Args:
         max_length: training pairs with more pieces on a side are left out.
@@ -164,9 +164,9 @@ class TranslationData(L.LightningDataModule):
         spreads = []
         start = 0
         for part in self.corpus.parts:  # each in its own language and script
-            some = range(start, start + part.pairs, max(1, part.pairs // MEASURED))
-            source = spread(tokenizers.source, at(train, "source", some))
-            target = spread(tokenizers.target, at(train, "target", some))
+            sample = range(start, start + part.pairs, max(1, part.pairs // MEASURED))
+            source = spread(tokenizers.source, at(train, "source", sample))
+            target = spread(tokenizers.target, at(train, "target", sample))
             spreads.append((part.pairs, source, target))
             start += part.pairs
         return self._mixture(PairLengths(train, max_length=self.max_length, spreads=spreads))
@@ -202,7 +202,7 @@ class TranslationData(L.LightningDataModule):
         )  # fmt: skip
 
     def _feeds_a_gpu(self) -> bool:
-        """Whether batches go to a GPU: from pinned memory they are copied while it computes."""
+        """Tell whether a GPU gets the batches: from pinned memory it copies while it computes."""
         return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
     def val_dataloader(self) -> DataLoader[Batch]:
@@ -231,7 +231,7 @@ class TranslationData(L.LightningDataModule):
 
 
 def _judged(dev: Table, *, most: int) -> Bool[np.ndarray, "pairs"]:
-    """Which pairs count for dev/loss: a single line may else take more memory than there is.
+    """Choose the pairs that count for dev/loss: a very long line may need too much memory.
 
     Raises:
         UserError: none does.

@@ -49,7 +49,7 @@ class Lines(list[Pair]):
 
 
 class Item(NamedTuple):
-    """What is scored: a source sentence with all its references.
+    """An item to score: a source sentence with all its references.
 
     `alignment` and `group` are those of the first.
     """
@@ -122,7 +122,7 @@ class PairTable:
 
     @property
     def aligned(self) -> bool:
-        """Whether any pair of the file has gold links."""
+        """True if any pair of the file has gold links."""
         return any(len(chunk.flatten()) for chunk in self._table.column("alignment").chunks)
 
     def at(self, indices: Places) -> PairTable:
@@ -130,7 +130,7 @@ class PairTable:
         return PairTable(self._table, self.places[indices])
 
     def without(self, others: PairTable) -> PairTable:
-        """These pairs but for others of the same file; nothing is copied."""
+        """Return these pairs without others of the same file; nothing is copied."""
         places = np.setdiff1d(self.places, others.places, assume_unique=True)
         return PairTable(self._table, places)
 

@@ -109,7 +109,7 @@ def _remedy(counts: Mapping[str, int], fewer: Mapping[str, int], pairs: int, lar
 
 
 def components(pairs: Iterable[Pair]) -> Places:
-    """For each pair the number of its connected component, counted from 0.
+    """Return, for each pair, the number of its connected component, counted from 0.
 
     Sentences that `sameness` makes the same are one node, on whichever side they stand. Each
     round hangs the root of a pair's one side under that of its other, the larger under the smaller,
@@ -131,7 +131,7 @@ def components(pairs: Iterable[Pair]) -> Places:
 
 
 class _Groups:
-    """Which pairs belong to each component."""
+    """The pairs of each component."""
 
     def __init__(self, component: Places) -> None:
         self.of_pair = component
@@ -145,7 +145,7 @@ class _Groups:
         return self._order[self._first[group] : self._first[group + 1]]
 
     def distinct(self, sentences: UInt64[np.ndarray, "pairs"]) -> Places:
-        """How many different sentences the pairs of each component have, by their digests."""
+        """Count the different sentences of each component, by their digests."""
         order = np.lexsort((sentences, self.of_pair))
         group, sentence = self.of_pair[order], sentences[order]
         new = np.append(True, (np.diff(group) != 0) | (sentence[1:] != sentence[:-1]))
@@ -216,10 +216,10 @@ def select(source: Source, cache: Path, scratch: Path, tell: Tell | None = None)
     Raises:
         UserError: the text cannot be read or split, or nothing of it is left.
     """
-    heads, given = peek(source.open(cache))
+    heads, splits = peek(source.open(cache))
     source.tell_held_out()
     suspicious = _logged(on_demand(QUICK_LOOK)(heads))
-    main, held_out = _clean_and_split(source, given, scratch, suspicious, tell)
+    main, held_out = _clean_and_split(source, splits, scratch, suspicious, tell)
     unseen = [Pair(row.source, text) for rows in held_out.values() for row in rows
               for text in row.references]  # fmt: skip
     texts = [main, *_extra(source, unseen, scratch, suspicious, tell)]
@@ -227,10 +227,10 @@ def select(source: Source, cache: Path, scratch: Path, tell: Tell | None = None)
 
 
 def peek(
-    given: Mapping[str, Iterable[Pair]],
+    texts: Mapping[str, Iterable[Pair]],
 ) -> tuple[dict[str, list[Pair]], dict[str, Iterable[Pair]]]:
     """Return the first pairs of each split, and then all of them."""
-    streams = {split: iter(pairs) for split, pairs in given.items()}
+    streams = {split: iter(pairs) for split, pairs in texts.items()}
     heads = {split: list(islice(pairs, QUICK)) for split, pairs in streams.items()}
     return heads, {split: chain(heads[split], streams[split]) for split in streams}
 
@@ -243,7 +243,7 @@ def _logged(suspicious: list[str]) -> list[str]:
 
 def _clean_and_split(
     source: Source,
-    given: Mapping[str, Iterable[Pair]],
+    texts: Mapping[str, Iterable[Pair]],
     scratch: Path,
     suspicious: list[str],
     tell: Tell | None,
@@ -256,11 +256,11 @@ def _clean_and_split(
     """
     drops = Drops(MAIN, first_line=source.first_line(), tell=tell)
     with progress(f"Reading {source.source}-{source.target} sentences"):
-        wanted = {name: choice for name, choice in source.hold_out if name not in given}
+        wanted = {name: choice for name, choice in source.hold_out if name not in texts}
         train = clean(
-            given["train"], source.cleaning, scratch / MAIN, drops, whole=groups_of(wanted)
+            texts["train"], source.cleaning, scratch / MAIN, drops, whole=groups_of(wanted)
         )
-        fixed = {name: list(pairs) for name, pairs in given.items() if name != "train"}
+        fixed = {name: list(pairs) for name, pairs in texts.items() if name != "train"}
     in_dev = on_demand(SHARED_WITH_DEV)(fixed, allow_one_side=source.allow_overlap)
     suspicious += _logged(in_dev)
     if not train:
@@ -305,8 +305,8 @@ def _extra(
     for name, extra in (source.extra or {}).items():
         drops = Drops(name, tell=tell)
         with progress(f"Reading data.extra.{name}"):
-            heads, given = peek({"train": extra.open()})
-            pairs = clean(given["train"], source.cleaning, scratch / name, drops)
+            heads, texts = peek({"train": extra.open()})
+            pairs = clean(texts["train"], source.cleaning, scratch / name, drops)
         suspicious += _logged(on_demand(QUICK_LOOK)(heads, name))
         pairs = _without_overlap(pairs, held_out, source, f"data.extra.{name}", drops)
         if not pairs:

@@ -1,4 +1,4 @@
-"""Where sentence pairs come from: a node of the configuration for each kind, which reads itself."""
+"""Sources of sentence pairs: the node of each kind reads the text that it names."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Splits(Node):
     dev: NonEmpty | None = Field(description="of the one to choose by")
     test: NonEmpty | None = Field(description="of the one to report")
 
-    def given(self) -> dict[str, str]:
+    def names(self) -> dict[str, str]:
         """The splits that the source has, in the order train, dev, test."""
         return {split: name for split in SPLITS if (name := getattr(self, split)) is not None}
 
@@ -85,7 +85,7 @@ class PairColumns(NamedTuple):
     target: str | int
     domain: str | int | None = None
 
-    def given(self) -> list[tuple[str | int, str]]:
+    def with_keys(self) -> list[tuple[str | int, str]]:
         """Each column, in the order of a pair's fields, and the key that names it."""
         both = [(self.source, "data.columns"), (self.target, "data.columns")]
         return both if self.domain is None else [*both, (self.domain, "data.domain")]
@@ -244,7 +244,7 @@ class Table(Source, ABC):
     )
 
     def places(self) -> PairColumns:
-        """Which columns to read."""
+        """Return the columns to read."""
         return PairColumns(
             column_of(self.source, "source", self.columns),
             column_of(self.target, "target", self.columns),
@@ -273,12 +273,12 @@ def present(path: Path) -> Path | None:
 
 
 def or_held_out(key: str) -> str:
-    """What a message on a split that is missing adds; `key` names it. Nothing for train's."""
+    """Return a message's advice on a missing split, by its key; none for train."""
     return f", or {key}=null to hold it out of train" if key.endswith((".dev", ".test")) else ""
 
 
 def column_of(language: str, key: str, columns: Mapping[str, str | int] | None) -> str | int:
-    """Where the sentences of a language stand; without `columns`, under its own name."""
+    """Return the column of a language: one of `columns`, or the one of its own name."""
     if columns is None:
         return language
     if language not in columns:
@@ -343,7 +343,7 @@ class Files(Source):
                 self._tell_held_out(split)
 
     def _tell_held_out(self, split: str) -> None:
-        """That a split is taken out of the training text, where its files may have another name."""
+        """Log that a split is taken out of train: its files may have another name."""
         if not isinstance(count := getattr(self.hold_out, split), int) or not count:
             return
         root = Path(self.dir or ".").expanduser()
@@ -359,13 +359,13 @@ class Files(Source):
         """The alignment files: of train, and of dev and test where they exist."""
         if self.alignments is None:
             return {}
-        root, found = Path(self.dir or ".").expanduser(), {}
+        root, files = Path(self.dir or ".").expanduser(), {}
         for split in SPLITS:
             name = self._name(split)
             path = root / f"{name}.{self.alignments}"
             if split == "train" or (isinstance(name, str) and present(path)):
-                found[split] = _existing(path, "data.alignments")
-        return found
+                files[split] = _existing(path, "data.alignments")
+        return files
 
     def _paths(self) -> dict[str, tuple[Path, Path]]:
         names = {split: self._name(split) for split in SPLITS}
@@ -404,7 +404,7 @@ def _aligned(pairs: Iterable[Pair], path: Path) -> list[Pair]:
 
 
 def _from_here(path: Path) -> str:
-    """Where a relative path leads: one in a run's config.yaml may be of another folder."""
+    """Return the whole of a relative path: one in a run's config.yaml may be of another folder."""
     return "" if path.is_absolute() else f" from here ({path.absolute()})"
 
 
@@ -421,13 +421,13 @@ def find_files(
     wanted = (
         [f"{name}.{language}" for language in languages] if isinstance(name, str) else list(name)
     )
-    found = [_existing(root / Path(file).expanduser(), key) for file in wanted]
-    return found[0], found[1]
+    files = [_existing(root / Path(file).expanduser(), key) for file in wanted]
+    return files[0], files[1]
 
 
 def _existing(path: Path, key: str) -> Path:
-    if found := present(path):
-        return found
+    if file := present(path):
+        return file
     raise UserError(
         f"neither {path} nor {path.name}.gz exists; set data.dir (the folder), {key} (the file) "
         f"and data.source, data.target (the endings){or_held_out(key)}"
@@ -484,8 +484,8 @@ def read_tsv(path: Path, places: PairColumns, *, header: bool) -> Iterator[Pair]
     """Pairs from columns, each a number from 1 or, with a header line, a name."""
     lines = _numbered(path)
     names = next(lines, (0, ""))[1].split("\t") if header else []
-    positions = [_position(column, names, path, key) for column, key in places.given()]
-    last, key = max(zip(positions, (key for _, key in places.given()), strict=True))
+    positions = [_position(column, names, path, key) for column, key in places.with_keys()]
+    last, key = max(zip(positions, (key for _, key in places.with_keys()), strict=True))
     for number, line in lines:
         cells = line.split("\t")
         if not line.strip(" "):
@@ -541,11 +541,11 @@ def _read_jsonl(path: Path, places: PairColumns) -> Iterator[Pair]:
 
 def pair_at(row: Any, places: PairColumns, place: str) -> Pair:
     """The pair of a row, which may be nested: a path such as `translation.de` leads there."""
-    return _pair(_at_path(row, path, place, key) for path, key in places.given())
+    return _pair(_at_path(row, path, place, key) for path, key in places.with_keys())
 
 
 def _pair(texts: Iterable[str]) -> Pair:
-    """From the texts of `PairColumns.given`, or of a query's row."""
+    """Return a pair of the texts of a row, in the order of its fields."""
     source, target, *domain = texts
     return Pair(source, target, "".join(domain))
 

@@ -80,7 +80,7 @@ def read_lines(
 
 
 def count_lines(path: str | Path) -> int:
-    """How many `read_lines` yields; nothing is decoded, nor warned of."""
+    """Count the lines that `read_lines` yields, without decoding them."""
     with _open(Path(path)) as stream:
         return sum(1 for _ in _raw_lines(stream, str(path)))
 
@@ -99,7 +99,7 @@ def text_hash(path: Path) -> str:
 def json_line(record: Mapping[str, object]) -> str:
     """JSON as one line for every kind of reader."""
     text = json.dumps(record, ensure_ascii=False)
-    return LINE_BREAKS.sub(lambda found: "".join(f"\\u{ord(x):04x}" for x in found[0]), text)
+    return LINE_BREAKS.sub(lambda match: "".join(f"\\u{ord(x):04x}" for x in match[0]), text)
 
 
 def one_line(text: str) -> str:
@@ -114,7 +114,7 @@ def without_surrogates(text: str) -> str:
 
 @lru_cache(1 << 14)  # a name takes long to look up
 def unspaced(character: str) -> bool:
-    """Whether it is of a script that puts no spaces between words, a letter or a sign."""
+    """Tell whether a letter or sign is of a script that puts no spaces between words."""
     return _UNSPACED.match(character) is not None
 
 
@@ -124,7 +124,7 @@ def spaced(text: str) -> str:
 
 
 def spells_a_word(character: str) -> bool:
-    """Whether it is part of a word that ends where such characters end: letter, mark or digit.
+    """Tell whether it is a letter, mark or digit of a word that ends where such characters end.
 
     Not so in scripts without spaces, nor in Korean, where particles follow a word without one.
     """
@@ -133,7 +133,7 @@ def spells_a_word(character: str) -> bool:
 
 
 def has_text(line: str) -> bool:
-    """Whether there is anything to see in a line."""
+    """Tell whether there is anything to see in a line."""
     return any(unicodedata.category(character) not in BLANK for character in line)
 
 
@@ -200,7 +200,7 @@ class _WoundBack:
         self.head, self.stream = head, stream
 
     def read(self, size: int) -> bytes:
-        """At most so many bytes, at least one before the end."""
+        """Return at most `size` bytes, and at least one before the end."""
         read, self.head = self.head[:size], self.head[size:]
         return read or self.stream.read(size)
 
@@ -259,7 +259,7 @@ def from_line(line: str, place: str = "links") -> Gold:
     Raises:
         UserError: something that is no link.
     """
-    found: dict[str, set[Link]] = {"-": set(), "p": set(), "?": set()}
+    links: dict[str, set[Link]] = {"-": set(), "p": set(), "?": set()}
     for word in line.split():
         match = LINK.fullmatch(word)
         if match is None:
@@ -267,8 +267,8 @@ def from_line(line: str, place: str = "links") -> Gold:
                 f"{place}: {word!r} is not a link: write i-j (sure), ipj or i?j (possible), with "
                 "the positions of a source and a target word, counted from 0"
             )
-        found[match[2]].add((int(match[1]), int(match[3])))
-    return Gold(frozenset(found["-"]), frozenset((found["p"] | found["?"]) - found["-"]))
+        links[match[2]].add((int(match[1]), int(match[3])))
+    return Gold(frozenset(links["-"]), frozenset((links["p"] | links["?"]) - links["-"]))
 
 
 def read_links(path: str | Path, sources: Sequence[str], targets: Sequence[str]) -> list[Gold]:

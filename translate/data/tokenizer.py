@@ -58,7 +58,7 @@ class Sampling(Node):
 
 
 class Sampler(Protocol):
-    """Draws a segmentation of one word."""
+    """A callable that draws a segmentation of one word."""
 
     def __call__(self, word: str, random: Random) -> list[str]:
         """Pieces that spell `word`; a character without a piece stands by itself."""
@@ -99,7 +99,7 @@ class UnigramSampler:
         return pieces[::-1]
 
     def _filter(self, word: str) -> list[tuple[list[int], list[float]]]:
-        """For each end of a prefix the starts of its last piece, and their borders in [0, 1)."""
+        """Return, for each prefix, the starts of its last piece, and borders in [0, 1)."""
         # of all segmentations of each prefix together; logarithms, as a long word's are too small
         weights = [0.0]
         lattice: list[tuple[list[int], list[float]]] = [([], [])]
@@ -258,10 +258,10 @@ class Tokenizer:
             raise UserError(
                 f"these {len(model)} bytes are not a SentencePiece model ({error})"
             ) from None
-        found = {name: getattr(self._processor, name)() for name in SPECIAL}
-        if found != SPECIAL:
+        ids = {name: getattr(self._processor, name)() for name in SPECIAL}
+        if ids != SPECIAL:
             raise UserError(
-                f"the SentencePiece model has the special ids {found}, but needs {SPECIAL}"
+                f"the SentencePiece model has the special ids {ids}, but needs {SPECIAL}"
             )
         self._model = model
         self.sampling, self.tag = sampling, tag
@@ -303,7 +303,7 @@ class Tokenizer:
 
     @property
     def front(self) -> int:
-        """How many pieces stand before the text: 1 for a tag."""
+        """The number of pieces before the text: 1 for a tag."""
         return len(self.prefix)
 
     def tagged(self, tag: str | None) -> Tokenizer:
@@ -328,8 +328,8 @@ class Tokenizer:
     def encode_all(self, texts: Sequence[str], *, threads: int) -> list[list[int]]:
         """`encode` of many texts at once, in their order."""
         clean = [_readable(text) for text in texts]
-        found = self._processor.encode(clean, out_type=int, num_threads=threads)
-        return [self._after_tag(ids) for ids in found]
+        segmented = self._processor.encode(clean, out_type=int, num_threads=threads)
+        return [self._after_tag(ids) for ids in segmented]
 
     def sample(self, text: str, seed: int, most: int | None = None) -> list[int]:
         """One random segmentation: the same for the same text and seed, in any process.
@@ -361,8 +361,8 @@ class Tokenizer:
 
     def spelled(self, text: str) -> list[str]:
         """The pieces of `encode`, but an unknown one as the text has it and not as `<unk>`."""
-        found = list(self._processor.encode(_readable(text), out_type=str))
-        return [*self.pieces(self.prefix), *found] if found else []
+        pieces = list(self._processor.encode(_readable(text), out_type=str))
+        return [*self.pieces(self.prefix), *pieces] if pieces else []
 
     def normalised(self, text: str) -> str:
         """The text as it is read: composed, perhaps in lower case, without spaces around it."""
@@ -370,12 +370,12 @@ class Tokenizer:
 
     @cached_property
     def whole_words(self) -> bool:
-        """Whether every piece is a word with the space before it (kind `word`), `<unk>` too."""
+        """True if every piece is a word with the space before it (kind `word`), `<unk>` too."""
         return all(name.startswith(WORD_START) for name in self._ids)
 
     @cached_property
     def kind(self) -> Kind:
-        """How its pieces were found: byte-pair encoding counts them, where others have weights."""
+        """The kind of its pieces: byte-pair encoding counts them, where others have weights."""
         if self.whole_words:
             return "word"
         if all(len(name) == 1 for name in self._ids):
@@ -384,7 +384,7 @@ class Tokenizer:
         return "bpe" if all(score.is_integer() for score in scores) else "unigram"
 
     def is_unknown(self, token: int) -> bool:
-        """Whether `token` is for a character the vocabulary lacks: `<unk>` or one byte of it."""
+        """Tell whether `token` stands for a character without a piece: `<unk>` or one byte."""
         return token == UNK or bool(self._processor.is_byte(int(token)))
 
     def _after_tag(self, ids: Sequence[int]) -> list[int]:
@@ -406,7 +406,7 @@ class Tokenizer:
 
 
 def _readable(text: str) -> str:
-    """As training text is tidied: one line of words with one space between them."""
+    """Tidy a text like training text: one line of words with one space between them."""
     return " ".join(without_surrogates(text).split())
 
 
@@ -442,7 +442,7 @@ class Tokenizers:
 
     @classmethod
     def find(cls, place: Path) -> Tokenizers:
-        """Those of a run, a bundle, or a folder with source.spm and target.spm."""
+        """Load those of a run, a bundle, or a folder with source.spm and target.spm."""
         for folder in (place, place / "bundle"):
             if (folder / "source.spm").is_file():
                 return cls.load(folder)

@@ -1,4 +1,4 @@
-"""Which word translates which, learned from the corpus itself: IBM Model 1 (Brown et al. 1993)."""
+"""A lexicon that a corpus teaches: IBM Model 1 (Brown et al. 1993)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Words:
 
     def encode(self, sentence: str) -> Ids:
         """The numbers of the known words of a sentence, each once."""
-        found = {self.ids[word] for word in split(sentence) if word in self.ids}
-        return np.fromiter(sorted(found), dtype=np.int64, count=len(found))
+        known = {self.ids[word] for word in split(sentence) if word in self.ids}
+        return np.fromiter(sorted(known), dtype=np.int64, count=len(known))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -54,19 +54,19 @@ class Lexicon:
         self.keys, cell = np.unique(s * num_targets + t, return_inverse=True)
         of_source = self.keys // num_targets
         count: Float[np.ndarray, "_"] = np.ones(len(self.keys))
-        given = count
+        probability = count
         for _ in range(ROUNDS):
-            weight = given[cell]
+            weight = probability[cell]
             share = weight / np.bincount(group, weight)[group]  # P(s explains t), in each pair
             count = np.bincount(cell, share, minlength=len(self.keys))
-            given = count / np.bincount(of_source, count, minlength=num_sources)[of_source]
+            probability = count / np.bincount(of_source, count, minlength=num_sources)[of_source]
         self.count = count  # how often s was translated by t, expected
-        self.given: Float[np.ndarray, "_"] = given
+        self.probability: Float[np.ndarray, "_"] = probability
         seen = np.bincount(np.concatenate([*targets, [0]]).astype(int), minlength=num_targets)
         self.chance = (seen + 1) / (seen.sum() + num_targets)  # P(t)
 
     def evidence(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> Float[np.ndarray, "_"]:
-        """For each pair the mean over target words of log max(1, max_s t(t|s) / P(t)).
+        """Return, for each pair, the mean over target words of log max(1, max_s t(t|s) / P(t)).
 
         How much likelier its best source word makes a target word; 0 where nothing is explained,
         and nan for a pair without a known word on one side.
@@ -75,7 +75,7 @@ class Lexicon:
         wanted = s * self.num_targets + t
         place = np.searchsorted(self.keys, wanted)
         known = np.append(self.keys, -1)[place] == wanted  # behind the last key there is none
-        ratio = np.where(known, np.append(self.given, 0)[place], 0) / self.chance[t]
+        ratio = np.where(known, np.append(self.probability, 0)[place], 0) / self.chance[t]
         lengths = [len(b) if len(a) else 0 for a, b in zip(sources, targets, strict=True)]
         best = np.ones(sum(lengths))
         np.maximum.at(best, group, ratio)

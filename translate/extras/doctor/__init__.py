@@ -1,4 +1,4 @@
-"""What may be wrong with parallel text, found before a model learns it.
+"""A doctor for parallel text: it finds mistakes before a model learns them.
 
 A check takes the splits as they were read, before any cleaning, and gives findings; a finding names
 lines. Checks look for what is rare in a corpus that is mostly right.
@@ -137,7 +137,7 @@ def of_extra(name: str, findings: Iterable[Finding]) -> list[Finding]:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to set, and the figures it rests on."""
+    """Settings for a corpus, and the figures that they rest on."""
 
     # share of dev words that training has not, by side, if there is a dev
     unseen_words: Mapping[str, float]

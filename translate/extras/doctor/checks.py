@@ -117,7 +117,7 @@ def report(findings: Sequence[Finding], *, lines: int) -> Iterator[str]:
 
 
 def headline(finding: Finding) -> str:
-    """What is wrong and how often, by split."""
+    """Name the mistake and how often it occurs, by split."""
     counts = Counter(line.split for line in finding.lines)
     places = ", ".join(f"{split} {count:,}" for split, count in counts.items())
     return f"{finding.title} ({places})"
@@ -180,15 +180,15 @@ def anomalies(splits: Splits) -> Iterator[Finding]:
 
 def quoted(splits: Splits) -> Iterator[Finding]:
     """Sentences in quotation marks where most of their side are, as cells of a table may be."""
-    found = [
+    quotes = [
         (split, index, side)
         for split, index, side, text in sides(splits)
         if len(text) > 1 and text[0] == text[-1] == '"'
     ]
-    often = Counter((split, side) for split, _, side in found)
+    often = Counter((split, side) for split, _, side in quotes)
     notes = [
         (split, index, f"{side}: in quotation marks")
-        for split, index, side in found
+        for split, index, side in quotes
         if often[split, side] > len(splits[split]) / 2
     ]
     advice = "table cells are read literally: write the table without quotation marks"
@@ -196,10 +196,10 @@ def quoted(splits: Splits) -> Iterator[Finding]:
 
 
 def anomaly(text: str) -> str:
-    """What is strange about a text, or nothing."""
+    """Name the strange character of a text; an empty text if there is none."""
     if text.isascii() and text.isprintable() and "<" not in text and "&" not in text:
         return ""  # most lines of most corpora
-    for kind, found in (
+    for kind, strange in (
         ("not decoded (U+FFFD)", "\ufffd" if "\ufffd" in text else ""),
         ("old Mac line ending, which does not end a line here", "\r" if "\r" in text else ""),
         ("control character", next((c for c in text if _is_control(c)), "")),
@@ -208,8 +208,8 @@ def anomaly(text: str) -> str:
         ("mark-up", _match(MARKUP, text)),
         ("scripts mixed in a word", next(filter(_mixes, WORD.findall(text)), "")),
     ):
-        if found:
-            return f"{kind}: {found!r}" if found.isprintable() else f"{kind}: {found!a}"
+        if strange:
+            return f"{kind}: {strange!r}" if strange.isprintable() else f"{kind}: {strange!a}"
     return ""
 
 
@@ -218,24 +218,24 @@ def _is_control(character: str) -> bool:
 
 
 def _match(pattern: re.Pattern[str], text: str) -> str:
-    found = pattern.search(text)
-    return found[0] if found else ""
+    match = pattern.search(text)
+    return match[0] if match else ""
 
 
 def _mojibake(text: str) -> str:
     """Letters that become others when they are written as Windows-1252 and read as UTF-8."""
-    for found in MOJIBAKE.finditer(text):
+    for match in MOJIBAKE.finditer(text):
         try:
-            found[0].encode("cp1252").decode("utf-8")
+            match[0].encode("cp1252").decode("utf-8")
         except UnicodeError:
-            if not THREE_BYTES.match(text, found.start()):
+            if not THREE_BYTES.match(text, match.start()):
                 continue
-        return found[0]
+        return match[0]
     return ""
 
 
 def _mixes(word: str) -> bool:
-    """Whether letters that look alike come from different scripts, as a Cyrillic а in `bаnk`."""
+    """Tell whether letters that look alike are of different scripts, as a Cyrillic а in `bаnk`."""
     if word.isascii():
         return False
     scripts = {unicodedata.name(c, "").split(" ")[0] for c in word if c.isalpha()}
@@ -301,20 +301,20 @@ def near(splits: Splits) -> Iterator[Finding]:
     each, in any common order; rarest first, that is few candidates. Nothing is missed.
     """
     held_out = [(place, shingles(pair)) for place, pair in _held_out(splits)]
-    frequency = Counter(shingle for _, found in held_out for shingle in found)
+    frequency = Counter(shingle for _, grams in held_out for shingle in grams)
     index: defaultdict[str, list[int]] = defaultdict(list)
-    for number, (_, found) in enumerate(held_out):
-        for shingle in _prefix(found, frequency):
+    for number, (_, grams) in enumerate(held_out):
+        for shingle in _prefix(grams, frequency):
             index[shingle].append(number)
     literal = {(sameness(p.source), sameness(p.target)) for _, p in _held_out(splits)}
     notes = []
     for line, pair in enumerate(splits["train"]):
         if (sameness(pair.source), sameness(pair.target)) in literal:
             continue
-        found = shingles(pair)
-        candidates = {n for shingle in _prefix(found, frequency) for n in index.get(shingle, ())}
+        grams = shingles(pair)
+        candidates = {n for shingle in _prefix(grams, frequency) for n in index.get(shingle, ())}
         similarity, place = max(
-            ((jaccard(found, held_out[n][1]), held_out[n][0]) for n in candidates), default=(0, "")
+            ((jaccard(grams, held_out[n][1]), held_out[n][0]) for n in candidates), default=(0, "")
         )
         if similarity >= NEAR:
             notes.append(("train", line, f"{similarity:.0%} of {place}"))
@@ -338,9 +338,9 @@ def jaccard(one: Shingles, other: Shingles) -> float:
     return len(one & other) / len(one | other)
 
 
-def _prefix(found: Shingles, frequency: Mapping[str, int]) -> list[str]:
+def _prefix(grams: Shingles, frequency: Mapping[str, int]) -> list[str]:
     """The rarest elements, one of which any set that is similar enough must share."""
-    order = sorted(found, key=lambda shingle: (frequency.get(shingle, 0), shingle))
+    order = sorted(grams, key=lambda shingle: (frequency.get(shingle, 0), shingle))
     return order[: len(order) - math.ceil(NEAR * len(order)) + 1]
 
 

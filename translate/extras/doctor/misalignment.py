@@ -106,25 +106,25 @@ class _Judge:
         return Lexicon(sources, targets, **sizes)
 
     def _evidence(self, split: str, offset: int, rows: Ids | None = None) -> Float[np.ndarray, "_"]:
-        """Of some lines' sources (all) for the target `offset` lines below, around the end.
+        """Return the evidence of sources (all) for the target `offset` lines below, cyclically.
 
         Of the other lines it is nan.
         """
         sources, targets = self.ids[split]
         count = len(sources)
         rows = np.arange(count) if rows is None else rows
-        found = np.full(count, np.nan)
+        evidence = np.full(count, np.nan)
         for half in (0, 1):
             chosen = rows[rows % 2 == half]
             for start in range(0, len(chosen), TOGETHER):
                 block = chosen[start : start + TOGETHER]
-                found[block] = self.lexicons[1 - half].evidence(
+                evidence[block] = self.lexicons[1 - half].evidence(
                     [sources[i] for i in block], [targets[(i + offset) % count] for i in block]
                 )
-        return found
+        return evidence
 
     def offsets(self, split: str) -> list[int]:
-        """Where each line's translation stands: 0 for beside it (or unknown), 1 for the next line.
+        """Return each line's distance to its translation: 0 (or unknown), 1 for the next line.
 
         Another place is believed only where the own one is unlikely and that one is likely.
         """
@@ -133,9 +133,9 @@ class _Judge:
         doubtful = np.flatnonzero(best < self.middle)
         for offset in [k for distance in range(1, REACH + 1) for k in (distance, -distance)]:
             there = (doubtful + offset >= 0) & (doubtful + offset < len(best))
-            found = self._evidence(split, offset, doubtful[there])
-            better = (found > best) & (found > self.middle)
-            best, place = np.where(better, found, best), np.where(better, offset, place)
+            there_evidence = self._evidence(split, offset, doubtful[there])
+            better = (there_evidence > best) & (there_evidence > self.middle)
+            best, place = np.where(better, there_evidence, best), np.where(better, offset, place)
         return place.tolist()
 
     def strays(self, split: str) -> list[int]:
@@ -151,7 +151,7 @@ class _Judge:
 
 def _blocks(offsets: Sequence[int]) -> list[tuple[int, int, int]]:
     """Runs of lines with one offset as (start, stop, offset); a few odd lines do not end a run."""
-    found = []
+    blocks = []
     for offset in sorted(set(offsets) - {0}):
         runs: list[list[int]] = []
         for index in (i for i, k in enumerate(offsets) if k == offset):
@@ -159,9 +159,9 @@ def _blocks(offsets: Sequence[int]) -> list[tuple[int, int, int]]:
                 runs[-1].append(index)
             else:
                 runs.append([index])
-        found += [
+        blocks += [
             (run[0], run[-1] + 1, offset)
             for run in runs
             if len(run) >= max(BLOCK, (run[-1] + 1 - run[0]) / 2)
         ]
-    return sorted(found)
+    return sorted(blocks)

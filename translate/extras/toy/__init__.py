@@ -60,10 +60,10 @@ def toy_pairs(
         sampler = Sampler(f"{seed} {split}", held_out=split != "train")
         pairs = _distinct(sampler, min_words, max_words, seen, held_out=split != "train")
         splits[split] = [pair for _, pair in zip(range(counts[split]), pairs, strict=False)]
-        found = len(splits[split])
-        if found < counts[split]:
+        drawn = len(splits[split])
+        if drawn < counts[split]:
             raise UserError(
-                f"data=toy found only {found:,} of {counts[split]:,} distinct {split} pairs of "
+                f"data=toy found only {drawn:,} of {counts[split]:,} distinct {split} pairs of "
                 f"{min_words} to {max_words} words: ask for fewer (data.{split}) or widen the "
                 "range (data.min_words, data.max_words)"
             )

@@ -95,7 +95,7 @@ def _core(tree: Clause) -> list[Word]:
 
 
 def _rest(tree: Clause) -> list[Word]:
-    """What follows the verb."""
+    """Return the words behind the verb."""
     words: list[Word] = []
     if tree.object and not isinstance(tree.object, Trace):
         words += nominal(tree.object, "object")
@@ -162,13 +162,13 @@ def _verb_group(tree: Clause) -> tuple[list[Word], list[Word]]:
 
 
 def _agreement(tree: Clause) -> tuple[int, Number]:
-    """With `there`, the verb agrees with what there is."""
+    """Return person and number; with `there`, those of the object."""
     there = isinstance(tree.subject, Pronoun) and tree.subject.person is ES_THERE
     return agreement(tree.object if there and tree.object else tree.subject)
 
 
 def _tail(tree: Clause) -> list[Word]:
-    """What belongs behind the verb (`look for`, `wait for`)."""
+    """Return the particle of a verb (`look for`, `wait for`)."""
     return [word(text, tree, tree.verb.preposition_role) for text in tree.verb.tail]
 
 

@@ -451,14 +451,14 @@ def _present(verb: Verb) -> tuple[str, ...]:
 
 
 def _second_person(third: str, stem: str) -> str:
-    """From the third person: macht → machst, liest → liest, lädt → lädst, kann → kannst."""
+    """Return the second person of a third: macht → machst, liest → liest, lädt → lädst."""
     kept = stem.endswith(("t", "d")) and not third.endswith(("et", "dt"))  # hält → hältst
     third = third if kept else third.removesuffix("t")
     return third + ("t" if third[-1] in "sßzx" else "st")
 
 
 def _past(third: str) -> tuple[str, ...]:
-    """From the third person preterite: machte → machten, sah → sahen, hielt → du hieltest."""
+    """Return all forms of a third person preterite: machte → machten, hielt → du hieltest."""
     second = third + ("est" if third[-1] in "tdsßz" else "st")
     return third, second, third, third + ("n" if third.endswith("e") else "en")
 

@@ -177,13 +177,13 @@ PAST: tuple[Tense, ...] = ("past", "perfect", "pluperfect")
 
 
 class ArgumentSampler:
-    """Draws them from one side of the train/test split, as far as the room goes."""
+    """A source of what stands around a verb, on one side of the split, as far as the room goes."""
 
     def __init__(self, chance: Chance, choices: Choices, phrases: NounPhraseSampler) -> None:
         self._chance, self._choices, self._phrases = chance, choices, phrases
 
     def subject(self, verb: Verb, depth: int) -> Nominal:
-        """Who does it, or an `es` that stands for nobody."""
+        """Draw a subject, or an `es` that stands for nobody."""
         if verb.frame == "existential":
             return Pronoun(words.ES_THERE)
         if verb.frame == "weather":
@@ -239,7 +239,7 @@ class ArgumentSampler:
         return predicate
 
     def adverbials(self, clause: Clause) -> None:
-        """Where, with whom, how and when, each by chance."""
+        """Draw where, with whom, how and when, each by chance."""
         frame, spend = clause.verb.frame, self._chance.spend
         if frame == "motion" and spend(3, 0.6):
             clause.place = self.place(words.DIRECTIONS)
@@ -487,7 +487,7 @@ class Sampler:
             clause.adjunct = Adjunct(conjunction, self._any_clause(depth + 1, tenses))
 
     def _front(self, clause: Clause) -> Slot:
-        """What stands before the finite verb: only what its form or its place cannot confuse."""
+        """Choose the words before the finite verb: none that could be misread there."""
         if clause.adjunct and self._chance.happens(0.5):
             clause.adjunct.fronted = True
             return "adjunct"
@@ -509,7 +509,7 @@ class Sampler:
 
 
 def _is_marked(nominal: Nominal) -> bool:
-    """Whether nominative and accusative differ, as in `der Mann`, `den Mann`."""
+    """Tell whether nominative and accusative differ, as in `der Mann`, `den Mann`."""
     match nominal:
         case Pronoun(person):
             return "acc" in person.german

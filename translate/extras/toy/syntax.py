@@ -1,4 +1,4 @@
-"""What a sentence says, before either language has put it in order.
+"""Trees of sentences, before either language has put them in order.
 
 One tree is spelled out twice. Every word carries links, pairs of a tree node and a role. A German
 and an English word are aligned exactly when they share one: the alignment is gold by construction.
@@ -98,7 +98,7 @@ class Name:
 
 @dataclass(eq=False)
 class Trace:
-    """Where a relative clause would have its noun: spelled out as a relative pronoun."""
+    """The place of the noun in a relative clause: spelled out as a relative pronoun."""
 
     noun: Noun
     number: Number
@@ -227,7 +227,7 @@ def _of_clause(clause: Clause, *, spoken_subject: bool = True) -> Iterator[Combi
 
 
 def counts(verb: Verb) -> bool:
-    """Whether the pairs of this verb with its nouns are combinations to hold out."""
+    """Tell whether this verb with its nouns makes combinations to hold out."""
     return verb.frame not in {"copula", "existential", "weather"}
 
 
@@ -259,13 +259,13 @@ def _inside(nominal: Nominal | None) -> Iterator[Combination]:
 
 
 def is_held_out(combination: Combination) -> bool:
-    """Whether a combination belongs to dev and test: fixed by its two lemmas, not by any seed."""
+    """Tell whether a combination belongs to dev and test, by its two lemmas and by no seed."""
     return crc32(" ".join(combination).encode()) % HELD_OUT_SHARE == 0
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What may stand together on one side of the split."""
+    """Words that may stand together on one side of the split."""
 
     verbs: dict[str, tuple[Verb, ...]]
     arguments: dict[tuple[Verb, Argument], tuple[Noun, ...]]

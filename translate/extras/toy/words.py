@@ -51,7 +51,7 @@ class Noun:
 
     @property
     def mass(self) -> bool:
-        """Whether it has no plural and no indefinite article."""
+        """True if it has no plural and no indefinite article."""
         return self.plural == "0"
 
 
@@ -76,7 +76,7 @@ class Verb:
 
     @property
     def preposition_role(self) -> str:
-        """What links a German preposition: an English one of its own, or else the verb."""
+        """The role that links a German preposition: an English one, or else the verb."""
         return "preposition" if self.preposition and self.tail else "verb"
 
 
