@@ -411,6 +411,33 @@ def locked(run: Path) -> Iterator[None]:
         lock.release()
 
 
+@contextmanager
+def in_turn(lock: Path, waiting: str = "") -> Iterator[None]:
+    """Hold a lock file; where another process holds it, log `waiting` and wait."""
+    from filelock import FileLock, Timeout  # not for translating
+
+    held = FileLock(lock)
+    try:
+        held.acquire(blocking=False)
+    except Timeout:
+        if waiting:
+            log.info(waiting)
+        held.acquire()
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def sweep(leftovers: Mapping[Path, Path]) -> None:
+    """Remove folders that killed processes left: those whose lock file no process holds."""
+    from filelock import FileLock, Timeout
+
+    for folder, lock in leftovers.items():
+        with suppress(Timeout, OSError), FileLock(lock, blocking=False):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def _take_over(path: Path) -> None:
     """Write who holds the lock into its file, where no other host has done so."""
     here = socket.gethostname()

@@ -1,10 +1,11 @@
-"""Token-budget batches: complete, within the budget, reproducible, and resumable anywhere."""
+"""Batches within budget, little padding, all pairs once, and a resume that repeats nothing."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import pickle
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from multiprocessing.reduction import ForkingPickler
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 import torch
 import yaml
@@ -22,20 +24,25 @@ from numpy.typing import NDArray
 from translate.data import batching as mixing
 from translate.data.batching import (
     BATCH_COST,
+    WIDE,
     Draw,
     Draws,
     Mixture,
+    PairLengths,
+    Spread,
     TokenBatches,
     by_shape,
     collate,
     cut,
+    lengths,
+    shuffled,
 )
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD
 
 DEFAULTS = Path(__file__).parents[2] / "conf" / "data" / "base.yaml"
 
-lengths = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=60)
+length_pairs = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=60)
 
 
 def mixed(pairs: list[tuple[int, int]], weights: list[float] | None = None) -> Mixture:
@@ -55,7 +62,7 @@ def ids(batches: Iterator[Draws]) -> list[list[int]]:
     return [batch.pairs.tolist() for batch in batches]
 
 
-@given(pairs=lengths, epoch=st.integers(0, 5))
+@given(pairs=length_pairs, epoch=st.integers(0, 5))
 def test_an_epoch_is_a_permutation_within_the_budget(
     pairs: list[tuple[int, int]], epoch: int
 ) -> None:
@@ -66,7 +73,7 @@ def test_an_epoch_is_a_permutation_within_the_budget(
         assert len(batch) * max(widest) <= 40
 
 
-@given(pairs=lengths, skip=st.integers(0, 12), world=st.integers(1, 3))
+@given(pairs=length_pairs, skip=st.integers(0, 12), world=st.integers(1, 3))
 def test_shards_are_disjoint_and_resuming_gives_the_suffix(
     pairs: list[tuple[int, int]], skip: int, world: int
 ) -> None:
@@ -78,7 +85,7 @@ def test_shards_are_disjoint_and_resuming_gives_the_suffix(
         assert list(islice(resumed, 12 - skip)) == whole[rank::world][skip:]
 
 
-@given(pairs=lengths, skip=st.integers(0, 12), world=st.integers(1, 3))
+@given(pairs=length_pairs, skip=st.integers(0, 12), world=st.integers(1, 3))
 def test_another_number_of_processes_goes_on_with_the_next_batches(
     pairs: list[tuple[int, int]], skip: int, world: int
 ) -> None:
@@ -90,7 +97,7 @@ def test_another_number_of_processes_goes_on_with_the_next_batches(
     assert sorted(itertools.chain(*shards)) == sorted(following)
 
 
-@given(pairs=lengths, done=st.integers(0, 12))
+@given(pairs=length_pairs, done=st.integers(0, 12))
 def test_resuming_in_an_epoch_that_is_known_lays_out_no_earlier_one(
     pairs: list[tuple[int, int]], done: int
 ) -> None:
@@ -167,7 +174,7 @@ def test_only_one_pool_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked[20:] == [50]
 
 
-@given(pairs=lengths)
+@given(pairs=length_pairs)
 def test_neighbours_are_alike_up_and_down_in_turn(pairs: list[tuple[int, int]]) -> None:
     def snake(pair: tuple[int, int]) -> tuple[int, int]:
         source, target = pair
@@ -191,7 +198,7 @@ def cheapest(pairs: list[tuple[int, int]], budget: int) -> float:
     return costs[-1]
 
 
-@given(pairs=lengths, budget=st.integers(1, 60))
+@given(pairs=length_pairs, budget=st.integers(1, 60))
 def test_the_cut_is_the_cheapest_of_all(pairs: list[tuple[int, int]], budget: int) -> None:
     """Pieces are single pairs in batches as small as these, or pairs of one length."""
     source, target = np.array(pairs, dtype=np.int32).T
@@ -355,3 +362,127 @@ def test_a_batch_repeated_is_all_of_it_and_all_of_it_again(gold: torch.Tensor | 
             assert torch.equal(again, torch.cat([once, once]))
         else:
             assert again == (once and 2 * once)  # numbers of tokens, and gold that is not there
+
+
+LIMIT = 12
+
+
+def table(pairs: list[tuple[int, int]], chunk: int) -> pyarrow.Table:
+    columns = (pyarrow.array(side, pyarrow.int32()) for side in zip(*pairs, strict=True))
+    whole = pyarrow.table(list(columns), names=["source_length", "target_length"])
+    return pyarrow.Table.from_batches(whole.to_batches(max_chunksize=chunk))
+
+
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=30),
+    chunk=st.integers(1, 9),
+    data=st.data(),
+)
+def test_the_tokens_of_any_pairs_in_any_order(
+    pairs: list[tuple[int, int]], chunk: int, data: st.DataObject
+) -> None:
+    places = data.draw(st.lists(st.integers(0, len(pairs) - 1), max_size=40))
+    source, target = PairLengths(table(pairs, chunk), max_length=LIMIT)(
+        np.array(places, dtype=np.int64)
+    )
+    expected = [
+        (0, 0) if max(pairs[place]) > LIMIT else (pairs[place][0] + 1, pairs[place][1] + 1)
+        for place in places
+    ]
+    assert list(zip(source.tolist(), target.tolist(), strict=True)) == expected
+
+
+def test_a_look_at_a_few_pairs_copies_no_column() -> None:
+    of_a_batch = PairLengths(table([(4, 9)] * 10_000, 100), max_length=LIMIT)
+    before = pyarrow.default_memory_pool()
+    counted = pyarrow.proxy_memory_pool(before)
+    pyarrow.set_memory_pool(counted)
+    try:
+        of_a_batch(np.array([7_777, 5]))
+    finally:
+        pyarrow.set_memory_pool(before)
+    assert (counted.max_memory() or 0) < 1_000
+
+
+def test_each_corpus_has_the_spread_of_its_own_draws() -> None:
+    pairs = [(4, 9), (12, 1), (13, 1), (4, 9), (0, 5)]
+    spreads = [(3, Spread(1.5, 0.25), Spread(2.0, 1.0)), (2, Spread(0.5, 0.0), Spread(1.0, 4.0))]
+    planned = PairLengths(table(pairs, 2), max_length=LIMIT, spreads=spreads)
+    places = np.array([4, 0, 3, 1, 2])
+    expected = []
+    for place in places:
+        if max(pairs[place]) > LIMIT:
+            expected.append((0, 0))
+            continue
+        both = spreads[0 if place < 3 else 1][1:]
+        most = [
+            max(n, math.ceil(spread.mean * n + WIDE * math.sqrt(spread.variance * n)))
+            for n, spread in zip(pairs[place], both, strict=True)
+        ]
+        expected.append((most[0] + 1, most[1] + 1))
+    assert list(zip(*(side.tolist() for side in planned(places)), strict=True)) == expected
+    assert expected[2] == (5, 22)  # never fewer than the best segmentation has: 4 · 0.5 are not 4
+
+
+def test_a_whole_table_at_once() -> None:
+    source, target = lengths(table([(3, 4), (0, 7)], 1))
+    assert (source.tolist(), target.tolist()) == ([4, 1], [5, 8])
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_no_places_have_no_tokens(rows: int) -> None:
+    whole = table([(3, 4)], 1).slice(0, rows)
+    source, target = PairLengths(whole, max_length=LIMIT)(np.zeros(0, dtype=np.int64))
+    assert len(source) == len(target) == 0
+
+
+@given(size=st.integers(1, 400), seed=st.tuples(st.integers(0, 2**40), st.integers(0, 99)))
+def test_every_number_stands_in_one_place(size: int, seed: tuple[int, int]) -> None:
+    assert sorted(shuffled(np.arange(size), size, seed).tolist()) == list(range(size))
+
+
+@given(data=st.data(), size=st.integers(1, 10**12))
+def test_a_place_has_its_number_whatever_else_is_asked(data: st.DataObject, size: int) -> None:
+    places = data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=20))
+    whole = shuffled(np.array(places), size, (1, 2)).tolist()
+    assert whole == [int(shuffled(np.array([place]), size, (1, 2))[0]) for place in places]
+    assert len(set(whole)) == len(set(places))
+    assert all(0 <= number < size for number in whole)
+
+
+def test_the_order_of_a_seed_never_changes() -> None:
+    """Another one would be another order for a run that goes on."""
+    assert shuffled(np.arange(8), 8, (1, 0)).tolist() == [0, 5, 4, 2, 7, 1, 3, 6]
+    assert shuffled(np.arange(4), 10**12, (7, 3)).tolist() == [
+        492_690_532_964,
+        378_470_839_193,
+        856_122_767_910,
+        808_591_827_654,
+    ]
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+def test_all_permutations_of_a_few_are_as_likely(size: int) -> None:
+    """Chi-squared of 50 draws of each permutation; chance passes a limit once in a thousand."""
+    count = math.factorial(size)
+    found = Counter(
+        tuple(shuffled(np.arange(size), size, (seed, 0)).tolist()) for seed in range(50 * count)
+    )
+    excess = sum((found[order] - 50) ** 2 / 50 for order in itertools.permutations(range(size))) / (
+        count - 1
+    )
+    assert excess < (11 if size == 2 else 4 if size == 3 else 2.2 if size == 4 else 1.5)
+
+
+def test_neighbours_and_places_do_not_hang_together() -> None:
+    """Correlations of independent numbers are below 4/√n but for one in ten thousand."""
+    size = 100_003
+    order = shuffled(np.arange(size), size, (3, 1)).astype(float)
+    other = shuffled(np.arange(size), size, (3, 2)).astype(float)
+    limit = 4 / math.sqrt(size)
+    for lag in (1, 2, 316, 317):  # 317 is the width of its table
+        assert abs(np.corrcoef(order[lag:], order[:-lag])[0, 1]) < limit
+        assert abs(np.corrcoef(np.diff(order)[lag:], np.diff(order)[:-lag])[0, 1] - (
+            -0.5 if lag == 1 else 0)) < limit  # fmt: skip
+    assert abs(np.corrcoef(order, np.arange(size))[0, 1]) < limit
+    assert abs(np.corrcoef(order, other)[0, 1]) < limit

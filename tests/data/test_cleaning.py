@@ -1,17 +1,37 @@
-"""Cleaning drops what its rules say and accounts for every pair."""
+"""Cleaning keeps the right pairs and accounts for each of the others."""
 
 from __future__ import annotations
 
+import json
+import logging
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
+from conf_nodes import corpus_of, node
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from translate import config as schema
-from translate.data.cleaning import RULES, Cleaning, Drops, clean, drop_overlap, tidy
+from translate.data import corpus as corpus_module
+from translate.data import pairs
+from translate.data.cleaning import (
+    RULES,
+    Cleaning,
+    Dropped,
+    Drops,
+    clean,
+    drop_overlap,
+    first_of_each,
+    tidy,
+)
+from translate.data.corpus import KINDS
 from translate.data.pairs import Pair, write_pairs
+from translate.data.selection import select
+from translate.errors import UserError
 
 
 @pytest.fixture
@@ -144,3 +164,184 @@ def test_overlap_is_looked_for_before_and_after_replacing(rules, tmp_path):
     held_out = [Pair("It`s", "e"), Pair("f", "`"), Pair("`", "B")]
     kept, dropped = drop_overlap(write_pairs(tmp_path / "train", train), held_out, rules)
     assert (list(kept), dropped) == ([Pair("so", "d")], 3)
+
+
+HELD_OUT = [("der Abend", "the evening"), ("der Morgen", "the morning")]
+FINE = [(f"Satz {n} ist da", f"sentence {n} is here") for n in range(8)]
+# a line for each rule, and the rule
+DIRT = [
+    (("", "nothing"), "empty"),
+    (("x" * 90, "y" * 90), "too_long"),
+    (("kurz", "very " * 12), "length_ratio"),
+    (("gleich", "Gleich"), "identical"),
+    (FINE[3], "duplicate"),
+    (("DER  ABEND", "that evening"), "overlap"),
+]
+
+
+def data(folder: Path, **changes: Any) -> dict[str, Any]:
+    """Two columns and a domain under a header, and the further corpus `more`."""
+    merged = node(
+        "data", "tsv", source="de", target="en", train=str(folder / "train.tsv"),
+        dev=str(folder / "dev.tsv"), header=True, hold_out={"dev": 1, "test": 0},
+        extra={"more": {"source": str(folder / "more.de"), "target": str(folder / "more.en")}},
+    )  # fmt: skip
+    rules = {"max_characters": 80, "replace": [["<[^>]*>", ""]]} | changes.pop("cleaning", {})
+    return merged | {"cleaning": merged["cleaning"] | rules} | changes
+
+
+def write(folder: Path, main: Sequence[Sequence[str]], more: Sequence[Sequence[str]]) -> None:
+    for name, rows in (("train", main), ("dev", [(*pair, "") for pair in HELD_OUT])):
+        text = "".join(f"{line}\n" for line in ("de\ten\tdomain", *map("\t".join, rows)))
+        (folder / f"{name}.tsv").write_text(text, encoding="utf-8", newline="")
+    for side, language in enumerate(("de", "en")):
+        text = "".join(f"{pair[side]}\n" for pair in more)
+        (folder / f"more.{language}").write_text(text, encoding="utf-8", newline="")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Each rule drops a pair of the main corpus, and one of `more`."""
+    main = [pair for pair, _ in DIRT]
+    write(tmp_path, [(*pair, "") for pair in (*FINE, *main)], [*FINE[:4], *main])
+    return tmp_path
+
+
+def tokenizer() -> dict[str, Any]:
+    return node("tokenizer", "char", vocab_size=60, hard_vocab_limit=False)
+
+
+def counted(report: dict[str, Any]) -> Counter[tuple[str, str]]:
+    """Pairs by corpus and rule, of a report."""
+    texts = {"main": report} | report["extra"]
+    return Counter(
+        {(name, rule): n for name in texts for rule, n in texts[name]["dropped"].items()}
+    )
+
+
+def by_rule(told: Sequence[Dropped]) -> Counter[tuple[str, str]]:
+    return Counter((pair.corpus, pair.rule) for pair in told)
+
+
+def test_each_rule_tells_the_line_and_the_tidy_text(folder: Path) -> None:
+    told: list[Dropped] = []
+    corpus = corpus_of(data(folder), tokenizer(), cache=folder / "cache", tell=told.append)
+    assert {rule for _, rule in DIRT} == set(RULES)
+    # below a header and eight fine pairs; files of `more` have no header, and four
+    for name, first, repeated in (("main", 10, 5), ("more", 5, 4)):
+        lines = enumerate(DIRT, start=first)
+        expected = {
+            Dropped(
+                rule, name, line, *(" ".join(text.split()) for text in pair),
+                repeats=repeated if rule == "duplicate" else None,
+            )
+            for line, (pair, rule) in lines
+        }  # fmt: skip
+        assert {pair for pair in told if pair.corpus == name} == expected
+    assert len(told) == 2 * len(DIRT)
+    assert +counted(corpus.report) == by_rule(told)
+
+
+def test_a_corpus_of_the_cache_is_cleaned_again_and_stays_as_it_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = corpus_of(data(folder), tokenizer(), cache=folder / "cache").folder
+    before = {path.name: path.read_bytes() for path in plain.iterdir()}
+    first: list[Dropped] = []
+    made = corpus_of(data(folder), tokenizer(), cache=folder / "other", tell=first.append).folder
+    assert made.name == plain.name
+    assert {path.name: path.read_bytes() for path in made.iterdir()} == before
+    assert "already" not in caplog.text
+    monkeypatch.setattr(corpus_module, "build", None)
+    again: list[Dropped] = []
+    with caplog.at_level(logging.INFO):
+        corpus_of(data(folder), tokenizer(), cache=folder / "cache", tell=again.append)
+    assert again == first != []
+    assert "prepared already: cleaning its text again to list what was dropped" in caplog.text
+    assert {path.name: path.read_bytes() for path in plain.iterdir()} == before
+    assert [path for path in plain.parent.iterdir() if path.is_dir()] == [plain]
+
+
+def test_text_that_is_no_longer_that_of_the_corpus_is_told(folder: Path) -> None:
+    """Of a data set of the hub the fingerprint is its name alone."""
+    corpus = corpus_of(data(folder), tokenizer(), cache=folder / "cache")
+    report = corpus.report | {"dropped": corpus.report["dropped"] | {"identical": 1_234}}
+    (corpus.folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    with pytest.raises(UserError) as refused:
+        corpus_of(data(folder), tokenizer(), cache=folder / "cache", tell=lambda pair: None)
+    assert str(refused.value) == (
+        f"the text of the corpus has changed since {corpus.folder} was prepared: of main the rule "
+        "identical dropped 1,234 pairs then, and now 1; remove that folder, and it will be "
+        "prepared again"
+    )
+
+
+words = st.sampled_from(["a", "b ", " c", "<i>", "Der Abend", "\u200b", "\u2028", "x" * 50])
+words_joined = st.lists(words, max_size=3).map("".join)
+some = st.lists(
+    st.tuples(words_joined, words_joined, st.sampled_from("pqr")), min_size=1, max_size=20
+)
+rows = st.builds(lambda first, again: first + first[:again], some, st.integers(0, 9))
+
+
+@given(
+    read=st.fixed_dictionaries({"main": rows, "more": rows}),
+    drop_duplicates=st.booleans(),
+    allow_overlap=st.booleans(),
+    held_out=st.sampled_from([None, 1, ["p"], ["p", "q"]]),
+)
+@example(  # a duplicate among what is held out, which chance brings now and then
+    read={"main": [("a", "b ", "p")] * 2, "more": []},
+    drop_duplicates=False, allow_overlap=False, held_out=["p"],
+)  # fmt: skip
+def test_what_is_told_and_what_is_kept_are_all_that_was_read(
+    read: dict[str, list[tuple[str, str, str]]],
+    drop_duplicates: bool,
+    allow_overlap: bool,
+    held_out: Any,
+) -> None:
+    told: list[Dropped] = []
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairs, "CHUNK", 4)
+        folder = Path(name)
+        write(folder, [*read["main"], *((*pair, "r") for pair in FINE)], [*read["more"], *FINE])
+        splits = {"dev": None, "hold_out": {"dev": held_out, "test": 0}} if held_out else {}
+        cleaning = {"drop_duplicates": drop_duplicates, "ratio_slack": 5}
+        changes = splits | {"allow_overlap": allow_overlap, "domain": "domain"}
+        node = data(folder, cleaning=cleaning, **changes)
+        try:
+            found = select(KINDS["tsv"].model_validate(node), folder, folder, told.append)
+        except UserError:  # a group that is not there
+            return
+        kept = {text.name: Counter(pair[:2] for pair in text.pairs) for text in found.texts}
+        for text in found.texts:
+            assert text.dropped == Counter(p.rule for p in told if p.corpus == text.name)
+    if held_out:
+        items = found.held_out["dev"]
+        kept["main"] += Counter((item.source, text) for item in items for text in item.references)
+    rules = Cleaning.model_validate(node["cleaning"])
+    for corpus, first in (("main", 2), ("more", 1)):
+        given = [Pair(*row[:2]) for row in (*read[corpus], *FINE)]
+        lines = dict(enumerate((pair[:2] for pair in tidy(given, rules)), start=first))
+        of_corpus = [pair for pair in told if pair.corpus == corpus]
+        for pair in of_corpus:
+            assert lines[pair.line] == (pair.source, pair.target)
+            earlier = [line for line in range(first, pair.line) if lines[line] == lines[pair.line]]
+            assert (pair.repeats in earlier) == (pair.rule == "duplicate"), "the first one stays"
+            if pair.repeats is not None and not held_out:  # whose groups have firsts of their own
+                assert pair.repeats == earlier[0]
+        for pair in of_corpus:
+            del lines[pair.line]  # fails for one that is told twice
+        assert Counter(lines.values()) == kept[corpus]
+
+
+def test_without_a_listener_no_pair_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Drops, "_named", None)
+    drops = Drops("main")
+    drops.unwritten("empty", 0, Pair("", "x"))
+    table = write_pairs(tmp_path / "pairs", [Pair("a", "b")] * 3)
+    drops.of_table("duplicate", table, *first_of_each(table))
+    assert drops.counts == {"empty": 1, "duplicate": 2}
+    assert len(drops._unwritten) == 0

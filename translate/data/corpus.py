@@ -13,7 +13,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -21,7 +21,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow
-from filelock import FileLock, Timeout
 
 from translate import config as schema
 from translate import machine
@@ -43,7 +42,7 @@ from translate.data.tokenizer import (
     train_tokenizer,
 )
 from translate.errors import UserError
-from translate.files import new_folder
+from translate.files import in_turn, new_folder, sweep
 from translate.wording import counted
 
 log = logging.getLogger(__name__)
@@ -211,8 +210,10 @@ def _make(
     if folder.is_dir():
         return False
     folder.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(folder.parent)
-    with _locked(folder):
+    left = folder.parent.glob(f"*{TEMPORARY}*")  # by killed processes, beside their lock files
+    sweep({each: each.with_name(f"{each.name.partition(TEMPORARY)[0]}.lock") for each in left})
+    waiting = f"another process prepares the corpus {folder}: waiting until it is there"
+    with in_turn(Path(f"{folder}.lock"), waiting):
         if folder.is_dir():  # another process may have made it while this one waited
             return False
         build(
@@ -231,7 +232,7 @@ def _tell_again(folder: Path, source: Source, cache: Path, tell: Tell) -> None:
     report = load(folder).report
     log.info("this corpus is prepared already: cleaning its text again to list what was dropped")
     with (
-        _locked(folder),  # whoever sweeps leaves the scratch alone
+        in_turn(Path(f"{folder}.lock")),  # whoever sweeps leaves the scratch alone
         tempfile.TemporaryDirectory(
             prefix=f"{folder.name}{TEMPORARY}", dir=folder.parent
         ) as scratch,
@@ -290,29 +291,6 @@ def _vocabulary(tokenizer: TokenizerConfig) -> Any:
                 f"tokenizer.{key}={json.dumps(actual)}, or tokenizer.pretrained=null to learn one"
             )
     return [pretrained.source.sha256, pretrained.target.sha256]
-
-
-def _sweep(corpora: Path) -> None:
-    """Remove what killed processes left: what has no process that holds its corpus' lock."""
-    for left in corpora.glob(f"*{TEMPORARY}*"):
-        key = left.name.partition(TEMPORARY)[0]
-        with suppress(Timeout, OSError), FileLock(corpora / f"{key}.lock", blocking=False):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from preparing this corpus; log when one of them is waited for."""
-    lock = FileLock(f"{folder}.lock")
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        log.info("another process prepares the corpus %s: waiting until it is there", folder)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from filelock import FileLock
 from pydantic import Field, PositiveInt
 
 from translate.data.pairs import Pair
@@ -39,7 +38,7 @@ from translate.data.sources import (
 )
 from translate.data.text import text_hash
 from translate.errors import UserError, first_line
-from translate.files import file_hash, replacing
+from translate.files import file_hash, in_turn, replacing
 
 log = logging.getLogger(__name__)
 
@@ -222,7 +221,7 @@ def fetch(name: str, version: str, sha256: str, member: str, cache: Path) -> Pat
     if file.is_file():
         return file
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / "lock"), tempfile.TemporaryDirectory(dir=folder) as temporary:
+    with in_turn(folder / "lock"), tempfile.TemporaryDirectory(dir=folder) as temporary:
         if not file.is_file():  # another process may have fetched it while this one waited
             _unpack(_download(name, version, sha256, Path(temporary)), member, file)
     return file

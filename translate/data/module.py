@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import lightning as L
 import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from pyarrow import Table
 from torch import Tensor
@@ -34,9 +34,8 @@ from translate.data.batching import (
     spread,
 )
 from translate.data.corpus import Corpus
-from translate.data.guidance import gold_rows, pad_rows
 from translate.data.pairs import at
-from translate.data.tokenizer import Tokenizers
+from translate.data.tokenizer import Tokenizers, Words
 from translate.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -268,3 +267,33 @@ def _leave_signals_to_the_trainer(worker: int) -> None:
 
 def _as_is(batch: Any) -> Any:
     return batch
+
+
+# Gold attention, from links between words: it guides the decoder's attention in training.
+
+
+def gold_rows(
+    links: Iterable[Sequence[int]], source: Words, target: Words
+) -> Float[np.ndarray, "T S"]:
+    """Return the attention of each target piece by source piece; `</s>` comes last on both.
+
+    The pieces of a target word share its links evenly over all pieces of the source words it is
+    linked to; `</s>` looks at `</s>`; a word without a link leaves rows of zeros.
+    """
+    words = np.zeros((len(target), len(source)), dtype=np.float32)
+    for i, j in links:
+        words[j, i] = 1
+    pieces = words.repeat([len(w) for w in target], axis=0).repeat([len(w) for w in source], axis=1)
+    rows = np.pad(pieces, ((0, 1), (0, 1)))
+    rows[-1, -1] = 1
+    shares: Float[np.ndarray, "T S"] = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1)
+    return shares
+
+
+def pad_rows(matrices: Sequence[Float[np.ndarray, "_ _"]]) -> Float[np.ndarray, "B T S"]:
+    """One array, with zeros after the rows and columns of each matrix."""
+    height, width = np.max([matrix.shape for matrix in matrices], axis=0)
+    padded = np.zeros((len(matrices), height, width), dtype=np.float32)
+    for row, matrix in zip(padded, matrices, strict=True):
+        row[: matrix.shape[0], : matrix.shape[1]] = matrix
+    return padded

@@ -27,6 +27,7 @@ from translate.vocabulary import BOS, EOS, PAD, UNK
 UNKNOWN_PENALTY = 10.0  # nats below the rarest piece, as in SentencePiece
 REMEMBERED = 1 << 14  # words whose segmentations are kept …
 LONGEST = 20  # … of at most so many characters: longer ones are sentences without spaces, seen once
+Words = list[list[int]]  # the pieces of each word
 Kind = Literal["unigram", "bpe", "char", "word"]
 Normalization = Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"]
 WORD_START = "▁"  # SentencePiece's mark for a space before a piece
@@ -316,7 +317,7 @@ class Tokenizer:
         """The ids of the best segmentation, without `<s>` and `</s>`; [] for white space."""
         return self._after_tag(self._processor.encode(_readable(text), out_type=int))
 
-    def encode_words(self, text: str) -> list[list[int]]:
+    def encode_words(self, text: str) -> Words:
         """The ids of each word, words being what stands between white space.
 
         Behind a tag, which is no word, they are `encode(text)` together, but that a run of unknown

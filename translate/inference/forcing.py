@@ -16,9 +16,8 @@ from torch import Tensor
 
 from translate.attention.cache import KeysValues
 from translate.attention.multi_head import Pattern
-from translate.data.guidance import Words
 from translate.data.text import has_text
-from translate.data.tokenizer import END, START, Tokenizers
+from translate.data.tokenizer import END, START, Tokenizers, Words
 from translate.errors import UserError
 from translate.inference.batches import by_length, each, padded, text_of
 from translate.inference.translation import AttentionMap, Score
