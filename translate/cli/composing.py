@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -176,26 +177,41 @@ class _Composer:
         Where all will fail the first says so itself.
         """
         singles = [_singles(override) for override in self._own_overrides()]
-        jobs = list(itertools.islice(itertools.product(*singles), MOST_FORETOLD + 1))
-        if len(jobs) > MOST_FORETOLD:
-            jobs = jobs[:1]
-        warnings = {}
+        jobs = list(itertools.islice(itertools.product(*singles), MOST_FORETOLD))
+        if any("glob(" in override for override in self.arguments.overrides):
+            return  # which only Hydra can list
+        wrong: dict[tuple[str, ...], list[str]] = {}
+        failing: dict[str, list[str]] = {}
         for overrides in jobs:
             composition = self.compose(overrides)
+            problems = self.problems(composition, overrides)
             if composition.wrong:
-                several = f"with {' '.join(overrides)}: " if len(jobs) > 1 else ""
-                refuse(f"{several}{line}" for line in self.problems(composition, overrides))
-            if found := self.problems(composition, overrides):
+                wrong[overrides] = problems
+            elif problems:
                 swept = self.swept(overrides)
-                warnings[" ".join(o for o in overrides if key_of(o) in swept)] = found
-        if len(warnings) < len(jobs):
-            for settings, found in warnings.items():
+                failing[" ".join(o for o in overrides if key_of(o) in swept)] = problems
+        refuse(_of_jobs(wrong, len(jobs)))
+        if len(failing) < len(jobs):
+            for settings, problems in failing.items():
                 log.warning(
-                    "of these jobs the one with %s will fail: %s", settings, "; ".join(found)
+                    "of these jobs the one with %s will fail: %s", settings, "; ".join(problems)
                 )
 
     def _own_overrides(self) -> list[str]:
         return [each for each in self.arguments.overrides if not _is_hydras(each)]
+
+
+def _of_jobs(wrong: Mapping[tuple[str, ...], Sequence[str]], jobs: int) -> list[str]:
+    """Return what is wrong with the jobs of a sweep; what is wrong with some names the first."""
+    counts = Counter(line for problems in wrong.values() for line in set(problems))
+    first: dict[str, tuple[str, ...]] = {}
+    for overrides, problems in wrong.items():
+        first |= {line: overrides for line in problems if line not in first}
+    return [
+        line if counts[line] == jobs or line.startswith(overrides) else
+        f"with {' '.join(overrides)}: {line}"
+        for line, overrides in first.items()
+    ]  # fmt: skip
 
 
 def swept_keys(arguments: Arguments, of_the_job: Sequence[str]) -> set[str]:
