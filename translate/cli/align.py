@@ -42,9 +42,9 @@ With gold links, alignment error rate, precision and recall (Och & Ney 2003) go 
 and to evaluation/<name>.alignment.json in the run. The name also has the target, layer, head,
 method and threshold that are given. If other sentences already have that name, a different one is
 chosen. A line of gold has links i-j (sure) and ipj or i?j (possible). Without input and reference,
-the run's own test sentences are aligned, provided that their corpus has gold alignments, as data=toy has; only its sure links count, and the
-links found are kept in evaluation/<name>.links. The JSON has the SHA-256 of model, sentences, links
-and gold.
+the run's own test sentences are aligned, provided that their corpus has gold alignments, as
+data=toy has; only its sure links count, and the links found are kept in evaluation/<name>.links.
+The JSON has the SHA-256 of model, sentences, links and gold.
 """
 
 BOTH_DIRECTIONS = ("intersection", "union")
