@@ -104,10 +104,9 @@ print(torch.cuda.get_device_name(), 'capability %d.%d,' % torch.cuda.get_device_
 
 processes=()
 has xdist && processes=(-n 6 --dist worksteal)  # pytest-benchmark, if installed, forbids it
-attention=tests/attention/test_
 tests "Attention and its kernels" 60 \
-  ${attention}{kernels,variable_length,scaled_dot_product,multi_head,patterns,linear}.py
-tests "FlexAttention's kernel" 130 -k "on_cuda and bfloat16" ${attention}flex.py
+  tests/attention/test_{packed,dot_product,multi_head}.py tests/extras/test_{kernels,patterns,linear}.py
+tests "FlexAttention's kernel" 130 -k "on_cuda and bfloat16" tests/extras/test_flex.py
 tests "Contract of every model" 90 tests/models/test_contract.py
 tests "Searches" 60 tests/search/test_on_cuda.py
 

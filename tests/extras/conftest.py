@@ -1,5 +1,6 @@
-"""Tiny translators for every test of this room."""
+"""Tiny translators and random numbers for the tests of this room."""
 
+from random_numbers import randn
 from small_translators import (
     joint,
     make_bundle,
@@ -10,4 +11,6 @@ from small_translators import (
     separate,
 )
 
-__all__ = ["joint", "make_bundle", "make_model", "make_translator", "name", "options", "separate"]
+__all__ = [
+    "joint", "make_bundle", "make_model", "make_translator", "name", "options", "randn", "separate",
+]  # fmt: skip

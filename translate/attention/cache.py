@@ -1,4 +1,4 @@
-"""What self-attention remembers of the tokens so far, between two decoding steps.
+"""The memory of self-attention between two decoding steps: keys and values of the tokens so far.
 
 The hypotheses of a sentence share one cache, with a column for every token that any of them wrote;
 `Ancestry` tells whose past each column is, and `Places` where the hypotheses stand that a step
@@ -36,7 +36,7 @@ class KeysValues:
     values: Float[Tensor, "B G S Kv"]
 
     def at(self, rows: Int[Tensor, "C"]) -> KeysValues:
-        """These rows of the batch, in this order."""
+        """Return these rows of the batch, in this order."""
         return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
     def contiguous(self) -> KeysValues:
@@ -120,18 +120,18 @@ class Ancestry:
         """
         if beam == 1 and self.bias is None and self.room is None:
             return Ancestry(self.length + 1)
-        own = torch.eye(beam, dtype=torch.bool, device=like.device)
+        itself = torch.eye(beam, dtype=torch.bool, device=like.device)
         if self.room is None:
             assert isinstance(self.length, int)
             stands, before = self._tables(self.length, sentences, beam, like)
-            new = added_to_scores(own, like.dtype).expand(sentences, 1, -1, -1)
+            new = added_to_scores(itself, like.dtype).expand(sentences, 1, -1, -1)
             stands = F.pad(stands, (0, beam), value=self.length)
             return Ancestry(self.length + 1, stands, torch.cat((before, new), dim=3))
         assert isinstance(self.length, Tensor)
         assert self.used is not None
         stands, before = self._tables(self.room, sentences, beam, like)
         columns = self.used + torch.arange(beam, device=like.device)
-        new = added_to_scores(own, before.dtype).expand(sentences, 1, -1, -1)
+        new = added_to_scores(itself, before.dtype).expand(sentences, 1, -1, -1)
         return replace(
             self,
             length=self.length + 1,

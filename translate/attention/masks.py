@@ -1,4 +1,4 @@
-"""Where attention may look: the masks of the papers, and how masks combine. True = may attend."""
+"""Masks say where attention may look: those of the papers, and how they combine. True = may."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def padding_mask(lengths: Int[Tensor, "B"], width: int) -> Bool[Tensor, "B S"]:
-    """Which of `width` positions hold real tokens."""
+    """Mark which of `width` positions hold real tokens."""
     return torch.arange(width, device=lengths.device) < lengths[:, None]
 
 
@@ -33,7 +33,7 @@ def added_to_scores(mask: Bool[Tensor, "*shape"], dtype: torch.dtype) -> Float[T
 
 
 def window_around(centres: Real[Tensor, "*B T"], width: int, radius: int) -> Bool[Tensor, "*B T S"]:
-    """Which of `width` positions lie in [centre - radius, centre + radius] (Luong, section 3.2)."""
+    """Mark which of `width` positions lie in centre ± radius (Luong et al. 2015, section 3.2)."""
     position = torch.arange(width, device=centres.device)
     return (position - centres[..., None]).abs() <= radius
 
@@ -41,7 +41,7 @@ def window_around(centres: Real[Tensor, "*B T"], width: int, radius: int) -> Boo
 def both(
     one: Bool[Tensor, "..."] | None, other: Bool[Tensor, "..."] | None
 ) -> Bool[Tensor, "..."] | None:
-    """What both masks let through; None lets everything through."""
+    """The mask of what both masks let through; None lets everything through."""
     if one is None or other is None:
         return other if one is None else one
     return one & other

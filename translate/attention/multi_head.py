@@ -62,7 +62,7 @@ class Pattern(nn.Module, ABC):
         *,
         mask: Bool[Tensor, "B 1 1 T"] | None = None,
     ) -> Float[Tensor, "B H T T"]:
-        """What each query gives each key, of any kind of attention: `forward` of one-hot values.
+        """The weights of any kind of attention, each key's for each query: `forward` of one-hots.
 
         Heads are sums of values under their weights. Where value j is all zeros but for a one in
         place j, the sum is the row of weights itself.
@@ -121,7 +121,7 @@ class FullAttention(Pattern):
         queries: Int[Tensor, "#T"],
         keys: Int[Tensor, "S"] | Int[Tensor, "B 1 1 S"],
     ) -> Float[Tensor, "#B H #T S"] | None:
-        """What positions add to the scores, if they are told there."""
+        """The term that positions add to the scores, if they act there."""
         return None if self.relation is None else self.relation(query, keys - queries[:, None])
 
     def forward(
@@ -144,7 +144,7 @@ class FullAttention(Pattern):
         mask: Bool[Tensor, "B 1 1 T"] | None,
         dropout: float,
     ) -> Float[Tensor, "B H T Kv"]:
-        """By PyTorch's fused kernels, under a mask and a bias of N × N numbers if there are any."""
+        """Compute it by PyTorch's fused kernels; a mask and a bias have N × N numbers."""
         positions = torch.arange(query.shape[2], device=query.device)
         return fused_attention(
             query, memory.keys, memory.values,
@@ -307,7 +307,7 @@ class CrossAttention(nn.Module):
         sentences: SameSentence | None = None,
         need_weights: bool = False,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
-        """What the target reads in the source. Weights are computed only where they are wanted.
+        """Read the source for the target. Weights are computed only where they are wanted.
 
         `padding` is added to the scores (`added_to_scores`); None where there is none. `sentences`
         that lie end to end have no weights to give.

@@ -28,7 +28,7 @@ EVERYWHERE, CAUSAL = (-1, -1), (-1, 0)  # how far to the left and to the right; 
 
 @dataclass(frozen=True)
 class Packing:
-    """How sentences lie end to end in a sequence of tokens."""
+    """The way in which sentences lie end to end in a sequence of tokens."""
 
     lengths: Int[Tensor, "B"]
     longest: int  # of the lengths; numbers, so that the device need not be waited for
@@ -36,7 +36,7 @@ class Packing:
 
     @cached_property
     def starts(self) -> Int[Tensor, "C"]:
-        """Where each sentence begins, and at last where the last ends (C = B + 1).
+        """The place where each sentence begins, and at last where the last ends (C = B + 1).
 
         Cumulative lengths, 0 first, in the integers that the kernel takes.
         """
@@ -45,7 +45,7 @@ class Packing:
 
     @cached_property
     def positions(self) -> Int[Tensor, "M"]:
-        """Where in its sentence each token stands."""
+        """The position of each token in its sentence."""
         first = self._of_tokens(self.starts[:-1])
         return torch.arange(self.total, device=first.device) - first
 
@@ -62,7 +62,7 @@ class Packing:
 
 @dataclass(frozen=True)
 class SameSentence:
-    """Where sequences are packed: a query sees the keys of its own sentence."""
+    """Packed sequences in which a query sees the keys of its own sentence."""
 
     queries: Packing
     keys: Packing

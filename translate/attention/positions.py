@@ -1,4 +1,4 @@
-"""How a model without recurrence knows the order of words: beside the words or in the score."""
+"""Positions tell a model without recurrence the order of words: beside them or in the score."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Waves(Computed):
 
 
 class Positions(nn.Module, ABC):
-    """What is added to the words of a sentence for where they stand."""
+    """A vector for each position, added to the words of a sentence."""
 
     max_length: int | None = None  # of a sentence; None: any
 
@@ -87,7 +87,7 @@ class Positions(nn.Module, ABC):
 
 
 class SinusoidalPositions(Positions):
-    """Adds a fixed wave of each frequency; defined for any length."""
+    """Fixed waves, one of each frequency; defined for any length."""
 
     def __init__(self, *, d_model: int) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class SinusoidalPositions(Positions):
 
 
 class LearnedPositions(Positions):
-    """Adds a learned vector per position (Gehring et al. 2017), up to `max_positions`."""
+    """Learned vectors, one for each position (Gehring et al. 2017), up to `max_positions`."""
 
     def __init__(self, *, d_model: int, max_positions: int) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class LearnedPositions(Positions):
 
 
 class NoPositions(Positions):
-    """Adds nothing: the order is lost, or told inside the attention (rotary, relative, ALiBi)."""
+    """No vectors: the order is lost, or enters inside the attention (rotary, relative, ALiBi)."""
 
     def forward(
         self, embedded: Float[Tensor, "B T D"], start: Number = 0
@@ -133,7 +133,7 @@ class NoPositions(Positions):
 
 
 def new_positions(kind: str, *, d_model: int, max_positions: int) -> Positions:
-    """What `model.positions` adds to the words: nothing, where it acts inside the attention."""
+    """Make what `model.positions` adds to the words: nothing, where it acts in the attention."""
     if kind == "sinusoidal":
         return SinusoidalPositions(d_model=d_model)
     if kind == "learned":
@@ -163,7 +163,7 @@ PairBias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # sentence, head,
 
 
 class Relation(nn.Module, ABC):
-    """What the distance of a query and a key adds to their score, before the softmax."""
+    """A term of the score for the distance of a query and a key, before the softmax."""
 
     @abstractmethod
     def forward(
@@ -201,7 +201,7 @@ class RelativeKeys(Relation):
         return scores.gather(-1, self.which(distance).expand(*scores.shape[:-1], -1))
 
     def scores(self, query: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T W"]:
-        """Of each query and each of the 2m + 1 distances."""
+        """The scores of each query and each of the 2m + 1 distances."""
         return scaled_scores(query, self.w)
 
     def which(self, distance: Int[Tensor, "*pairs"]) -> Int[Tensor, "*pairs"]:
@@ -252,7 +252,7 @@ class LinearBiases(Computed, Relation):
 
 
 def new_relation(kind: str, *, d_k: int, num_heads: int, max_distance: int) -> Relation | None:
-    """What `model.positions` adds to the scores, if anything."""
+    """Make what `model.positions` adds to the scores, if anything."""
     if kind == "relative":
         return RelativeKeys(d_k=d_k, max_distance=max_distance)
     return LinearBiases(num_heads=num_heads) if kind == "alibi" else None

@@ -1,4 +1,4 @@
-"""How well a decoder state matches each source position: Bahdanau's and Luong's attention.
+"""Scores of how well a decoder state matches each source position: Bahdanau's and Luong's.
 
 scores → weights = softmax(scores) → context = Σ_i weights_i h_i
 
@@ -31,7 +31,7 @@ class AlignmentScore(nn.Module, ABC):
 
     @abstractmethod
     def keys(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S A"]:
-        """What the score needs of the source states: computed once a sentence."""
+        """The part of the score that needs the source states alone: computed once a sentence."""
 
     @abstractmethod
     def forward(
@@ -274,5 +274,5 @@ class LinguisticCoverage(nn.Module):
         # not by a view of -1: a graph would keep what that says of S, which is false of 1
         by_sentence = attended.view(sentences, attended.shape[0] // sentences, attended.shape[1])
         coverage = by_sentence / fertility[:, None]  # (B, n, S)
-        told = coverage[..., None] * self.V.weight[:, 0].to(coverage.dtype)  # (B, n, S, A)
-        return (keys[:, None] + told).to(keys.dtype).flatten(0, 1)
+        term = coverage[..., None] * self.V.weight[:, 0].to(coverage.dtype)  # (B, n, S, A)
+        return (keys[:, None] + term).to(keys.dtype).flatten(0, 1)

@@ -59,7 +59,7 @@ class FlexAttention:
         )  # fmt: skip
 
     def block_mask(self, length: int, device: torch.device) -> Any:
-        """Which blocks of queries meet which blocks of keys; None: all meet all."""
+        """The blocks of keys that each block of queries meets; None: all meet all."""
         from torch.nn.attention.flex_attention import create_block_mask
 
         first = torch.zeros((), dtype=torch.long, device=device)
@@ -70,13 +70,13 @@ class FlexAttention:
         )
 
     def meets(self, q: Tensor, k: Tensor) -> Any:
-        """Whether query q sees key k, padding aside; None: every query sees every key."""
+        """Tell whether query q sees key k, padding aside; None: every query sees every key."""
         return both(self.visible(q, k), k <= q if self.causal else None)
 
     def score_mod(
         self, query: Float[Tensor, "B H T K"], mask: Bool[Tensor, "B 1 1 T"] | None
     ) -> Callable[..., Tensor]:
-        """What becomes of the score of query q and key k in head h of sentence b."""
+        """The function that changes the score of query q and key k in head h of sentence b."""
         real = None if mask is None else mask[:, 0, 0]  # (B, S)
         bias = None if self.relation is None else self.relation.of_pairs(query)
 
@@ -109,7 +109,7 @@ def flex_attention(
 
 @cache
 def kernel(device: str) -> Callable[..., Any]:
-    """What computes it on a device; lengths are symbols in a program, other numbers are not."""
+    """The function that computes it on a device; lengths are symbols in a program, not numbers."""
     from torch.nn.attention import flex_attention as flex
 
     if device not in DEVICES:

@@ -101,15 +101,15 @@ class GraphDecoder:
         self.encoder, self.step = encoder, step
 
     def translate(self, sources: list[list[int]], limits: list[int]) -> list[tuple[int, ...]]:
-        found = self._walk(sources, greedy(limits, eos=EOS))
-        return [tuple(token for token, _ in row[:-1]) for row in found]
+        rows = self._walk(sources, greedy(limits, eos=EOS))
+        return [tuple(token for token, _ in row[:-1]) for row in rows]
 
     def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
         forced = np.full((max(map(len, targets)) + 1, len(targets)), EOS)
         for row, target in enumerate(targets):
             forced[: len(target), row] = target
-        found = self._walk(sources, lambda length, log_probs: forced[length])
-        return [[log_prob for _, log_prob in row] for row in found]
+        rows = self._walk(sources, lambda length, log_probs: forced[length])
+        return [[log_prob for _, log_prob in row] for row in rows]
 
     def _walk(
         self, sources: list[list[int]], choose: Callable[[int, Any], Any]
@@ -153,7 +153,7 @@ def _to_onnx(graph: Graph) -> bytes:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what the libraries log of their own insides, hundreds of lines."""
+    """Keep the libraries from logging hundreds of lines about themselves."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -174,11 +174,11 @@ def _pt2_session(file: Path, graph: Graph) -> Run:
     module = torch.export.load(file).module()
 
     def run(inputs: Arrays) -> Arrays:
-        given = [inputs[port.name] for port in graph.inputs]
-        tensors = [torch.from_numpy(x) if x.ndim else x.item() for x in given]
+        arrays = [inputs[port.name] for port in graph.inputs]
+        tensors = [torch.from_numpy(x) if x.ndim else x.item() for x in arrays]
         with torch.inference_mode():
-            found = module(*tensors)
-        named = zip(graph.outputs, found, strict=True)
+            outputs = module(*tensors)
+        named = zip(graph.outputs, outputs, strict=True)
         return {port.name: tensor.numpy() for port, tensor in named}
 
     return run

@@ -160,7 +160,7 @@ def _port(name: str, tensor: Tensor, axes: Sequence[int | str]) -> Port:
 
 
 def _dynamic(model: Seq2Seq, ports: Sequence[Port]) -> tuple[Any, ...]:
-    """What of each input may have any size, as torch.export is told."""
+    """The dimensions of each input that may have any size, as torch.export takes them."""
     from torch.export import Dim
 
     sizes = {size: Dim(size) for size in SIZES}

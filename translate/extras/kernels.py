@@ -1,4 +1,4 @@
-"""Which kernel computes a fused attention call, and why not flash: a fact asked of PyTorch.
+"""The kernel of a fused attention call, and the reason why it is not flash, asked of PyTorch.
 
 `F.scaled_dot_product_attention` chooses among kernels by device, dtype, shapes, mask, dropout and
 what it was compiled with. The choice is silent: a mask is enough to lose flash attention on CUDA.
@@ -41,7 +41,7 @@ VARIABLE_LENGTH = "torch_attn._varlen_attn"  # the operator of variable_length.p
 
 @dataclass(frozen=True)
 class Kernel:
-    """What computes a call, and why that is not flash (empty where there is nothing to say)."""
+    """The name of a kernel, and the reason why it is not flash (empty where there is none)."""
 
     name: str
     why_not_flash: str
@@ -115,7 +115,7 @@ def kernels_that_ran(work: Callable[[], object]) -> set[str]:
 
 
 class _Recorder(TorchFunctionMode):
-    """Sees each torch function before it runs; costs nothing where it is not switched on."""
+    """A recorder of torch functions before they run; it costs nothing while it is off."""
 
     def __init__(self, names: Mapping[int, str]) -> None:
         super().__init__()
@@ -216,7 +216,7 @@ def _why_not_flash(ask: Callable[[], SDPBackend], name: str) -> str:
 
 
 def _reason(messages: list[str]) -> str:
-    """What stands under the heading of flash; the other kernels' reasons are not asked for."""
+    """The text under the heading of flash; the other kernels' reasons are left out."""
     reasons, heading = [], ""
     for message in messages:
         text = re.sub(r" \(Triggered internally at .*\)$", "", message, flags=re.DOTALL).strip()

@@ -57,20 +57,20 @@ def walk(
     state = encoder({"source": source, "source_mask": mask})
     tokens = np.full(len(sources), ids["bos"], dtype=np.int64)
     going = np.ones(len(sources), dtype=bool)
-    found: list[list[tuple[int, float]]] = [[] for _ in sources]
+    rows: list[list[tuple[int, float]]] = [[] for _ in sources]
     length = 0
     while going.any():
-        given = {"tokens": tokens, "length": np.array(length, dtype=np.int64)}
-        result = step(given | state)
+        inputs = {"tokens": tokens, "length": np.array(length, dtype=np.int64)}
+        result = step(inputs | state)
         log_probs = result.pop("log_probs")
         # what has no `next` stays as it is
         state |= {name.removeprefix("next."): value for name, value in result.items()}
         tokens = choose(length, log_probs)
         for row in going.nonzero()[0]:
-            found[row].append((int(tokens[row]), float(log_probs[row, tokens[row]])))
+            rows[row].append((int(tokens[row]), float(log_probs[row, tokens[row]])))
         going &= tokens != ids["eos"]
         length += 1
-    return found
+    return rows
 
 
 def greedy(limits: Sequence[int], *, eos: int) -> Callable[[int, Any], Any]:
@@ -111,8 +111,8 @@ def main() -> None:
             most = about["max_length_ratio"] * len(pieces) + about["max_length_offset"]
             limit = int(min(most, longest))
             choose = greedy([limit], eos=ids["eos"])
-            (found,) = walk(encoder, step, [[*pieces, ids["eos"]]], choose, ids=ids)
-            tokens = [token for token, _ in found[:-1]]
+            (rows,) = walk(encoder, step, [[*pieces, ids["eos"]]], choose, ids=ids)
+            tokens = [token for token, _ in rows[:-1]]
         # a piece of bytes may spell a line break
         sys.stdout.write(" ".join(target.decode(tokens).splitlines()) + "\n")
 

@@ -286,17 +286,17 @@ class FastWeightAttention(Pattern):
 
     @staticmethod
     def features(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
-        """What a query or key is to its φ."""
+        """The features φ of a query or key."""
         return sum_normalised(x)
 
     @staticmethod
     def stored(values: Float[Tensor, "B G S Kv"]) -> Float[Tensor, "B G S Ks"]:
-        """What a key stores, of Ks numbers."""
+        """The Ks numbers that a key stores."""
         return values
 
     @staticmethod
     def result(sums: Float[Tensor, "B H T Ks"]) -> Float[Tensor, "B H T Kv"]:
-        """What a query makes of the sums it finds."""
+        """The output that a query makes of its sums."""
         return sums
 
     def forward(

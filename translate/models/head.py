@@ -69,7 +69,7 @@ def default_layer(layers: int) -> int:
 
 
 def attends(model: Seq2Seq) -> bool:
-    """Whether its decoder has attention over the source."""
+    """Tell whether its decoder has attention over the source."""
     return _shape(model) is not None
 
 

@@ -152,7 +152,7 @@ def reverse_each(x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[
 
 
 class BidirectionalLayer(nn.Module):
-    """Forwards and backwards side by side. Each direction meets padding only after the sentence."""
+    """A layer forwards and backwards. Each direction meets padding only after the sentence."""
 
     def __init__(self, *, cell: str, input_size: int, hidden_size: int) -> None:
         super().__init__()

@@ -70,7 +70,7 @@ def shapes_only() -> Iterator[None]:
 
 
 class _NothingDrawn(TorchFunctionMode):
-    """Leaves weights without memory alone: to draw such, PyTorch loads its compiler, a second."""
+    """A mode that draws no weights without memory: PyTorch would load its compiler, a second."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None

@@ -50,7 +50,7 @@ class RNNMemory(Memory):
 
 @dataclass(frozen=True)
 class RNNState(RowState):
-    """What every hypothesis remembers before it reads target word t."""
+    """The memory of every hypothesis before it reads target word t."""
 
     memory: RNNMemory
     recurrent: RecurrentState  # s_{t-1}: each (L, N, D)
@@ -299,14 +299,14 @@ class RNN(Seq2Seq):
         state = self.start(memory)
         places = Places.of(embedded.shape[0], 1)
         at_once = embedded.shape[1] if self._whole_target_at_once else 1
-        found, rows = [], []
+        steps, rows = [], []
         for tokens in torch.split(embedded, at_once, dim=1):
             step, state, weights = self._advance(tokens, state, places)
-            found.append(step)
+            steps.append(step)
             if weights is not None:
                 rows.append(weights)
         alignment = torch.cat(rows, dim=1)[:, None, None] if need_alignment and rows else None
-        return Decoded(self._readout(torch.cat(found, dim=1)), alignment)
+        return Decoded(self._readout(torch.cat(steps, dim=1)), alignment)
 
     def decode_step(
         self,
@@ -318,11 +318,11 @@ class RNN(Seq2Seq):
     ) -> Step:
         places = Places.of(state.memory.mask.shape[0], state.beam, live)
         embedded = self._embed(self.target_embedding, tokens)[:, None]
-        found, after, weights = self._advance(embedded, state.rows(places), places)
+        read, after, weights = self._advance(embedded, state.rows(places), places)
         alignment = None
         if need_alignment and weights is not None:
             alignment = places.spread(weights).flatten(0, 1)[:, None]
-        return Step(self._readout(found)[:, 0], after.spread(places), alignment)
+        return Step(self._readout(read)[:, 0], after.spread(places), alignment)
 
     @property
     def _whole_target_at_once(self) -> bool:
@@ -351,9 +351,9 @@ class RNN(Seq2Seq):
         s, recurrent = self.decoder(torch.cat(inputs, dim=-1), state.recurrent)
         if context is None:
             context, weights = self._attend(s, state, places)
-        found = torch.cat((context, s), dim=-1)
+        read = torch.cat((context, s), dim=-1)
         if self.input_feeding:
-            found = self._attentional(context, s)
+            read = self._attentional(context, s)
         attended = state.attended
         if attended is not None and weights is not None:
             attended = attended + weights.sum(1)
@@ -361,10 +361,10 @@ class RNN(Seq2Seq):
             state.memory,
             state.length + embedded.shape[1],
             recurrent,
-            found[:, -1] if self.input_feeding else None,
+            read[:, -1] if self.input_feeding else None,
             attended,
         )
-        return found, after, weights
+        return read, after, weights
 
     def _attentional(
         self, context: Float[Tensor, "R T M"], s: Float[Tensor, "R T D"]
@@ -373,11 +373,11 @@ class RNN(Seq2Seq):
         both = torch.cat((context, self.dropout(s)), dim=-1)
         return self.dropout(torch.tanh(self.W_c(both)))  # type: ignore[no-any-return]
 
-    def _readout(self, found: Float[Tensor, "R T F"]) -> Float[Tensor, "R T E"]:
+    def _readout(self, read: Float[Tensor, "R T F"]) -> Float[Tensor, "R T E"]:
         """h̃_t: with input feeding each step has made its own, else all are made at once here."""
         if self.input_feeding:
-            return found
-        return self._attentional(*torch.split(found, self.sizes, dim=-1))
+            return read
+        return self._attentional(*torch.split(read, self.sizes, dim=-1))
 
     def _attend(
         self, query: Float[Tensor, "R T Q"], state: RNNState, places: Places

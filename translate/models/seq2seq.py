@@ -47,13 +47,13 @@ class ModelConfig(Node):
 
 @dataclass(frozen=True)
 class Memory:
-    """What the encoder leaves for the decoder. A family may add fields in a subclass."""
+    """The encoder's output for the decoder. A family may add fields in a subclass."""
 
     states: Float[Tensor, "B S D"]
     mask: Bool[Tensor, "B S"]  # True = a real source token
 
     def at(self, sentences: Int[Tensor, "C"]) -> Memory:
-        """These sentences, in this order; one named twice is there twice."""
+        """Return these sentences, in this order; one named twice is there twice."""
         return Memory(self.states.index_select(0, sentences), self.mask.index_select(0, sentences))
 
 
@@ -101,14 +101,14 @@ class RowState(ABC):
 
     @abstractmethod
     def select(self, hypotheses: Int[Tensor, "M"]) -> Self:
-        """As `DecoderState` has it."""
+        """Return rows to go on with, as `DecoderState` says."""
 
     def rows(self, places: Places) -> Self:
-        """What stands in the live places."""
+        """The rows of the live places."""
         return self if places.live is None else self.select(places.live)
 
     def spread(self, places: Places) -> Self:
-        """Each row in its place; what stands in the others means nothing."""
+        """Each row in its place; the contents of the others mean nothing."""
         return self if places.rows_at is None else self.select(places.rows_at)
 
     def keep(self, sentences: Int[Tensor, "C"]) -> Self:
@@ -194,7 +194,7 @@ class Seq2Seq(nn.Module, ABC):
         """
 
     def through(self, layer: Callable[..., Output], *inputs: Any) -> Output:
-        """What a layer makes of its inputs; with `recompute` only these stay in memory.
+        """Compute a layer; with `recompute` only its inputs stay in memory.
 
         The rest is computed again for the gradients (Chen et al. 2016, arXiv:1604.06174). Dropout
         is the same the second time: the state of random generators is kept with them.
@@ -204,7 +204,7 @@ class Seq2Seq(nn.Module, ABC):
         return layer(*inputs)
 
     def in_dtype(self, dtype: torch.dtype) -> Self:
-        """Itself where its weights are of this type, else a copy: others may use it as it is."""
+        """Return the model if its weights are of this type, else a copy: others may use it."""
         if all(weight.dtype == dtype for weight in self.parameters()):
             return self
         return copy.deepcopy(self).to(dtype)

@@ -62,7 +62,7 @@ class Dropout(nn.Module):
 
 
 class LayerDrop(nn.Module):
-    """Passes whole layers by in training, unscaled in use (Fan et al. 2020).
+    """Dropout of whole layers in training, unscaled in use (Fan et al. 2020).
 
     A layer that is passed by is computed all the same: each process of DDP and FSDP, and a
     compiled graph, meets every weight in every step. So it saves no time. All sentences of a batch
@@ -76,7 +76,7 @@ class LayerDrop(nn.Module):
     def forward(
         self, entered: Float[Tensor, "*shape"], left: Float[Tensor, "*shape"]
     ) -> Float[Tensor, "*shape"]:
-        """What the next layer reads of what this one read and made."""
+        """Choose what the next layer reads: this one's input or its output."""
         if not self.training or self.p == 0:
             return left
         stays = torch.rand((), device=left.device) >= self.p

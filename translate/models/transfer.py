@@ -48,7 +48,7 @@ def _rows(
 
 
 def fits(old: Seq2Seq, new: Seq2Seq) -> bool:
-    """Whether names and shapes are the same, rows of vocabularies apart, and nothing is tied anew.
+    """Tell whether names and shapes are the same, vocabularies apart, and nothing is tied anew.
 
     What was tied may come apart: each part takes a copy.
     """

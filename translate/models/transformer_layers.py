@@ -156,7 +156,7 @@ class TransformerConfig(ModelConfig):
 
     @property
     def why_padded(self) -> str | None:
-        """What the attention of packed sentences, one flash kernel, cannot compute; None: all."""
+        """The reason why packed sentences, one flash kernel, cannot be computed; None: they can."""
         if self.self_attention != "full":
             return (
                 f"model.self_attention={self.self_attention} is a pattern within a single sentence"
@@ -245,14 +245,14 @@ class Residual(nn.Module):
         return self.leave(x, sublayer(self.enter(x)))
 
     def enter(self, x: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows D"]:
-        """What the sublayer reads."""
+        """Make the input of the sublayer."""
         entered: Tensor = self.norm(x) if self.before else x
         return entered
 
     def leave(
         self, x: Float[Tensor, "*rows D"], sublayer: Float[Tensor, "*rows D"]
     ) -> Float[Tensor, "*rows D"]:
-        """What the next layer reads."""
+        """Make the input of the next layer."""
         left: Tensor = x + self.dropout(sublayer)
         if not self.before:
             left = self.norm(left)
@@ -270,8 +270,8 @@ def self_attention(
         max_distance=config.max_distance,
     )
     name, options = PATTERNS[config.self_attention]
-    own = {option: getattr(config, option) for option in options}
-    pattern = on_demand(name)(causal=causal, relation=relation, **own)
+    sizes = {option: getattr(config, option) for option in options}
+    pattern = on_demand(name)(causal=causal, relation=relation, **sizes)
     if config.flex_attention:
         pattern = on_demand(FLEX)(pattern)
     return SelfAttention(

@@ -32,7 +32,7 @@ Open = TypeVar("Open")  # the open hypotheses, as a search holds them
 
 @dataclass(frozen=True)
 class Progress(Generic[Open]):
-    """Where a search stands between two tokens."""
+    """The place of a search between two tokens."""
 
     open: Open
     state: DecoderState
@@ -41,7 +41,7 @@ class Progress(Generic[Open]):
 
 
 class Shown(NamedTuple):
-    """What a step shows beside where it leads."""
+    """The results of a step, beside where it leads."""
 
     nodes: Nodes
     alignment: Float[Tensor, "N L H S"] | None
@@ -94,7 +94,7 @@ def replayed(
 
 @functools.cache
 def _recording(device: torch.device) -> torch.cuda.Stream:
-    """Where steps are recorded: of each GPU always the same, for cuBLAS keeps memory for each."""
+    """The stream of recordings: of each GPU always the same, for cuBLAS keeps memory for each."""
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
