@@ -34,11 +34,11 @@ from translate.attention.dot_product import fused_attention, readable_attention
 from translate.attention.multi_head import Pattern
 from translate.attention.scores import AdditiveAttention, AlignmentScore, ProjectedAttention
 from translate.errors import UserError
+from translate.extras.figures import COLOURS, GREY, INK, MARKS, PALE, defaults, save
 from translate.extras.kernels import kernel_of, kernels_that_ran
 from translate.extras.patterns import LinearAttention, SlidingWindowAttention
 from translate.models.convolutional import EncoderLayer
 from translate.models.recurrence import Recurrence
-from translate.plots.figure import COLOURS, GREY, INK, MARKS, PALE, defaults, save
 
 D_MODEL, HEADS, D_K = 256, 4, 64
 WINDOW = 32  # keys of the sliding window

@@ -198,11 +198,11 @@ class Side(NamedTuple):
 
 def tokens_of(run: Path) -> tuple[Side, Side]:
     """What a run was trained on, source and target."""
-    from translate.cli.stored import training_config
     from translate.data.batching import lengths
     from translate.data.corpus import prepare, read_nodes
+    from translate.run_folder import configuration
 
-    config = training_config(run)
+    config = configuration(run)
     corpus = prepare(*read_nodes(config["data"], config["tokenizer"]), cache=Path(config["cache"]))
     source, target = (Side(len(side), int(side.sum())) for side in lengths(corpus.train))
     return source, target

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from translate.attention.masks import causal_mask
 from translate.attention.multi_head import FullAttention
+from translate.extras.figures import GREY, INK, defaults, save, single_hue
 from translate.extras.patterns import FixedAttention, SlidingWindowAttention, StridedAttention
-from translate.plots.figure import GREY, INK, defaults, save, single_hue
 
 LENGTH = 16
 PATTERNS = {

@@ -13,7 +13,7 @@ import torch
 from options import begin, picture
 
 from translate.attention.positions import alibi_slopes, rotate, sinusoidal
-from translate.plots.figure import COLOURS, INK, defaults, save
+from translate.extras.figures import COLOURS, INK, defaults, save
 
 POSITIONS, D = 48, 32
 HEADS = 4

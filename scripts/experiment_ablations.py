@@ -27,7 +27,7 @@ import yaml
 from experiments import evaluated, new_parser, tell, train
 from options import begin, composed, quoted
 
-from translate.compose import config_dir
+from translate.cli.compare import CompareOptions
 from translate.data.corpus import prepare, read_nodes
 from translate.data.pairs import in_order
 from translate.errors import UserError
@@ -225,13 +225,13 @@ def by_sentences(
 ) -> dict[str, float]:
     """The larger p-value of the two tests over one model's sentences, by change."""
     config = yaml.safe_load((folder(output, RECIPE, seed) / "config.yaml").read_text("utf-8"))
-    compare = yaml.safe_load((config_dir() / "compare.yaml").read_text("utf-8"))
+    options = CompareOptions.model_fields
     _, references = dev(config)
     found = differences(
         {change: one.hypotheses for change, (one,) in translations.items()},
         references,
         tokenize=translations[RECIPE][0].tokenize,
-        **{key: compare[key] for key in ("resamples", "trials", "seed")},
+        **{key: options[key].default for key in ("resamples", "trials", "seed")},
     )
     return {change: metrics["bleu"].p for change, metrics in found.items()}
 

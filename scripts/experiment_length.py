@@ -26,11 +26,11 @@ from translate.compose import options
 from translate.data.corpus import prepare, read_nodes
 from translate.data.pairs import in_order
 from translate.errors import UserError
-from translate.evaluation.buckets import Bucket, assign, by_source_length
+from translate.evaluation.breakdown import Bucket, assign, by_source_length
 from translate.evaluation.metrics import cell
+from translate.extras.figures import bleu_by_length
 from translate.extras.toy import toy_pairs
 from translate.models.transformer import Transformer
-from translate.plots.lengths import bleu_by_length
 
 RECIPES = {  # model → what experiment= has after the corpus
     "rnn_none": "_rnn",

@@ -55,7 +55,7 @@ def quoted(text: str) -> str:
 
 def picture(text: str) -> Path:
     """A .png, .svg or .pdf file: another is told before the work."""
-    from translate.plots.figure import file_type
+    from translate.extras.figures import file_type
 
     try:
         file_type(Path(text))

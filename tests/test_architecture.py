@@ -19,7 +19,8 @@ ROOMS = {path.name.removesuffix(".py") for path in PACKAGE.iterdir()}
 
 # What each room may import of ours beside itself and the foundations.
 FOUNDATIONS = {
-    "files", "errors", "linear", "machine", "version", "vocabulary", "config", "names", "wording",
+    "files", "errors", "linear", "machine", "version", "vocabulary", "config", "names",
+    "run_folder", "wording",
 }  # fmt: skip
 MAY_IMPORT = {
     "files": set(),
@@ -31,15 +32,15 @@ MAY_IMPORT = {
     "wording": set(),
     "config": set(),
     "names": set(),
+    "run_folder": set(),
     "compose": set(),
     "data": set(),
     "attention": set(),
-    "plots": set(),
     "models": {"attention"},
     "search": {"attention", "models"},
     "inference": {"attention", "models", "search", "data"},
-    "evaluation": {"attention", "models", "search", "data", "inference", "plots"},
-    "training": {"attention", "models", "search", "data", "inference", "evaluation", "plots"},
+    "evaluation": {"attention", "models", "search", "data", "inference"},
+    "training": {"attention", "models", "search", "data", "inference", "evaluation"},
     "cli": {
         "compose",
         "attention",
@@ -49,7 +50,6 @@ MAY_IMPORT = {
         "inference",
         "evaluation",
         "training",
-        "plots",
     },
     # the porch: it may import every room, and only tables of names lead to it
     "extras": {
@@ -60,7 +60,6 @@ MAY_IMPORT = {
         "inference",
         "evaluation",
         "training",
-        "plots",
         "cli",
     },
 }

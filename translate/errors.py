@@ -10,6 +10,10 @@ class UserError(Exception):
     """
 
 
+class UsageError(UserError):
+    """The arguments or the configuration are wrong, and nothing was started: exit status 2."""
+
+
 def first_line(error: BaseException) -> str:
     """Return an error's message, cut to a line; its type if it has none."""
     return (str(error).splitlines() or [type(error).__name__])[0]

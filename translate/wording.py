@@ -9,6 +9,7 @@ import sys
 import unicodedata
 from collections.abc import Collection, Iterable
 
+LONGEST_NAME = 120  # bytes; file systems end at 255
 UNSEEN = ("Cc", "Cs", "Zl", "Zp")  # categories that move a terminal, or cannot be written
 
 
@@ -58,4 +59,12 @@ def escaped(text: str, categories: Collection[str] = UNSEEN, *, kept: str = "") 
         if unicodedata.category(character) in categories and character not in kept
         else character
         for character in text
+    )
+
+
+def shortened(name: str) -> str:
+    """As much of a name as leaves room for a digest and an ending."""
+    content = name.encode("utf-8", "surrogateescape")
+    return (
+        name if len(content) <= LONGEST_NAME else content[:LONGEST_NAME].decode("utf-8", "ignore")
     )

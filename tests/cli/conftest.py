@@ -65,7 +65,7 @@ def _own_logging() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests of training look at them, which take a third of a run of few steps."""
-    monkeypatch.setattr("translate.training.run.learning_curves", lambda *_: None)
+    monkeypatch.setattr("translate.extras.figures.learning_curves", lambda *_: None)
 
 
 @pytest.fixture
@@ -73,11 +73,9 @@ def program(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Program:
     """`translate …` in an empty folder; `stdin` is what a pipe would bring."""
-    from translate.cli import stored
     from translate.cli.main import main
 
     monkeypatch.chdir(tmp_path)
-    stored.load_bundle.cache_clear()  # the `run` of a test before was another
 
     def call(*arguments: str, stdin: bytes = b"") -> Done:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))

@@ -15,9 +15,8 @@ import pytest
 import yaml
 
 from translate.cli import attend
-from translate.cli.attend import select, write
+from translate.extras.attention_views import Attended, Tokens, write_view
 from translate.models.transformer_layers import TransformerConfig
-from translate.plots.attention_page import Attended, Tokens
 from translate.training import provenance
 
 ODD = ["¿Dónde, 'está' = ${x} {tren} [y]~?", "", "two  spaces", "   ", "é=3", '"quoted", x']
@@ -344,7 +343,7 @@ def test_a_long_sentence_is_left_out_of_the_terminal_and_a_longer_one_is_refused
     )
     assert (done.status, done.out) == (0, "")
     assert done.err == "3 × 6 words and ends are too many for the terminal\nwritten: a.json\n"
-    monkeypatch.setattr(attend, "LONGEST_DRAWN", 4)
+    monkeypatch.setattr("translate.extras.attention_views.LONGEST_DRAWN", 4)
     for arguments, side in (
         (["der Hund schläft"], "the sentence"),
         (["reference=the dog sleeps", "x"], "ref"),
@@ -383,13 +382,13 @@ def test_a_picture_is_of_the_layer_and_head_that_are_named(tmp_path: Path) -> No
         (None, 1, weights[:, 0].mean(0), "head 1"),
         (None, None, weights.mean((0, 1)), None),
     ]:
-        mean = select(shown, layer, head, pieces=False)
+        mean = shown.select(layer, head, pieces=False)
         np.testing.assert_allclose(mean, expected)
         path, how = tmp_path / "a.svg", {"layer": layer, "head": head}
-        write(path, [shown], [mean], **how, grid=False, pieces=False)
+        write_view(path, [shown], [mean], **how, grid=False, pieces=False)
         found = re.findall(">((?:layer|head) [^<]*)</text>", path.read_text("utf-8"))
         assert found == ([caption] if caption else []), "a picture that is passed on tells"
-        np.testing.assert_allclose(select(shown, layer, head, pieces=True), -expected)
+        np.testing.assert_allclose(shown.select(layer, head, pieces=True), -expected)
 
 
 def test_attention_from_a_given_translation(program, run: str, tmp_path: Path) -> None:

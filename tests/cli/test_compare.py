@@ -14,8 +14,8 @@ from tempfile import TemporaryFile
 import pytest
 import yaml
 
-from translate.cli import compared_runs
 from translate.data import corpus
+from translate.extras import compared_runs
 from translate.training import provenance
 
 
@@ -79,9 +79,6 @@ def test_standard_output_is_a_table_alone_where_one_is_asked_for(
     assert heading.startswith("system,seeds,bleu,bleu spread,chrf,")
     assert ",2," in row
     assert "over 2 seeds (mean and standard deviation)." in done.err
-    done = program("compare", *arguments, "table=latex")
-    assert done.out.startswith("% ± of a run")
-    assert done.out.endswith("\\end{tabular}\n")
 
 
 def test_runs_into_different_languages_are_told(program, runs: Path, tmp_path: Path) -> None:

@@ -20,9 +20,9 @@ import torch
 
 from translate import machine
 from translate.cli import engines
-from translate.cli.judging import read_sha256
 from translate.cli.stored import load_bundle
 from translate.errors import UserError
+from translate.evaluation.judging import read_sha256
 from translate.extras import ctranslate2_engine, ctranslate2_export
 from translate.files import replace_folder
 from translate.inference.forcing import TeacherForcing

@@ -192,7 +192,9 @@ def test_the_second_search_keeps_the_rules_of_both(first, again, both) -> None:
 
 def test_confidence_needs_test_sentences(program, run: str, monkeypatch) -> None:
     corpus = SimpleNamespace(test=None)
-    monkeypatch.setattr("translate.cli.stored.corpus_of_run", lambda *_: (corpus, None))
+    monkeypatch.setattr(
+        "translate.evaluation.test_sets.corpus_of_run", lambda *_, **__: (corpus, None)
+    )
     done = program("calibrate", run)
     assert done.status == 1
     assert "has none: choose a corpus that has some with data=" in done.err

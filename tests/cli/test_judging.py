@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from rich.text import Text
 
-from translate.cli.judging import show
+from translate.cli.streams import show
 from translate.errors import UserError
-from translate.evaluation.comet import Comet
+from translate.evaluation.report import Comet
 
 LETTERS = "abcdefghijklmnopqrst"
 
@@ -107,7 +107,7 @@ def test_too_few_resamples_are_told_before_the_work(
     def translated(*_: object, **__: object) -> None:
         raise UserError("it is translated")
 
-    monkeypatch.setattr("translate.cli.judging.evaluate_run", translated)
+    monkeypatch.setattr("translate.evaluation.judging.evaluate_run", translated)
     done = program("evaluate", run, "input=s", "reference=s", "resamples=3")
     assert done.err == (
         "resamples = 3 is too few for an interval: give 20 or more\n"
@@ -215,7 +215,7 @@ def test_comet_is_told_beside_the_other_scores(
 
     judged = Comet([0.5, 0.75], "wmt-da", "ab" * 32, 1, "2.2.7")
     stand_in = SimpleNamespace(judge=lambda sources, hypotheses, references: judged)
-    monkeypatch.setattr("translate.evaluation.comet.CometModel", lambda path, device: stand_in)
+    monkeypatch.setattr("translate.extras.comet.CometModel", lambda path, device: stand_in)
     done = program("evaluate", run, *files, "comet=model")
     assert done.status == 0, done.err
     assert "COMET" in done.out
@@ -233,7 +233,7 @@ def test_what_the_page_cannot_show_is_no_matter_of_the_translations(
     (tmp_path / "r").write_text("the dog sees a house\n", encoding="utf-8")
     shutil.copytree(trained / "bundle", tmp_path / "a" / "bundle")
     files = ["run=a", "input=s", "reference=r", "resamples=2"]
-    monkeypatch.setattr("translate.cli.judging.MAX_LENGTH", 3)
+    monkeypatch.setattr("translate.extras.pages.MAX_LENGTH", 3)
     done = program("evaluate", *files)
     assert done.status == 0, done.err
     page = tmp_path / "a" / "evaluation" / "s.html"

@@ -1,3 +1,5 @@
+"""Confidence is learned from sentences, and judged on others."""
+
 from __future__ import annotations
 
 import math

@@ -22,11 +22,11 @@ from omegaconf import OmegaConf
 import translate
 from translate.cli import stored
 from translate.cli.main import main
-from translate.cli.stored import training_config
 from translate.data.corpus import check_data
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.inference import bundle
+from translate.run_folder import configuration
 from translate.search.constraints import NO_RULES
 from translate.training.checkpoint import AtomicCheckpointIO, _seal
 
@@ -290,7 +290,7 @@ def test_a_configuration_that_gives_orders_is_refused(
 ) -> None:
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(content))
     with pytest.raises(UserError, match=r"config\.yaml") as refused:
-        training_config(tmp_path)
+        configuration(tmp_path)
     assert line in str(refused.value)
 
 
@@ -309,17 +309,17 @@ def test_a_configuration_that_gives_orders_is_refused(
 def test_yaml_that_does_more_than_say_is_refused(tmp_path: Path, text: str, line: str) -> None:
     (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(UserError, match=line):
-        training_config(tmp_path)
+        configuration(tmp_path)
     assert everything(tmp_path) == {"config.yaml"}
 
 
 def test_a_configuration_is_read_anew_and_is_each_readers_own(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("{seed: 1, data: {dir: here}}")
-    training_config(tmp_path)["data"]["dir"] = "there"
-    assert training_config(tmp_path)["data"]["dir"] == "here"
+    configuration(tmp_path)["data"]["dir"] = "there"
+    assert configuration(tmp_path)["data"]["dir"] == "here"
     file.write_text("{seed: 2, data: {dir: here}}")
-    assert training_config(tmp_path)["seed"] == 2
+    assert configuration(tmp_path)["seed"] == 2
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,6 @@ def test_a_package_is_a_name_and_no_more(name: str) -> None:
 def test_what_a_search_says_is_text_and_no_order(saved: Path, text: str) -> None:
     rules = NO_RULES.model_dump(mode="json") | {"banned": [text]}
     search(saved / "bundle", rules=rules)
-    stored.load_bundle.cache_clear()
     node = stored.nodes_of(str(saved), ["search"])["search"]
     composed: Any = OmegaConf.to_container(OmegaConf.create(node), resolve=True)
     assert composed["rules"] == rules

@@ -12,8 +12,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from translate.plots.attention import heatmap
-from translate.plots.curves import learning_curves
+from translate.extras.attention_pictures import heatmap
+from translate.extras.figures import learning_curves
 
 CONF = str(Path(__file__).parents[2] / "conf")
 TINY = [
@@ -67,16 +67,16 @@ def _composed(*overrides: str) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run's pictures take half of its time here; who looks at them asks for them."""
-    monkeypatch.setattr("translate.training.run.learning_curves", lambda *_: None)
+    monkeypatch.setattr("translate.extras.figures.learning_curves", lambda *_: None)
 
     def undrawn(source: list[str], target: list[str], weights: Any, picture: Path) -> None:
         assert weights.shape == (len(target), len(source))
 
-    monkeypatch.setattr("translate.training.dev_translations.heatmap", undrawn)
+    monkeypatch.setattr("translate.extras.attention_pictures.heatmap", undrawn)
 
 
 @pytest.fixture
 def pictures(_no_pictures: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs draw their learning curves and attention after all."""
-    monkeypatch.setattr("translate.training.run.learning_curves", learning_curves)
-    monkeypatch.setattr("translate.training.dev_translations.heatmap", heatmap)
+    monkeypatch.setattr("translate.extras.figures.learning_curves", learning_curves)
+    monkeypatch.setattr("translate.extras.attention_pictures.heatmap", heatmap)

@@ -14,7 +14,7 @@ from lightning import Trainer
 
 from translate.errors import UserError
 from translate.inference import bundle, translator
-from translate.plots.curves import read_curves
+from translate.run_folder import read_curves
 from translate.training import dev_translations, provenance
 from translate.training.averaging import WEIGHTS, for_use
 from translate.training.checkpoint import AtomicCheckpointIO

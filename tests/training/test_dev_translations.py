@@ -14,10 +14,9 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from translate.errors import UserError
-from translate.evaluation import bleu_tokenizer
+from translate.evaluation import metrics
 from translate.inference import bundle
 from translate.training import dev_translations, provenance
-from translate.training import run as training
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.training.dev_translations import DevTranslations
 from translate.training.last_checkpoint import LastCheckpoint
@@ -88,8 +87,8 @@ def test_a_picture_that_cannot_be_written_costs_nothing_else(
     def full(*_: Any) -> None:
         raise UserError("cannot write the picture: No space left on device")
 
-    monkeypatch.setattr(dev_translations, "heatmap", full)
-    monkeypatch.setattr(training, "learning_curves", full)
+    monkeypatch.setattr("translate.extras.attention_pictures.heatmap", full)
+    monkeypatch.setattr("translate.extras.figures.learning_curves", full)
     run = tmp_path / "run"
     train(config("trainer.max_steps=2", "trainer.validate_every=1"), run)
     assert caplog.text.count("cannot write the picture") == 3
@@ -131,10 +130,10 @@ def test_a_run_that_goes_on_scores_by_the_tokenizer_it_began_with(
     """Which was not installed when it began, say: scores of two tokenizers do not compare."""
     short = ("trainer.validate_every=1", "trainer.samples=0", "trainer.validation_sentences=2")
     run = tmp_path / "run"
-    monkeypatch.setitem(bleu_tokenizer.TOKENIZERS, "en", "char")
+    monkeypatch.setitem(metrics.TOKENIZERS, "en", "char")
     train(config("trainer.max_steps=1", *short), run)
     assert provenance.read(run)["bleu_tokenizer"] == "char"
-    monkeypatch.delitem(bleu_tokenizer.TOKENIZERS, "en")
+    monkeypatch.delitem(metrics.TOKENIZERS, "en")
     train(config("trainer.max_steps=2", *short), run)
     assert provenance.read(run)["bleu_tokenizer"] == "char"
     provenance.write(run, bleu_tokenizer="no longer there")

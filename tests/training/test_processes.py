@@ -174,7 +174,7 @@ def test_a_signal_at_the_end_ends_no_process_before_the_first_has_noted_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lightning would kill the first, while it still draws curves and records the end."""
-    noted: list[provenance.Status] = []
+    noted: list[str] = []
     strategy = SimpleNamespace(
         broadcast=lambda score: score,
         barrier=lambda: noted.append(provenance.run_status(tmp_path)),

@@ -122,7 +122,7 @@ def run(options: AlignOptions) -> None:
     from translate.cli.streams import lines_out
     from translate.data.progress import progress
     from translate.data.text import to_line
-    from translate.evaluation.links import linkers
+    from translate.evaluation.alignment import linkers
 
     job, folder = options.job, Path(options.run)
     method, threshold = options.method, options.threshold
@@ -153,10 +153,10 @@ def run(options: AlignOptions) -> None:
 
 def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
     """Links count words between white space, so that a Chinese sentence may be a single one."""
-    from translate.evaluation.words import mostly_alone, words
+    from translate.evaluation.words import mostly_unspaced, words
 
     text = " ".join(sentences)
-    if mostly_alone(text) and len(words(text)) > LONGEST_WORDS * len(text.split()):
+    if mostly_unspaced(text) and len(words(text)) > LONGEST_WORDS * len(text.split()):
         log.warning(
             "the %s is in a script without spaces, but alignment takes words to be "
             "separated by spaces: put spaces between its words first, or whole sentences "
@@ -166,7 +166,7 @@ def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
 
 def aligners(job: Job) -> tuple[Aligner, Aligner | None]:
     """What aligns source to target, and, with a reverse run, what aligns target to source."""
-    from translate.cli.stored import into, load_bundle
+    from translate.cli.stored import load_bundle
     from translate.inference.forcing import Aligner
     from translate.inference.translator import choose_device
     from translate.models.head import choose_head
@@ -175,7 +175,7 @@ def aligners(job: Job) -> tuple[Aligner, Aligner | None]:
     device = choose_device(config["device"])
     languages = []
     for run in (job.verbatim[key] for key in ("run", "reverse") if key in job.verbatim):
-        bundle = into(load_bundle(run), None if made else config["target"])
+        bundle = load_bundle(run).into(None if made else config["target"])
         layer, head = wanted_head(bundle.config.taught, config["layer"], config["head"])
         try:
             chosen = choose_head(bundle.model, layer=layer, head=head)

@@ -13,14 +13,20 @@ from typing import NamedTuple
 
 from translate.cli.commands import Job, file_name
 from translate.cli.fields import Node
-from translate.cli.stored import SPLITS, corpus_of_run, load_bundle, names_a_corpus, refuse_corpus
-from translate.cli.streams import line_pairs, name_of
+from translate.cli.stored import load_bundle, refuse_corpus
 from translate.compose import key_of
 from translate.data.pairs import in_order
 from translate.data.text import Gold, Link, read_links, to_line
 from translate.errors import UserError
 from translate.evaluation.alignment import alignment_error_rate
 from translate.evaluation.report import as_lines, digest, fingerprint, name_in
+from translate.evaluation.test_sets import (
+    SPLITS,
+    corpus_of_run,
+    is_own_corpus,
+    name_of,
+    parallel_lines,
+)
 from translate.files import write
 from translate.wording import counted
 
@@ -69,7 +75,7 @@ def own_files(job: Job) -> Task | None:
         return None
     refuse_corpus(job)
     source = job.verbatim["input"]
-    sources, targets = line_pairs(source, job.verbatim["reference"])
+    sources, (targets,) = parallel_lines(source, [job.verbatim["reference"]])
     gold = read_links(job.verbatim["gold"], sources, targets) if "gold" in job.verbatim else None
     name = name_of(source)
     return Task(name, name not in SPLITS, sources, targets, gold)
@@ -77,8 +83,10 @@ def own_files(job: Job) -> Task | None:
 
 def split_of_run(job: Job, run: Path) -> Task:
     """The split `data.split` of a corpus, which keeps no links but sure ones."""
-    split = job.config["data"]["split"]
-    _, table = corpus_of_run(run, job.config, split)
+    data, split = job.config["data"], job.config["data"]["split"]
+    _, table = corpus_of_run(
+        run, split=split, data=data, tokenizer=job.config["tokenizer"], cache=job.config["cache"]
+    )
     if "alignment" not in table.column_names:
         raise UserError(
             f"the corpus of {run} has no gold alignments: give input=FILE reference=FILE (and "
@@ -89,7 +97,7 @@ def split_of_run(job: Job, run: Path) -> Task:
     )
     gold = [Gold(frozenset(map(tuple, each)), frozenset()) for each in links]
     targets = [first for first, *_ in references]
-    return Task(split, not names_a_corpus(job), sources, targets, gold)
+    return Task(split, is_own_corpus(run, data), sources, targets, gold)
 
 
 def _fingerprints(task: Task) -> dict[str, str]:

@@ -18,7 +18,6 @@ and paths must never reach it. The rules, in order:
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from pathlib import Path
 from translate.cli.commands import Command
 from translate.cli.errors import UsageError
 from translate.compose import words
+from translate.run_folder import at_home, paths_in
 from translate.wording import nearest
 
 OVERRIDE = re.compile(
@@ -168,31 +168,11 @@ def _taken_literally(command: Command, name: str, value: str) -> str:
     if name in command.texts:
         return value
     if name not in command.lists:
-        return _at_home(value)
-    paths = [_at_home(path.strip()) for path in paths_in(value)]
+        return at_home(value)
+    paths = [at_home(path.strip()) for path in paths_in(value)]
     if "" in paths:
         raise UsageError(f"{name}={value}: a path is missing between its commas")
     return ",".join(paths)
-
-
-def paths_in(value: str) -> list[str]:
-    """The paths of a list; the name of one that exists may have commas, as those of a sweep do."""
-    parts, found = value.split(","), list[str]()
-    exists = os.path.exists  # of a name that is too long too, which a Path refuses
-    while parts:
-        sizes = range(len(parts), 0, -1)
-        most = next((n for n in sizes if exists(_at_home(",".join(parts[:n])))), 1)
-        found.append(",".join(parts[:most]))
-        parts = parts[most:]
-    return found
-
-
-def _at_home(path: str) -> str:
-    """What a shell would have made of a ~ in front; a user who is not there stays."""
-    try:
-        return str(Path(path).expanduser()) if path.startswith("~") else path
-    except RuntimeError:
-        return path
 
 
 def _meant(argument: str, keys: Collection[str]) -> str:

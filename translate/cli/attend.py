@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
-import re
 import sys
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -17,16 +14,10 @@ from pydantic import Field, PositiveInt
 from translate.cli.commands import Job
 from translate.cli.options import Device, Group, Options, PathOption, Sentences, TextOption
 from translate.cli.translating import TARGET, search_problems
-from translate.errors import UserError
+from translate.names import on_demand
 
 if TYPE_CHECKING:
-    import numpy as np
-    from jaxtyping import Float
-
-    from translate.inference.bundle import Bundle
-    from translate.inference.translation import AttentionMap
     from translate.inference.translator import Translator
-    from translate.plots.attention_page import Attended, Tokens
 
 Attention = Literal["cross", "encoder", "decoder"]
 
@@ -47,14 +38,16 @@ picture, a page to explore in a browser, the weights as JSON, and a text heatmap
 A sentence may have up to 512 pieces; in the terminal, up to 100 words.
 """
 
-FOR_SEVERAL = (".html", ".json")  # what can hold two runs
+FOR_SEVERAL = (".html", ".json")  # can hold two runs
 FOR_ONE = (".png", ".svg", ".pdf")
-LONGEST_DRAWN, LONGEST_SHOWN = 512, 100  # pieces in a picture, words in a terminal
+LONGEST_SHOWN = 100  # words in a terminal
+VIEWS = "translate.extras.attention_views"
+TERMINAL = "translate.extras.terminal_heatmap:TerminalHeatmap"
 PICTURE = ("layer", "head", "grid", "pieces", "attention")  # keys of what it shows
 
 
 def output_problems(job: Job) -> list[str]:
-    """Files that cannot show what they are to."""
+    """The problems of output=: a file that cannot show two runs, or cannot be written."""
     several, output = "beside" in job.verbatim, job.verbatim.get("output")
     if several and job.config["grid"]:
         return ["grid = True draws a single run: leave out beside (the HTML page shows all heads)"]
@@ -133,175 +126,55 @@ def run(options: AttendOptions) -> None:
     """Draw one sentence's attention, or explain how it is computed."""
     from rich.console import Console
 
-    from translate.cli.stored import into, load_bundle
+    from translate.cli.stored import load_bundle
     from translate.cli.streams import lines_in
     from translate.inference.translator import load
-    from translate.plots.terminal import TerminalHeatmap
 
-    job, search, target, device = options.job, options.search, options.target, options.device
     layer, head, grid, pieces = options.layer, options.head, options.grid, options.pieces
-    attention = options.attention
-    folders = [job.verbatim[key] for key in ("run", "beside") if key in job.verbatim]
-    (sentence,) = lines_in({}, job.sentences)
+    search, reference = options.search, options.reference
+    folders = [folder for folder in (options.run, options.beside) if folder is not None]
+    (sentence,) = lines_in({}, options.sentences)
+    bundles = [load_bundle(folder).into(options.target) for folder in folders]
+    models = [load(bundle, search=search, device=options.device) for bundle in bundles]
     if options.explain:
-        for folder in folders:
+        covering = search.get("coverage_penalty", 0) > 0
+        for folder, model in zip(folders, models, strict=True):
             if len(folders) > 1:
                 sys.stdout.write(f"{folder}\n")
-            model = load(into(load_bundle(folder), target), search=search, device=device)
-            covering = search.get("coverage_penalty", 0) > 0
-            _explain(
-                model, Path(folder), sentence, job.verbatim.get("reference"), covering=covering
-            )
+            _explain(model, Path(folder), sentence, reference, covering=covering)
         return
-    runs = []
-    for folder in folders:
-        bundle = into(load_bundle(folder), target)
-        model = load(bundle, search=search, device=device)
-        reference = job.verbatim.get("reference")
-        found = _seen(model, folder, sentence, reference, attention)
-        given = reference is not None
-        runs.append(attended(folder, bundle, found, attention=attention, given=given))
-    means = [select(each, layer, head, pieces=pieces) for each in runs]  # may fail: before writing
+    read, write, files = (
+        on_demand(f"{VIEWS}:{name}") for name in ("read_attention", "write_view", "view_files")
+    )
+    runs = [
+        read(folder, bundle, model, sentence, reference, options.attention)
+        for folder, bundle, model in zip(folders, bundles, models, strict=True)
+    ]
+    means = [each.select(layer, head, pieces=pieces) for each in runs]  # may fail: before writing
     console = Console()
     for each, mean in zip(runs, means, strict=True):
         if len(runs) > 1:
             console.print(f"\n{each.run}", markup=False, highlight=False, soft_wrap=True)
-        shown = tokens(each, pieces=pieces)
+        tokens = each.tokens(pieces=pieces)
         if max(mean.shape) > LONGEST_SHOWN:
             log.info("%d × %d words and ends are too many for the terminal", *mean.shape)
             continue
-        console.print(TerminalHeatmap(shown.source, shown.target, mean))
+        console.print(on_demand(TERMINAL)(tokens.source, tokens.target, mean))
     view = [f"layer{layer}"] * (layer is not None) + [f"head{head}"] * (head is not None)
     view += ["grid"] * grid + ["pieces"] * pieces
-    for path in files(runs, job.verbatim.get("output"), view):
+    for path in files(runs, options.output, view):
         write(path, runs, means, layer=layer, head=head, grid=grid, pieces=pieces)
         log.info("written: %s", path)
-
-
-def _seen(
-    model: Translator, run: str, sentence: str, reference: str | None, attention: Attention
-) -> AttentionMap:
-    """What a run's model attends to; an error names the run, for there may be two."""
-    try:
-        _refuse_long("the sentence", model.tokenizers.source.encode(sentence))
-        if reference is not None:
-            _refuse_long("reference", model.tokenizers.target.encode(reference))
-        if attention == "cross":
-            return model.align(sentence, reference)
-        return model.self_attention(sentence, reference, side=attention)
-    except UserError as error:
-        raise UserError(f"{run}: {error}") from error
-
-
-def _refuse_long(name: str, pieces: Sequence[int]) -> None:
-    if len(pieces) > LONGEST_DRAWN:
-        raise UserError(
-            f"{name} has {len(pieces):,} pieces, but at most {LONGEST_DRAWN} are drawn: give a "
-            "shorter one"
-        )
-
-
-def attended(
-    run: str, bundle: Bundle, found: AttentionMap, *, attention: Attention, given: bool
-) -> Attended:
-    """Pieces and words of a sentence, with where they come from."""
-    from translate.evaluation.alignment import word_attention
-    from translate.plots.attention_page import Attended, Tokens
-
-    words = word_attention(found.source_pieces, found.target_pieces, found.weights)
-    return Attended(
-        run=run,
-        family=bundle.config.family,
-        languages=bundle.config.languages,
-        attention=attention,
-        source=found.source,
-        target=found.target,
-        target_given=given,
-        words=Tokens(words.source, words.target, words.weights),
-        pieces=Tokens(found.source_pieces, found.target_pieces, found.weights),
-    )
-
-
-def tokens(run: Attended, *, pieces: bool) -> Tokens:
-    """What a picture shows."""
-    return run.pieces if pieces else run.words
 
 
 def _explain(
     model: Translator, run: Path, sentence: str, reference: str | None, *, covering: bool
 ) -> None:
     """Print the fused attention calls and their kernels."""
-    from translate.cli.stored import training_config
-    from translate.names import on_demand
+    from translate.run_folder import configuration
 
-    trainer = training_config(run).get("trainer", {})
+    trainer = configuration(run).get("trainer", {})
     lines = on_demand("translate.extras.explain:explained")(
         model, run, trainer, sentence, reference, covering=covering
     )
     sys.stdout.write("\n".join(lines) + "\n")
-
-
-def select(
-    run: Attended, layer: int | None, head: int | None, *, pieces: bool
-) -> Float[np.ndarray, "T S"]:
-    """One layer's head; where none is named, the mean.
-
-    Raises:
-        UserError: the model has no such layer or head.
-    """
-    weights = tokens(run, pieces=pieces).weights
-    for axis, (name, number) in enumerate((("layer", layer), ("head", head))):
-        count = weights.shape[axis]
-        if number is not None and number > count:
-            raise UserError(f"{name} = {number}: the model of {run.run} has {name}s 1 to {count}")
-    chosen = weights[slice(None) if layer is None else slice(layer - 1, layer)]
-    chosen = chosen[:, slice(None) if head is None else slice(head - 1, head)]
-    return chosen.mean(axis=(0, 1))  # type: ignore[no-any-return]
-
-
-def write(
-    path: Path,
-    runs: Sequence[Attended],
-    means: Sequence[Float[np.ndarray, "T S"]],
-    *,
-    layer: int | None,
-    head: int | None,
-    grid: bool,
-    pieces: bool,
-) -> None:
-    """Write what the path's ending asks for."""
-    from translate.plots import attention, attention_page
-
-    kind, shown = path.suffix.lower(), tokens(runs[0], pieces=pieces)
-    if kind == ".json":
-        attention_page.write_json(runs, path)
-    elif kind == ".html":
-        attention_page.write_page(runs, path, layer=layer, head=head, pieces=pieces)
-    elif grid:
-        attention.grid(shown.source, shown.target, shown.weights, path)
-    else:
-        named = (("layer", layer), ("head", head))
-        caption = " ".join(f"{name} {number}" for name, number in named if number is not None)
-        attention.heatmap(shown.source, shown.target, means[0], path, caption)
-
-
-def files(runs: Sequence[Attended], output: str | None, view: Sequence[str] = ()) -> list[Path]:
-    """The files to write: `output`, else one of each kind in the run, named after the sentence.
-
-    What is seen in another translation, by other runs or in another view has a name of its own;
-    the JSON holds all views.
-    """
-    if output is not None:
-        return [Path(output)]
-    sentence = runs[0].source
-    plain = unicodedata.normalize("NFKD", sentence).encode("ascii", "ignore").decode().lower()
-    words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:40].strip("-")
-    texts = [text for each in runs for text in (each.target, str(each.target_given))]
-    named = "\n".join([sentence, *texts, *(each.run for each in runs[1:])])
-    digest = hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()[:6]
-    kind = "" if runs[0].attention == "cross" else runs[0].attention
-    name = "-".join(filter(None, ["attention", kind, words, digest]))
-    seen = "-".join([name, *view])
-    kinds = FOR_SEVERAL if len(runs) > 1 else (".png", ".svg", *FOR_SEVERAL)
-    plots = Path(runs[0].run) / "plots"
-    return [plots / f"{name if kind == '.json' else seen}{kind}" for kind in kinds]

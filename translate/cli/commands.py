@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from translate.names import on_demand
+from translate.wording import shortened
 
 if TYPE_CHECKING:
     from translate.cli.arguments import Arguments
@@ -22,7 +23,6 @@ Hydra composes the configuration:
                  (docs/configuration.md explains them)
   --multirun     KEY=A,B,C runs the command once for each value
 """
-LONGEST_NAME = 120  # bytes; file systems end at 255
 
 
 @dataclass(frozen=True)
@@ -125,14 +125,6 @@ def whole_run(run: str) -> str:
     folder = Path(run).absolute()
     of_a_run = folder.name == "bundle" and (folder.parent / "config.yaml").is_file()
     return str(folder.parent) if of_a_run else run
-
-
-def shortened(name: str) -> str:
-    """As much of a name as leaves room for a digest and an ending."""
-    content = name.encode("utf-8", "surrogateescape")
-    return (
-        name if len(content) <= LONGEST_NAME else content[:LONGEST_NAME].decode("utf-8", "ignore")
-    )
 
 
 COMMANDS = {

@@ -11,14 +11,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from translate.errors import UsageError as UsageError
 from translate.errors import UserError
 from translate.wording import escaped, listing
 
 FAILURE, USAGE, BROKEN_PIPE = 1, 2, 141  # 128 + the signal, as shells count
-
-
-class UsageError(UserError):
-    """The command line or the configuration is wrong, and nothing was started."""
 
 
 def refuse(problems: Iterable[str]) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-from pathlib import Path
+from functools import partial
 from typing import ClassVar
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from translate.cli.options import PathOption, RepeatedPath, SplitOptions
 from translate.cli.translating import TranslatingOptions
-
-log = logging.getLogger(__name__)
 
 USAGE = """\
   translate evaluate run=runs/demo                         # the test sentences of its corpus
@@ -78,25 +75,15 @@ class EvaluateOptions(TranslatingOptions, SplitOptions):
 
 
 def run(options: EvaluateOptions) -> None:
-    """Translate a test set and print its figures."""
+    """Evaluate the run and print the figures."""
     from translate.cli.engines import engine_translator
     from translate.cli.errors import UsageError
-    from translate.cli.judging import (
-        FILES,
-        OPTIONS,
-        evaluate_run,
-        read_test_set,
-        seen_in_training,
-        show,
-    )
-    from translate.cli.stored import load_bundle
-    from translate.evaluation.bleu_tokenizer import settle
-    from translate.evaluation.comet import CometModel
-    from translate.evaluation.report_tables import render
-    from translate.evaluation.run import Judging
-    from translate.inference.translator import choose_device
+    from translate.cli.stored import load_bundle, test_set_options
+    from translate.cli.streams import show
+    from translate.evaluation.judging import FILES, OPTIONS, evaluate
+    from translate.evaluation.report import render
 
-    job, target, resamples = options.job, options.target, options.resamples
+    job, target = options.job, options.target
     if target is not None and options.input is None:
         main = load_bundle(options.run).config.tag
         if target != main:
@@ -104,43 +91,24 @@ def run(options: EvaluateOptions) -> None:
                 f"target={target}: the {options.split} sentences of this run use "
                 f"{main or 'no tag'}: give input= and reference= in that language"
             )
-
-    _tell_too_few("resamples", resamples)
-    folder, comet = Path(job.verbatim["run"]), None
-    if "comet" in job.verbatim:
-        comet = CometModel(Path(job.verbatim["comet"]), device=choose_device(options.device))
-    translator = engine_translator(job.config, job.verbatim)
-    test_set = read_test_set(job, folder)
-    if seen := seen_in_training(str(folder), test_set.sources, options.cache):
-        log.warning(
-            "%s of %s sentences are in the training text of %s: its scores are higher than they "
-            "would be on others",
-            f"{seen:,}", f"{len(test_set.sources):,}", folder,
-        )  # fmt: skip
-    language = target or load_bundle(str(folder)).config.target_language
-    report = evaluate_run(
-        folder,
-        translator,
-        test_set,
-        folder=Path(options.output or folder / "evaluation"),
-        command=sys.argv[1:],
+    report = evaluate(
+        options.run,
+        **test_set_options(job),
+        translator=partial(engine_translator, job.config, job.verbatim),
         decoding={
             **options.search,
             **{key: job.config[key] for key in OPTIONS},
             **{key: job.verbatim.get(key) for key in FILES},
         },
-        judging=Judging(
-            settle(options.tokenize, language, test_set.references), resamples, options.seed, comet
-        ),
+        target=target,
+        device=options.device,
+        tokenize=options.tokenize,
+        resamples=options.resamples,
+        seed=options.seed,
+        comet=options.comet,
+        output=options.output,
         shown=options.shown,
         attention=options.attention,
+        command=sys.argv[1:],
     )
-    _tell_too_few("sentences", report.items)
     show(render(report))
-
-
-def _tell_too_few(name: str, count: int) -> None:
-    from translate.evaluation.comparison_caveats import ENOUGH
-
-    if count < ENOUGH:  # a single sentence has an interval of ± 0
-        log.warning("%s = %d is too few for an interval: give %d or more", name, count, ENOUGH)

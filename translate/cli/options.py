@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from pydantic import AfterValidator, Field
 from pydantic.fields import FieldInfo
 
-from translate.cli.arguments import Arguments, paths_in
+from translate.cli.arguments import Arguments
 from translate.cli.commands import Command, Job, commands_with
 from translate.cli.errors import refuse
 from translate.compose import (
@@ -32,6 +32,7 @@ from translate.compose import (
     references_in,
 )
 from translate.config import Node, problems
+from translate.run_folder import paths_in
 from translate.wording import nearest
 
 WIDTH, INDENT = 100, 17  # characters of a line of help, and in front of its descriptions

@@ -67,13 +67,14 @@ def run(options: ScoreOptions) -> None:
     """Score every pair."""
     from translate.cli import streams
     from translate.cli.stored import load_runs
-    from translate.evaluation.likelihood import perplexity
+    from translate.evaluation.report import perplexity
+    from translate.evaluation.test_sets import parallel_lines
     from translate.inference.translator import load
 
     assert options.input is not None
     assert options.reference is not None  # `contradictions` sees to both
     source = options.input
-    sources, references = streams.line_pairs(source, options.reference)
+    sources, (references,) = parallel_lines(source, [options.reference])
     if not sources:
         raise UserError(f"{source} is empty: there is nothing to score")
     bundle = load_runs(options.verbatim, options.target)

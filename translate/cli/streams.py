@@ -20,12 +20,16 @@ from translate.files import being_written, growing, is_stream, partial
 from translate.wording import counted
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from translate.inference.text_constraints import TextConstraint
 
 log = logging.getLogger(__name__)
 
 FOR_EACH = ("prefixes", "constraints")  # files with a line for each line of the input
 STREAMS = {"input", *FOR_EACH}
+
+WIDE = 10_000  # characters: no line of a table or a verdict is as long
 
 Write = Callable[[str], None]
 Advance = Callable[[int], None]
@@ -117,35 +121,6 @@ def _lines(path: str) -> Iterator[str]:
     return lines_in({"input": path})
 
 
-def line_pairs(source: str, reference: str) -> tuple[list[str], list[str]]:
-    """The lines of two parallel files, one of which may be standard input.
-
-    Raises:
-        UserError: the files differ in their number of lines.
-    """
-    sources, (references,) = parallel_lines(source, [reference])
-    return sources, references
-
-
-def parallel_lines(source: str, references: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """`line_pairs` with several references; each file is read once, as a pipe can be."""
-    if source == "-" in references:
-        raise UsageError("input=- and reference=-: only one of the two can be standard input")
-    sources, *others = (list(_lines(path)) for path in (source, *references))
-    for reference, lines in zip(references, others, strict=True):
-        if len(sources) != len(lines):
-            raise UserError(
-                f"{source} has {counted(len(sources), 'line')}, but {reference} has "
-                f"{len(lines):,}: line n of one must translate line n of the other"
-            )
-    return sources, others
-
-
-def name_of(path: str) -> str:
-    """What files about the lines of `input=` are named after."""
-    return "stdin" if path == "-" else Path(path).name.removesuffix(".gz")
-
-
 def interactive(verbatim: Mapping[str, str], sentences: Sequence[str]) -> bool:
     """Whether a person waits for each line."""
     return not sentences and verbatim.get("input", "-") == "-" and sys.stdin.isatty()
@@ -190,6 +165,13 @@ def _target(verbatim: Mapping[str, str]) -> str:
     """Where lines go; `-` for whatever is standard output already, under any name."""
     path = verbatim.get("output", "-")
     return "-" if is_stream(Path(path), sys.stdout) else path
+
+
+def show(tables: RenderableType) -> None:
+    """Print tables, as wide as the terminal; where there is none, no line is cut."""
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else WIDE).print(tables)
 
 
 @contextmanager

@@ -251,11 +251,11 @@ def _name_of(init: Path) -> str:
 
 def _is_finished(run: Path, config: Node) -> bool:
     """A finished run is trained on only for longer than it was meant to."""
-    from translate.cli.stored import training_config
+    from translate.run_folder import configuration
     from translate.training.provenance import run_status
     from translate.training.settings import LENGTHS, flat
 
-    before, now = flat(training_config(run)), flat(config)
+    before, now = flat(configuration(run)), flat(config)
     return run_status(run) == "finished" and all(now[key] == before.get(key) for key in LENGTHS)
 
 

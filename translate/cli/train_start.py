@@ -47,10 +47,10 @@ def refuse_several_folders(arguments: Arguments) -> None:
 
 def begun_config(run: str) -> dict[str, Any]:
     """The configuration of a run under way, which an earlier version may have begun."""
-    from translate.cli.stored import training_config
     from translate.models import registry
+    from translate.run_folder import configuration
 
-    config = training_config(run)
+    config = configuration(run)
     if isinstance(node := config.get("model"), dict):
         config["model"] = registry.upgraded(node)
     return config

@@ -13,7 +13,10 @@ from translate.cli.options import Device, PathOption, RepeatedPath, SplitOptions
 from translate.errors import UserError
 from translate.inference.choices import Engine, Precision
 from translate.inference.minimum_bayes_risk import Utility
+from translate.names import on_demand
 from translate.wording import counted, listing
+
+DIFFERENCES = "translate.extras.verification:differences"
 
 USAGE = """\
   translate verify run=runs/demo                           # of the test sentences
@@ -66,16 +69,16 @@ class VerifyOptions(SplitOptions):
 
 
 def run(options: VerifyOptions) -> None:
-    """Translate and score again; a UserError lists what differs."""
+    """Translate and score again; a UserError lists the differences."""
     from translate.cli.engines import engine_translator
-    from translate.cli.judging import FILES, read_test_set
-    from translate.cli.stored import load_bundle
+    from translate.cli.stored import load_bundle, test_set_options
+    from translate.evaluation.judging import FILES
     from translate.evaluation.report import read
-    from translate.evaluation.verify import differences
+    from translate.evaluation.test_sets import read_test_set
 
     folder = Path(options.run)
     sha256 = load_bundle(str(folder)).weights_sha256
-    test_set = read_test_set(options.job, folder)
+    test_set = read_test_set(folder, **test_set_options(options.job))
     evaluations = Path(options.output or folder / "evaluation")
     placed = test_set.placed(evaluations)
     if (evaluations / f"{placed.split}.json").is_file():  # else tell what changed
@@ -89,7 +92,7 @@ def run(options: VerifyOptions) -> None:
         decoding | {"device": options.device, "tokens_per_batch": options.tokens_per_batch},
         {"run": str(folder)} | {key: decoding[key] for key in FILES if decoding[key]},
     )
-    lines = differences(stored, model, test_set, model_sha256=sha256)
+    lines = on_demand(DIFFERENCES)(stored, model, test_set, model_sha256=sha256)
     if lines:
         raise UserError(f"{path} differs from what is computed now:\n  " + "\n  ".join(lines))
     bleu = stored.figures["bleu"]

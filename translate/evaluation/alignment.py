@@ -1,4 +1,4 @@
-"""Word alignment read from attention, and how far it is from a gold standard.
+"""Word alignment read from attention, and its error rate against a gold standard.
 
 A link is a pair (source word, target word) of positions from 0.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -20,6 +21,7 @@ from translate.errors import UserError
 from translate.evaluation.words import stands_alone
 from translate.wording import counted
 
+Linker = Callable[[Float[np.ndarray, "T S"], Float[np.ndarray, "S T"]], frozenset[Link]]
 BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
@@ -86,6 +88,53 @@ def links(weights: Float[np.ndarray, "T S"]) -> frozenset[Link]:
     )
 
 
+def linkers(*, threshold: float) -> Mapping[str, Linker]:
+    """Every way to decide which word translates which, by name.
+
+    Each takes the weights that target words give to source words (forward), and those that source
+    words give to target words (backward): of a second model that translates the other way, or the
+    first model's, seen from the other side.
+    """
+    return {
+        "argmax": argmax,
+        "threshold": partial(above, threshold=threshold),
+        "intersection": intersection,
+        "union": union,
+    }
+
+
+def argmax(
+    forward: Float[np.ndarray, "T S"], backward: Float[np.ndarray, "S T"]
+) -> frozenset[Link]:
+    """Link every target word to the source word that it attends to most."""
+    return links(forward)
+
+
+def above(
+    forward: Float[np.ndarray, "T S"], backward: Float[np.ndarray, "S T"], *, threshold: float
+) -> frozenset[Link]:
+    """Link every pair whose weight is at least the threshold: a word may have several, or none."""
+    targets, sources = np.nonzero(forward >= threshold)
+    return frozenset(zip(sources.tolist(), targets.tolist(), strict=True))
+
+
+def intersection(
+    forward: Float[np.ndarray, "T S"], backward: Float[np.ndarray, "S T"]
+) -> frozenset[Link]:
+    """Links that both directions agree on: fewer, and more often right."""
+    return links(forward) & turned(links(backward))
+
+
+def union(forward: Float[np.ndarray, "T S"], backward: Float[np.ndarray, "S T"]) -> frozenset[Link]:
+    """Links of either direction: more, with many-to-one links both ways."""
+    return links(forward) | turned(links(backward))
+
+
+def turned(links: frozenset[Link]) -> frozenset[Link]:
+    """The same links seen from the other language."""
+    return frozenset((source, target) for target, source in links)
+
+
 @dataclass(frozen=True)
 class WordAttention:
     """Attention between words: `weights[..., t, s]` is what target word t gives to source word s.
@@ -124,16 +173,16 @@ def word_attention(
     source, target = word_spans(source_pieces), word_spans(target_pieces)
     received = [weights[..., start:stop].sum(axis=-1) for start, stop in source]
     columns = np.stack(received, axis=-1) if received else weights  # (…, T pieces, S words)
-    given = [columns[..., start:stop, :].mean(axis=-2) for start, stop in target]
+    rows = [columns[..., start:stop, :].mean(axis=-2) for start, stop in target]
     return WordAttention(
         source=tuple(join(source_pieces[start:stop]) for start, stop in source),
         target=tuple(join(target_pieces[start:stop]) for start, stop in target),
-        weights=np.stack(given, axis=-2) if given else columns,  # (…, T words, S words)
+        weights=np.stack(rows, axis=-2) if rows else columns,  # (…, T words, S words)
     )
 
 
 def word_spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
-    """The half-open ranges of pieces that make one word each; `<s>` and `</s>` do alone.
+    """The half-open ranges of pieces that make one word each; `<s>` and `</s>` are words.
 
     In scripts without spaces (Chinese, Japanese, Thai) each piece is taken for a word, or the bytes
     of one character.
@@ -148,7 +197,7 @@ def word_spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _parts(before: str, text: str) -> bool:
-    """Whether a word begins without a space: at a letter, beside one that is written unspaced."""
+    """Tell whether a word begins without a space: at or after a letter that is written unspaced."""
     first, last = text[:1], before[-1:]
     if before == WORD_START or unicodedata.category(first or " ") == "Lm":
         return False  # a space alone belongs to the word after it, 々 and ー to what they prolong
@@ -162,7 +211,7 @@ def join(pieces: Sequence[str]) -> str:
 
 
 def _spelled(pieces: Sequence[str]) -> list[str]:
-    """The text of each piece; of a character in byte pieces, the first has it and the others none.
+    """The text of each piece; of several byte pieces of a character, the first has all of it.
 
     A byte that spells nothing is a lone surrogate.
     """

@@ -1,8 +1,8 @@
-"""What an evaluation leaves in a run, in `evaluation/`.
+"""The report of an evaluation, its tables for a terminal, and its files in `evaluation/` of a run.
 
 <split>.hyp              the translations, a line each
 <split>.sentences.jsonl  an object a sentence: texts and scores
-<split>.html             the report to look at (`report_page`)
+<split>.html             the report as a page
 <split>.json             the figures, and the hash of the translations
 """
 
@@ -10,20 +10,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
+from functools import cached_property
 from pathlib import Path
+from statistics import fmean, pstdev
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from translate.errors import UserError
-from translate.evaluation.buckets import Bucket
-from translate.evaluation.comet import Comet
-from translate.evaluation.likelihood import Likelihood
-from translate.evaluation.metrics import Scores
-from translate.evaluation.sentences import SentenceScores
+from translate.evaluation.breakdown import (
+    TOO_SHORT,
+    Bucket,
+    Rows,
+    Slice,
+    bucket_rows,
+    slice_rows,
+    too_short,
+)
+from translate.evaluation.metrics import METRICS, Scores, SentenceScores
 from translate.evaluation.significance import Interval
-from translate.evaluation.slices import Slice
+from translate.wording import counted, escaped
+
+if TYPE_CHECKING:  # rich at run time only where something is printed
+    from rich.console import Group
+    from rich.table import Table
 from translate.files import replacing
 
 
@@ -36,8 +48,91 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Likelihood:
+    """The first references of a corpus under a model: log P(references | sources) in nats."""
+
+    log_prob: float
+    tokens: int  # pieces of the model's own vocabulary, </s> included
+    characters: int  # and an end a sentence: the same for every model
+    left_out: int = 0  # pairs that are longer than the model reads
+    unknown: int = 0  # of the tokens: those that are <unk>, which stands for any characters
+
+    @property
+    def perplexity(self) -> float:
+        """exp(-log P / tokens): compares only models with the same target vocabulary."""
+        return perplexity(self.log_prob, self.tokens)
+
+    @property
+    def bits_per_character(self) -> float:
+        """-log2 P / characters: compares models that spell the same references in full."""
+        return -self.log_prob / math.log(2) / self.characters
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Likelihood:
+        """Read what `as_dict` wrote; an older version counted less."""
+        names = [f.name for f in fields(cls) if f.name in values or f.default is MISSING]
+        return cls(**{name: values[name] for name in names})
+
+    def as_dict(self) -> dict[str, float | int | None]:
+        """Plain values for JSON, which has no infinity: its place is null."""
+        finite = math.isfinite(self.perplexity)
+        return {
+            **asdict(self),
+            "perplexity": self.perplexity if finite else None,
+            "bits_per_character": self.bits_per_character,
+        }
+
+
+def perplexity(log_prob: float, tokens: int) -> float:
+    """exp(-log P / tokens): how many pieces the model wavers between, on average."""
+    try:
+        return math.exp(-log_prob / tokens)
+    except OverflowError:
+        return math.inf
+
+
+@dataclass(frozen=True)
+class Comet:
+    """One COMET model's scores of a translated corpus; by most, 0 is bad and 1 perfect."""
+
+    sentences: Sequence[float]
+    model: str  # the name of its folder
+    sha256: str  # of its checkpoint
+    references: int  # of each sentence that it saw: 1, the first, or 0 for quality estimation
+    version: str  # of unbabel-comet
+
+    @cached_property
+    def score(self) -> float:
+        """The mean score of the sentences."""
+        return fmean(self.sentences)
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of that mean's 95 % interval: 1.96 σ/√n, as from resampling sentences."""
+        return 1.96 * pstdev(self.sentences) / math.sqrt(len(self.sentences))
+
+    @property
+    def signature(self) -> str:
+        """The model and versions that repeat the score, in sacreBLEU's manner."""
+        return (
+            f"nrefs:{self.references}|model:{self.model}|sha256:{self.sha256[:12]}"
+            f"|version:{self.version}"
+        )
+
+    def as_dict(self) -> dict[str, float | int | str]:
+        """Plain values for JSON."""
+        return {
+            "score": self.score,
+            "half_width": self.half_width,
+            "signature": self.signature,
+            "model": self.model,
+            "sha256": self.sha256,
+        }
+
+
+@dataclass(frozen=True)
 class Report:
-    """One split, translated and scored, with what it takes to believe and repeat the figures."""
+    """One split, translated and scored, with the facts that make the figures repeatable."""
 
     split: str
     tokenize: str  # BLEU's tokeniser
@@ -69,7 +164,7 @@ class Report:
 
     @property
     def likelihood_of(self) -> str | None:
-        """Whose likelihood it is where another engine translated: none but our own scores texts."""
+        """The owner of the likelihood; another engine than ours scores no texts."""
         engine = self.decoding.get("engine", "native")
         return None if engine == "native" else f"the original model, not of {engine}"
 
@@ -79,7 +174,7 @@ class Report:
         return {
             "split": self.split,
             **asdict(self.scores),
-            "confidence": {name: asdict(found) for name, found in self.confidence.items()},
+            "confidence": {name: asdict(each) for name, each in self.confidence.items()},
             **({} if self.comet is None else {"comet": self.comet.as_dict()}),
             "likelihood": None if self.likelihood is None else self.likelihood.as_dict() | of,
             "tokenize": self.tokenize,
@@ -104,8 +199,90 @@ class Report:
         }
 
 
+def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table for the terminal: names in the first column, figures in the others.
+
+    No text is read as rich's markup, and none moves the terminal.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    def literal(text: str) -> Text:
+        return Text(escaped(text))
+
+    result = Table(title=literal(title), title_justify="left")
+    for number, heading in enumerate(headings):
+        result.add_column(literal(heading), justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        result.add_row(*map(literal, row))
+    return result
+
+
+def render(report: Report) -> Group:
+    """The report as a rich renderable."""
+    from rich.console import Group
+    from rich.text import Text
+
+    scores = table(f"{report.split}: {counted(report.items, 'item')}", *score_rows(report))
+    signature = scores.columns[-1]
+    signature.justify, signature.style = "left", "dim"
+    slices = {
+        "by the rarest source word's count in training": report.rarity,
+        "by domain": report.domains,
+    }
+    return Group(
+        scores,
+        table("by source length", *bucket_rows(report.buckets)),
+        *(table(title, *slice_rows(parts)) for title, parts in slices.items() if parts),
+        Text(summary(report)),
+    )
+
+
+def score_rows(report: Report) -> Rows:
+    """The table of the metrics: score, half the width of its interval, and signature."""
+    rows = [
+        [
+            METRICS[name].label,
+            f"{score.score:.2f}",
+            f"± {report.confidence[name].half_width:.2f}",
+            report.confidence[name].signature,
+        ]
+        for name, score in report.scores.by_name().items()
+    ]
+    if (comet := report.comet) is not None:
+        rows.append(["COMET", f"{comet.score:.4f}", f"± {comet.half_width:.4f}", comet.signature])
+    return ["metric", "score", "95 %", "signature"], rows
+
+
+def summary(report: Report) -> str:
+    """Perplexity, speed, memory and a warning about BLEU, in one line."""
+    parts = []
+    if (chances := report.likelihood) is not None:
+        parts = [
+            f"perplexity {chances.perplexity:.2f}",
+            f"{chances.bits_per_character:.3f} bits per character",
+        ]
+        if report.likelihood_of is not None:
+            parts[-1] += f" of {report.likelihood_of}"
+        if chances.left_out:
+            parts.append(f"too long pairs left out: {chances.left_out:,}")
+        if chances.unknown:
+            parts.append(f"<unk> in the references: {chances.unknown:,}")
+    parts += [
+        f"{report.seconds:.1f} s",
+        f"{report.sentences_per_second:.1f} sentences/s",
+        f"{report.memory.process:,.0f} MiB",
+    ]
+    if report.memory.gpu is not None:
+        parts.append(f"{report.memory.gpu:,.0f} MiB on the GPU")
+    if report.empty_hypotheses:
+        parts.append(f"{report.empty_hypotheses:,} empty")
+    line = ", ".join(parts)
+    return f"{line}; {TOO_SHORT}" if too_short(report.scores, report.buckets) else line
+
+
 def write_hypotheses(split: str, hypotheses: Sequence[str], folder: Path) -> None:
-    """Write `<split>.hyp`, which no fault in judging it can then lose.
+    """Write `<split>.hyp` at once, so that no fault in scoring can lose the translations.
 
     Until `write` has followed, an older JSON does not vouch for it, and a reader is told so.
 
@@ -211,10 +388,10 @@ def read(folder: Path, split: str) -> Stored | None:
 
 
 def _check(decoding: object, likelihood: Mapping[str, Any] | None) -> None:
-    """What later commands reckon with, as far as a missing key does not tell.
+    """Check what later commands compute with, as far as a missing key does not tell.
 
     Raises:
-        TypeError: it is of another kind.
+        TypeError: a value is of another kind.
     """
     if not isinstance(decoding, dict):
         raise TypeError(f"decoding is {decoding!r}")

@@ -1,4 +1,4 @@
-"""How sure a score is, and how sure a difference between two, from sacreBLEU's statistics.
+"""Confidence intervals of scores, and tests of differences, from sacreBLEU's statistics.
 
 Bootstrap: Koehn 2004. Approximate randomisation: Riezler & Maxwell 2005. Both tests are paired
 and two-sided, and ask how often two systems that are equally good would differ by so much or more.
@@ -10,17 +10,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, variance
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from sacrebleu.metrics.base import Metric
+from sacrebleu.significance import estimate_ci
 
 from translate.evaluation.metrics import DEFAULT, METRICS, build_metrics, reference_streams
 
-if TYPE_CHECKING:
-    from sacrebleu.metrics.base import Metric
-
-SURE = 0.05  # a difference with a p-value below is hardly chance
+SURE = 0.05  # a difference with a smaller p-value is hardly chance
+ENOUGH = 20  # resamples: of n the lowest probability is 1 / (n + 1), and it has to be below SURE
 EQUAL = 1e-9  # in percent: the rounding in sums of statistics, which must not part what is tied
 
 
@@ -54,7 +54,7 @@ class Difference:
 
     @property
     def significant(self) -> bool:
-        """Whether both tests find it too large for a chance choice of sentences."""
+        """Tell whether both tests find it too large for a chance choice of sentences."""
         return self.p < SURE
 
 
@@ -66,14 +66,12 @@ def intervals(
     seed: int,
     tokenize: str = DEFAULT,
 ) -> dict[str, Interval]:
-    """The confidence interval of each metric, by name. Raises as `metrics.evaluate`.
+    """The confidence interval of each metric, by name. Raises as `metrics.corpus_scores`.
 
     The resamples are those of sacreBLEU's `PairedTest`, made one after another: all at once they
     take 80 kB a sentence for a thousand.
     """
-    from sacrebleu.significance import estimate_ci
-
-    found: dict[str, Interval] = {}
+    by_metric: dict[str, Interval] = {}
     for name, metric in build_metrics(tokenize).items():
         statistics = _statistics(metric, hypotheses, references)
         rng, items = np.random.default_rng(seed), len(statistics)
@@ -85,8 +83,8 @@ def intervals(
         signature = metric.get_signature()
         signature.update("seed", str(seed))
         signature.update("bs", resamples)
-        found[name] = Interval(float(mean), float(half_width), str(signature))
-    return found
+        by_metric[name] = Interval(float(mean), float(half_width), str(signature))
+    return by_metric
 
 
 def differences(
@@ -111,25 +109,25 @@ def differences(
         tokenize: BLEU's tokeniser.
     """
     baseline, *others = systems
-    found: dict[str, dict[str, Difference]] = {system: {} for system in others}
+    tested: dict[str, dict[str, Difference]] = {system: {} for system in others}
     for name, metric in build_metrics(tokenize).items():
         statistics = {
             system: _statistics(metric, hypotheses, references)
             for system, hypotheses in systems.items()
         }
         for system in others:
-            found[system][name] = _difference(
+            tested[system][name] = _difference(
                 metric, METRICS[name].sign, statistics[baseline], statistics[system],
                 resamples=resamples, trials=trials, seed=seed,
             )  # fmt: skip
-        tests = [found[system][name] for system in others]
+        tests = [tested[system][name] for system in others]
         bootstrap = holm([test.bootstrap for test in tests])
         randomisation = holm([test.randomisation for test in tests])
         for system, test, *adjusted in zip(others, tests, bootstrap, randomisation, strict=True):
-            found[system][name] = replace(
+            tested[system][name] = replace(
                 test, bootstrap_holm=adjusted[0], randomisation_holm=adjusted[1]
             )
-    return found
+    return tested
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -199,7 +197,7 @@ def _p_value(samples: Iterable[float], observed: float) -> float:
 
 
 class Welch(NamedTuple):
-    """What Welch's t-test finds."""
+    """The result of Welch's t-test."""
 
     p: float
     freedom: float  # degrees of it; NaN where no seed deviates

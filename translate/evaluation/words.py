@@ -1,4 +1,4 @@
-"""What counts as a word: what stands between spaces, and a letter of a script without them.
+"""Words: text between spaces, and single letters in scripts without spaces.
 
 In Chinese, Thai and their like nothing else can be counted without a dictionary.
 """
@@ -16,12 +16,12 @@ WITH_MARKS = re.compile(rf"{LETTER.pattern}[^\w\s]*")  # and the punctuation tha
 
 
 def stands_alone(character: str) -> bool:
-    """Whether a character, if any, is a letter of a script without spaces."""
+    """Tell whether a character is a letter of a script without spaces; an empty text is not."""
     return character.isalpha() and unspaced(character)
 
 
-def mostly_alone(text: str) -> bool:
-    """Whether more than half of the letters are of scripts without spaces."""
+def mostly_unspaced(text: str) -> bool:
+    """Tell whether more than half of the letters are of scripts without spaces."""
     letters = [unspaced(character) for character in text if character.isalpha()]
     return 2 * sum(letters) > len(letters)
 
@@ -40,7 +40,7 @@ def bare_words(text: str) -> list[str]:
 
 
 class _Bare(dict[int, str]):
-    """Character → what `bare_words` puts in its place, worked out when it is first met."""
+    """Character → its replacement in `bare_words`, worked out when it is first met."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)

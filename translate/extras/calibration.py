@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from translate.data.pairs import in_order
 from translate.errors import UserError
-from translate.evaluation.sentences import sentence_chrf
+from translate.evaluation.metrics import sentence_chrf
 from translate.inference.confidence import Confidence
 from translate.inference.confidence import evidence as evidence_of
 from translate.inference.translator import Translator

@@ -20,7 +20,7 @@ import shlex
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from torch import Tensor
 from translate import search as searches
 from translate.config import check, misnamed, problems
 from translate.data.tokenizer import Tokenizer, Tokenizers
-from translate.errors import UserError
+from translate.errors import UsageError, UserError
 from translate.files import present, replace_folder, steadily
 from translate.machine import threads_restored
 from translate.models import registry
@@ -92,6 +92,20 @@ class Bundle:
     tokenizers: Tokenizers
     config: BundleConfig
     weights_sha256: str
+
+    def into(self, target: str | None) -> Bundle:
+        """The bundle with another tag before every source; None leaves its own.
+
+        Raises:
+            UserError: it was trained with no such tag.
+        """
+        if target is None:
+            return self
+        tags = self.tokenizers.source.tags
+        if target not in tags:
+            there = f"it has {', '.join(tags)}" if tags else "it was trained without tags"
+            raise UsageError(f"target = {target!r} is not a tag of this run: {there}")
+        return replace(self, tokenizers=self.tokenizers.tagged(target))
 
 
 def save(
@@ -186,6 +200,25 @@ def located(run: Path) -> Path | None:
     """Return the bundle that `find` finds; None where there is none."""
     places = (run.absolute(), run.absolute() / "bundle")  # `.` has no name to look beside
     return next((place for place in places if present(place, CONFIG)), None)
+
+
+def of_run(run: str | Path) -> Bundle:
+    """The bundle of a run, kept in memory until a file of it changes.
+
+    Raises:
+        UserError: the run holds no model that can be read.
+    """
+    folder = find(run)
+
+    def files() -> tuple[tuple[str, int], ...]:
+        return tuple(sorted((file.name, file.stat().st_mtime_ns) for file in folder.glob("*")))
+
+    return _kept(folder, folder.absolute(), steadily(folder, files))
+
+
+@lru_cache(maxsize=8)  # once for the configuration of a command and for all that it does
+def _kept(folder: Path, place: Path, files: tuple[tuple[str, int], ...]) -> Bundle:
+    return load(folder)
 
 
 def load(folder: str | Path) -> Bundle:

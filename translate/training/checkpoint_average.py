@@ -16,7 +16,7 @@ from torch import Tensor
 
 from translate.errors import UserError
 from translate.inference import bundle
-from translate.plots.curves import read_curves
+from translate.run_folder import read_curves
 from translate.training.averaging import for_use
 from translate.training.checkpoint import AtomicCheckpointIO
 from translate.wording import counted

@@ -18,11 +18,10 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from translate.data.corpus import Corpus
 from translate.errors import UserError
-from translate.evaluation import bleu_tokenizer
-from translate.evaluation.metrics import bleu, part_bleu
+from translate.evaluation.metrics import bleu, choose_tokenizer, part_bleu
 from translate.inference import bundle
 from translate.inference.translator import Translator
-from translate.plots.attention import heatmap
+from translate.names import on_demand
 from translate.search import Search
 from translate.training import provenance
 from translate.training.module import TranslationTask
@@ -31,6 +30,7 @@ from translate.wording import counted
 
 log = logging.getLogger(__name__)
 
+HEATMAP = "translate.extras.attention_pictures:heatmap"
 MOST_DRAWN = 200  # pieces of a sample's source: more are no picture any more
 
 
@@ -65,7 +65,7 @@ class DevTranslations(Callback):
         )
         first = "" if len(rows) == len(corpus.dev) else f"the first {len(rows):,} of "
         self.judged_by = first + counted(len(corpus.dev), "sentence")
-        self.tokenize = bleu_tokenizer.settle(tokenize, corpus.target_language, self.references)
+        self.tokenize = choose_tokenizer(tokenize, corpus.target_language, self.references)
         self.corpus, self.search, self.config, self.run = corpus, search, config, run
         self.samples, self.tokens_per_batch = samples, tokens_per_batch
         self.best, self.recorded = -1.0, recorded
@@ -140,7 +140,7 @@ class DevTranslations(Callback):
             return None
         picture = self.run / "plots" / f"attention-{step:06d}.png"
         try:
-            heatmap(
+            on_demand(HEATMAP)(
                 attention.source_pieces,
                 attention.target_pieces,
                 attention.weights.mean(axis=(0, 1)),

@@ -9,44 +9,19 @@ import sys
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import yaml
 
-from translate import machine
-from translate.errors import UserError
+from translate import machine, run_folder
 from translate.files import replacing
 
-Status = Literal["new", "unfinished", "finished"]
-FILE = "provenance.json"
+# reading is for rooms below this one, too
+FILE, read, noted, run_status = (
+    run_folder.RECORD, run_folder.read_record, run_folder.noted, run_folder.status,
+)  # fmt: skip
 _PACKAGES = ("torch", "lightning", "hydra-core", "sentencepiece", "datasets", "sacrebleu")
-
-
-def run_status(run: Path) -> Status:
-    """Whether a run folder holds nothing yet, an interrupted run, or a finished one."""
-    path = run / FILE
-    if not path.exists():
-        return "new"
-    return "finished" if read(run)["status"] == "finished" else "unfinished"
-
-
-def read(run: Path) -> dict[str, Any]:
-    """The record of a run."""
-    path = run / FILE
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path} ({error}): {_remedy(run)}") from error
-    if not isinstance(record, dict) or "status" not in record:
-        raise UserError(f"{path} has no status: {_remedy(run)}")
-    return record
-
-
-def _remedy(run: Path) -> str:
-    if (run / "config.yaml").exists():
-        return "it records the state of the run; restore it, or start a new run folder"
-    return f"is {run} the folder of a run?"
 
 
 def configuration(run: Path) -> dict[str, Any] | None:
@@ -56,11 +31,6 @@ def configuration(run: Path) -> dict[str, Any] | None:
     except (OSError, yaml.YAMLError, UnicodeDecodeError):
         return None
     return written if isinstance(written, dict) else None
-
-
-def noted(run: Path, fact: str) -> Any:
-    """What a run's record says of a fact; None without a record, or where it says nothing."""
-    return read(run).get(fact) if (run / FILE).exists() else None
 
 
 def write(run: Path, **facts: Any) -> None:

@@ -23,7 +23,7 @@ from translate.errors import UserError
 from translate.files import locked, remove_half_written, remove_temporaries, replacing
 from translate.machine import keep_memory, threads_restored
 from translate.models.seq2seq import Seq2Seq
-from translate.plots.curves import learning_curves
+from translate.names import on_demand
 from translate.training import assembly, finite, packing, precision, provenance, token_budget
 from translate.training.accelerator import on_gpu
 from translate.training.budget import Budget
@@ -60,6 +60,8 @@ from translate.training.trainer import (
 )
 
 log = logging.getLogger(__name__)
+
+LEARNING_CURVES = "translate.extras.figures:learning_curves"
 
 
 class Interrupted(Exception):
@@ -288,7 +290,7 @@ def _finish(made: _Made, run: Path) -> float:
     if is_first_process():
         provenance.write(run, status=status, steps=trainer.global_step, dev_bleu=best)
         try:
-            learning_curves(run / "metrics.csv", run / "plots" / "learning_curves.png")
+            on_demand(LEARNING_CURVES)(run / "metrics.csv", run / "plots" / "learning_curves.png")
         except UserError as error:  # nothing of the run depends on it
             log.warning("%s", error)
         log.info(

@@ -1,0 +1,38 @@
+"""The words in which two texts differ."""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from translate.evaluation.words import words
+
+MARKED = 500  # words of a text; the time to compare two grows with the square
+
+
+class Word(NamedTuple):
+    """A word or the space before one; `shared` where the other text has it at this place too."""
+
+    text: str
+    shared: bool
+
+
+def word_diff(text: str, other: str) -> list[Word]:
+    """The words of a text and the spaces between them; shared where both have the same order.
+
+    After the first `MARKED` words nothing is compared, and all count as shared, as spaces do.
+    """
+    left, right = words(text), words(other)
+    matched = SequenceMatcher(
+        None, left[:MARKED], right[:MARKED], autojunk=False
+    ).get_matching_blocks()
+    shared = {block.a + i for block in matched for i in range(block.size)}
+    spaced: list[Word] = []
+    end = 0
+    for i, word in enumerate(left):
+        start = text.index(word, end)
+        if i and start > end:
+            spaced.append(Word(" ", True))
+        end = start + len(word)
+        spaced.append(Word(word, i in shared or i >= MARKED))
+    return spaced
