@@ -183,7 +183,7 @@ def _passing(
 
 
 def first_of_each(pairs: PairTable, whole: Collection[str] = ()) -> tuple[PairTable, PairTable]:
-    """Each distinct pair where it occurs first, and for each of the others, in order, that first.
+    """Return each distinct pair where it first occurs, and the first one like each of the others.
 
     In each group that is `whole`, for itself.
     """
@@ -214,7 +214,7 @@ def _broken_rule(pair: Pair, rules: Cleaning) -> str | None:
 def drop_overlap(
     train: PairTable, held_out: Sequence[Pair], rules: Cleaning
 ) -> tuple[PairTable, int]:
-    """`train` without pairs that share a sentence of either side with `held_out`; their number.
+    """Return `train` without pairs that share a sentence with `held_out`, and their number.
 
     `train` has gone through `rules.replace`; `held_out`, which may be as it was given, is looked
     for as it is and as those rules would write it.

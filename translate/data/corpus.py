@@ -171,7 +171,7 @@ def load(
     weights: Mapping[str, float] = MappingProxyType({}),
     temperature: float = 1.0,
 ) -> Corpus:
-    """Open a prepared corpus; of its tables nothing is read yet but their outlines.
+    """Open a prepared corpus; its tables are mapped into memory, not read.
 
     `weights` say how often the pairs of further corpora occur in an epoch; those of the corpora
     that it does not name follow from `temperature`.
@@ -206,7 +206,7 @@ def load(
 def _make(
     folder: Path, source: Source, settings: TokenizerConfig, cache: Path, tell: Tell | None
 ) -> bool:
-    """Prepare a corpus where none is; whether it was made here and now."""
+    """Prepare a corpus where none is; return whether it was made here and now."""
     if folder.is_dir():
         return False
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -224,7 +224,7 @@ def _make(
 
 
 def _tell_again(folder: Path, source: Source, cache: Path, tell: Tell) -> None:
-    """Clean the text of a corpus that is there already, to tell what was left out of it.
+    """Clean the text of a prepared corpus again, to list what was left out of it.
 
     Raises:
         UserError: it is no longer the text that the corpus was prepared from.
@@ -250,7 +250,7 @@ def _tell_again(folder: Path, source: Source, cache: Path, tell: Tell) -> None:
 
 
 def _check_rows(tables: Mapping[str, pyarrow.Table], report: Mapping[str, Any], pairs: int) -> None:
-    """Arrow reads a stream that is cut off between two batches as one that ends there.
+    """Check the number of rows: a stream cut off between two batches looks whole to Arrow.
 
     Raises:
         KeyError: a table is missing.
@@ -330,9 +330,9 @@ def build(
     unchanged: Callable[[], bool],
     tell: Tell | None = None,
 ) -> None:
-    """Prepare in a temporary folder and rename it: under the final name all is always whole.
+    """Prepare a corpus in a temporary folder and rename it, so that its folder is always whole.
 
-    Each training pair that is left out is told to `tell`, if there is one.
+    `tell` is called with each training pair that is left out.
 
     Raises:
         UserError: the text cannot be prepared, or is not `unchanged` afterwards.

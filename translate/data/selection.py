@@ -42,7 +42,7 @@ def groups_of(wanted: Mapping[str, int | Groups]) -> set[str]:
 def take_groups(
     pairs: PairTable, wanted: Mapping[str, int | Groups]
 ) -> tuple[PairTable, dict[str, PairTable]]:
-    """Take the splits that are `wanted` as groups: what is left, and each one's pairs.
+    """Take the splits that are `wanted` as groups; return the rest, and the pairs of each.
 
     Groups are whole, whatever sentences they share with each other and the rest.
     """
@@ -56,7 +56,7 @@ def take_groups(
 def take_components(
     pairs: PairTable, wanted: Mapping[str, int | Groups], seed: int
 ) -> tuple[PairTable, dict[str, PairTable]]:
-    """Take the splits that are `wanted` by number: what is left, and each one's pairs.
+    """Take the splits that are `wanted` by number; return the rest, and the pairs of each.
 
     Each gets exactly so many items, in whole connected components of the graph of pairs; 0 is no
     split. Components are drawn in the order of a hash of the seed and their smallest sentence, so
@@ -211,7 +211,7 @@ class Selection(NamedTuple):
 def select(source: Source, cache: Path, scratch: Path, tell: Tell | None = None) -> Selection:
     """Read and clean all text of a corpus; what training keeps stays in files of `scratch`.
 
-    Each training pair that is left out is told to `tell`, if there is one.
+    `tell` is called with each training pair that is left out.
 
     Raises:
         UserError: the text cannot be read or split, or nothing of it is left.
@@ -251,8 +251,8 @@ def _clean_and_split(
     """The main corpus of training, and the items of dev and test; to `suspicious` test text in dev.
 
     Splits that come with the source stay as they are, line by line: scores on them are compared
-    with others'. Groups are whole, too, but for empty pairs. What is held out by number comes last,
-    out of the text that shares no sentence with these.
+    with others'. Groups are whole, too, except for empty pairs. Splits by number come last, out of
+    the text that shares no sentence with these.
     """
     drops = Drops(MAIN, first_line=source.first_line(), tell=tell)
     with progress(f"Reading {source.source}-{source.target} sentences"):

@@ -14,7 +14,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
 
 from translate.config import Node
 from translate.data.cleaning import Cleaning
@@ -182,14 +182,19 @@ class Source(Node, ABC):
     )
 
     def contradictions(self) -> Iterator[str]:
-        if self.target == self.source:
-            yield f"data.target = {self.target!r}: must be another language than data.source"
         weights = [extra.weight for extra in (self.extra or {}).values()]
         if self.temperature != 1 and None not in weights:
             yield (
                 f"data.temperature = {self.temperature:g} mixes corpora without a weight, but "
                 "data.extra has none: add one, or set it to 1"
             )
+
+    @field_validator("target")
+    @classmethod
+    def _is_another_language(cls, target: str, info: ValidationInfo) -> str:
+        if target == info.data.get("source"):
+            raise ValueError("must be another language than data.source")
+        return target
 
     @field_validator("extra")
     @classmethod

@@ -413,7 +413,7 @@ def _readable(text: str) -> str:
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """The tokenizers of both languages; equal, but for a tag, when the vocabulary is joint."""
+    """The tokenizers of both languages; equal, except for a tag, when the vocabulary is joint."""
 
     source: Tokenizer
     target: Tokenizer

@@ -236,7 +236,7 @@ def _largest(
 
 
 def _often(tokenizer: Tokenizer, ids: Iterable[Iterable[int]], times: float) -> float:
-    """The share of pieces that occur often, but for letters, all of which any vocabulary has."""
+    """The share of pieces that occur often, without letters, all of which any vocabulary has."""
     counts = Counter(piece for sentence in ids for piece in sentence)
     names = tokenizer.pieces(list(counts))
     longer = [

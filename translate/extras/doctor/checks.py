@@ -243,7 +243,7 @@ def _mixes(word: str) -> bool:
 
 
 def duplicates(splits: Splits) -> Iterator[Finding]:
-    """Pairs that stand in a split again, but for what `sameness` ignores."""
+    """Find pairs that stand in a split again, by what `sameness` compares."""
     notes = []
     for split, pairs in splits.items():
         first: dict[tuple[str, str], int] = {}
@@ -355,7 +355,7 @@ def _held_out(splits: Splits) -> list[tuple[str, Pair]]:
 
 
 def copies(splits: Splits) -> Iterator[Finding]:
-    """Pairs of one sentence twice, but for what `sameness` ignores; empty ones are none."""
+    """Find pairs of one sentence twice, by what `sameness` compares; empty ones do not count."""
     notes = [
         (split, index, "both sides are the same")
         for split, pairs in splits.items()

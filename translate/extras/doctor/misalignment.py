@@ -126,7 +126,7 @@ class _Judge:
     def offsets(self, split: str) -> list[int]:
         """Return each line's distance to its translation: 0 (or unknown), 1 for the next line.
 
-        Another place is believed only where the own one is unlikely and that one is likely.
+        Another place is believed only if its own is unlikely and the other one is likely.
         """
         best = self._evidence(split, 0)
         place = np.zeros(len(best), dtype=int)
