@@ -23,7 +23,6 @@ import json
 import re
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePath
 from types import SimpleNamespace
@@ -38,25 +37,27 @@ from translate.wording import listing, nearest
 Schema = Callable[..., Any] | type[BaseModel]
 
 
-@dataclass(frozen=True)
 class OnlyWith:
-    """The values of a key that give another key beside it an effect; without any, all true ones.
+    """The values of a key that give another key beside it an effect.
 
     Written beside the type of the key that it is about::
 
         window: Annotated[PositiveInt, OnlyWith("self_attention", "sliding_window")]
+        metric: Annotated[Utility, OnlyWith("weight", example=0.8)]
+
+    Args:
+        key: the other key.
+        values: its values that do; without any, all that are true.
+        example: the value that an error suggests; default: the first of `values`.
     """
 
-    key: str
-    values: tuple[object, ...]
-
-    def __init__(self, key: str, *values: object) -> None:
-        object.__setattr__(self, "key", key)
-        object.__setattr__(self, "values", values)
+    def __init__(self, key: str, *values: object, example: object = None) -> None:
+        self.key, self.values = key, values
+        self.example = values[0] if values else example
 
     def is_met(self, node: Mapping[str, Any]) -> bool:
         """Tell whether the other key has such a value in this node."""
-        value = node[self.key]
+        value = node.get(self.key)
         return value in self.values if self.values else bool(value)
 
 

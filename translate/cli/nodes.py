@@ -1,0 +1,79 @@
+"""The classes of the configuration's nodes: what each key means, and where it does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, get_args
+
+from pydantic.fields import FieldInfo
+
+from translate.compose import look_up, node_of
+from translate.config import Node, OnlyWith
+from translate.names import on_demand
+
+# group → the class of its nodes, or a table of classes by the key that names one
+NODES = {
+    "data": "translate.data.sources:KINDS",
+    "tokenizer": "translate.data.tokenizer:TokenizerConfig",
+    "model": "translate.models.registry:families",
+    "search": "translate.search:KINDS",
+    "guard": "translate.inference.guard:GuardConfig",
+    "optimizer": "translate.training.optim:OPTIMIZERS",
+    "schedule": "translate.training.optim:SCHEDULES",
+    "trainer": "translate.training.settings:TrainerConfig",
+}
+
+
+def node_class(group: str, node: Mapping[str, Any]) -> type[Node] | None:
+    """Return the class that reads a node of a group; None where the node names none."""
+    table = on_demand(NODES[group])
+    if isinstance(table, type):
+        return table
+    table = table if isinstance(table, Mapping) else table()
+    owner = table.get(node.get("kind", node.get("family")))
+    return getattr(owner, "Config", owner)
+
+
+def fields_of(node: type[Node], place: str) -> Iterator[tuple[str, FieldInfo, type[Node]]]:
+    """Yield the full key of each field of a node and of the nodes in it, the field, its node."""
+    for name, field in node.model_fields.items():
+        key = f"{place}.{name}"
+        yield key, field, node
+        for inner in (field.annotation, *get_args(field.annotation)):
+            if isinstance(inner, type) and issubclass(inner, Node):
+                yield from fields_of(inner, key)
+
+
+def descriptions(group: str, option: str) -> Iterator[tuple[str, Any, str]]:
+    """Yield the full key, the default and the description of each key of an option."""
+    values = node_of(group, option)
+    node = node_class(group, values)
+    for key, field, _ in fields_of(node, group) if node else ():
+        default = look_up({group: values}, key)
+        if field.description and key.rpartition(".")[2] not in ("kind", "family"):
+            yield key, default, field.description
+
+
+def without_effect(
+    config: Mapping[str, Any], typed: Collection[str], swept: Collection[str] = ()
+) -> list[str]:
+    """Return a line for each typed key that does nothing, since another key turns it off.
+
+    Not where that key differs from job to job: a sweep has all combinations.
+    """
+    lines = []
+    for group in sorted({key.partition(".")[0] for key in typed} & NODES.keys() & config.keys()):
+        node = node_class(group, config[group] or {})
+        for key, field, _ in fields_of(node, group) if node else ():
+            for only in field.metadata if key in typed else ():
+                place = key.rpartition(".")[0]
+                switch = f"{place}.{only.key}" if isinstance(only, OnlyWith) else ""
+                siblings = look_up(config, place)
+                if not switch or not isinstance(siblings, Mapping) or only.is_met(siblings):
+                    continue
+                if not {switch, group, "experiment"} & set(swept):
+                    lines.append(
+                        f"{key} has no effect while {switch} = {siblings[only.key]}: set "
+                        f"{switch}={only.example}, or leave it out"
+                    )
+    return lines
