@@ -67,7 +67,7 @@ MAY_IMPORT = {
 AT_THE_TOP = {"__init__": {"inference", "search"}, "__main__": {"cli"}}
 
 # Exceptions that may only become fewer; the goal is none.
-IN_CIRCLES = 14
+IN_CIRCLES = 0
 TWO_MODULES = {
     "errors", "metrics", "module", "run", "shortlist", "text", "verify", "words",
 }  # fmt: skip

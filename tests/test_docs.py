@@ -15,8 +15,8 @@ from types import ModuleType
 import pytest
 import yaml
 
-from translate.cli.arguments import split
-from translate.cli.commands import COMMANDS, Job
+from translate.cli.arguments import Job, split
+from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
 from translate.cli.validation import training_problems
 from translate.compose import node_of
@@ -132,7 +132,7 @@ def test_every_config_line_is_valid(choice: str) -> None:
     jobs: list[Job] = []
     launch(
         COMMANDS["train"],
-        split(COMMANDS["train"].line(), ["data=toy", *choice.split()]),
+        split(COMMANDS["train"].syntax(), ["data=toy", *choice.split()]),
         jobs.append,
     )
     assert len(jobs) == 1
@@ -158,7 +158,7 @@ def train_lines(text: str) -> list[str]:
 @pytest.mark.parametrize("choice", train_lines(f"{EVERYTHING}\n{HELPS['train']}"))
 def test_every_training_of_the_documents_and_the_help_is_valid(choice: str) -> None:
     jobs: list[Job] = []
-    launch(COMMANDS["train"], split(COMMANDS["train"].line(), shlex.split(choice)), jobs.append)
+    launch(COMMANDS["train"], split(COMMANDS["train"].syntax(), shlex.split(choice)), jobs.append)
     assert training_problems(jobs[0].config) == []
 
 
@@ -172,7 +172,7 @@ def other_lines(text: str) -> list[str]:
 @pytest.mark.parametrize("line", other_lines("\n".join([EVERYTHING, *HELPS.values()])))
 def test_every_other_command_of_the_documents_and_the_help_is_valid(line: str) -> None:
     name, *arguments = shlex.split(line)
-    parsed = split(COMMANDS[name].line(), arguments)
+    parsed = split(COMMANDS[name].syntax(), arguments)
     if COMMANDS[name].composed:
         jobs: list[Job] = []
         launch(COMMANDS[name], parsed, jobs.append)

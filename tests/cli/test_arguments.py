@@ -12,7 +12,7 @@ from translate.cli.arguments import OVERRIDE, paths_in, split, wants_debug
 from translate.cli.commands import COMMANDS
 from translate.cli.errors import UsageError
 
-TEXT, TRAIN, ATTEND = (COMMANDS[name].line() for name in ("text", "train", "attend"))
+TEXT, TRAIN, ATTEND = (COMMANDS[name].syntax() for name in ("text", "train", "attend"))
 
 ODD = [
     "¿Dónde está el tren?",

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from hydra.core.hydra_config import HydraConfig
 
-from translate.cli.arguments import split
-from translate.cli.commands import COMMANDS, Job
+from translate.cli.arguments import Job, split
+from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
 from translate.cli.errors import UsageError
 from translate.cli.validation import (
@@ -46,7 +46,7 @@ ASKING = [
 def composed(*arguments: str, command: str = "train") -> list[Job]:
     """The jobs that a command line comes to."""
     jobs: list[Job] = []
-    launch(COMMANDS[command], split(COMMANDS[command].line(), arguments), jobs.append)
+    launch(COMMANDS[command], split(COMMANDS[command].syntax(), arguments), jobs.append)
     return jobs
 
 
@@ -81,7 +81,7 @@ def test_every_option_is_valid(choice: str) -> None:
         return
     if choice.startswith("guard="):
         text = COMMANDS["text"]
-        arguments = split(text.line(), ["run=r", choice, "search=beam"])
+        arguments = split(text.syntax(), ["run=r", choice, "search=beam"])
         values, wrong = text.options.values_of(arguments, {})
         assert wrong == guard_problems(values["guard"]) == []
         return
@@ -243,7 +243,7 @@ def test_a_list_of_options_is_not_merged_in_silence(arguments: list[str]) -> Non
 
 def test_a_list_of_searches_for_the_guard_is_refused() -> None:
     text = COMMANDS["text"]
-    arguments = split(text.line(), ["run=r", "search@guard.again=[greedy,beam]"])
+    arguments = split(text.syntax(), ["run=r", "search@guard.again=[greedy,beam]"])
     (line,) = text.options.values_of(arguments, {"search": node_of("search", "beam")})[1]
     assert line.startswith("search@guard.again=[greedy,beam]: choose one option, not a list")
 
@@ -544,7 +544,7 @@ def test_a_job_sees_the_command_line_of_the_program(monkeypatch) -> None:
     def job(job: Job) -> None:
         seen.append((list(sys.argv), HydraConfig.initialized()))
 
-    launch(COMMANDS["train"], split(COMMANDS["train"].line(), sys.argv[2:]), job)
+    launch(COMMANDS["train"], split(COMMANDS["train"].syntax(), sys.argv[2:]), job)
     assert seen == [(["/bin/translate", "train", "run=a b", "data=toy"], False)]
     assert sys.argv == ["/bin/translate", "train", "run=a b", "data=toy"]
 
@@ -561,7 +561,7 @@ def test_an_error_of_the_job_is_not_one_of_the_configuration() -> None:
         raise UserError("the job's own")
 
     with pytest.raises(UserError, match="the job's own"):
-        launch(COMMANDS["train"], split(COMMANDS["train"].line(), ["data=toy"]), job)
+        launch(COMMANDS["train"], split(COMMANDS["train"].syntax(), ["data=toy"]), job)
 
 
 def test_an_experiment_has_the_last_word() -> None:

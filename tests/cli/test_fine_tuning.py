@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from translate.cli.commands import Job
+from translate.cli.arguments import Job
 from translate.cli.train import folder
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from translate import __main__ as entry
-from translate.cli.arguments import split
-from translate.cli.commands import COMMANDS, Job
+from translate.cli.arguments import Job, split
+from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
 from translate.cli.errors import StoppedError
 from translate.data.corpus import check_data
@@ -70,7 +70,7 @@ EXAMPLES = re.findall(
 def test_every_corpus_of_the_help_and_the_documents_is_valid(line: str) -> None:
     name, *arguments = shlex.split(line)
     jobs: list[Job] = []
-    launch(COMMANDS[name], split(COMMANDS[name].line(), arguments), jobs.append)
+    launch(COMMANDS[name], split(COMMANDS[name].syntax(), arguments), jobs.append)
     assert check_data(jobs[0].config["data"]) == []
 
 

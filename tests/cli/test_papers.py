@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from translate.cli.arguments import split
-from translate.cli.commands import COMMANDS, Job
+from translate.cli.arguments import Job, split
+from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
 from translate.cli.validation import training_problems
 from translate.models import registry
@@ -85,7 +85,7 @@ SMALL = {
 def composed(name: str, *more: str) -> dict[str, Any]:
     jobs: list[Job] = []
     given = [f"experiment={name}", "data.source=en", "data.target=de", "data.id=wmt/wmt14", *more]
-    launch(COMMANDS["train"], split(COMMANDS["train"].line(), given), jobs.append)
+    launch(COMMANDS["train"], split(COMMANDS["train"].syntax(), given), jobs.append)
     return dict(jobs[0].config)
 
 

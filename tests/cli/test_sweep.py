@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from translate.cli.arguments import split
-from translate.cli.commands import COMMANDS, Job
+from translate.cli.arguments import Job, split
+from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch, swept_keys
 from translate.cli.errors import JobFailedError, UsageError
 from translate.cli.train import check, folder
@@ -36,7 +36,7 @@ def trials(*arguments: str, fails: float = 1.0) -> list[tuple[float, str]]:
             raise UserError(f"diverged at {dropout}")
         return -abs(dropout - 0.5)
 
-    launch(COMMANDS["train"], split(COMMANDS["train"].line(), arguments), job)
+    launch(COMMANDS["train"], split(COMMANDS["train"].syntax(), arguments), job)
     return seen
 
 
@@ -56,7 +56,7 @@ def test_optuna_looks_for_the_best_the_same_way_each_time(
 
 def test_what_a_sweeper_varies_by_itself_names_the_folders_too() -> None:
     def swept(*given: str, by: list[str]) -> set[str]:
-        return swept_keys(split(COMMANDS["train"].line(), ["--multirun", *given]), by)
+        return swept_keys(split(COMMANDS["train"].syntax(), ["--multirun", *given]), by)
 
     assert swept("data=toy", by=["data=toy", "model.dropout=0.1"]) == {"model.dropout"}
     assert swept("data=toy", "seed=1,2", by=["data=toy", "seed=1"]) == {"seed"}
@@ -101,7 +101,7 @@ def test_what_is_wrong_in_a_later_job_is_foretold(caplog: pytest.LogCaptureFixtu
     sweep = ["data=toy", "--multirun", "model.norm=pre,wrong", "seed=1,2"]
     with pytest.raises(JobFailedError):
         launch(
-            COMMANDS["train"], split(COMMANDS["train"].line(), sweep),
+            COMMANDS["train"], split(COMMANDS["train"].syntax(), sweep),
             lambda job: told.append([record.getMessage() for record in caplog.records]),
             check=check,
         )  # fmt: skip
@@ -123,7 +123,9 @@ def test_the_other_runs_of_a_sweep_are_trained_before_a_failure_is_told() -> Non
 
     with pytest.raises(JobFailedError) as failed:
         launch(
-            COMMANDS["train"], split(COMMANDS["train"].line(), ["data=toy", "-m", "seed=1,2"]), job
+            COMMANDS["train"],
+            split(COMMANDS["train"].syntax(), ["data=toy", "-m", "seed=1,2"]),
+            job,
         )
     assert (seen, str(failed.value.__cause__)) == ([1, 2], "this one failed")
 
@@ -138,7 +140,9 @@ def test_a_pair_too_long_for_one_run_ends_no_other() -> None:
 
     with pytest.raises(JobFailedError):
         launch(
-            COMMANDS["train"], split(COMMANDS["train"].line(), ["data=toy", "-m", "seed=1,2"]), job
+            COMMANDS["train"],
+            split(COMMANDS["train"].syntax(), ["data=toy", "-m", "seed=1,2"]),
+            job,
         )
     assert seen == [1, 2]
 
@@ -149,7 +153,7 @@ def test_what_is_wrong_in_one_run_of_a_sweep_ends_no_other() -> None:
     with pytest.raises(JobFailedError) as failed:
         launch(
             COMMANDS["train"],
-            split(COMMANDS["train"].line(), sweep),
+            split(COMMANDS["train"].syntax(), sweep),
             lambda job: seen.append(job.config["model"]["num_heads"]),
             check=check,
         )
@@ -183,7 +187,7 @@ def test_a_sweep_does_not_train_again_what_is_finished(program, tmp_path: Path) 
     configs: list[Any] = []
     launch(
         COMMANDS["train"],
-        split(COMMANDS["train"].line(), [*small, "seed=7"]),
+        split(COMMANDS["train"].syntax(), [*small, "seed=7"]),
         lambda job: configs.append(job.config),
     )
     run = tmp_path / "r-seed=7"

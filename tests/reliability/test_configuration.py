@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from translate.cli.arguments import split
-from translate.cli.commands import COMMANDS, Job
+from translate.cli.arguments import Job, split
+from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
 from translate.cli.validation import guard_problems, training_problems
 from translate.compose import groups, options
@@ -78,9 +78,9 @@ def configuration(choice: str) -> dict[str, Any]:
     command = COMMANDS["train"]
     if choice.startswith("guard="):
         text = COMMANDS["text"]
-        arguments = split(text.line(), ["run=r", choice, "search=beam"])
+        arguments = split(text.syntax(), ["run=r", choice, "search=beam"])
         return dict(text.options.values_of(arguments, {})[0])
-    launch(command, split(command.line(), given), jobs.append)
+    launch(command, split(command.syntax(), given), jobs.append)
     return {key: value for key, value in jobs[0].config.items() if key != "experiment"}
 
 

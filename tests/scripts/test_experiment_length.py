@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from translate.cli.arguments import split
-from translate.cli.commands import COMMANDS, Job
+from translate.cli.arguments import Job, split
+from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
 from translate.cli.validation import training_problems
 from translate.errors import UserError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from translate.cli.commands import Job
+from translate.cli.arguments import Job
 from translate.cli.options import Device, PathOption, SplitOptions
 from translate.cli.translating import TARGET
 from translate.errors import UserError

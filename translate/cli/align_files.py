@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from translate.cli.commands import Job, file_name
+from translate.cli.arguments import Job, file_name
 from translate.cli.fields import Node
 from translate.cli.stored import load_bundle, refuse_corpus
 from translate.compose import key_of

@@ -4,7 +4,7 @@ Hydra's grammar gives a meaning to quotes, commas, `=`, `~`, `${`, brackets and 
 and paths must never reach it. The rules, in order:
 
 1. `--` ends the options: all that follow are sentences.
-2. `run=…`, `input=…`, `output=…` and the other keys that `commands.py` lists for the command, and
+2. `run=…`, `input=…`, `output=…` and the other keys that its options take verbatim, and
    `debug=…`: verbatim, each once unless it is `repeatable`.
 3. A leading dash: one of Hydra's own flags, or a sentence if there is a space (`- ¿Quién es?`).
 4. `name=…` or `name.name=…`, the name plain ASCII without spaces: an override for Hydra. Should
@@ -18,22 +18,24 @@ and paths must never reach it. The rules, in order:
 from __future__ import annotations
 
 import difflib
+import hashlib
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from pathlib import Path
+from typing import Any
 
-from translate.cli.commands import Command
 from translate.cli.errors import UsageError
 from translate.compose import words
 from translate.run_folder import at_home, paths_in
-from translate.wording import nearest
+from translate.wording import nearest, shortened
 
 OVERRIDE = re.compile(
     r"(?P<prefix>\+{0,2}|~)(?P<key>[A-Za-z_][A-Za-z0-9_]*(?:[./@:][A-Za-z0-9_]+)*)="
 )
 SLIP = re.compile(r"(?P<key>[A-Za-z_][A-Za-z0-9_.\[\]-]*)=")
+LONGEST_NAME = 120  # bytes; file systems end at 255
 ALIKE = 0.85  # of the letters of a word, for it to be a slip
 DELETION = re.compile(r"~[A-Za-z_][\w./]*")
 
@@ -49,6 +51,50 @@ SWEEPING = {"--multirun", "-m"}
 PACKAGE = {"--package", "-p"}
 COMPOSING = {"--config-dir", "-cd", *PACKAGE}  # those that change what is composed
 SHOWING = {"-c", "--cfg", "--info", "--hydra-help", "--version"}
+
+
+@dataclass(frozen=True)
+class Syntax:
+    """What the parser must know of a command."""
+
+    name: str
+    verbatim: tuple[str, ...] = ()  # keys whose value is taken as it stands
+    texts: tuple[str, ...] = ()  # those of them that are no paths
+    repeatable: tuple[str, ...] = ()  # those of them that may be given several times
+    lists: tuple[str, ...] = ()  # those of them that are several paths, separated by commas
+    sentences: bool = False  # whether bare arguments are sentences (or runs to compare)
+    keys: frozenset[str] = frozenset()  # its keys, beside those of groups
+    composed: bool = False  # whether Hydra composes its configuration, and has flags
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a command works on: the composed configuration beside what was taken verbatim."""
+
+    config: Mapping[str, Any]
+    verbatim: Mapping[str, str] = field(default_factory=dict)
+    repeated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sentences: tuple[str, ...] = ()
+    choices: Mapping[str, str] = field(default_factory=dict)  # group → the option chosen
+    overrides: tuple[str, ...] = ()  # this job's
+    composing: tuple[str, ...] = ()  # the flags that it was composed with
+    multirun: bool = False  # one of a sweep
+    swept: tuple[str, ...] = ()  # of the overrides, those that differ from job to job
+
+
+def file_name(overrides: Sequence[str]) -> str:
+    """What a job's own files are told by from those of the other jobs of a sweep."""
+    name = ",".join(overrides).replace("/", "_")
+    if (short := shortened(name)) != name:
+        name = f"{short}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return name
+
+
+def whole_run(run: str) -> str:
+    """The folder of a run where its bundle is named: what lies in that goes with the next one."""
+    folder = Path(run).absolute()
+    of_a_run = folder.name == "bundle" and (folder.parent / "config.yaml").is_file()
+    return str(folder.parent) if of_a_run else run
 
 
 @dataclass(frozen=True)
@@ -96,7 +142,7 @@ class Arguments:
         return not SHOWING.isdisjoint(self.flags)
 
 
-def split(command: Command, arguments: Sequence[str]) -> Arguments:
+def split(syntax: Syntax, arguments: Sequence[str]) -> Arguments:
     """Take apart what follows the command's name.
 
     Raises:
@@ -113,9 +159,9 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
         if argument == "--":
             sentences += rest
             break
-        if equals and name in command.verbatim:
-            value = _taken_literally(command, name, value)
-            if name in literal and name not in command.repeatable:
+        if equals and name in syntax.verbatim:
+            value = _taken_literally(syntax, name, value)
+            if name in literal and name not in syntax.repeatable:
                 raise UsageError(
                     f"{name}= is given twice, as {literal[name][0]!r} and {value!r}: keep only one"
                 )
@@ -123,7 +169,7 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
         elif equals and name == "debug":
             if value not in ("true", "false"):
                 raise UsageError(f"debug = {value!r}: must be true or false")
-        elif _is_flag(command, argument):
+        elif _is_flag(syntax, argument):
             flags.append(name)
             if FLAGS[name]:
                 if not equals and rest:
@@ -142,32 +188,32 @@ def split(command: Command, arguments: Sequence[str]) -> Arguments:
                 f"{argument!r}: write KEY=VALUE without spaces around = (to translate a sentence "
                 "that begins like this, put it after --)"
             )
-        elif meant := _meant(argument, command.keys):
+        elif meant := _meant(argument, syntax.keys):
             raise UsageError(
                 f"{name} is not a key; did you mean {meant}? (put a sentence that begins like "
                 "this after --)"
             )
         else:
             sentences.append(argument)
-    if sentences and not command.sentences:
-        raise UsageError(_unexpected(command, sentences[0]))
+    if sentences and not syntax.sentences:
+        raise UsageError(_unexpected(syntax, sentences[0]))
     return Arguments(
         flags=tuple(flags),
         overrides=tuple(overrides),
         verbatim={name: values[-1] for name, values in literal.items()},
         sentences=tuple(sentences),
-        repeated={name: literal[name] for name in command.repeatable if name in literal},
+        repeated={name: literal[name] for name in syntax.repeatable if name in literal},
     )
 
 
-def _taken_literally(command: Command, name: str, value: str) -> str:
+def _taken_literally(syntax: Syntax, name: str, value: str) -> str:
     """The value of a verbatim key, with the paths that a shell would have made of it."""
     if not value:
-        kind = "TEXT" if name in command.texts else "PATH"
+        kind = "TEXT" if name in syntax.texts else "PATH"
         raise UsageError(f"{name}= has no value: write {name}={kind}")
-    if name in command.texts:
+    if name in syntax.texts:
         return value
-    if name not in command.lists:
+    if name not in syntax.lists:
         return at_home(value)
     paths = [at_home(path.strip()) for path in paths_in(value)]
     if "" in paths:
@@ -190,14 +236,14 @@ def wants_debug(arguments: Sequence[str]) -> bool:
     return "debug=true" in options
 
 
-def _is_flag(command: Command, argument: str) -> bool:
+def _is_flag(syntax: Syntax, argument: str) -> bool:
     if not argument.startswith("-") or argument == "-" or re.search(r"\s", argument):
         return False
     name, equals, _ = argument.partition("=")
-    if not command.composed and name in FLAGS:
+    if not syntax.composed and name in FLAGS:
         raise UsageError(f"{name} is an option of train, prepare and doctor alone")
     if name not in FLAGS or (equals and not FLAGS[name]):
-        known = FLAGS if command.composed else {}
+        known = FLAGS if syntax.composed else {}
         hint = nearest(name, ["--help", *(flag for flag in known if flag.startswith("--"))])
         raise UsageError(
             f"{argument} is not an option{hint} (put a sentence that begins like this after --)"
@@ -216,10 +262,10 @@ def _check_value(flag: str, value: str) -> None:
     raise UsageError(f"{flag} {value}".rstrip() + f": write {forms}")
 
 
-def _unexpected(command: Command, argument: str) -> str:
+def _unexpected(syntax: Syntax, argument: str) -> str:
     if DELETION.fullmatch(argument):
         return f"{argument}: keys cannot be removed; set another value"
     return (
-        f"{argument!r} is not KEY=VALUE, and {command.name} takes no sentences (see translate "
-        f"{command.name} --help)"
+        f"{argument!r} is not KEY=VALUE, and {syntax.name} takes no sentences (see translate "
+        f"{syntax.name} --help)"
     )

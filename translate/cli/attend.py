@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from translate.cli.commands import Job
+from translate.cli.arguments import Job
 from translate.cli.options import Device, Group, Options, PathOption, Sentences, TextOption
 from translate.cli.translating import TARGET, search_problems
 from translate.names import on_demand

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import importlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from translate.names import on_demand
-from translate.wording import shortened
 
 if TYPE_CHECKING:
-    from translate.cli.arguments import Arguments
+    from translate.cli.arguments import Arguments, Syntax
     from translate.cli.options import Options
 
 COMPOSED_HELP = """
@@ -27,24 +23,13 @@ Hydra composes the configuration:
 
 @dataclass(frozen=True)
 class Command:
-    """One command; `translate.cli.<name>` implements it and its `HELP` is the help text.
-
-    Its `main` begins it; where there is none, the configuration is composed and its `job` called.
-    """
+    """One command: its module declares its options, and runs it."""
 
     name: str
     summary: str
-    verbatim: tuple[str, ...] = ()  # keys whose value never goes through Hydra's grammar
-    texts: tuple[str, ...] = ()  # those of them that are no paths
-    repeatable: tuple[str, ...] = ()  # those of them that may be given several times
-    sentences: bool = False  # whether bare arguments are sentences (or runs to compare)
-    pipe: bool = False  # whether it reads standard input where it is told nothing else
     stored: bool = False  # whether it works on runs that `translate train` wrote
-    lists: tuple[str, ...] = ()  # keys of several paths, separated by commas
     composed: bool = False  # whether Hydra composes its configuration
     place: str = "translate.cli"  # the package of its module
-
-    keys: frozenset[str] = frozenset()  # its own, beside those of groups
 
     @property
     def module(self) -> str:
@@ -59,16 +44,17 @@ class Command:
 
     def help(self) -> str:
         """Return the help text."""
-        return self.options.help(self) + (COMPOSED_HELP if self.composed else "")
+        own = self.options.help(f"translate {self.name}: {self.summary}")
+        return own + (COMPOSED_HELP if self.composed else "")
 
     def call(self, arguments: Arguments) -> None:
-        """Run the command with the arguments that `line` tells how to take apart."""
+        """Run the command with the arguments that were taken apart by its `syntax`."""
         module = importlib.import_module(self.module)
         if not self.composed:
             from translate.cli.stored import nodes_of
 
             stored = nodes_of(self.options.run_of(arguments), self.options.choices())
-            options = self.options.read(arguments, stored)
+            options = self.options.read(arguments, stored, commands_with)
             self.end_of_imports()
             module.run(options)
         else:
@@ -85,9 +71,10 @@ class Command:
             gc.freeze()
             gc.enable()
 
-    def line(self) -> Command:
-        """Return the command with all that the parser of its arguments must know."""
-        return self.options.command_line(self)
+    def syntax(self) -> Syntax:
+        """Return what the parser of its arguments must know."""
+        syntax: Syntax = self.options.syntax(self.name, composed=self.composed)
+        return syntax
 
     @property
     def computes_with(self) -> str | None:
@@ -95,36 +82,6 @@ class Command:
         if self.name == "train":
             return "translate.training.run"
         return "translate.inference.translator" if self.stored else None
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a command works on: the composed configuration beside what was taken verbatim."""
-
-    config: Mapping[str, Any]
-    verbatim: Mapping[str, str] = field(default_factory=dict)
-    repeated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    sentences: tuple[str, ...] = ()
-    choices: Mapping[str, str] = field(default_factory=dict)  # group → the option chosen
-    overrides: tuple[str, ...] = ()  # this job's
-    composing: tuple[str, ...] = ()  # the flags that it was composed with
-    multirun: bool = False  # one of a sweep
-    swept: tuple[str, ...] = ()  # of the overrides, those that differ from job to job
-
-
-def file_name(overrides: Sequence[str]) -> str:
-    """What a job's own files are told by from those of the other jobs of a sweep."""
-    name = ",".join(overrides).replace("/", "_")
-    if (short := shortened(name)) != name:
-        name = f"{short}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-    return name
-
-
-def whole_run(run: str) -> str:
-    """The folder of a run where its bundle is named: what lies in that goes with the next one."""
-    folder = Path(run).absolute()
-    of_a_run = folder.name == "bundle" and (folder.parent / "config.yaml").is_file()
-    return str(folder.parent) if of_a_run else run
 
 
 COMMANDS = {

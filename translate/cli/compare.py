@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Job, whole_run
+from translate.cli.arguments import Arguments, Job, whole_run
 from translate.cli.errors import UsageError
 from translate.cli.options import Device, PathOption, RepeatedPath, Sentences, SplitOptions
 from translate.names import on_demand

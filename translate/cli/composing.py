@@ -21,8 +21,8 @@ from typing import Any
 
 import yaml
 
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job, commands_with
+from translate.cli.arguments import Arguments, Job
+from translate.cli.commands import Command, commands_with
 from translate.cli.errors import JobFailedError, UsageError, refuse
 from translate.cli.validation import without_effect
 from translate.compose import (
@@ -118,7 +118,7 @@ class _Composer:
         return compose(
             self.command.name, overrides,
             begun=self.begun, stored=self.stored, folder=self.arguments.config_dir,
-            keys=self.command.verbatim, owners=commands_with,
+            keys=self.command.syntax().verbatim, owners=commands_with,
         )  # fmt: skip
 
     def problems(self, composition: Composition, overrides: Sequence[str]) -> list[str]:

@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, NonNegativeInt
 
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.arguments import Arguments, Job
+from translate.cli.commands import Command
 from translate.cli.errors import UsageError
 from translate.cli.fields import Node
 from translate.cli.options import Folder, Group, Options, PathOption, cache_folder

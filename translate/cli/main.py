@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import translate
 from translate import machine
 from translate.cli import arguments, errors
-from translate.cli.commands import COMMANDS, whole_run
+from translate.cli.arguments import whole_run
+from translate.cli.commands import COMMANDS
 from translate.compose import key_of
 from translate.training.launch import is_first_process
 from translate.wording import escaped, nearest
@@ -93,15 +94,15 @@ def _dispatch(given: list[str]) -> int:
     command = COMMANDS.get(given[0])
     if command is None:
         raise errors.UsageError(f"unknown command {given[0]!r}{nearest(given[0], COMMANDS)}")
-    command = command.line()
     options = given[1 : given.index("--")] if "--" in given else given[1:]
     if "--help" in options or "-h" in options:
         sys.stdout.write(command.help() + COMMON_HELP)
         return 0
-    parsed = arguments.split(command, given[1:])
+    syntax = command.syntax()
+    parsed = arguments.split(syntax, given[1:])
     if "run" in parsed.verbatim:
         parsed.verbatim["run"] = whole_run(parsed.verbatim["run"])
-    elif command.stored and "run" in command.verbatim and not parsed.inspects:
+    elif command.stored and "run" in syntax.verbatim and not parsed.inspects:
         keys = list(map(key_of, parsed.overrides))
         if meant := difflib.get_close_matches("run", keys, n=1):
             raise errors.UsageError(f"{meant[0]} is not a key; did you mean run?")

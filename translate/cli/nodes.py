@@ -13,7 +13,7 @@ from translate.names import on_demand
 
 # group → the class of its nodes, or a table of classes by the key that names one
 NODES = {
-    "data": "translate.data.sources:KINDS",
+    "data": "translate.data.corpus:KINDS",
     "tokenizer": "translate.data.tokenizer:TokenizerConfig",
     "model": "translate.models.registry:families",
     "search": "translate.search:KINDS",

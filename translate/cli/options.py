@@ -10,18 +10,18 @@ import os
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field
 from pydantic.fields import FieldInfo
 
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job, commands_with
+from translate.cli.arguments import Arguments, Job, Syntax
 from translate.cli.errors import refuse
 from translate.compose import (
     STORED,
+    Owners,
     key_of,
     missing,
     node_of,
@@ -158,27 +158,34 @@ class Options(Node):
         return list(cls.marked(Group))
 
     @classmethod
-    def command_line(cls, command: Command) -> Command:
-        """Return the command with what the parser of its arguments must know of its options."""
+    def syntax(cls, name: str, *, composed: bool) -> Syntax:
+        """Return what the parser of the command's arguments must know."""
         marks = cls.marked(Verbatim)
-        return replace(
-            command,
+        return Syntax(
+            name=name,
             verbatim=tuple(marks),
             texts=tuple(key for key, mark in marks.items() if mark.kind == "TEXT"),
             repeatable=tuple(key for key, mark in marks.items() if mark.repeatable),
             lists=tuple(key for key, mark in marks.items() if mark.several),
             sentences=bool(cls.marked(Bare)),
             keys=frozenset(cls.fields()),
+            composed=composed,
         )
 
     @classmethod
-    def read(cls, arguments: Arguments, stored: Mapping[str, Mapping[str, Any]]) -> Self:
+    def read(
+        cls,
+        arguments: Arguments,
+        stored: Mapping[str, Mapping[str, Any]],
+        owners: Owners = lambda key, choice: [],
+    ) -> Self:
         """Read a command line; a UsageError lists everything that is wrong in it.
 
         Args:
             stored: group → what a run carries of it, to be chosen as `GROUP=stored`.
+            owners: tells which other commands have a key.
         """
-        values, wrong = cls.values_of(arguments, stored)
+        values, wrong = cls.values_of(arguments, stored, owners)
         for key, group in cls.marked(Group).items():
             wrong += group.check(values[key])
         refuse([*wrong, *problems(cls, values, "", combined=False)])
@@ -188,7 +195,10 @@ class Options(Node):
 
     @classmethod
     def values_of(
-        cls, arguments: Arguments, stored: Mapping[str, Mapping[str, Any]]
+        cls,
+        arguments: Arguments,
+        stored: Mapping[str, Mapping[str, Any]],
+        owners: Owners = lambda key, choice: [],
     ) -> tuple[dict[str, Any], list[str]]:
         """Lay the command line over the defaults; return the values, and what is wrong in it."""
         groups, keys = cls.marked(Group), cls.fields()
@@ -221,7 +231,7 @@ class Options(Node):
             values[key] = dict(stored.get(key, {})) if own else node_of(key, choice, inner[key])
         files = {key: values[key] for key, choice in choices.items() if choice != STORED}
         references = references_in(files)
-        wrong += overlay(values, plain, list(keys), commands_with)
+        wrong += overlay(values, plain, list(keys), owners)
         refer(values, references)
         wrong += missing(values)
         for key, mark in cls.marked(Verbatim).items():
@@ -235,9 +245,9 @@ class Options(Node):
         return values, wrong
 
     @classmethod
-    def help(cls, command: Command) -> str:
-        """Return the help of the command."""
-        blocks = [f"translate {command.name}: {command.summary}", cls.usage.strip("\n"), "Keys:"]
+    def help(cls, title: str) -> str:
+        """Return the help of the command under a first line."""
+        blocks = [title, cls.usage.strip("\n"), "Keys:"]
         return "\n\n".join(blocks) + "\n" + "".join(f"{line}\n" for line in cls._key_lines())
 
     @classmethod

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job
+from translate.cli.arguments import Arguments, Job
+from translate.cli.commands import Command
 from translate.cli.fields import Node
 from translate.cli.options import Folder, Group, Options, PathOption, cache_folder
 from translate.cli.validation import corpus_problems

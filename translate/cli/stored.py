@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from translate.cli.commands import Job
+from translate.cli.arguments import Job
 from translate.cli.errors import UsageError
 from translate.compose import key_of
 from translate.run_folder import configuration, paths_in

@@ -14,8 +14,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from translate import config as schema
-from translate.cli.arguments import Arguments
-from translate.cli.commands import Command, Job, file_name
+from translate.cli.arguments import Arguments, Job, file_name
+from translate.cli.commands import Command
 from translate.cli.errors import UsageError
 from translate.cli.fields import Node
 from translate.cli.options import Folder, Group, Options, PathOption, cache_folder
