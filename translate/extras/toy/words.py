@@ -155,10 +155,21 @@ class Lexicon:
 def lexicon() -> Lexicon:
     """The four tables."""
     return Lexicon(
-        nouns=tuple(_noun(*row) for row in _rows("nouns.tsv")),
+        nouns=tuple(
+            Noun(german, GENDERS[article], plural, english, english_plural, frozenset(classes))
+            for classes, article, german, plural, english, english_plural in _rows("nouns.tsv")
+        ),
         verbs=tuple(_verb(*row) for row in _rows("verbs.tsv")),
-        adjectives=tuple(_adjective(*row) for row in _rows("adjectives.tsv")),
-        phrases=tuple(_phrase(*row) for row in _rows("adverbs.tsv")),
+        adjectives=tuple(
+            Adjective(german, comparative, english, english_comparative, frozenset(classes))
+            for classes, german, comparative, english, english_comparative in _rows(
+                "adjectives.tsv"
+            )
+        ),
+        phrases=tuple(
+            Phrase(kind, units(german), units(english))
+            for kind, german, english in _rows("adverbs.tsv")
+        ),
     )
 
 
@@ -172,12 +183,6 @@ def _rows(name: str) -> Iterator[list[str]]:
     text = (files(__package__) / name).read_text(encoding="utf-8")
     for line in text.rstrip("\n").split("\n")[1:]:  # the first line names the columns
         yield line.split("\t")
-
-
-def _noun(
-    classes: str, article: str, german: str, plural: str, english: str, english_plural: str
-) -> Noun:
-    return Noun(german, GENDERS[article], plural, english, english_plural, frozenset(classes))
 
 
 def _verb(
@@ -211,16 +216,6 @@ def _verb(
         subjects=frozenset(subjects),
         objects=frozenset(objects),
     )
-
-
-def _adjective(
-    classes: str, german: str, comparative: str, english: str, english_comparative: str
-) -> Adjective:
-    return Adjective(german, comparative, english, english_comparative, frozenset(classes))
-
-
-def _phrase(kind: str, german: str, english: str) -> Phrase:
-    return Phrase(kind, units(german), units(english))
 
 
 def units(text: str) -> tuple[tuple[str, ...], ...]:
