@@ -16,9 +16,16 @@ import pytest
 import torch
 
 from translate.errors import UserError
-from translate.extras import graph_export, graphs
-from translate.extras.graph_export import DECODER, INTERFACE, ONNX, TORCH, export_graphs
-from translate.extras.graphs import NEXT, traced
+from translate.extras import graph_export
+from translate.extras.graph_export import (
+    DECODER,
+    INTERFACE,
+    NEXT,
+    ONNX,
+    TORCH,
+    export_graphs,
+    traced,
+)
 from translate.extras.model_export import random_sentences
 from translate.extras.parity import GREEDY, MANIFEST
 from translate.inference.bundle import SOURCE, TARGET
@@ -47,7 +54,7 @@ EVERY = [
 ]
 
 
-def eagerly(file: Path, graph: graphs.Graph):
+def eagerly(file: Path, graph: graph_export.Graph):
     """The modules that would be traced, run as they are."""
 
     def run(inputs):
@@ -78,7 +85,7 @@ def test_running_a_graph_leaves_nothing_in_the_users_home(tmp_path: Path) -> Non
 @pytest.fixture
 def untraced(monkeypatch):
     """A kind of file that needs no tracing: all but PyTorch's part, in no time."""
-    monkeypatch.setattr(graphs, "_trace", lambda graph, inputs, dynamic: graph.eval())
+    monkeypatch.setattr(graph_export, "_trace", lambda graph, inputs, dynamic: graph.eval())
     return replace(TORCH, to_bytes=lambda graph: b"", session=eagerly)
 
 
@@ -116,7 +123,7 @@ def test_sizes_are_told_as_they_are(make_bundle, untraced, name, changes) -> Non
     model = make_bundle(name, **changes).model
     found = traced(model)
     sizes = {"batch": 7, "source": 11, "length": 9}
-    state = tensors_in(graphs._example_state(model, sizes))
+    state = tensors_in(graph_export._example_state(model, sizes))
     assert list(state) == [port.name for port in found["encoder"].outputs]
     for port in found["encoder"].outputs:
         assert [sizes.get(size, size) for size in port.shape] == list(state[port.name].shape)

@@ -51,7 +51,7 @@ class Pattern(nn.Module, ABC):
         """Attention within each of the sentences that lie end to end.
 
         Raises:
-            TypeError: this kind cannot; `why_padded` tells before it comes to that.
+            TypeError: this kind cannot; `why_padded` is known before.
         """
         raise TypeError(f"{type(self).__name__} only reads padded batches")
 
