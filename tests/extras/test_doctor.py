@@ -393,7 +393,7 @@ def test_the_lexicon_is_that_of_model_1_by_hand() -> None:
                     count[s, t] += given[s, t] / total
         totals = {s: sum(c for (of, _), c in count.items() if of == s) for s, _ in given}
         given = {(s, t): c / totals[s] for (s, t), c in count.items()}
-    for key, value in zip(lexicon.keys, lexicon.given, strict=True):
+    for key, value in zip(lexicon.keys, lexicon.probability, strict=True):
         s, t = sides[0][key // 4], sides[1][key % 4]
         assert value == pytest.approx(given[s, t])
     right, wrong = lexicon.evidence([ids[0][0], ids[0][0]], [ids[1][0], ids[1][2]])
