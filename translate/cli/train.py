@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -19,17 +22,12 @@ from translate.cli.commands import Command
 from translate.cli.errors import UsageError
 from translate.cli.fields import Node
 from translate.cli.options import Folder, Group, Options, PathOption, cache_folder
-from translate.cli.train_start import (
-    begun_config,
-    refuse_resuming_nothing,
-    refuse_several_folders,
-    refuse_the_default_corpus,
-    with_origin,
-    with_stored_vocabulary,
-)
 from translate.compose import STORED, Composition, is_choice, key_of
 from translate.errors import UserError
 from translate.wording import counted, install
+
+if TYPE_CHECKING:
+    from translate.data.tokenizer import Tokenizers
 
 log = logging.getLogger(__name__)
 
@@ -121,25 +119,94 @@ def main(command: Command, arguments: Arguments) -> None:
 
     begin = partial(launch, command, job=job, settle=_settled)
     _refuse_sweeper(arguments)
-    refuse_several_folders(arguments)
+    _refuse_several_folders(arguments)
     run, init = (arguments.verbatim.get(key) for key in ("run", "init"))
     chosen = set(filter(is_choice, map(key_of, arguments.overrides)))
-    begun = begun_config(run) if run else {}
+    begun = _begun_config(run) if run else {}
     # what chooses everything anew is compared with the run as a whole
     anew = "experiment" in chosen or init or arguments.multirun
     if begun and not anew:
         log.info("%ssettings from %s/config.yaml", "other " if chosen else "", run)
-        begin(with_origin(arguments), check=check_begun, begun=begun)
+        begin(_with_origin(arguments), check=check_begun, begun=begun)
     elif init:
-        refuse_the_default_corpus(arguments, chosen)
+        _refuse_the_default_corpus(arguments, chosen)
         before = load_bundle(init)
-        completed = with_stored_vocabulary(arguments, init, before.tokenizers)
+        completed = _with_stored_vocabulary(arguments, init, before.tokenizers)
         if "model" not in chosen:
             completed = completed.beginning_with([f"model={STORED}"])
         begin(completed, check=check, stored={"model": before.config.model})
     else:
-        refuse_resuming_nothing(arguments)
+        _refuse_resuming_nothing(arguments)
         begin(arguments, check=check)
+
+
+def _refuse_resuming_nothing(arguments: Arguments) -> None:
+    """A slip in run= must not begin another training, on the corpus that is the default."""
+    new = any(map(is_choice, arguments.overrides))
+    if "run" in arguments.verbatim and not (new or arguments.multirun or arguments.inspects):
+        raise UsageError(
+            f"there is no run to resume in {arguments.verbatim['run']}: check run=; a new run "
+            "needs experiment= or data= (translate models lists them)"
+        )
+
+
+def _refuse_the_default_corpus(arguments: Arguments, chosen: Set[str]) -> None:
+    """Whoever goes on with a model means a certain text."""
+    if not (chosen & {"data", "experiment"} or arguments.inspects):
+        raise UsageError(
+            "init= says what to begin from, not what to train on: give data= or experiment= "
+            "(translate models lists them)"
+        )
+
+
+def _refuse_several_folders(arguments: Arguments) -> None:
+    """The folders of a sweep are made of one name, and a list would be that."""
+    run = arguments.verbatim.get("run", "")
+    if arguments.multirun and "," in run:
+        raise UsageError(
+            f"run={run}: name one folder, to which the settings that vary are appended"
+        )
+
+
+def _begun_config(run: str) -> dict[str, Any]:
+    """The configuration of a run under way, which an earlier version may have begun."""
+    from translate.models import registry
+    from translate.run_folder import configuration
+
+    config = configuration(run)
+    if isinstance(node := config.get("model"), dict):
+        config["model"] = registry.upgraded(node)
+    return config
+
+
+def _with_origin(arguments: Arguments) -> Arguments:
+    """What the first call of a run named as `init=`, which another that goes on need not repeat.
+
+    A run without a checkpoint yet has nothing else to begin from.
+    """
+    from translate.training.provenance import noted
+
+    if origin := noted(Path(arguments.verbatim["run"]), "init"):
+        return replace(arguments, verbatim={"init": origin["bundle"]} | arguments.verbatim)
+    return arguments
+
+
+def _with_stored_vocabulary(arguments: Arguments, place: str, tokenizers: Tokenizers) -> Arguments:
+    """The vocabulary is that of `init=`, unless one is chosen; an experiment has no say in it.
+
+    Of pieces that another lacks what was learned would be lost. How the text is sampled is free.
+    """
+    from translate.inference.bundle import find
+
+    keys = set(map(key_of, arguments.overrides))
+    if any(re.match(r"tokenizer(\.(?!sampling)|$)", key) for key in keys):
+        return arguments
+    own = (
+        f"tokenizer={tokenizers.source.kind}",
+        f"tokenizer.joint={json.dumps(tokenizers.joint)}",
+        f"tokenizer.pretrained={json.dumps(str(find(place).absolute()), ensure_ascii=False)}",
+    )
+    return arguments.beginning_with(own)
 
 
 def check(config: Mapping[str, Any]) -> list[str]:
