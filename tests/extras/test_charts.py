@@ -47,6 +47,13 @@ def test_bars_are_as_high_as_their_values() -> None:
     assert ODD in texts(drawn)
 
 
+def test_a_perfect_score_is_the_end_of_its_axis() -> None:
+    """As sacreBLEU computes it."""
+    for top in (100.0, 100.00000000000004):
+        ((height, _),) = boxes(charts.bar_chart("BLEU", ["0-5"], {"a": [top]}, x="x"))
+        assert height == pytest.approx(charts.TOP, abs=0.1)
+
+
 def test_a_missing_value_has_no_bar() -> None:
     drawn = charts.bar_chart("t", ["a", "b"], {"n": [None, 5], "m": [None, None]}, x="x")
     assert [height > 0 for _, height in boxes(drawn)] == [False, True, False, False]

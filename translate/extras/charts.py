@@ -58,7 +58,11 @@ def line_chart(title: str, lines: Mapping[str, Sequence[Point]], *, x: str) -> C
         )  # fmt: skip
     axes.locator_params(axis="x", integer=True, nbins=6)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
-    axes.margins(x=0, y=0.05)
+    steps, values = zip(*(point for line in lines.values() for point in line), strict=True)
+    if min(steps) < max(steps):
+        axes.set_xlim(min(steps), max(steps))
+    if min(values) == max(values):  # a flat line is the lower end of its axis
+        axes.set_ylim(values[0], values[0] + 0.2 * (abs(values[0]) or 1.0))
     return _chart(title, figure, lines)
 
 
@@ -140,10 +144,16 @@ def _letters(word: str) -> float:
 
 
 def _axes(x: str) -> tuple[Figure, Axes]:
-    """Axes with rules to read a height by, and a title below."""
+    """Axes with rules to read a height by, which end at round numbers, and a title below."""
+    import matplotlib
+
+    matplotlib.rcParams["axes.autolimit_mode"] = "round_numbers"  # until `defaults` ends
     figure, axes = _placed(WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM)
     axes.grid(axis="y", color=RULE, linewidth=1, clip_on=False)
     axes.set_axisbelow(True)
+    axes.margins(y=0)
+    axes.locator_params(axis="y", nbins=6)
+    axes.tick_params(axis="x", pad=8)
     axes.set_xlabel(x, color=QUIET, fontsize=11, labelpad=3, parse_math=False)
     return figure, axes
 
