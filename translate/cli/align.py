@@ -165,7 +165,7 @@ def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
 
 
 def aligners(job: Job) -> tuple[Aligner, Aligner | None]:
-    """What aligns source to target, and, with a reverse run, what aligns target to source."""
+    """The aligner from source to target and, with a reverse run, the one from target to source."""
     from translate.cli.stored import load_bundle
     from translate.inference.forcing import Aligner
     from translate.inference.translator import choose_device

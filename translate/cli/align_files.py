@@ -1,4 +1,4 @@
-"""What `translate align` reads and leaves: sentences, gold links, and how good those found are."""
+"""Files of `translate align`: sentences, gold links, and the error rate of the predicted links."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPTIONS = ("target", "layer", "head", "method", "threshold")  # that links depen
 
 
 class Task(NamedTuple):
-    """What to align, and what to judge it by.
+    """The sentences to align, with their gold links.
 
     `own`: whether its name is its own, and not the one of a split that others have.
     """
@@ -49,14 +49,14 @@ class Task(NamedTuple):
 
 
 def options_told(job: Job) -> list[str]:
-    """What the names of files say of the options that are given, lest they replace others' files.
+    """The typed options for the names of files, so that they do not replace others' files.
 
     A sweep has a folder for what differs from job to job.
     """
     swept, given = (set(map(key_of, of)) for of in (job.swept, job.overrides))
-    told = [f"{key}={job.config[key]}" for key in OPTIONS if key in given - swept]
-    told += ["reverse"] if "reverse" in job.verbatim else []
-    return [file_name(told)] if told else []
+    typed = [f"{key}={job.config[key]}" for key in OPTIONS if key in given - swept]
+    typed += ["reverse"] if "reverse" in job.verbatim else []
+    return [file_name(typed)] if typed else []
 
 
 def models(job: Job) -> dict[str, str]:
@@ -105,7 +105,7 @@ def _fingerprints(task: Task) -> dict[str, str]:
 
 
 def ending_of(task: Task, folder: Path) -> str:
-    """What tells the files of these sentences in a folder from those of others of the name."""
+    """The ending that keeps the files of these sentences apart from others of the same name."""
     texts, name = _fingerprints(task), f"{task.name}.alignment"
     return name_in(
         folder, name, own=task.own,

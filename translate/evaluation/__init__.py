@@ -1,1 +1,1 @@
-"""How good a model is: scores, where they come from, and what is kept of them."""
+"""Scores of a model's translations, their confidence, and the report that a run keeps of them."""

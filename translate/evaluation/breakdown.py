@@ -153,7 +153,7 @@ def by_label(
 
 
 def word_counts(sentences: Iterable[str]) -> Counter[str]:
-    """How often each word occurs, in any case; in scripts without spaces a letter is a word."""
+    """Count each word, in any case; in scripts without spaces a letter is a word."""
     return Counter(word for sentence in sentences for word in bare_words(normalise(sentence)))
 
 

@@ -40,7 +40,7 @@ LONGEST = 250  # words of a sentence in which TER looks for shifts
 
 @dataclass(frozen=True)
 class MetricName:
-    """How a metric is shown; `sign` is 1 where more is better, else -1."""
+    """The name that a metric is shown by; `sign` is 1 where more is better, else -1."""
 
     label: str
     sign: int
@@ -270,7 +270,7 @@ class BoundedTER(TER):
     """
 
     def __init__(self, *, unspaced: bool) -> None:
-        """Over words; `unspaced`: over Chinese and Japanese characters."""
+        """Make TER over words or, if `unspaced`, over Chinese and Japanese characters."""
         super().__init__(normalized=unspaced, asian_support=unspaced)
         self.without_shifts = 0  # sentences
 

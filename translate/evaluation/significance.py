@@ -221,7 +221,7 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Welch:
 
 
 def another_seed(score: float, seeds: Sequence[float]) -> float:
-    """How often another seed would lie as far from the mean of `seeds` (two or more) as `score`.
+    """The chance that another seed lies as far from the mean of `seeds` (two or more) as `score`.
 
     t = (x - m) / (s √(1 + 1/n)) with n - 1 degrees of freedom, as for a single case beside a small
     group (Crawford & Howell 1998). NaN where `score` differs and no seed deviates.

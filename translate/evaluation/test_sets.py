@@ -199,7 +199,7 @@ def is_own_corpus(run: Path, data: Mapping[str, Any]) -> bool:
 
 
 def seen_in_training(run: Path, sources: Sequence[str], cache: str | Path) -> int:
-    """How many of the sources are in a run's training text, as far as that is still prepared.
+    """Count the sources that are in a run's training text, as far as that is still prepared.
 
     Of a split of the run's own corpus none is, unless data.allow_overlap=true asked for it.
     """

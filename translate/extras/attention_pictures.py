@@ -73,7 +73,7 @@ def grid(
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything stands on a page that just holds the panels; saving adds the margins."""
+    """The places of everything on a page that just holds the panels; saving adds the margins."""
 
     rows: int  # of panels
     columns: int
@@ -84,7 +84,7 @@ class Layout:
 
     @property
     def gap(self) -> tuple[float, float]:
-        """Between panels: beside each other for their captions, which stand in the lower one."""
+        """The space between panels: across for their captions, which stand in the lower one."""
         return max(0.25, self.caption - self.panel[0]), 0.45
 
     @classmethod
@@ -207,7 +207,7 @@ def _name_rows(axes: Axes, tokens: Sequence[str], layout: Layout) -> None:
 
 
 def _colour_bar(figure: Figure, mesh: QuadMesh, layout: Layout) -> None:
-    """What the colours mean."""
+    """Draw the key of the colours."""
     bar = figure.colorbar(mesh, cax=figure.add_axes(layout.colour_bar()))
     bar.outline.set(color=GREY, linewidth=0.6)
     bar.ax.tick_params(labelsize=8, length=2, color=GREY, labelcolor=INK)

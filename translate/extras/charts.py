@@ -94,7 +94,7 @@ def bar_chart(
 
 
 def histogram(title: str, values: Sequence[float], *, edges: Sequence[float], x: str) -> Chart:
-    """How many values lie between each edge and the next (the last one included)."""
+    """A bar for the number of values between each edge and the next (the last one included)."""
     counts, _ = np.histogram(values, bins=list(edges))
     labels = [f"{edge:g}" for edge in edges[:-1]]
     return bar_chart(title, labels, {"sentences": counts.tolist()}, x=x)

@@ -149,7 +149,7 @@ def compare_runs(
 
 
 def find_place(run: Path, test_set: TestSet, output: Path) -> Place:
-    """In the run; below `output` where one would have to be made in a run that is read-only."""
+    """Find a place in the run; below `output` if it is to be made and the run is read-only."""
     folder = run / "evaluation"
     place = Place(run, folder, test_set.placed(folder))
     if not place.is_missing():
@@ -225,7 +225,7 @@ def _evaluate(
     tokens_per_batch: int | None,
     judging: Judging,
 ) -> None:
-    """As `translate evaluate` would, with the run's own search; `turn` counts the evaluations."""
+    """Evaluate as `translate evaluate`, by the run's own search; `turn` counts the evaluations."""
     run, test_set = place.run, place.test_set
     if place.read() is not None:
         log.warning("the model of %s has changed since its evaluation: evaluating it again", run)

@@ -45,7 +45,7 @@ SPREAD = {True: "standard deviation", False: "half of the 95 % bootstrap interva
 
 
 class Record(NamedTuple):
-    """How many sentences a system translates better, worse and alike, by chrF."""
+    """Numbers of sentences that a system translates better, worse and alike, by chrF."""
 
     wins: int
     losses: int

@@ -216,7 +216,7 @@ def _trained_once(columns: Sequence[Column], experiments: Sequence[Experiment]) 
 
 
 def _many(p_values: Sequence[float], *, draws: int) -> list[str]:
-    """Of many tests at 5 % some come out by chance: at most 5 % for each, however they depend."""
+    """Warn that of many tests some come out by chance: of those at 5 %, up to 5 % each."""
     tests = len(p_values)
     if tests < 2:
         return []
