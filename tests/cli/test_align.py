@@ -148,17 +148,6 @@ def test_other_sentences_of_a_name_are_kept_apart(
     )  # the name of the run's own sentences is not taken
 
 
-def test_links_of_a_sweep_have_a_folder_each(program, run: str, trained: Path, home: Path) -> None:
-    sweep = ["--multirun", "method=argmax,union", f"cache={home}/data"]
-    done = program("align", run, *sweep)
-    assert done.status == 0, done.err
-    for method in ("argmax", "union"):
-        folder = trained / "evaluation" / f"method={method}"
-        assert (folder / "test.links").is_file()
-        figures = json.loads((folder / "test.alignment.json").read_text())
-        assert figures["method"] == method
-
-
 def test_the_runs_own_test_sentences_have_gold(
     program, run: str, trained: Path, home: Path
 ) -> None:
