@@ -7,13 +7,14 @@ from functools import cache
 
 import pytest
 
-from translate.data.tokenizer import Tokenizer, train_tokenizer
+from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from translate.errors import UserError
 from translate.inference.text_constraints import (
     NO_CONSTRAINT,
     ConstraintEncoder,
     TextConstraint,
     paired,
+    places,
 )
 from translate.inference.translator import Translator
 from translate.search import build
@@ -64,11 +65,11 @@ def test_banned_words_stay_away(make_translator) -> None:
     words = {w for text in translator.translate(LINES) for w in re.findall(r"\w+", text)}
     assert words
     banning = make_translator(search={"rules": RULES | {"banned": sorted(words)}})
-    found = [one.text for n_best in banning.stream(LINES) for one in n_best]
-    found += [banning.align(line).target for line in LINES if line]
-    assert "".join(found)
-    for text in found:
-        assert words.isdisjoint(re.findall(r"\w+", text))
+    found = [one for n_best in banning.stream(LINES) for one in n_best]
+    assert "".join(one.text for one in found)
+    for one in found:
+        held = words & set(re.findall(r"\w+", one.text))
+        assert {flag.removeprefix("banned ") for flag in one.flags} == held
 
 
 @pytest.mark.parametrize(
@@ -283,3 +284,72 @@ def test_to_ban_an_unknown_word_bans_no_other(make_translator, caplog) -> None:
     (constraint,) = translator._constraint_encoder(NO_CONSTRAINT, 1, 1)
     assert constraint.banned == ()
     assert "'🚅' is not in this model's vocabulary, so it never writes 'a 🚅'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "count"),
+    [
+        ("AI", "AI", 1), ("AI", "使用AI技术", 1), ("AI", "AI는 좋다, AI", 2), ("AI", "PAID AIM", 0),
+        ("집", "집에서", 1), ("집", "새집", 0), ("집", "我집", 0), ("猫", "大猫们", 1),
+        ("हिंद", "हिंदी", 0), ("हिंद", "हिंद।", 1), ("-1", "-10 a-1", 1), ("...", "no...", 1),
+    ],
+)  # fmt: skip
+def test_where_a_text_stands_by_itself(wanted: str, text: str, count: int) -> None:
+    assert len(list(places(wanted, text))) == count
+
+
+def test_a_sign_does_not_ban_the_longer_number_behind_it() -> None:
+    target = learned(["-1 -10 -12 a-1"] * 5, kind="bpe", vocab_size=40)
+    assert {"-1", "-10"} <= {target.decode([token]) for token in range(len(target))}
+    (constraint,) = ConstraintEncoder(target, ["-1"])(NO_CONSTRAINT, 1, 1)
+    texts = {target.decode(tokens) for tokens in constraint.banned}
+    assert "-1" in texts
+    assert not {"-10", "-12"} & texts
+
+
+PEOPLE = ("老师", "大猫", "厨师", "邻居")
+CHINESE = [f"{a}在花园里看见{b}。" for a in PEOPLE for b in PEOPLE]
+
+
+def learned(texts: list[str], *, kind: str, vocab_size: int) -> Tokenizer:
+    return train_tokenizer(
+        texts, kind=kind, vocab_size=vocab_size, hard_vocab_limit=False, byte_fallback=False,
+        character_coverage=1.0, normalization="nmt_nfkc", train_sentences=10_000, seed=1,
+    )  # fmt: skip
+
+
+def test_a_piece_may_hold_what_is_banned_in_its_middle() -> None:
+    target = learned(CHINESE, kind="bpe", vocab_size=40)
+    (constraint,) = ConstraintEncoder(target, ["园"])(NO_CONSTRAINT, 1, 1)
+    holding = {token for token in range(len(target)) if "园" in target.decode([token])}
+    assert len(holding) > 1
+    assert holding <= {tokens[0] for tokens in constraint.banned if len(tokens) == 1}
+
+
+@pytest.mark.parametrize("kind", ["greedy", "beam"])
+def test_what_is_banned_is_not_written_or_flagged(make_model, kind: str) -> None:
+    """A model may write it in pieces that the tokenizer would not choose."""
+    chinese = learned(CHINESE, kind="bpe", vocab_size=40)
+    both = Tokenizers(chinese, chinese)
+    model = make_model("transformer", both)
+    search = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 6}
+    search = {**BEAM, "beam_size": 4, "n_best": 3} if kind == "beam" else search
+    free = Translator(model, both, build(search))
+    pieces = {piece for n_best in free.stream(CHINESE) for one in n_best for piece in one.tokens}
+    middles = sorted({piece[-1] for piece in pieces if len(piece.strip("▁")) > 1})
+    assert middles
+    for never in middles:
+        held = Translator(model, both, build({**search, "rules": RULES | {"banned": [never]}}))
+        for n_best in held.stream(CHINESE):
+            for one in n_best:
+                assert one.flags == ((f"banned {never}",) if never in one.text else ())
+
+
+def test_a_banned_word_in_other_pieces_is_found_but_for_a_prefix(make_target) -> None:
+    target = make_target("char")
+    encoder = ConstraintEncoder(target, ["eine", "Wein"])
+    assert encoder.banned_in("so eine Frau.") == ["eine"]
+    assert encoder.banned_in("in einem Haus") == []
+    prefix = tuple(target.encode("eine"))
+    assert encoder.banned_in("eine Frau", prefix) == []
+    assert encoder.banned_in("eine Frau, so eine", prefix) == ["eine"]

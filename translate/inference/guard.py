@@ -15,7 +15,7 @@ from pydantic import Field
 from translate.config import Node
 from translate.data.text import has_text, one_line, without_surrogates
 from translate.inference.batches import Segment
-from translate.inference.protection import Kind, Protection
+from translate.inference.lines import Kind, Protection
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
 from translate.search import AnySearchConfig, DiverseConfig, SearchConfig, build
@@ -106,7 +106,7 @@ class Guard:
 
     def findings(self, source: Segment, found: Translation) -> list[str]:
         """What is wrong with a translation, in words; nothing, nearly always."""
-        wrong = [] if found.finished else ["unfinished"]
+        wrong = [*found.flags] if found.finished else [*found.flags, "unfinished"]
         most = self.config.length_ratio * _bytes(source.text) + self.config.length_offset
         if _bytes(found.text) > most + _bytes(source.asked):
             wrong.append("too long")

@@ -1,4 +1,8 @@
-"""What of a line is translated at once: sentences, or less where that is too much."""
+"""What of a line is translated at once, and what must come through as it stands.
+
+Sentences are translated by themselves, or less where that is too much. Addresses, tags,
+placeholders and numbers are protected: no cut goes through them, and the guard compares them.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,20 @@ import math
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from html import unescape
 from itertools import accumulate, chain, pairwise
+from typing import Literal
 
 from sentencex import segment
 
-from translate.data.text import has_text, one_line, unspaced, without_surrogates
+from translate.data.text import UNSPACED, has_text, one_line, unspaced, without_surrogates
 from translate.data.tokenizer import Tokenizer
-from translate.inference.protection import VERBATIM, Protection
 from translate.inference.translation import NOTHING, Translation
 
 log = logging.getLogger(__name__)
-
-WHOLE = Protection([*VERBATIM])  # what no cut goes through, if it can be helped
 
 Lengths = Callable[[Sequence[str]], list[int]]  # texts → pieces of each
 
@@ -31,6 +35,145 @@ INVERTED = {"¿": "?", "¡": "!"}  # what opens a sentence of Spanish, and what 
 CLAUSE_END = tuple(",;:.!?…–—、，；：。！？،؛؟।")
 # a word and the space behind it; in scripts without spaces, what ends with punctuation
 UNIT = re.compile(r"[^\s、，；：。！？]*(?:[、，；：。！？]+\s*|\s+|$)")
+
+
+Kind = Literal["url", "email", "tag", "placeholder", "number"]
+
+# a letter, digit or underscore of a word with spaces around it; Korean particles have none
+WORD = rf"[^\W{UNSPACED[1:-1]}\u1100-\u11ff\uac00-\ud7af]"
+# every run is bounded, or begins where a word does, so that no text takes quadratic time
+VERBATIM: dict[Kind, str] = {
+    # parentheses belong to it in pairs alone, as in wiki/Bank_(geography)
+    "url": rf"(?<!{WORD})(?i:https?://|ftp://|www\.)"
+    r"(?:[^\s<>\"()、。，；：！？（）「」]|\([^\s<>\"()]*\))*(?:[^\W_][/&#=_-]*|\([^\s<>\"()]*\))",
+    "email": rf"(?<!{WORD})(?<![.+-])(?:{WORD}|[.+-]){{1,64}}@"
+    rf"(?:(?:{WORD}|-){{1,64}}(?:\.(?:{WORD}|-){{1,64}})+|[\w-]{{1,64}}(?:\.[\w-]{{1,64}})+)",
+    "tag": r"</?[A-Za-z][^<>]{0,500}>"
+    r"|&(?:#\d{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",
+    # of Python, JavaScript, Jinja and shells; then of printf, for whose flag a space may not stand
+    "placeholder": r"\$?\{\{? ?[\w.\[\]]{0,64}(?:![rsa])?(?:[:|,-][^{}\s]{0,32})? ?\}\}?"
+    r"|%(?:\(\w{1,64}\)|\d{1,2}\$)?[-+#0]?\d{0,4}(?:\.\d{1,3})?(?:hh?|ll?)?[diouxXeEfFgGcs@]"
+    rf"(?!{WORD})",
+}
+NUMBER = re.compile(r"\d[\d.,:'’\u00a0\u202f]*\d")  # of two digits or more
+THOUSANDS = re.compile(r"\D(?=\d{3}(?!\d))")  # a sign in a number that may part thousands
+SPACED_THOUSANDS = re.compile(r"(?<!\d)\d{1,3}(?:[ \u2009]\d{3})+(?!\d)")
+# most texts have neither an item nor a number, and a single class of characters is found fast
+TRACE, DIGIT = re.compile(r"[@<&{%]|://|(?i:www\.)"), re.compile(r"\d")
+
+
+class Protection:
+    """Compares a text with its translation.
+
+    URLs, e-mail addresses, markup tags with character references, and placeholders ({name}, ${x},
+    {{ x }}, %s, %1$d) must be there verbatim, tags in their order. A reference to a letter
+    (&eacute;) is that letter, and no item. Numbers are compared but for how languages part their
+    digits; those of one digit are left out, for they may become words.
+    """
+
+    def __init__(self, kinds: Collection[Kind]) -> None:
+        verbatim = [pattern for kind, pattern in VERBATIM.items() if kind in kinds]
+        self._verbatim = re.compile("|".join(verbatim)) if verbatim else None
+        self._numbers = "number" in kinds
+
+    def items(self, text: str) -> list[str]:
+        """List what must stay verbatim, in order."""
+        return [item[0] for item in self._found(text)]
+
+    def parts(self, text: str) -> list[str]:
+        """Split the text in parts, every second of which is one of the `items`.
+
+        One inside a word (Don&#39;t) does not part it.
+        """
+        return _cut(text, (item for item in self._found(text) if not _joins_letters(item)))
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return where the items stand."""
+        return [item.span() for item in self._found(text)]
+
+    def _found(self, text: str) -> Iterator[re.Match[str]]:
+        if self._verbatim and TRACE.search(text):
+            found = self._verbatim.finditer(text)
+            yield from (item for item in found if not unescape(item[0]).isalpha())
+
+    def damage(self, source: str, translation: str, asked: str = "") -> list[str]:
+        """List what is lost, added or out of order; what is `asked` for may be added."""
+        wanted, found = self.items(source), self.items(translation)
+        found = _without(found, self.items(asked), wanted)
+        if wanted == found:
+            return []
+        changed = _changes(wanted, found)
+        moved = [item for item in wanted if item[0] == "<"] != [i for i in found if i[0] == "<"]
+        return changed or ["tags in another order"] * moved
+
+    def numbers(self, source: str, translation: str, asked: str = "") -> list[str]:
+        """List the numbers that are lost or added; those that are `asked` for may be added."""
+        if not self._numbers or not (DIGIT.search(source) or DIGIT.search(translation)):
+            return []
+        # those of an item are part of it
+        source, translation = (
+            " | ".join(_cut(text, self._found(text))[::2]) for text in (source, translation)
+        )
+        # a space may part thousands or numbers: both are right
+        read = [
+            _changes(wanted, _without(found, _digits(asked), wanted))
+            for wanted in (_digits(source), _digits(_closed(source)))
+            for found in (_digits(translation), _digits(_closed(translation)))
+        ]
+        return read[0] if all(read) else []
+
+
+def _cut(text: str, items: Iterable[re.Match[str]]) -> list[str]:
+    """Split the text in parts, every second of which is one of the items."""
+    parts, end = list[str](), 0
+    for item in items:
+        parts += text[end : item.start()], item[0]
+        end = item.end()
+    return [*parts, text[end:]]
+
+
+def _joins_letters(item: re.Match[str]) -> bool:
+    """Tell whether it is a character reference, of no space or bracket, between two letters."""
+    around = item.string[item.start() - 1 : item.start()], item.string[item.end() : item.end() + 1]
+    character = unescape(item[0])
+    parts_words = character.isspace() or character in ("<", ">")
+    return item[0][0] == "&" and all(map(str.isalpha, around)) and not parts_words
+
+
+def _changes(wanted: list[str], found: list[str]) -> list[str]:
+    lost, added = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
+    return [f"lost {item}" for item in lost] + [f"added {item}" for item in added]
+
+
+def _without(found: list[str], allowed: list[str], wanted: list[str]) -> list[str]:
+    """Leave out those beyond the wanted ones that are allowed."""
+    spare = (Counter(found) - Counter(wanted)) & Counter(allowed)
+    rest = []
+    for item in found:
+        if spare[item]:
+            spare[item] -= 1
+        else:
+            rest.append(item)
+    return rest
+
+
+def _closed(text: str) -> str:
+    """Remove the spaces that may part thousands."""
+    return SPACED_THOUSANDS.sub(lambda number: re.sub(r"\s", "", number[0]), text)
+
+
+def _digits(text: str) -> list[str]:
+    """Write the numbers of a text in one way, whatever their script and language.
+
+    A sign before just three digits may part thousands, and is left out; any other is a point.
+    """
+    return [
+        "".join(str(int(each)) if each.isdecimal() else "." for each in THOUSANDS.sub("", number))
+        for number in NUMBER.findall(text)
+    ]
+
+
+WHOLE = Protection([*VERBATIM])  # what no cut goes through, if it can be helped
 
 
 @dataclass(frozen=True)
@@ -48,7 +191,7 @@ class Line:
     ids: tuple[list[int], ...]
 
     def joined(self, found: Sequence[list[Translation]]) -> list[Translation]:
-        """The translations of the line from those of its texts: the i-th best of each together.
+        """Join the translations of the line's texts to its own: the i-th best of each together.
 
         Where a text has fewer than another (one of protected items alone has one), its last stands
         for the rest.
@@ -83,7 +226,7 @@ class Line:
         )
 
     def _breaks(self, parts: Sequence[Translation]) -> Iterator[int]:
-        """Where in the tokens of all parts a kept text lies between two."""
+        """Find where in the tokens of all parts a kept text lies between two."""
         before = 0
         for gap, part in zip(self.gaps, parts, strict=False):
             if before and has_text(gap):
@@ -137,7 +280,7 @@ class Cutter:
         return trimmed(texts, self._ids(texts, asked=asked))
 
     def between(self, parts: Sequence[str]) -> Line:
-        """Every second part stays as it is, and the punctuation beside it, which belongs to it.
+        """Keep every second part as it is, and the punctuation beside it, which belongs to it.
 
         Of the others the rest is to be translated, where there are words in it: with the signs that
         Spanish opens a question or an exclamation with, and with those that close it.
@@ -153,21 +296,21 @@ class Cutter:
         return trimmed(texts, self._ids(text if i % 3 == 1 else "" for i, text in enumerate(texts)))
 
     def _ids(self, texts: Iterable[str], *, asked: bool = False) -> list[list[int]]:
-        """Those of each text; none where there is nothing to translate."""
+        """Return the ids of each text; none where there is nothing to translate."""
         return [
             self._tokenizer.encode(text) if asked or any(map(_in_word, text)) else []
             for text in texts
         ]
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
-        """Without the tag, which each would count again."""
+        """Count pieces without the tag, which each would count again."""
         front = self._tokenizer.front
         found = self._tokenizer.encode_all(texts, threads=1)
         return [len(ids) - front if ids else 0 for ids in found]
 
 
 def sentences(text: str, language: str) -> list[str]:
-    """The sentences of a text, each with the space behind it.
+    """Split a text into sentences, each with the space behind it.
 
     None ends where a word follows at once (`node.js!Important`), but in scripts without spaces, nor
     within what must stay as it is (`/?Q=1`).
@@ -183,25 +326,25 @@ def sentences(text: str, language: str) -> list[str]:
 
 
 def _may_end(text: str, place: int) -> bool:
-    """Whether a sentence may end there: not where a word goes on at once, as in `node.js`."""
+    """Tell whether a sentence may end there: not where a word goes on at once, as in `node.js`."""
     last, first = text[place - 1 : place], text[place : place + 1]
     return not (last in ".!?" and first.isalnum() and not unspaced(first))
 
 
 def _cut_at(places: Iterable[int], text: str) -> list[str]:
-    """The text in parts that begin there."""
+    """Split the text in parts that begin there."""
     inner = sorted(place for place in places if 0 < place < len(text))
     return [text[start:end] for start, end in pairwise([0, *inner, len(text)])]
 
 
 def _outside(place: int, items: Sequence[tuple[int, int]]) -> int:
-    """Where a cut at this place does not go through one of the items: before it, or here."""
+    """Move a cut at this place before an item that it would go through."""
     before = bisect_left(items, (place,)) - 1
     return items[before][0] if before >= 0 and items[before][1] > place else place
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Parts of a bounded length, that end with a word where they can."""
+    """Split the text in parts of a bounded length, that end with a word where they can."""
     start = 0
     while len(text) - start > BLOCK:
         end = text.rfind(" ", start, start + BLOCK) + 1 or start + BLOCK
@@ -211,7 +354,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _segmented(text: str, language: str) -> Iterator[str]:
-    """By sentencex 1.0, which panics where a wide space stands between an initial and its stop."""
+    """Tell whether a sentence may end there: not where a word goes on at once (`node.js`)."""
     plain = SPACE_BEFORE_STOP.sub(lambda space: " " * len(space[0]), text)
     start = 0
     for sentence in segment(language, plain):
@@ -220,7 +363,7 @@ def _segmented(text: str, language: str) -> Iterator[str]:
 
 
 def within(texts: Sequence[str], limit: int, lengths: Lengths) -> Iterator[str]:
-    """The texts, those of more than `limit` pieces in parts.
+    """Yield the texts, those of more than `limit` pieces in parts.
 
     A part ends with a clause, else with a word, else anywhere.
     """
@@ -235,7 +378,7 @@ def within(texts: Sequence[str], limit: int, lengths: Lengths) -> Iterator[str]:
 
 
 def _clauses(text: str, limit: int, lengths: Lengths) -> Iterator[str]:
-    """Parts as long as may be that end with a clause, or with a word where no clause ends.
+    """Yield parts as long as may be that end with a clause, or a word where no clause ends.
 
     Lengths are those of words added up, which the whole may exceed by a little.
     """
@@ -255,14 +398,14 @@ def _clauses(text: str, limit: int, lengths: Lengths) -> Iterator[str]:
 
 
 def _anywhere(text: str, size: int) -> list[str]:
-    """Parts of `size` characters, or a few less where the next must stay whole."""
+    """Split in parts of `size` characters, or a few less where the next must stay whole."""
     items = WHOLE.spans(text)
     places = range(size, len(text), size)
     return _cut_at({_outside(place, items) or place for place in places}, text)
 
 
 def trimmed(texts: Sequence[str], ids: Sequence[list[int]]) -> Line:
-    """The texts without the white space around them, which becomes the gaps.
+    """Strip the texts of the white space around them, which becomes the gaps.
 
     A text without ids goes to the gaps too, and invisible characters go nowhere.
     """
@@ -281,7 +424,7 @@ def trimmed(texts: Sequence[str], ids: Sequence[list[int]]) -> Line:
 
 
 def _together(words: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """Each once, in order."""
+    """Return each once, in order."""
     return tuple(dict.fromkeys(chain.from_iterable(words)))
 
 
@@ -290,7 +433,7 @@ def _in_word(character: str) -> bool:
 
 
 def _with_inverted(text: str, start: int, end: int) -> tuple[int, int]:
-    """The words of text[start:end] with `¿` and `¡` before them, and what closes these behind."""
+    """Widen text[start:end] by the `¿` and `¡` before it, and by what closes these behind it."""
     while start < end and start and text[start - 1] in INVERTED:
         start -= 1
     closing = {INVERTED[character] for character in text[start:end] if character in INVERTED}
@@ -300,7 +443,7 @@ def _with_inverted(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _space(left: str, right: str) -> str:
-    """What comes between two texts that had no space between them.
+    """Return what comes between two texts that had no space between them.
 
     A space before a word and what opens one, but not in scripts without spaces, nor at the
     beginning of a line.

@@ -1,4 +1,4 @@
-"""What a person wants of a line's translation, in words."""
+"""What a line's translation must and must not hold, in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import numpy as np
 from translate.data.text import spells_a_word, unspaced
 from translate.data.tokenizer import BYTES, WORD_START, Tokenizer
 from translate.errors import UserError
-from translate.inference.bans import Bans, places
 from translate.inference.batches import each, text_of
 from translate.search import Constraint
 from translate.search.constraints import Joints, Tokens
@@ -29,7 +28,7 @@ CLOSING = ".,;:!?…)]}%"  # signs that no space stands before
 
 @dataclass(frozen=True)
 class TextConstraint:
-    """Asked of the translation of one line, spelled as the target tokenizer would spell it.
+    """Demands on the translation of one line, spelled as the target tokenizer would spell it.
 
     Attributes:
         prefix: how it begins.
@@ -48,7 +47,7 @@ class TextConstraint:
 
     @property
     def words(self) -> str:
-        """All that is asked for."""
+        """All words that are asked for."""
         return " ".join((self.prefix, *self.phrases))
 
 
@@ -58,10 +57,10 @@ NO_CONSTRAINT = TextConstraint()
 def paired(
     lines: Iterable[str], constraints: TextConstraint | Iterable[TextConstraint]
 ) -> Iterator[tuple[str, TextConstraint]]:
-    """Each line with its constraint; one constraint is that of every line.
+    """Pair each line with its constraint; one constraint is that of every line.
 
     Raises:
-        UserError: more lines than constraints, or fewer, told when it shows; a string, not lines.
+        UserError: more lines than constraints, or fewer, when it shows; a string, not lines.
     """
     lines = each(lines)
     if isinstance(constraints, TextConstraint):
@@ -94,11 +93,11 @@ class ConstraintEncoder:
       a comma that is asked for stands without.
     - In a vocabulary of whole words a banned word is banned with the signs around it.
 
-    A banned phrase is spelled in the tokenizer's best pieces; what is written in others, `Bans`
-    finds.
+    A banned phrase is banned in the tokenizer's best pieces; where a model writes it in others, as
+    one trained with subword sampling may, `banned_in` finds it, and the translation is flagged.
 
     Args:
-        banned: texts that no translation may hold; those it could not write anyway are told.
+        banned: texts that no translation may hold; a warning tells of what it could not write.
         max_length: the most tokens that the model can read, <s> among them; None: any number.
         unknown_replaced: whether <unk> stands for a word, which it then goes on with.
 
@@ -118,12 +117,12 @@ class ConstraintEncoder:
         self._most = math.inf if max_length is None else max_length - 1
         banned = tuple(banned)
         self._banned, self._glued = self._never(banned)
-        self._bans = {text: Bans(target, [text]) for text in banned}
+        self._as_written = {text: self._normalised(text) for text in banned}
 
     def __call__(
         self, constraint: TextConstraint, segments: int, line: int
     ) -> Iterator[Constraint]:
-        """The constraint of each segment of a line: the first begins with the prefix.
+        """Yield the constraint of each segment of a line: the first begins with the prefix.
 
         A warning tells of a line without any, whose translation holds nothing.
 
@@ -155,10 +154,26 @@ class ConstraintEncoder:
         yield replace(other, prefix=prefix)
         yield from itertools.repeat(other, segments - 1)
 
+    def banned_in(self, text: str, prefix: Tokens = ()) -> list[str]:
+        """List what is banned and in a translation all the same, but for a prefix it was given."""
+        if not self._as_written:
+            return []
+        given = self._target.decode(prefix)
+        return [
+            banned
+            for banned, written in self._as_written.items()
+            if occurrences([written], text) > occurrences([written], given)
+        ]
+
+    def _normalised(self, text: str) -> str:
+        """Return a text as the tokenizer would write it, unless it has no pieces for it."""
+        ids = self._target.encode(text)
+        return text.strip() if UNK in ids else self._target.decode(ids).strip()
+
     def _check(
         self, constraint: TextConstraint, prefix: Tokens, phrases: Sequence[Tokens], line: int
     ) -> None:
-        """UserError where no translation can hold what is asked for, spelled like this."""
+        """Raise a UserError where no translation can hold what is asked for, spelled like this."""
         asked = [(constraint.prefix, prefix)] if constraint.prefix.strip() else []
         for text, tokens in [*asked, *zip(constraint.phrases, phrases, strict=True)]:
             if unknown := self._unknown(text):
@@ -175,20 +190,20 @@ class ConstraintEncoder:
                 f"most {self._most}: shorten them"
             )
         for text, tokens in zip(constraint.phrases, phrases, strict=True):
-            if banned := next((b for b, ban in self._bans.items() if ban.within(tokens)), None):
+            if banned := self.banned_in(self._target.decode(tokens)):
                 raise UserError(
                     f"line {line}: the phrase {text!r} is asked for, but search.rules.banned has "
-                    f"{banned!r}: leave one of them out"
+                    f"{banned[0]!r}: leave one of them out"
                 )
 
     @cached_property
     def _nothing_asked(self) -> Constraint:
-        """What holds for every text."""
+        """The constraint of a text of which nothing is asked: what is banned."""
         joints = self._joints if self._banned else None
         return Constraint((), (), tuple(self._banned), tuple(self._glued), joints)
 
     def _never(self, banned: Iterable[str]) -> tuple[dict[Tokens, str], dict[Tokens, str]]:
-        """Banned texts as they are spelled, and right behind a sign, if not so elsewhere too."""
+        """Spell banned texts, and those right behind a sign, if not spelled so elsewhere too."""
         anywhere: dict[Tokens, str] = {}
         glued: dict[Tokens, str] = {}
         for text in banned:
@@ -208,7 +223,7 @@ class ConstraintEncoder:
         return anywhere, {tokens: glued[tokens] for tokens in glued if tokens not in anywhere}
 
     def _spellings(self, text: str) -> tuple[list[Tokens], list[Tokens]]:
-        """What to ban anywhere, and what but behind a letter, for a text never to be written."""
+        """Return what to ban anywhere, and what but behind a letter, for a banned text."""
         if self._target.whole_words:
             return self._among_words(text), []
         if self._unknown(text):  # to ban <unk> would ban every such word
@@ -222,17 +237,17 @@ class ConstraintEncoder:
         return [spelled], []
 
     def _holding(self, text: str) -> list[Tokens]:
-        """The pieces in which a text stands that need be no word of its own."""
+        """Return the pieces in which a text stands that need not be a word by itself."""
         whole = self._target.decode(self._target.encode(text)).strip()
         return [(token,) for token, piece in enumerate(self._written) if any(places(whole, piece))]
 
     @cached_property
     def _written(self) -> list[str]:
-        """What each token writes by itself; special ones write nothing."""
+        """The text that each token writes alone; special ones write nothing."""
         return [self._target.decode([token]) for token in range(len(self._target))]
 
     def _among_words(self, text: str) -> list[Tokens]:
-        """A text's spellings in a vocabulary of whole words, where a sign can be part of one."""
+        """Spell a text in a vocabulary of whole words, where a sign can be part of one."""
         words = [piece.removeprefix(WORD_START) for piece in self._target.spelled(text)]
         fits: list[Callable[[str, str], bool]] = [str.__contains__]
         if len(words) > 1:
@@ -254,18 +269,18 @@ class ConstraintEncoder:
         ]
 
     def _unknown(self, text: str) -> str | None:
-        """The first word that the model has no pieces for, if there is any."""
+        """Return the first word that the model has no pieces for, if there is any."""
         return next((word for word in text.split() if UNK in self._target.encode(word)), None)
 
     def _inside(self, text: str) -> Tokens:
-        """The tokens of a text inside another; before some scripts and signs comes no space."""
+        """Return a text's tokens inside another; before some scripts and signs comes no space."""
         first = text.strip()[:1]
         if first and (unspaced(first) or first in CLOSING):
             return self._behind_a_sign(text)
         return tuple(self._target.encode(text))
 
     def _behind_a_sign(self, text: str) -> Tokens:
-        """The tokens of a text right behind another, if the tokenizer cuts between the two."""
+        """Return the tokens of a text right behind another, if the tokenizer cuts between them."""
         before, both = (self._target.encode(STOP + after) for after in ("", text.strip()))
         apart = both[: len(before)] == before and not self._target.whole_words
         return tuple(both[len(before) :] if apart else self._target.encode(text))
@@ -280,8 +295,38 @@ class ConstraintEncoder:
 
 
 def _goes_on(piece: str) -> bool:
-    """Whether a piece goes on with a word; of bytes, those that nearly all begin letters do."""
+    """Tell whether a piece goes on with a word; bytes do that nearly all begin letters."""
     if piece not in BYTES:
         return spells_a_word(piece[0])
     byte = BYTES.index(piece)
     return chr(byte).isalnum() if byte < 0x80 else 0xC3 <= byte < 0xE2
+
+
+def occurrences(texts: Iterable[str], text: str) -> int:
+    """Count how often the texts stand in another, as what is banned does (`places`)."""
+    wanted = filter(None, map(str.strip, texts))
+    return sum(1 for one in wanted for _ in places(one, text))
+
+
+def places(wanted: str, text: str) -> Iterator[tuple[int, int]]:
+    """Find where it stands in a text, and is no part of a longer word; a sign is none anywhere."""
+    start = text.find(wanted)
+    while start >= 0:
+        end = start + len(wanted)
+        before, after = text[start - 1 : start] if start else "", text[end : end + 1]
+        longer = after and spells_a_word(wanted[-1]) and spells_a_word(after)
+        if not longer and not (before and _same_word(before, wanted[0])):
+            yield start, end
+        start = text.find(wanted, start + 1)
+
+
+def _same_word(before: str, first: str) -> bool:
+    """Tell whether a word that ends with one character goes on with the other.
+
+    A Korean word begins behind a space; its particles follow words of any script.
+    """
+    if unspaced(first):
+        return False
+    if spells_a_word(first):
+        return spells_a_word(before)
+    return all(unicodedata.category(character)[0] in "LMN" for character in (before, first))

@@ -7,7 +7,7 @@ The way of a line through `Translator`, with the modules beside this one that ha
     _segments     → Segment: ids of a text, and its constraint         batches
     _search       segments of like length, shared out to workers       batches
     _batch        as many of them at once as memory holds              batches
-    _together     → Hypothesis: from the model, without banned texts   translate/search, bans
+    _together     → Hypothesis: from the model                         translate/search
     _translation  → Translation: of a segment, decoded                 unknown_words, confidence
     _search       the n best of each in order                          minimum_bayes_risk
     _translate    → Translation: of the line, joined                   lines
@@ -36,7 +36,6 @@ from translate.data.text import has_text
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.inference import bundle
-from translate.inference.bans import Bans
 from translate.inference.batches import (
     MAX_SCORED_LENGTH,
     MAX_SOURCE_LENGTH,
@@ -158,7 +157,6 @@ class Translator:
             tokenizers.target, search.rules.banned,
             max_length=model.max_length, unknown_replaced=unknown_words is not None,
         )  # fmt: skip
-        self._bans = Bans(tokenizers.target, search.rules.banned)
         self._maps = AttentionMaps(tokenizers, self.forcing, self._translation_of)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
@@ -264,10 +262,10 @@ class Translator:
     ) -> list[list[Translation]]:
         search = self.guard.again if again and self.guard else self.search
         wanted = need_alignment or self.unknown_words is not None
-        find = partial(self._hypotheses, search, need_alignment=wanted)
+        found = self._hypotheses(search, segments, need_alignment=wanted)
         return [
             [self._translation(segment, hypothesis, need_alignment) for hypothesis in n_best]
-            for segment, n_best in zip(segments, self._bans.kept(find, segments), strict=True)
+            for segment, n_best in zip(segments, found, strict=True)
         ]
 
     def _hypotheses(
@@ -289,6 +287,7 @@ class Translator:
                 segment.pieces, tokens, alignment, target, front=self.tokenizers.source.front,
                 prefix=len(segment.constraint.prefix), banned=self.search.rules.banned,
             )  # fmt: skip
+        banned = self._constraint_encoder.banned_in(text, segment.constraint.prefix)
         return Translation(
             text=text,
             score=hypothesis.score,
@@ -297,6 +296,7 @@ class Translator:
             token_log_probs=hypothesis.token_log_probs,
             alignment=alignment if need_alignment else None,
             finished=hypothesis.finished,
+            flags=tuple(f"banned {never}" for never in banned),
             confidence=None
             if self.confidence is None
             else self.confidence(evidence(hypothesis.log_prob, len(tokens))),
@@ -354,9 +354,8 @@ class Translator:
     def _translation_of(self, source_ids: list[int]) -> list[int]:
         """Return the model's translation of a source, by the search alone."""
         (asked,) = self._constraint_encoder(NO_CONSTRAINT, 1, 1)
-        find = partial(self._hypotheses, self.search, need_alignment=False)
-        text = self.tokenizers.source.decode(source_ids)
-        ((best, *_),) = self._bans.kept(find, [Segment(text, source_ids, [], asked)])
+        segment = Segment(self.tokenizers.source.decode(source_ids), source_ids, [], asked)
+        ((best, *_),) = self._hypotheses(self.search, [segment], need_alignment=False)
         return list(best.tokens)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from jaxtyping import Float
 from translate.data.text import one_line, read_lines, spells_a_word
 from translate.data.tokenizer import UNKNOWN, WORD_START, Tokenizer
 from translate.errors import UserError
-from translate.inference.bans import places
+from translate.inference.text_constraints import occurrences
 from translate.models.head import NO_ATTENTION
 from translate.vocabulary import UNK
 
@@ -154,12 +154,6 @@ class UnknownWords:
 
     def _entry(self, word: str) -> str | None:
         return self.dictionary.get(word) or self.dictionary.get(word.lower())
-
-
-def occurrences(texts: Iterable[str], text: str) -> int:
-    """How often the texts stand in another, as what is banned does (`places`)."""
-    wanted = filter(None, map(str.strip, texts))
-    return sum(1 for one in wanted for _ in places(one, text))
 
 
 def _parted(word: str) -> tuple[str, str]:
