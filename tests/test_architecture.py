@@ -68,9 +68,7 @@ AT_THE_TOP = {"__init__": {"inference", "search"}, "__main__": {"cli"}}
 
 # Exceptions that may only become fewer; the goal is none.
 IN_CIRCLES = 0
-TWO_MODULES = {
-    "errors", "metrics", "module", "run", "shortlist", "text", "verify", "words",
-}  # fmt: skip
+TWO_MODULES = {"errors", "metrics", "module", "shortlist", "text", "words"}
 TWO_CLASSES = {
     "Lexicon", "Line", "Memory", "MinimumRisk", "Sampler", "Score", "Shown", "Word",
 }  # fmt: skip
@@ -189,9 +187,7 @@ def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
 
 
 def test_no_import_circle() -> None:
-    """The goal is no module in a circle; the number here only falls."""
-    found = circles(import_graph())
-    assert sum(map(len, found)) <= IN_CIRCLES, found
+    assert circles(import_graph()) == []
 
 
 def test_a_circle_is_found() -> None:
