@@ -416,9 +416,7 @@ def served(
         workers=workers or ctranslate2_workers(options), device=options.device,
     )  # fmt: skip
     torch.set_num_threads(1)  # as `translate text` does where each line is answered
-    return partial(
-        streamed, translator.load(loaded, device=options.device, search=engine, whole_windows=True)
-    )
+    return partial(streamed, translator.load(loaded, device=options.device, search=engine))
 
 
 def direct(

@@ -19,12 +19,12 @@ import pytest
 import torch
 
 from translate import machine
-from translate.cli import engines
 from translate.cli.stored import load_bundle
 from translate.errors import UserError
 from translate.evaluation.judging import read_sha256
 from translate.extras import ctranslate2_engine, ctranslate2_export
 from translate.files import replace_folder
+from translate.inference import translator
 from translate.inference.forcing import TeacherForcing
 from translate.machine import threads_restored
 from translate.search.sampling import GreedySearch
@@ -84,7 +84,7 @@ def test_a_small_model_answers_each_line_on_one_thread(
     program, run: str, monkeypatch, worth: int, chosen: bool, threads: int
 ) -> None:
     seen = threads_of(GreedySearch, monkeypatch)
-    monkeypatch.setattr(engines, "WORTH_THREADS", worth)
+    monkeypatch.setattr(translator, "WORTH_THREADS", worth)
     monkeypatch.setattr(machine, "THREADS_ARE_CHOSEN", chosen)
     with threads_restored():
         torch.set_num_threads(3)

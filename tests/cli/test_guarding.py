@@ -10,9 +10,9 @@ import pytest
 import torch
 import yaml
 
-from translate.cli import engines
 from translate.cli.translating import TranslatingOptions
 from translate.compose import config_dir
+from translate.inference import translator
 from translate.inference.guard import Guard, GuardConfig
 from translate.search import DiverseBeamSearch, Search, read
 from translate.search.constraints import NO_RULES
@@ -39,11 +39,9 @@ def test_a_hint_is_given_where_it_can_be_followed(
     program, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "format=json has them all" in program("text", run, stdin=TEXT.encode()).err
-    native = engines.engine_translator
+    native = translator.load
     monkeypatch.setattr(TranslatingOptions, "_beyond_the_engine", lambda options: [])
-    monkeypatch.setattr(
-        engines, "engine_translator", lambda config, *more: native(config | NATIVE, *more)
-    )
+    monkeypatch.setattr(translator, "load", lambda run, **options: native(run, **options | NATIVE))
     done = program("text", run, "engine=ctranslate2", stdin=TEXT.encode())
     assert done.err.splitlines()[-1].startswith("of 3 lines, ")
     assert "format=json" not in done.err

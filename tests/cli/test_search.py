@@ -58,7 +58,7 @@ def test_files_are_shared_among_a_worker_per_core(
             super().__init__(count, work)
 
     monkeypatch.setattr(translator, "Workers", Watched)
-    monkeypatch.setattr("translate.cli.engines.one_a_core", lambda device: 3)
+    monkeypatch.setattr("translate.inference.translator.one_a_core", lambda device: 3)
     done = program("text", run, *asked, "ein Hund")
     assert done.status == 0, done.err
     assert counts == [expected]

@@ -76,12 +76,12 @@ class EvaluateOptions(TranslatingOptions, SplitOptions):
 
 def run(options: EvaluateOptions) -> None:
     """Evaluate the run and print the figures."""
-    from translate.cli.engines import engine_translator
     from translate.cli.errors import UsageError
     from translate.cli.stored import load_bundle, test_set_options
     from translate.cli.streams import show
     from translate.evaluation.judging import FILES, OPTIONS, evaluate
     from translate.evaluation.report import render
+    from translate.inference.translator import load
 
     job, target = options.job, options.target
     if target is not None and options.input is None:
@@ -94,7 +94,7 @@ def run(options: EvaluateOptions) -> None:
     report = evaluate(
         options.run,
         **test_set_options(job),
-        translator=partial(engine_translator, job.config, job.verbatim),
+        translator=partial(load, options.run, **options.loading()),
         decoding={
             **options.search,
             **{key: job.config[key] for key in OPTIONS},

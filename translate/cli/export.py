@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field, PositiveInt
@@ -72,10 +73,9 @@ class ExportOptions(Options):
 def run(options: ExportOptions) -> None:
     """Export and compare."""
     from translate.cli import streams
-    from translate.cli.engines import export_folder
     from translate.cli.stored import load_bundle
 
-    folder = export_folder(options.run, options.to, options.output).absolute()
+    folder = Path(options.output or Path(options.run, options.to)).absolute()
     on_demand(CHECK)(folder)
     to, quantization = options.to, options.quantization
     exports = on_demand(EXPORT)(

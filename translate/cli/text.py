@@ -12,6 +12,7 @@ from pydantic import Field
 
 from translate.cli.options import Group, PathOption, Sentences, TextOption
 from translate.cli.translating import TranslatingOptions
+from translate.config import problems
 from translate.data.text import json_line
 from translate.vocabulary import EOS
 
@@ -55,9 +56,9 @@ An argument that looks like KEY=VALUE but is not a key is an error, not a senten
 
 
 def _guard_problems(node: dict[str, Any]) -> list[str]:
-    from translate.cli.validation import guard_problems
+    from translate.inference.guard import GuardConfig
 
-    return guard_problems(node)
+    return problems(GuardConfig, node, "guard") if node else []
 
 
 class TextOptions(TranslatingOptions):
@@ -131,7 +132,7 @@ def run(options: TextOptions) -> None:
 
 def _translate(options: TextOptions) -> None:
     from translate.cli import streams
-    from translate.cli.engines import engine_translator
+    from translate.inference.translator import load
 
     verbatim, sentences = options.verbatim, options.sentences
     constraints = streams.constraints_in(verbatim, sentences)
@@ -139,7 +140,15 @@ def _translate(options: TextOptions) -> None:
     interactive = options.interactive
     if interactive is None:
         interactive = streams.interactive(verbatim, sentences)
-    model = engine_translator({**dict(options), "interactive": interactive}, verbatim)
+    model = load(
+        options.run,
+        **options.loading(),
+        split_sentences=options.split == "sentences",
+        guard=options.guard or None,
+        # of a prefix or constraints nothing was learned
+        confidence=options.format == "json" and not {*verbatim} & {"prefix", *streams.FOR_EACH},
+        interactive=interactive,
+    )
     if isinstance(constraints, list):
         model.check(constraints)
     lines, sources = itertools.tee(lines)

@@ -17,9 +17,9 @@ from translate.wording import counted
 
 def search_problems(node: dict[str, Any]) -> list[str]:
     """Return every problem of the node `search`."""
-    from translate.cli import validation
+    from translate.search import problems
 
-    return validation.search_problems(node)
+    return problems(node)
 
 
 MOST_PER_CORE = 8  # workers
@@ -88,11 +88,33 @@ class TranslatingOptions(Options):
         "null: 8192, on a GPU 16384, with engine=ctranslate2 on a CPU 4096",
     )
 
-    def contradictions(self) -> Iterator[str]:
-        from translate.cli.validation import mbr_problems
+    def loading(self) -> dict[str, Any]:
+        """Return the arguments of `translate.inference.translator.load`, but for the run."""
+        from translate.inference.unknown_words import UnknownWords
 
+        words = UnknownWords({}) if self.replace_unknown else None
+        if self.dictionary is not None:
+            words = UnknownWords.read(self.dictionary)
+        same = ("target", "search", "mbr", "shortlist", "engine", "export", "workers", "precision",
+                "device", "tokens_per_batch")  # fmt: skip
+        return {
+            "ensemble": self.ensemble or (), "unknown_words": words,
+            **{key: getattr(self, key) for key in same},
+        }  # fmt: skip
+
+    def contradictions(self) -> Iterator[str]:
         yield from self._beyond_the_engine()
-        yield from mbr_problems(self.mbr, self.search)
+        if self.dictionary is not None and not self.replace_unknown:
+            yield (
+                f"dictionary={self.dictionary} only serves to replace unknown words: add "
+                "replace_unknown=true"
+            )
+        if self.mbr is not None and self.search.get("n_best", 1) == 1:
+            # of one translation, which is the default, there is none to choose
+            yield (
+                f"mbr = {self.mbr} chooses among several translations: set search.n_best, for "
+                "instance search=sample search.n_best=30"
+            )
 
     def _beyond_the_engine(self) -> list[str]:
         """List the options of a valid configuration that the engine lacks, one line each."""

@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, Field, PositiveInt
+from pydantic import Field, PositiveInt
 
 from translate import config as schema
 from translate.cli.options import Device, PathOption, RepeatedPath, SplitOptions
+from translate.cli.translating import TranslatingOptions, search_problems
 from translate.errors import UserError
-from translate.inference.choices import Engine, Precision
-from translate.inference.minimum_bayes_risk import Utility
 from translate.names import on_demand
+from translate.run_folder import paths_in
 from translate.wording import counted, listing
 
 DIFFERENCES = "translate.extras.verification:differences"
@@ -29,21 +29,6 @@ last bit. If all are equal, prints a line that says so and exits with status 0; 
 what differs and exits with status 1. On other hardware or another version of PyTorch, a few
 translations may differ.
 """
-
-
-class Decoding(BaseModel):
-    """The options of stored translations beside the search; those not stored are as here."""
-
-    target: str | None = None
-    engine: Engine = "native"
-    workers: PositiveInt | None = None
-    precision: Precision | None = None
-    replace_unknown: bool = False
-    mbr: Utility | None = None
-    dictionary: str | None = None
-    ensemble: str | None = None
-    export: str | None = None
-    shortlist: str | None = None
 
 
 class VerifyOptions(SplitOptions):
@@ -70,11 +55,10 @@ class VerifyOptions(SplitOptions):
 
 def run(options: VerifyOptions) -> None:
     """Translate and score again; a UserError lists the differences."""
-    from translate.cli.engines import engine_translator
     from translate.cli.stored import load_bundle, test_set_options
-    from translate.evaluation.judging import FILES
     from translate.evaluation.report import read
     from translate.evaluation.test_sets import read_test_set
+    from translate.inference.translator import load
 
     folder = Path(options.run)
     sha256 = load_bundle(str(folder)).weights_sha256
@@ -87,11 +71,8 @@ def run(options: VerifyOptions) -> None:
     stored = read(evaluations, test_set.split)
     if stored is None:
         raise UserError(f"{path} does not exist: run translate evaluate first")
-    decoding = _decoding(stored.decoding, path)
-    model = engine_translator(
-        decoding | {"device": options.device, "tokens_per_batch": options.tokens_per_batch},
-        {"run": str(folder)} | {key: decoding[key] for key in FILES if decoding[key]},
-    )
+    decoding = _decoding(stored.decoding, path, options)
+    model = load(options.run, **decoding.loading())
     lines = on_demand(DIFFERENCES)(stored, model, test_set, model_sha256=sha256)
     if lines:
         raise UserError(f"{path} differs from what is computed now:\n  " + "\n  ".join(lines))
@@ -102,12 +83,18 @@ def run(options: VerifyOptions) -> None:
     )
 
 
-def _decoding(stored: object, path: Path) -> dict[str, Any]:
-    """The keys of `Decoding`, and `search`, of an evaluation that may come from a stranger."""
-    from translate.cli.validation import search_problems
-
+def _decoding(stored: object, path: Path, options: VerifyOptions) -> TranslatingOptions:
+    """Return the settings of an evaluation that may come from a stranger, for this device."""
     search = dict(stored) if isinstance(stored, dict) else {"kind": stored}
-    written = {key: search.pop(key) for key in Decoding.model_fields if key in search}
-    if problems := schema.problems(Decoding, written, "decoding") + search_problems(search):
-        raise UserError(f"{path} asks for settings that cannot be used: {listing(problems)}")
-    return {**Decoding.model_validate(written).model_dump(), "search": search}
+    keys = TranslatingOptions.fields().keys() - {"run", "search", "device", "tokens_per_batch"}
+    written: dict[str, Any] = {
+        key: value for key in keys if (value := search.pop(key, None)) is not None
+    }
+    if isinstance(runs := written.get("ensemble"), str):
+        written["ensemble"] = paths_in(runs)
+    written |= {"run": options.run, "search": search, "device": options.device}
+    wrong = schema.problems(TranslatingOptions, written, "decoding", combined=False)
+    if wrong := [*wrong, *search_problems(search)]:
+        raise UserError(f"{path} asks for settings that cannot be used: {listing(wrong)}")
+    written["tokens_per_batch"] = options.tokens_per_batch
+    return TranslatingOptions.model_validate(written)

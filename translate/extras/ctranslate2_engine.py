@@ -112,6 +112,8 @@ class CTranslate2Search:
         UserError: a device that is neither a CPU nor a GPU of NVIDIA's or AMD's.
     """
 
+    whole_windows = True  # it cuts windows into batches itself
+
     rules = NO_RULES  # `search_problems` sees to it
 
     def __init__(

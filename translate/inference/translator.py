@@ -30,8 +30,10 @@ from typing import Any, Literal
 
 import torch
 
+from translate import machine
 from translate import search as searches
 from translate.attention.dot_product import leave_out_cudnn
+from translate.config import read
 from translate.data.text import has_text
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
@@ -43,14 +45,16 @@ from translate.inference.batches import (
     Workers,
     by_halves,
     most_pieces,
+    one_a_core,
     padded,
     shared_out,
 )
 from translate.inference.bundle import Bundle
-from translate.inference.choices import Precision
+from translate.inference.choices import Engine, Precision
 from translate.inference.confidence import Confidence, evidence
+from translate.inference.confidence import read as read_confidence
 from translate.inference.forcing import AttentionMaps, TeacherForcing, as_numpy, encoded_pairs
-from translate.inference.guard import Guard
+from translate.inference.guard import Guard, GuardConfig
 from translate.inference.lines import Cutter, Line
 from translate.inference.minimum_bayes_risk import Utility, ranked
 from translate.inference.text_constraints import (
@@ -64,7 +68,9 @@ from translate.inference.unknown_words import UnknownWords
 from translate.linear import prepack
 from translate.machine import keep_memory
 from translate.models.seq2seq import Seq2Seq
+from translate.names import on_demand
 from translate.search import Constraint, Hypothesis, Search, SearchConfig
+from translate.search.shortlist import within
 from translate.vocabulary import EOS
 
 log = logging.getLogger(__name__)
@@ -74,6 +80,12 @@ TOKENS_ON_A_GPU = 16384  # which takes hardly longer for them
 TOKENS_SCORED = 4096  # with all their logits in memory
 SMALLEST_SHARE = 1024  # tokens of a worker's batch
 WINDOW = 2048  # lines
+# parameters of a model from which several threads answer a line clearly sooner than one: with fewer
+# they gain a seventh, and take several times as long where others use the cores too
+WORTH_THREADS = 20_000_000
+# what is on the porch, by name
+ENGINES = {"ctranslate2": "translate.extras.ctranslate2_engine:load"}
+READ_SHORTLIST = "translate.extras.lexical_shortlist:read"
 # Sums over the vocabulary and the scores stay in float32: searches see to it.
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 
@@ -362,24 +374,39 @@ class Translator:
 def load(
     run: str | Path | Bundle,
     *,
-    device: str | torch.device = "auto",
+    ensemble: Sequence[str | Path] = (),
+    target: str | None = None,
     search: Search | SearchConfig | Mapping[str, Any] | None = None,
-    tokens_per_batch: int | None = None,
     split_sentences: bool = False,
-    unknown_words: UnknownWords | None = None,
-    workers: int = 1,
-    precision: Precision | None = None,
+    guard: Guard | GuardConfig | Mapping[str, Any] | None = None,
     mbr: Utility | None = None,
-    guard: Guard | None = None,
-    confidence: Confidence | None = None,
-    whole_windows: bool = False,
+    shortlist: str | Path | None = None,
+    unknown_words: UnknownWords | None = None,
+    confidence: Confidence | bool = False,
+    engine: Engine = "native",
+    export: str | Path | None = None,
+    workers: int | None = 1,
+    precision: Precision | None = None,
+    device: str | torch.device = "auto",
+    tokens_per_batch: int | None = None,
+    interactive: bool = False,
 ) -> Translator:
     """Return the translator of a run or of a bundle, in its folder or loaded already.
 
     Args:
+        ensemble: further runs, whose probabilities are averaged with its own.
+        target: the tag of the language to translate into, of a multilingual run.
         search: in place of its own. A mapping of the same kind, or without a kind, changes only
             the keys that it has.
+        guard: looks for translations that cannot be right and searches again; its options are
+            those of conf/guard. None trusts the search.
+        shortlist: a file of `translate shortlist`.
+        confidence: how sure a translation is; True reads what `translate calibrate` has learned.
+        engine: `ctranslate2` translates with what `translate export` has written, in the folder
+            `export` or else in that of the run.
+        workers: None: one a core, where lines can be shared out.
         precision: the numbers to compute with; None: those of the weights.
+        interactive: each line is answered before the next one comes.
 
     `Translator` describes the others. The process keeps the memory it has from then on, and what is
     forked from it computes on one thread.
@@ -387,37 +414,84 @@ def load(
     Raises:
         UserError: nothing to load there, or files that are damaged or do not belong together.
     """
-    if not isinstance(run, str | Path | Bundle):
-        raise UserError(f"{run!r} is no path: give the folder of a run")
     counts: dict[str, object] = {"workers": workers, "tokens_per_batch": tokens_per_batch}
     for name, count in counts.items():
         if count is not None and (type(count) is not int or count < 1):
             raise UserError(f"{name}={count!r}: must be a whole number of at least 1")
+    if not isinstance(split_sentences, bool):
+        raise UserError(f"split_sentences={split_sentences!r}: must be True or False")
     keep_memory()
     _survive_forks()
     device = choose_device(device)  # refuse a wrong one before the work
     if device.type == "meta":
         raise UserError("device=meta has shapes, and no numbers: try device=auto")
-    if not isinstance(split_sentences, bool):
-        raise UserError(f"split_sentences={split_sentences!r}: must be True or False")
-    loaded = run if isinstance(run, Bundle) else bundle.load(bundle.find(run))
+    loaded = _bundle(run, ensemble).into(target)
+    chosen = _search({} if search is None else search, loaded.config.search)
+    options: Any = getattr(chosen, "config", None)  # a search of one's own may have none
+    words = None
+    if shortlist is not None:
+        words = on_demand(READ_SHORTLIST)(Path(shortlist), loaded.tokenizers)
+    if guard is not None and not isinstance(guard, Guard):
+        node = guard if isinstance(guard, GuardConfig) else read(GuardConfig, guard, "guard")
+        source_language, target_language = loaded.config.languages
+        foreign = source_language != target_language
+        guard = Guard(node, options, foreign=foreign, shortlist=words)
+    learned = confidence if isinstance(confidence, Confidence) else None
+    other = ensemble or shortlist or mbr or precision == "bf16"
+    if confidence is True and not other and loaded.tokenizers.source.tag == loaded.config.tag:
+        learned = read_confidence(
+            Path(str(run)), weights_sha256=loaded.weights_sha256, search=options.model_dump()
+        )
+    if interactive:
+        _answer_at_once(loaded.model, engine)
+        workers = 1
+    if engine != "native":
+        chosen = on_demand(ENGINES[engine])(
+            Path(str(run), engine) if export is None else Path(export),
+            str(run), loaded, options.model_dump(),
+            tokens_per_batch=tokens_per_batch, workers=workers, device=device,
+        )  # fmt: skip
+    elif workers is None:
+        workers = one_a_core(device)
     translator = Translator(
         loaded.model if precision is None else loaded.model.in_dtype(DTYPES[precision]),
         loaded.tokenizers,
-        _search({} if search is None else search, loaded.config.search),
+        within(chosen, words),
         tokens_per_batch=tokens_per_batch,
         device=device,
         split_sentences=split_sentences,
         languages=loaded.config.languages,
         unknown_words=unknown_words,
-        workers=workers,
+        workers=workers if engine == "native" and workers else 1,
         mbr=mbr,
         guard=guard,
-        confidence=confidence,
-        whole_windows=whole_windows,
+        confidence=learned,
+        whole_windows=getattr(chosen, "whole_windows", False),
     )
     prepack(translator.model)
     return translator
+
+
+def _bundle(run: str | Path | Bundle, ensemble: Sequence[str | Path]) -> Bundle:
+    """Return the bundle of a run; of all together where there are further runs."""
+    if isinstance(run, Bundle):
+        return run
+    if not isinstance(run, str | Path):
+        raise UserError(f"{run!r} is no path: give the folder of a run")
+    if not ensemble:
+        return bundle.of_run(run)
+    return bundle.together([(str(each), bundle.of_run(each)) for each in (run, *ensemble)])
+
+
+def _answer_at_once(model: Seq2Seq, engine: Engine) -> None:
+    """Let PyTorch compute with one thread where more do not pay for a line by itself.
+
+    Beside PyTorch's threads another engine waits for its own.
+    """
+    parameters = sum(weight.numel() for weight in model.parameters())
+    small = parameters < WORTH_THREADS and not machine.THREADS_ARE_CHOSEN
+    if small or engine != "native":
+        torch.set_num_threads(1)
 
 
 @cache
