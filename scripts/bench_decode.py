@@ -463,7 +463,7 @@ def ctranslate2_workers(options: argparse.Namespace) -> int:
 def versions(device: str) -> str:
     from importlib.metadata import PackageNotFoundError, version
 
-    from translate.training.provenance import device_name
+    from translate.training.records import device_name
 
     named = [f"Python {platform.python_version()}"]
     for package in ("torch", "ctranslate2"):

@@ -5,8 +5,9 @@
     scripts/bench_loss.py --device cuda --rows 25000
 
 Forward and backward of the label-smoothed cross-entropy of some rows (positions of the target) of
-256 numbers: `translate.training.loss`, which takes 512 rows at once on a CPU and more on a GPU,
-beside PyTorch's, which holds the logits of all. Float32 on a CPU, bfloat16 under autocast on CUDA.
+256 numbers: `translate.training.objectives`, which takes 512 rows at once on a CPU and more on a
+GPU, beside PyTorch's, which holds the logits of all. Float32 on a CPU, bfloat16 under autocast on
+CUDA.
 scripts/costs.py says how time and memory are measured.
 """
 
@@ -23,15 +24,16 @@ from costs import add_options, cost, description
 from options import begin, positive
 from torch import Tensor
 
-from translate.training import loss
+from translate.training import objectives
 
 D_MODEL, SMOOTHING = 256, 0.1
 VOCABULARIES = (8_000, 16_000, 32_000, 64_000)
 
 
 def chunked(rows: int, hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    with mock.patch.object(loss, "rows_at_once", return_value=rows):
-        found = loss.projected_loss(hidden, weight, None, targets, loss.CrossEntropy(SMOOTHING))
+    with mock.patch.object(objectives, "rows_at_once", return_value=rows):
+        criterion = objectives.CrossEntropy(SMOOTHING)
+        found = objectives.projected_loss(hidden, weight, None, targets, criterion)
     return found.smoothed
 
 

@@ -66,7 +66,7 @@ def cost(
         return on_cuda(prepare, given, repeats)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before the new process imports torch
     context = multiprocessing.get_context("forkserver")
-    imported_once = ["torch", "translate.models.transformer", "translate.training.loss"]
+    imported_once = ["torch", "translate.models.transformer", "translate.training.objectives"]
     context.set_forkserver_preload(imported_once)
     with ProcessPoolExecutor(1, mp_context=context) as process:
         return process.submit(on_cpu, prepare, given, small, repeats).result()

@@ -13,7 +13,7 @@ from translate.errors import UserError
 from translate.evaluation.report import Stored, read
 from translate.files import file_hash
 from translate.inference import bundle
-from translate.training import provenance
+from translate.training import records
 from translate.training.settings import LENGTHS, MAY_CHANGE
 
 
@@ -57,7 +57,7 @@ def translate(*arguments: str) -> None:
 
 def train(run: Path, settings: Sequence[str]) -> None:
     """Train to the end, from nothing or from where it stopped; a finished run is left alone."""
-    if provenance.run_status(run) != "finished":
+    if records.run_status(run) != "finished":
         translate("train", f"run={run}", *settings)
         return
     before, now = binding(_given(run)), binding(settings)
@@ -71,7 +71,7 @@ def train(run: Path, settings: Sequence[str]) -> None:
 
 def _given(run: Path) -> list[str]:
     """The settings that a run was begun with, its lengths as those that went on have left them."""
-    record = provenance.read(run)
+    record = records.read(run)
     given: dict[str, str] = {}
     for call in (record, *record.get("calls", ())):
         latest = {setting.partition("=")[0]: setting for setting in call["command"][2:]}

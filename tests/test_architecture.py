@@ -68,9 +68,9 @@ AT_THE_TOP = {"__init__": {"inference", "search"}, "__main__": {"cli"}}
 
 # Exceptions that may only become fewer; the goal is none.
 IN_CIRCLES = 0
-TWO_MODULES = {"errors", "metrics", "module", "shortlist", "text", "words"}
+TWO_MODULES = {"errors", "shortlist", "text", "words"}
 TWO_CLASSES = {
-    "Lexicon", "Line", "Memory", "MinimumRisk", "Sampler", "Score", "Shown", "Word",
+    "Lexicon", "Line", "Memory", "Sampler", "Score", "Shown", "Word",
 }  # fmt: skip
 
 
@@ -114,9 +114,9 @@ def test_imports_point_one_way() -> None:
 
 
 def test_an_arrow_that_points_back_is_found() -> None:
-    tree = ast.parse("def f():\n    from translate.training.module import TranslationTask")
+    tree = ast.parse("def f():\n    from translate.training.step import TranslationTask")
     assert back_arrows(PACKAGE / "search" / "beam.py", tree) == [
-        "translate/search/beam.py:2: search imports translate.training.module.TranslationTask"
+        "translate/search/beam.py:2: search imports translate.training.step.TranslationTask"
     ]
 
 

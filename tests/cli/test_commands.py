@@ -17,7 +17,7 @@ import yaml
 from translate.cli import attend
 from translate.extras.attention_views import Attended, Tokens, write_view
 from translate.models.transformer_layers import TransformerConfig
-from translate.training import provenance
+from translate.training import records
 
 ODD = ["¿Dónde, 'está' = ${x} {tren} [y]~?", "", "two  spaces", "   ", "é=3", '"quoted", x']
 
@@ -40,7 +40,7 @@ def test_a_run_begun_before_an_option_was_there_goes_on(
     (run / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
     done = program("train", f"run={run}", "trainer.max_steps=3")
     assert done.status == 0, done.err
-    assert provenance.read(run)["steps"] == 3
+    assert records.read(run)["steps"] == 3
     del config["trainer"]["patience"]
     (run / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
     done = program("train", f"run={run}")
@@ -421,7 +421,7 @@ def test_the_kernels_of_a_sentence_are_explained(program, run: str, trained: Pat
 def test_where_training_would_pack_packed_calls_are_explained(
     program, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("translate.training.packing.settle", lambda *_, **__: 0)
+    monkeypatch.setattr("translate.training.resources.packed_from", lambda *_, **__: 0)
     done = program("attend", run, "explain=true", "device=cpu", "der Hund schläft")
     assert "training, sentences end to end: 1 × decoder_layers.*.cross_attention" in done.out
 

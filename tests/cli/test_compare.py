@@ -16,7 +16,7 @@ import yaml
 
 from translate.data import corpus
 from translate.extras import compared_runs
-from translate.training import provenance
+from translate.training import records
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_sentences_that_a_run_was_trained_on_are_told(
 ) -> None:
     without = shutil.ignore_patterns("evaluation")  # of other tests
     one, other = (str(shutil.copytree(trained, tmp_path / name, ignore=without)) for name in "ab")
-    text = corpus.load(home / "data" / "corpora" / provenance.noted(trained, "corpus")["corpus"])
+    text = corpus.load(home / "data" / "corpora" / records.noted(trained, "corpus")["corpus"])
     for name, column in (("s", "source"), ("r", "target")):
         trained_on = [
             x.replace(" ", "  ").upper() for x in text.train.column(column)[:3].to_pylist()

@@ -139,10 +139,10 @@ def test_an_average_stands_beside_its_run_however_that_is_named(
 ) -> None:
     made: list[Path] = []
     monkeypatch.setattr(
-        "translate.training.checkpoint_average.average_checkpoints",
+        "translate.extras.checkpoint_average.average_checkpoints",
         lambda run, steps, output: made.append(output),
     )
-    monkeypatch.setattr("translate.training.checkpoint_average.choose", lambda *_, **__: [4])
+    monkeypatch.setattr("translate.extras.checkpoint_average.choose", lambda *_, **__: [4])
     (tmp_path / "runs" / "a").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "runs" / "a")
     for run in (".", "../a", str(tmp_path / "runs" / "a")):
@@ -160,8 +160,8 @@ def test_an_average_has_its_configuration_before_its_bundle(
         there.append([path.name for path in output.iterdir()])
         raise UserError("no space")
 
-    monkeypatch.setattr("translate.training.checkpoint_average.average_checkpoints", failing)
-    monkeypatch.setattr("translate.training.checkpoint_average.choose", lambda *_, **__: [4])
+    monkeypatch.setattr("translate.extras.checkpoint_average.average_checkpoints", failing)
+    monkeypatch.setattr("translate.extras.checkpoint_average.choose", lambda *_, **__: [4])
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "config.yaml").write_text("data: {}")
     assert program("average", "run=a", "output=b").status == 1

@@ -13,7 +13,7 @@ from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
 from translate.cli.validation import training_problems
 from translate.models import registry
-from translate.training.optim import FACTORS
+from translate.training.optim import InverseSqrtConfig
 
 SPECIALS = 4  # <pad>, <unk>, <s>, </s>
 TRANSFORMER = {
@@ -112,11 +112,11 @@ def test_the_whole_corpus_is_read_as_the_papers_do(name: str) -> None:
 @pytest.mark.parametrize("name", ["vaswani2017_base", "vaswani2017_big"])
 def test_the_rate_of_a_transformer_is_that_of_equation_3(name: str) -> None:
     config = composed(name)
-    schedule, d_model = dict(config["schedule"]), config["model"]["d_model"]
-    factor = FACTORS[schedule.pop("kind")](config["trainer"]["max_steps"], **schedule)
+    d_model, total = config["model"]["d_model"], config["trainer"]["max_steps"]
+    schedule = InverseSqrtConfig(**config["schedule"])
     for step in (1, 1_000, 4_000, 4_001, 50_000, 100_000):
         rate = d_model**-0.5 * min(step**-0.5, step * 4_000**-1.5)
-        found = config["optimizer"]["learning_rate"] * factor(step - 1)
+        found = config["optimizer"]["learning_rate"] * schedule.factor(step - 1, total)
         assert found == pytest.approx(rate, rel=1e-5)
 
 

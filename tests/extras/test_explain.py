@@ -7,7 +7,7 @@ import torch
 
 from translate.extras.explain import attention_calls, described
 from translate.extras.kernels import kernels_that_ran, recorded_calls
-from translate.training.packing import ALL, NONE
+from translate.training.resources import ALL, NONE
 
 SOURCE, TARGET = "el perro come.", "the dog eats."
 DEFAULTS = {"autocast": None, "packed_from": NONE, "guided": False, "covering": False}

@@ -25,7 +25,7 @@ from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.files import TEMPORARY, remove_temporaries, replacing
 from translate.inference import bundle
-from translate.training.checkpoint import AtomicCheckpointIO
+from translate.training.checkpoints import AtomicCheckpointIO
 
 ENOUGH = 500  # calls; no save makes so many
 

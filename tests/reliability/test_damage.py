@@ -14,7 +14,7 @@ import torch
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.inference import bundle
-from translate.training.checkpoint import AtomicCheckpointIO
+from translate.training.checkpoints import AtomicCheckpointIO
 
 FILES = ["checksums.json", "config.json", "model.safetensors", "source.spm", "target.spm"]
 

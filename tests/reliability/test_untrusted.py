@@ -28,7 +28,7 @@ from translate.errors import UserError
 from translate.inference import bundle
 from translate.run_folder import configuration
 from translate.search.constraints import NO_RULES
-from translate.training.checkpoint import AtomicCheckpointIO, _seal
+from translate.training.checkpoints import AtomicCheckpointIO, _seal
 
 
 class Payload:

@@ -22,7 +22,7 @@ from translate.attention.masks import padding_mask
 from translate.data.batching import Batch, collate
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
-from translate.training.compilation import Compiler
+from translate.training.resources import Compiler
 
 SHAPES = ((5, 11), (4, 7), (3, 20), (9, 4), (1, 6), (2, 31), (7, 7), (1, 40), (16, 5))
 

@@ -29,8 +29,8 @@ from translate import search
 from translate.data.batching import Batch
 from translate.inference import bundle
 from translate.search import hypothesis
-from translate.training.module import TranslationTask
 from translate.training.run import train
+from translate.training.step import TranslationTask
 from translate.vocabulary import EOS, PAD
 
 CONFIG = Path(__file__).parents[2] / "conf" / "search"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +11,9 @@ import torch
 from torch import nn
 
 from translate.errors import UserError
-from translate.training.assembly import new_averaging
 from translate.training.averaging import AveragedWeights
-from translate.training.settings import Settings
+from translate.training.settings import AveragingConfig
 
-Config = Callable[..., dict[str, Any]]
 WEIGHTS = [3.0, -1.0, 4.0, 1.5, -5.0, 9.0, 2.0, 6.0, -5.5, 3.5, 8.0, -9.0]  # after each step
 
 
@@ -24,6 +21,12 @@ class OneWeight(L.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
+
+
+def averaging(total_steps: int, *, every: int = 1, decay: float = 0.999, **options: Any) -> Any:
+    return AveragedWeights(
+        AveragingConfig(every=every, decay=decay, **options), total_steps=total_steps
+    )
 
 
 def after(averaged: AveragedWeights, module: OneWeight, steps: range) -> list[float]:
@@ -64,35 +67,23 @@ def slow(kind: str, decay: float, first: int, every: int) -> list[float]:
 @pytest.mark.parametrize("kind", ["ema", "last"])
 @pytest.mark.parametrize(("start", "every"), [(0.0, 1), (0.0, 5), (0.25, 2)])
 @pytest.mark.parametrize("decay", [0.2, 0.999])  # the one binds at once, the other never here
-def test_the_average_is_the_twins(
-    config: Config, kind: str, start: float, every: int, decay: float
-) -> None:
-    node = {"kind": kind, "start": start, "every": every, "decay": decay}
-    options = Settings(**config()["trainer"] | {"averaging": node})
-    (averaged,) = new_averaging(options, len(WEIGHTS))
-    assert isinstance(averaged, AveragedWeights)
+def test_the_average_is_the_twins(kind: str, start: float, every: int, decay: float) -> None:
+    averaged = averaging(len(WEIGHTS), kind=kind, start=start, every=every, decay=decay)
     found = after(averaged, OneWeight(), range(len(WEIGHTS)))
     assert found == pytest.approx(slow(kind, decay, int(start * len(WEIGHTS)), every))
 
 
 @pytest.mark.parametrize(("kind", "first"), [("ema", 0), ("last", 9)])
 def test_a_mean_leaves_the_random_beginning_out_unless_it_is_asked_for(
-    config: Config, kind: str, first: int
+    kind: str, first: int
 ) -> None:
-    options = Settings(**config(f"trainer.averaging.kind={kind}")["trainer"])
-    (averaged,) = new_averaging(options, len(WEIGHTS))
-    assert isinstance(averaged, AveragedWeights)
+    averaged = averaging(len(WEIGHTS), kind=kind, start=None, every=2)
     found = after(averaged, OneWeight(), range(len(WEIGHTS)))
     assert found == pytest.approx(slow(kind, 0.999, first, every=2))
 
 
 def test_an_average_that_has_begun_goes_on_in_a_longer_run() -> None:
-    def averaged(total_steps: int) -> AveragedWeights:
-        return AveragedWeights(
-            kind="last", decay=0.999, start=0.5, every=1, total_steps=total_steps
-        )
-
-    short, long = averaged(4), averaged(12)
+    short, long = (averaging(steps, kind="last", start=0.5) for steps in (4, 12))
     trainer: Any = SimpleNamespace(is_global_zero=True)
     module, saved = OneWeight(), {}
     after(short, module, range(4))
@@ -105,6 +96,6 @@ def test_an_average_that_has_begun_goes_on_in_a_longer_run() -> None:
 
 
 def test_a_run_of_before_is_refused_rather_than_trained_on_from_its_average() -> None:
-    averaged = AveragedWeights(kind="ema", decay=0.999, start=0.0, every=5, total_steps=10)
+    averaged = averaging(10, kind="ema", start=0.0)
     with pytest.raises(UserError, match=r"started by an earlier version.*start a new run"):
         averaged.load_state_dict({"latest_update_step": 4})

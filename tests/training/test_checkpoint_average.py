@@ -13,13 +13,12 @@ import torch
 from lightning import Trainer
 
 from translate.errors import UserError
+from translate.extras.checkpoint_average import average_checkpoints, choose, kept, mean_weights
 from translate.inference import bundle, translator
 from translate.run_folder import read_curves
-from translate.training import dev_translations, provenance
+from translate.training import callbacks, records
 from translate.training.averaging import WEIGHTS, for_use
-from translate.training.checkpoint import AtomicCheckpointIO
-from translate.training.checkpoint_average import average_checkpoints, choose, kept, mean_weights
-from translate.training.last_checkpoint import LastCheckpoint
+from translate.training.checkpoints import AtomicCheckpointIO, LastCheckpoint
 from translate.training.run import train
 
 
@@ -126,7 +125,7 @@ def test_a_run_that_was_moved_keeps_its_best_and_its_latest(
     config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = iter([30.0, 20.0, 10.0, 25.0, 5.0])
-    monkeypatch.setattr(dev_translations, "bleu", lambda *_, **__: next(scores))
+    monkeypatch.setattr(callbacks, "bleu", lambda *_, **__: next(scores))
     settings = ("trainer.validate_every=1", "trainer.validation_sentences=2", "trainer.keep=2")
     train(config(*settings, "trainer.max_steps=3"), tmp_path / "old")
     (tmp_path / "old").rename(tmp_path / "new")
@@ -151,7 +150,7 @@ def test_a_run_that_goes_on_from_its_best_counts_and_keeps_as_one_from_its_last(
     rows: list[int],
 ) -> None:
     found = iter([*scores, 5, 6, 7])
-    monkeypatch.setattr(dev_translations, "bleu", lambda *_, **__: float(next(found)))
+    monkeypatch.setattr(callbacks, "bleu", lambda *_, **__: float(next(found)))
     settings = ("trainer.validate_every=5", "trainer.validation_sentences=2", "trainer.keep=3")
     run = tmp_path / "run"
     train(config(*settings, f"trainer.max_steps={first}"), run)
@@ -176,7 +175,7 @@ def test_the_same_steps_are_kept_in_however_many_calls(
     monkeypatch.setattr(LastCheckpoint, "on_train_batch_end", late)
     for steps in (4, 8, 9):
         train(config(*settings), run)
-        assert provenance.read(run)["steps"] == steps
+        assert records.read(run)["steps"] == steps
     assert list(kept(run)) == [3, 6, 9]
 
 

@@ -16,12 +16,13 @@ import torch
 from translate.data.batching import collate
 from translate.errors import UserError
 from translate.models import registry
-from translate.training.checkpoint import AtomicCheckpointIO
-from translate.training.compilation import MOST, Compiler, check_compiler
-from translate.training.loss import CrossEntropy
-from translate.training.module import TranslationTask
-from translate.training.packing import NONE
+from translate.training.checkpoints import AtomicCheckpointIO
+from translate.training.objectives import CrossEntropy
+from translate.training.preflight import check_compiler
+from translate.training.resources import MOST_PROGRAMS, NONE, Compiler
 from translate.training.run import train
+from translate.training.settings import TrainingConfig
+from translate.training.step import TranslationTask
 
 Config = Callable[..., dict[str, Any]]
 ROOT = Path(__file__).parents[2]
@@ -86,10 +87,12 @@ def test_a_compiled_run_goes_on(overrides: Callable[..., list[str]], tmp_path: P
 
 
 def task(config: dict[str, Any], compiler: Any) -> TranslationTask:
+    nodes = TrainingConfig.model_validate(config)
     model = registry.build(config["model"], source_vocab_size=50, target_vocab_size=50)
     return TranslationTask(
         model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=compiler,
-        packed_from=NONE, guidance=None, optimizer={}, schedule={}, total_steps=1, seed=1,
+        packed_from=NONE, guidance=None, optimizer=nodes.optimizer, schedule=nodes.schedule,
+        total_steps=1, seed=1,
     ).train()  # fmt: skip
 
 
@@ -139,7 +142,7 @@ def test_every_run_of_a_sweep_is_compiled_anew() -> None:
         def read(self, *batch: Any, need_alignment: bool) -> Any:
             return batch[0] * self.factor
 
-    for factor in range(MOST + 3):
+    for factor in range(MOST_PROGRAMS + 3):
         compiler = Compiler("eager")
         found = compiler(Model(factor).read)(torch.ones(2, 3), need_alignment=False)
         assert (float(found.sum()), compiler.programs) == (6 * factor, 1)

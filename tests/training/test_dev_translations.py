@@ -16,18 +16,23 @@ from sacrebleu.metrics.bleu import BLEU
 from translate.errors import UserError
 from translate.evaluation import metrics
 from translate.inference import bundle
-from translate.training import dev_translations, provenance
-from translate.training.checkpoint import AtomicCheckpointIO
-from translate.training.dev_translations import DevTranslations
-from translate.training.last_checkpoint import LastCheckpoint
-from translate.training.module import TranslationTask
+from translate.training import callbacks, records
+from translate.training.callbacks import DevTranslations
+from translate.training.checkpoints import AtomicCheckpointIO, LastCheckpoint
 from translate.training.run import Interrupted, train
+from translate.training.step import TranslationTask
 
 Config = Callable[..., dict[str, Any]]
 
 CHINESE = ("他在北京买了一本好书。 A new book!", "他在北京买了一本新书。 A new book.")
 THAI = ("ฉันอยู่ที่กรุงเทพมหานคร", "ฉันอยู่ที่กรุงเทพ")
 GERMAN = ("Er kauft in Peking (北京) ein Buch!", "Er kaufte in Peking (北京) ein Buch.")
+
+
+def shown(sentences: int) -> Any:
+    """A configuration that judges by so many sentences."""
+    trainer = SimpleNamespace(validation_sentences=sentences, samples=0)
+    return SimpleNamespace(trainer=trainer)
 
 
 @pytest.mark.parametrize(
@@ -49,11 +54,10 @@ def test_dev_bleu_goes_by_the_target_language(
     corpus: Any = SimpleNamespace(dev=rows, target_language=language, tokenizers=None)
     nothing: Any = None
     dev = DevTranslations(
-        corpus=corpus, search=nothing, config={}, run=tmp_path,
-        sentences=1, samples=0, tokens_per_batch=8,
+        shown(1), corpus, tmp_path, search=nothing, tokens_per_batch=8,
     )  # fmt: skip
     stand_in = SimpleNamespace(translate=lambda sources: [said])
-    monkeypatch.setattr(dev_translations, "Translator", lambda *args, **kwargs: stand_in)
+    monkeypatch.setattr(callbacks, "Translator", lambda *args, **kwargs: stand_in)
     monkeypatch.setattr(dev, "_save_bundle", lambda model, step: saved.append(step))
     trainer: Any = SimpleNamespace(global_step=7)
     model = SimpleNamespace(train=lambda: None)
@@ -69,7 +73,7 @@ def test_of_models_that_score_the_same_the_latest_is_kept(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Single words have no BLEU but 0, and a model that learns them is not to stay at its first."""
-    monkeypatch.setattr(dev_translations, "bleu", lambda *_, **__: 0.0)
+    monkeypatch.setattr(callbacks, "bleu", lambda *_, **__: 0.0)
     run = tmp_path / "run"
     settings = ("trainer.max_steps=2", "trainer.validate_every=1", "trainer.samples=0")
     train(config(*settings), run)
@@ -92,7 +96,7 @@ def test_a_picture_that_cannot_be_written_costs_nothing_else(
     run = tmp_path / "run"
     train(config("trainer.max_steps=2", "trainer.validate_every=1"), run)
     assert caplog.text.count("cannot write the picture") == 3
-    assert provenance.run_status(run) == "finished"
+    assert records.run_status(run) == "finished"
     assert bundle.load(run / "bundle").config.extra["step"] == 2
 
 
@@ -100,7 +104,7 @@ def test_a_picture_that_cannot_be_written_costs_nothing_else(
 def test_a_sentence_of_hundreds_of_pieces_is_not_drawn(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dev_translations, "MOST_DRAWN", 1)
+    monkeypatch.setattr(callbacks, "MOST_DRAWN", 1)
     train(config("trainer.max_steps=1", "trainer.validate_every=1"), tmp_path / "run")
     assert not list((tmp_path / "run").rglob("attention*"))
 
@@ -116,8 +120,7 @@ def test_references_too_short_for_bleu_are_told(
     corpus: Any = SimpleNamespace(dev=rows, target_language="de", tokenizers=None)
     nothing: Any = None
     dev = DevTranslations(
-        corpus=corpus, search=nothing, config={}, run=tmp_path,
-        sentences=2, samples=0, tokens_per_batch=8,
+        shown(2), corpus, tmp_path, search=nothing, tokens_per_batch=8,
     )  # fmt: skip
     trainer: Any = SimpleNamespace(is_global_zero=True)
     dev.on_fit_start(trainer, nothing)
@@ -132,11 +135,11 @@ def test_a_run_that_goes_on_scores_by_the_tokenizer_it_began_with(
     run = tmp_path / "run"
     monkeypatch.setitem(metrics.TOKENIZERS, "en", "char")
     train(config("trainer.max_steps=1", *short), run)
-    assert provenance.read(run)["bleu_tokenizer"] == "char"
+    assert records.read(run)["bleu_tokenizer"] == "char"
     monkeypatch.delitem(metrics.TOKENIZERS, "en")
     train(config("trainer.max_steps=2", *short), run)
-    assert provenance.read(run)["bleu_tokenizer"] == "char"
-    provenance.write(run, bleu_tokenizer="no longer there")
+    assert records.read(run)["bleu_tokenizer"] == "char"
+    records.write(run, bleu_tokenizer="no longer there")
     with pytest.raises(UserError, match="BLEU tokenizer 'no longer there'"):
         train(config("trainer.max_steps=3", *short), run)
 
@@ -146,7 +149,7 @@ def test_the_best_of_a_validation_after_the_last_checkpoint_is_not_forgotten(
 ) -> None:
     """A run that was stopped at a step without one, told that this will do, and then gone on."""
     scores = iter([10.0, 30.0, 20.0])
-    monkeypatch.setattr(dev_translations, "bleu", lambda *_, **__: next(scores))
+    monkeypatch.setattr(callbacks, "bleu", lambda *_, **__: next(scores))
     original = LastCheckpoint.on_train_batch_end
 
     def stopped_once(self: LastCheckpoint, trainer: Any, task: Any, *args: Any) -> None:
@@ -163,7 +166,7 @@ def test_the_best_of_a_validation_after_the_last_checkpoint_is_not_forgotten(
     train(config("trainer.max_steps=3", *short), run)
     train(config("trainer.max_steps=4", *short), run)
     assert bundle.load(run / "bundle").config.extra["step"] == 3
-    assert provenance.read(run)["dev_bleu"] == 30.0
+    assert records.read(run)["dev_bleu"] == 30.0
 
 
 @pytest.mark.parametrize("main", [True, False])

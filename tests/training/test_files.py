@@ -17,12 +17,11 @@ import pytest
 import torch
 
 from translate.errors import UserError
-from translate.training import provenance
-from translate.training.callbacks import EstimatedTime, Reports
-from translate.training.metrics import MetricsFile
-from translate.training.module import TranslationTask
-from translate.training.run_log import _LogFile
-from translate.training.running_means import RunningMeans
+from translate.training import records
+from translate.training.callbacks import Reports
+from translate.training.records import _LogFile
+from translate.training.step import RunningMeans, TranslationTask
+from translate.training.trainer import MetricsFile
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -96,12 +95,12 @@ def test_what_a_kill_left_of_a_row_is_dropped(tmp_path: Path) -> None:
 
 
 def test_provenance_tells_how_far_a_run_is(tmp_path: Path) -> None:
-    assert provenance.run_status(tmp_path) == "new"
-    provenance.write(tmp_path, status="unfinished")
-    assert provenance.run_status(tmp_path) == "unfinished"
-    provenance.write(tmp_path, status="finished", steps=7)
-    assert provenance.run_status(tmp_path) == "finished"
-    record = provenance.read(tmp_path)
+    assert records.run_status(tmp_path) == "new"
+    records.write(tmp_path, status="unfinished")
+    assert records.run_status(tmp_path) == "unfinished"
+    records.write(tmp_path, status="finished", steps=7)
+    assert records.run_status(tmp_path) == "finished"
+    record = records.read(tmp_path)
     assert record["steps"] == 7
     assert "torch" in record["versions"]
 
@@ -110,46 +109,25 @@ def test_a_record_names_what_computes_and_not_what_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
-    assert provenance.device_name(gpu=True) == "a GPU"
+    assert records.device_name(gpu=True) == "a GPU"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    provenance.write(tmp_path)
-    assert provenance.read(tmp_path)["device"] == provenance.device_name(gpu=False) != "a GPU"
+    records.write(tmp_path)
+    assert records.read(tmp_path)["device"] == records.device_name(gpu=False) != "a GPU"
 
 
 def test_a_name_that_is_no_utf8_stands_in_the_record(tmp_path: Path) -> None:
     command = ["translate", "train", "run=n\udce9"]  # as Python reads the byte e9
-    provenance.write(tmp_path, command=command)
-    assert provenance.read(tmp_path)["command"] == command
+    records.write(tmp_path, command=command)
+    assert records.read(tmp_path)["command"] == command
 
 
 def test_a_broken_record_is_named(tmp_path: Path) -> None:
     (tmp_path / "provenance.json").write_text("{")
     with pytest.raises(UserError, match=r"provenance\.json.*is .* the folder of a run\?"):
-        provenance.run_status(tmp_path)
+        records.run_status(tmp_path)
     (tmp_path / "config.yaml").touch()
     with pytest.raises(UserError, match=r"provenance\.json.*restore it, or start a new run"):
-        provenance.run_status(tmp_path)
-
-
-def test_an_estimate_is_of_steps_alone(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    estimate = EstimatedTime(total_steps=60)
-    trainer: Any = SimpleNamespace(global_step=0, accumulate_grad_batches=1)
-    task: Any = SimpleNamespace(device=torch.device("cpu"))
-    estimate.on_train_start(trainer, task)
-    with caplog.at_level("INFO", "translate"):
-        for step in range(1, 11):
-            trainer.global_step = step
-            clock[0] += 1.0
-            estimate.on_train_batch_end(trainer, task, None, None, step - 1)  # type: ignore[arg-type]
-            if step == 5:
-                estimate.on_validation_start(trainer, task)
-                clock[0] += 1000.0
-                estimate.on_validation_end(trainer, task)
-    assert caplog.messages == ["about 50 s for the remaining 50 steps, without validations"]
+        records.run_status(tmp_path)
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -160,35 +138,35 @@ def git(folder: Path, *arguments: str) -> None:
 def test_the_commit_is_of_this_code_and_not_of_what_is_around_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed = tmp_path / ".venv" / "provenance.py"
+    installed = tmp_path / ".venv" / "records.py"
     installed.parent.mkdir()
     installed.touch()
     git(tmp_path, "init", "-q")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "its own")
-    monkeypatch.setattr(provenance, "__file__", str(installed))
-    assert provenance._commit() is None
+    monkeypatch.setattr(records, "__file__", str(installed))
+    assert records._commit() is None
 
 
 def test_a_commit_has_a_plus_where_code_was_changed_or_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = tmp_path / "translate" / "training" / "provenance.py"
+    module = tmp_path / "translate" / "training" / "records.py"
     module.parent.mkdir(parents=True)
     module.touch()
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-q", "-m", "all of it")
-    monkeypatch.setattr(provenance, "__file__", str(module))
+    monkeypatch.setattr(records, "__file__", str(module))
     (tmp_path / "notes.txt").touch()
-    clean = provenance._commit()
+    clean = records._commit()
     assert clean is not None
     assert re.fullmatch("[0-9a-f]{40}", clean)
     own = tmp_path / "translate" / "mine.py"
     own.touch()
-    assert provenance._commit() == f"{clean}+"
+    assert records._commit() == f"{clean}+"
     own.unlink()
     module.write_text("changed = True\n", encoding="utf-8")
-    assert provenance._commit() == f"{clean}+"
+    assert records._commit() == f"{clean}+"
 
 
 def test_a_log_on_a_full_disk_prints_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,11 +20,12 @@ from translate.inference.bundle import Bundle
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.models.transfer import NEW, transfer
-from translate.training import provenance
+from translate.training import records
+from translate.training.checkpoints import LastCheckpoint
 from translate.training.fine_tuning import Origin, find_origin, origins
-from translate.training.last_checkpoint import LastCheckpoint
-from translate.training.module import TranslationTask
 from translate.training.run import Interrupted, train
+from translate.training.settings import TrainingConfig
+from translate.training.step import TranslationTask
 
 Config = Callable[..., dict[str, Any]]
 MODELS = ("transformer", "rnn", "convolutional")
@@ -102,7 +103,7 @@ def test_other_shapes_are_refused_with_all_that_differs(config: Config, tmp_path
     folder = saved(config, tmp_path / "b", Tokenizers(both, both), "model.tied_embeddings=decoder")
 
     def refused(*changes: str, model: str = "transformer") -> str:
-        node = config(*changes, model=model)
+        node = TrainingConfig.model_validate(config(*changes, model=model))
         with pytest.raises(UserError, match="do not fit this model") as error:
             find_origin(tmp_path / "run", str(folder), node, resuming=False)
         return str(error.value)
@@ -125,7 +126,7 @@ def test_options_without_weights_may_differ_and_are_told(
         ("model.dropout=0.5", "model.dropout: 0.1 → 0.5"),
         ("model.tied_embeddings=none", "model.tied_embeddings: 'all' → 'none'"),
     ):
-        node = config(change)
+        node = TrainingConfig.model_validate(config(change))
         with caplog.at_level(logging.INFO):
             found = find_origin(tmp_path / "run", str(folder), node, resuming=False)
         assert isinstance(found, Origin)
@@ -171,7 +172,7 @@ def test_a_run_begins_from_another_and_goes_on_from_itself(
     (beginning,) = seen
     for name, weight in before.model.state_dict().items():  # the same text has the same pieces
         assert torch.equal(beginning[name], weight), name
-    record = provenance.read(run)["init"]
+    record = records.read(run)["init"]
     assert record == {"bundle": str(first / "bundle"), "weights": before.weights_sha256}
     assert "0 are new, 0 are lost" in (run / "train.log").read_text()
     shutil.rmtree(first)  # it is needed no more
@@ -180,7 +181,7 @@ def test_a_run_begins_from_another_and_goes_on_from_itself(
     settings["trainer"]["max_steps"] = 4
     train(settings, run)
     assert len(seen) == 1
-    assert provenance.read(run)["init"] == record
+    assert records.read(run)["init"] == record
     settings["trainer"]["max_steps"] = 5
     with pytest.raises(UserError, match=r"was started from .*first/bundle, not from .*elsewhere"):
         train(settings, run, init=str(tmp_path / "elsewhere"))
@@ -207,7 +208,7 @@ def test_stopped_before_the_first_checkpoint_it_begins_from_the_same_again(
     assert not (run / "checkpoints" / "last.ckpt").exists()
     other = shutil.copytree(run, tmp_path / "other")
     train(config(*SHORT, "seed=8"), other)  # no word of another run
-    assert provenance.read(other)["init"] is None
+    assert records.read(other)["init"] is None
     train(settings, run)
     expected = bundle.load(first / "bundle").model.state_dict()
     assert seen

@@ -29,12 +29,11 @@ from translate.models import registry
 from translate.models.head import AttentionHead
 from translate.models.seq2seq import Seq2Seq
 from translate.search import build
-from translate.training.guidance import Guidance, build_guidance
-from translate.training.loss import CrossEntropy
-from translate.training.module import NOMINAL_TOKENS, TranslationTask
-from translate.training.packing import NONE
+from translate.training.objectives import CrossEntropy, Guidance
+from translate.training.resources import NONE
 from translate.training.run import train
-from translate.training.settings import GuidedAlignment
+from translate.training.settings import GuidedAlignmentConfig, TrainingConfig
+from translate.training.step import NOMINAL_TOKENS, TranslationTask
 
 CONF = str(Path(__file__).parents[2] / "conf")
 TINY = [
@@ -90,11 +89,12 @@ def batches(corpus: Corpus, count: int) -> list[Batch]:
 def task(
     config: dict[str, Any], model: Seq2Seq, *, r_drop: float = 0.0, **guided: Any
 ) -> TranslationTask:
-    options = GuidedAlignment(**{"weight": 0.5, "layer": None, "head": 1, **guided})
+    nodes = TrainingConfig.model_validate(config)
+    options = GuidedAlignmentConfig(**{"weight": 0.5, "layer": None, "head": 1, **guided})
     return TranslationTask(
         model, label_smoothing=0.1, r_drop=r_drop, word_dropout=0.0, compiler=None,
-        packed_from=NONE, guidance=build_guidance(model, options),
-        optimizer=config["optimizer"], schedule=config["schedule"], total_steps=9, seed=1,
+        packed_from=NONE, guidance=Guidance.build(model, options),
+        optimizer=nodes.optimizer, schedule=nodes.schedule, total_steps=9, seed=1,
     )  # fmt: skip
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from translate.training import loss as module
-from translate.training.loss import CrossEntropy, RDrop, projected_loss
+from translate.training import objectives as module
+from translate.training.objectives import CrossEntropy, RDrop, projected_loss
 
 
 def inputs(rows: int, bias: bool) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:

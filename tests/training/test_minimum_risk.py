@@ -27,11 +27,11 @@ from translate.inference import bundle
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.search import build
-from translate.training.loss import CrossEntropy
-from translate.training.minimum_risk import MinimumRisk
-from translate.training.module import NOMINAL_TOKENS, TranslationTask
-from translate.training.packing import NONE
+from translate.training.objectives import CrossEntropy, MinimumRisk
+from translate.training.resources import NONE
 from translate.training.run import train
+from translate.training.settings import MinimumRiskConfig, TrainingConfig
+from translate.training.step import NOMINAL_TOKENS, TranslationTask
 from translate.vocabulary import BOS, EOS, UNK
 
 Config = Callable[..., dict[str, Any]]
@@ -74,14 +74,17 @@ def at(batch: Batch, sentences: list[int]) -> Batch:
 
 @pytest.fixture
 def new_risk(tokenizer: Tokenizer) -> Callable[..., MinimumRisk]:
-    def new(**changes: Any) -> MinimumRisk:
+    def new(*, seed: int = 3, longest: int = LONGEST, **changes: Any) -> MinimumRisk:
         by_pair = pyarrow.table({"target": [TEXTS[1], TEXTS[2], TEXTS[0]], "other": [1, 2, 3]})
         options = {
             "weight": 0.5, "candidates": 8, "temperature": 1.0, "sharpness": 0.5, "metric": "chrf",
-            "include_reference": True, "seed": 3, "tokenizer": tokenizer, "references": by_pair,
-            "limits": {"max_length_ratio": 0.0, "max_length_offset": LONGEST},
+            "include_reference": True,
         }  # fmt: skip
-        return MinimumRisk(**options | changes)
+        return MinimumRisk(
+            MinimumRiskConfig(**options | changes), seed=seed, tokenizer=tokenizer,
+            references=by_pair,
+            limits={"max_length_ratio": 0.0, "max_length_offset": longest},
+        )  # fmt: skip
 
     return new
 
@@ -214,7 +217,7 @@ def test_samples_hang_on_seed_step_and_source_alone(
     batch: Batch, new_risk: Callable[..., MinimumRisk], family: str
 ) -> None:
     model = built(family).double().train()
-    risk = new_risk(limits={"max_length_ratio": 0.0, "max_length_offset": 9})
+    risk = new_risk(longest=9)
     torch.manual_seed(1)
     drawn = samples(risk, model, batch, step=4)
     assert model.training
@@ -222,7 +225,7 @@ def test_samples_hang_on_seed_step_and_source_alone(
     torch.manual_seed(2)  # of dropout, if there were any
     assert samples(risk, model, turned, step=4) == drawn[:0:-1]
     assert samples(risk, model, batch, step=5) != drawn
-    assert samples(new_risk(seed=4, limits=risk.limits), model, batch, step=4) != drawn
+    assert samples(new_risk(seed=4, longest=9), model, batch, step=4) != drawn
 
 
 def test_cold_samples_are_the_likeliest(batch: Batch, new_risk: Callable[..., MinimumRisk]) -> None:
@@ -272,10 +275,11 @@ def test_a_step_learns_the_risk_too(
     batch: Batch, new_risk: Callable[..., MinimumRisk], config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    model, risk, options = built("rnn"), new_risk(weight=0.3), config()
+    model, risk = built("rnn"), new_risk(weight=0.3)
+    options = TrainingConfig.model_validate(config())
     task = TranslationTask(
         model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None, packed_from=NONE,
-        guidance=None, optimizer=options["optimizer"], schedule=options["schedule"],
+        guidance=None, optimizer=options.optimizer, schedule=options.schedule,
         total_steps=9, seed=1, minimum_risk=risk,
     ).eval()  # fmt: skip
     monkeypatch.setattr(TranslationTask, "trainer", SimpleNamespace(global_step=3))

@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from translate.attention.scores import AdditiveAttention
-from translate.training.optim import (
-    build_optimizer,
-    build_schedule,
-    constant,
-    cosine,
-    halving,
-    inverse_sqrt,
-    linear,
-)
+from translate.training.optim import OPTIMIZERS, SCHEDULES
+
+
+def build_optimizer(model: nn.Module, **options: Any) -> Optimizer:
+    return OPTIMIZERS[options["kind"]](**options).build(model)
+
+
+def build_schedule(optimizer: Optimizer, total_steps: int, **options: Any) -> dict[str, Any]:
+    return SCHEDULES[options["kind"]](**options).attach(optimizer, total_steps)
+
+
+def factor_of(kind: str, total_steps: int, **options: Any) -> Callable[[int], float]:
+    """The rate of each step, as a share of the peak, that an optimizer is given."""
+    optimizer = torch.optim.SGD([torch.zeros(())], lr=1.0)
+    schedule = build_schedule(optimizer, total_steps, kind=kind, **options)
+    factor: Callable[[int], float] = schedule["scheduler"].lr_lambdas[0]
+    return factor
+
 
 ADAMW = {"kind": "adamw", "learning_rate": 0.1, "beta1": 0.9, "beta2": 0.98, "eps": 1e-9}
 
 
 def test_inverse_sqrt_peaks_at_the_end_of_the_warm_up() -> None:
-    factor = inverse_sqrt(1000, warmup_steps=100)
+    factor = factor_of("inverse_sqrt", 1000, warmup_steps=100)
     assert factor(0) == pytest.approx(0.01)
     assert factor(99) == pytest.approx(1.0)
     assert factor(399) == pytest.approx(0.5)
 
 
 def test_linear_ends_at_its_final_share() -> None:
-    factor = linear(1000, warmup_steps=100, final=0.1)
+    factor = factor_of("linear", 1000, warmup_steps=100, final=0.1)
     assert factor(0) == pytest.approx(0.01, rel=0.01)
     assert factor(100) == pytest.approx(1.0)
     assert factor(550) == pytest.approx(0.55)
@@ -40,7 +51,7 @@ def test_linear_ends_at_its_final_share() -> None:
 
 
 def test_cosine_is_half_way_down_in_the_middle() -> None:
-    factor = cosine(1000, warmup_steps=0, final=0.0)
+    factor = factor_of("cosine", 1000, warmup_steps=0, final=0.0)
     assert factor(0) == pytest.approx(1.0)
     assert factor(250) == pytest.approx((1 + math.cos(math.pi / 4)) / 2)
     assert factor(500) == pytest.approx(0.5)
@@ -48,7 +59,7 @@ def test_cosine_is_half_way_down_in_the_middle() -> None:
 
 
 def test_cosine_warms_up_and_ends_at_its_final_share() -> None:
-    factor = cosine(1100, warmup_steps=100, final=0.2)
+    factor = factor_of("cosine", 1100, warmup_steps=100, final=0.2)
     assert factor(0) == pytest.approx(0.01, rel=0.01)
     assert factor(49) == pytest.approx(0.5, rel=0.01)
     assert factor(100) == pytest.approx(1.0)
@@ -58,7 +69,7 @@ def test_cosine_warms_up_and_ends_at_its_final_share() -> None:
 
 def test_halving_keeps_the_rate_for_some_parts_and_halves_it_in_each_after() -> None:
     """Luong et al. 2015: 12 epochs, the rate halved in each after the 8th."""
-    factor = halving(1200, warmup_steps=0, parts=12, kept=8)
+    factor = factor_of("halving", 1200, warmup_steps=0, parts=12, kept=8)
     assert {factor(step) for step in range(800)} == {1.0}
     rates = [factor(100 * epoch) for epoch in range(8, 12)]
     assert rates == [0.5, 0.25, 0.125, 0.0625]
@@ -67,13 +78,15 @@ def test_halving_keeps_the_rate_for_some_parts_and_halves_it_in_each_after() -> 
 
 
 def test_halving_has_parts_that_no_step_fits_and_a_warm_up() -> None:
-    factor = halving(5, warmup_steps=2, parts=2, kept=1)
+    factor = factor_of("halving", 5, warmup_steps=2, parts=2, kept=1)
     assert [factor(step) for step in range(5)] == [0.5, 1, 1, 0.5, 0.5]
-    assert halving(2, warmup_steps=0, parts=4, kept=0)(1) == 0.125  # the third of four parts
+    assert (
+        factor_of("halving", 2, warmup_steps=0, parts=4, kept=0)(1) == 0.125
+    )  # the third of four parts
 
 
 def test_constant_stays() -> None:
-    factor = constant(10, warmup_steps=4)
+    factor = factor_of("constant", 10, warmup_steps=4)
     assert [factor(step) for step in (0, 3, 4, 99)] == [0.25, 1, 1, 1]
 
 

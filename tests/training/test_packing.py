@@ -14,11 +14,11 @@ from translate.data.batching import Batch, collate
 from translate.errors import UserError
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
-from translate.training import packing
-from translate.training.loss import CrossEntropy
-from translate.training.module import TranslationTask
-from translate.training.packing import ALL, LONG, NONE
+from translate.training import resources
+from translate.training.objectives import CrossEntropy
+from translate.training.resources import ALL, LONG, NONE
 from translate.training.run import train
+from translate.training.step import TranslationTask
 
 Config = Callable[..., dict[str, Any]]
 HEADS = "model.num_heads=2"  # of 8 dimensions, the fewest that flash attention takes
@@ -42,9 +42,11 @@ def losses(
     model: Seq2Seq, of: Batch, *, packed_from: int, r_drop: float = 0.0
 ) -> list[torch.Tensor]:
     """Both losses and the gradients, means over the tokens as a step takes them."""
+    unused: Any = None
     task = TranslationTask(
         model, label_smoothing=0.1, r_drop=r_drop, word_dropout=0.0, compiler=None,
-        packed_from=packed_from, guidance=None, optimizer={}, schedule={}, total_steps=1, seed=1,
+        packed_from=packed_from, guidance=None, optimizer=unused,
+        schedule=unused, total_steps=1, seed=1,
     ).train()  # fmt: skip
     torch.manual_seed(0)
     sums = task.training_losses(of) if r_drop else task.losses(of, CrossEntropy(0.1))
@@ -121,7 +123,7 @@ def chosen(choice: Any, model: Seq2Seq, **settings: Any) -> int:
         "compiled": False,
         **settings,
     }
-    return packing.settle(choice, model, **here)
+    return resources.packed_from(choice, model, **here)
 
 
 def test_auto_takes_it_where_flash_attention_is(

@@ -12,10 +12,9 @@ import pytest
 from translate.data.corpus import prepare, read_nodes
 from translate.data.module import TranslationData
 from translate.models import registry
-from translate.training import plan as module
-from translate.training.disk import SLACK
-from translate.training.plan import plan
-from translate.training.settings import Settings
+from translate.training import preflight
+from translate.training.preflight import SLACK
+from translate.training.settings import TrainingConfig
 
 Config = Callable[..., dict[str, Any]]
 
@@ -38,9 +37,10 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
     )  # fmt: skip
 
     def told(data: TranslationData, *, warmup_steps: int = 29, **schedule: Any) -> str:
-        return plan(
-            Path("runs/mine"), model, data, Settings(**settings["trainer"]),
-            {"kind": "constant", "warmup_steps": warmup_steps} | schedule,
+        node = {"kind": "constant", "warmup_steps": warmup_steps}
+        return preflight.plan(
+            TrainingConfig.model_validate(settings | {"schedule": node | schedule}),
+            Path("runs/mine"), model, data,
             steps=30, processes=3, precision="32-true", resuming=False,
         )  # fmt: skip
 
@@ -78,7 +78,7 @@ def test_the_way_through_the_corpus_and_what_memory_and_disk_hold(
     weights = 4 * count
     assert memory == round(weights * (1 + 1 + 2 + 1) / 1e6)  # gradient, AdamW's two, the average
     assert disk == round(((3 + 4) * 4 * weights + 2 * weights + SLACK) / 1e6)
-    monkeypatch.setattr(module, "readable", str)
+    monkeypatch.setattr(preflight, "readable", str)
     settings["trainer"]["strategy"] = "fsdp"
     shared = weights * (1 + 1 + 2 + 1) // 3 + weights  # of three processes; whole, to validate with
     assert f"memory {shared} plus activations" in told(data)

@@ -17,13 +17,12 @@ from torch import Tensor
 from translate.data.batching import collate
 from translate.errors import UserError
 from translate.models import registry
-from translate.training import precision, provenance
-from translate.training.checkpoint import AtomicCheckpointIO
-from translate.training.module import TranslationTask
-from translate.training.packing import NONE
-from translate.training.precision import lightning_name, multiply_in, settled
-from translate.training.run import _set_up, train
-from translate.training.settings import Settings
+from translate.training import records, resources
+from translate.training.checkpoints import AtomicCheckpointIO
+from translate.training.resources import NONE, chosen_precision, lightning_name, multiply_in
+from translate.training.run import TrainingRun, train
+from translate.training.settings import TrainingConfig
+from translate.training.step import TranslationTask
 from translate.training.trainer import quieten_lightning
 
 Config = Callable[..., dict[str, Any]]
@@ -68,32 +67,32 @@ def test_tf32_is_float32_but_for_the_products() -> None:
 def test_a_cpu_trains_in_bf16_where_it_multiplies_it_faster(
     monkeypatch: pytest.MonkeyPatch, has_bf16: bool, ratio: float, chosen: str
 ) -> None:
-    monkeypatch.setattr(precision, "_cpu_has_bf16", lambda: has_bf16)
-    monkeypatch.setattr(precision, "products_in_bf16", lambda: ratio)
-    assert settled("auto", "cpu") == chosen
-    assert settled("64-true", "cpu") == "64-true"
-    assert settled("auto", "cpu", noted="bf16-mixed") == "bf16-mixed"
+    monkeypatch.setattr(resources, "_cpu_has_bf16", lambda: has_bf16)
+    monkeypatch.setattr(resources, "products_in_bf16", lambda: ratio)
+    assert chosen_precision("auto", "cpu") == chosen
+    assert chosen_precision("64-true", "cpu") == "64-true"
+    assert chosen_precision("auto", "cpu", noted="bf16-mixed") == "bf16-mixed"
 
 
 def test_processes_started_at_once_agree_without_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "_cpu_has_bf16", lambda: True)
-    monkeypatch.setattr(precision, "products_in_bf16", lambda: 2.5)
-    assert settled("auto", "cpu", nodes=2) == "32-true"
+    monkeypatch.setattr(resources, "_cpu_has_bf16", lambda: True)
+    monkeypatch.setattr(resources, "products_in_bf16", lambda: 2.5)
+    assert chosen_precision("auto", "cpu", nodes=2) == "32-true"
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert settled("auto", "cpu") == "32-true"
+    assert chosen_precision("auto", "cpu") == "32-true"
 
 
 def test_an_attempt_that_failed_decides_nothing(config: Config, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    provenance.write(run, precision="64-true")
+    records.write(run, precision="64-true")
     train(config("trainer.precision=32-true", "trainer.max_steps=1"), run)
-    assert provenance.read(run)["precision"] == "32-true"
+    assert records.read(run)["precision"] == "32-true"
     other = tmp_path / "other"
     other.mkdir()
-    provenance.write(other, precision="64-true")
+    records.write(other, precision="64-true")
     train(config("trainer.precision=auto", "trainer.max_steps=1"), other)
-    assert provenance.read(other)["precision"] != "64-true"
+    assert records.read(other)["precision"] != "64-true"
 
 
 def test_another_job_for_a_part_of_the_trial_decides_nothing(
@@ -103,14 +102,14 @@ def test_another_job_for_a_part_of_the_trial_decides_nothing(
     own = itertools.cycle([0.4e-3, 0.9e-3])  # float32, bf16
     others = itertools.chain([9e-3] * 7, itertools.repeat(0.0))
     threads = torch.get_num_threads()
-    monkeypatch.setattr(precision, "timeit", lambda *_, **__: next(own) + next(others))
-    assert precision.products_in_bf16() == pytest.approx(0.4 / 0.9)
+    monkeypatch.setattr(resources, "timeit", lambda *_, **__: next(own) + next(others))
+    assert resources.products_in_bf16() == pytest.approx(0.4 / 0.9)
     assert torch.get_num_threads() == threads
 
 
 def test_the_trial_of_products_draws_no_random_number() -> None:
     before = torch.get_rng_state()
-    assert 0 < precision.products_in_bf16() < math.inf
+    assert 0 < resources.products_in_bf16() < math.inf
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -118,13 +117,13 @@ def test_a_run_goes_on_in_the_numbers_it_began_with(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On another machine, or after a trial that came out otherwise."""
-    monkeypatch.setattr(precision, "_cpu_has_bf16", lambda: True)
-    monkeypatch.setattr(precision, "products_in_bf16", lambda: 2.5)
+    monkeypatch.setattr(resources, "_cpu_has_bf16", lambda: True)
+    monkeypatch.setattr(resources, "products_in_bf16", lambda: 2.5)
     train(config("trainer.precision=auto", "trainer.max_steps=2"), tmp_path / "run")
-    assert provenance.read(tmp_path / "run")["precision"] == "bf16-mixed"
-    monkeypatch.setattr(precision, "products_in_bf16", lambda: 0.6)
+    assert records.read(tmp_path / "run")["precision"] == "bf16-mixed"
+    monkeypatch.setattr(resources, "products_in_bf16", lambda: 0.6)
     train(config("trainer.precision=auto", "trainer.max_steps=4"), tmp_path / "run")
-    assert provenance.read(tmp_path / "run")["precision"] == "bf16-mixed"
+    assert records.read(tmp_path / "run")["precision"] == "bf16-mixed"
     log = (tmp_path / "run" / "train.log").read_text()
     assert log.count("bf16-mixed") == 2
     assert "32-true" not in log
@@ -132,14 +131,18 @@ def test_a_run_goes_on_in_the_numbers_it_began_with(
 
 @pytest.mark.parametrize(("accelerator", "switched"), [("cpu", []), ("auto", [False])])
 def test_training_on_a_gpu_leaves_no_attention_to_cudnn(
-    config: Config, monkeypatch: pytest.MonkeyPatch, accelerator: str, switched: list[bool]
+    config: Config,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    accelerator: str,
+    switched: list[bool],
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(L, "seed_everything", lambda *_, **__: None)
     called: list[bool] = []
     monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", called.append)
-    options = config(f"trainer.accelerator={accelerator}")["trainer"]
-    _set_up(Settings(**options), seed=1)
+    nodes = TrainingConfig.model_validate(config(f"trainer.accelerator={accelerator}"))
+    TrainingRun(nodes, tmp_path)._set_up_process()
     assert called == switched
 
 
@@ -158,12 +161,12 @@ def trained(
 ) -> tuple[list[Tensor], L.Trainer]:
     """The gradient of the last step; float16 is in its place by a scaler alone: a CPU has none."""
     quieten_lightning()
-    options = config("model.dropout=0.0")
+    nodes = TrainingConfig.model_validate(config("model.dropout=0.0"))
     torch.manual_seed(3)
-    model = registry.build(options["model"], source_vocab_size=11, target_vocab_size=11)
+    model = registry.build(nodes.model, source_vocab_size=11, target_vocab_size=11)
     task = Watched(
         model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None, packed_from=NONE,
-        guidance=None, optimizer=options["optimizer"], schedule=options["schedule"],
+        guidance=None, optimizer=nodes.optimizer, schedule=nodes.schedule,
         total_steps=9, seed=1,
     )  # fmt: skip
     words = [torch.tensor([5, 6, 7, 4]).int().numpy(), torch.tensor([8, 9]).int().numpy()]

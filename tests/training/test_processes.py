@@ -30,7 +30,7 @@ from translate.data.batching import Batch, collate
 from translate.data.corpus import prepare, read_nodes
 from translate.errors import UserError
 from translate.models import registry
-from translate.training import assembly, provenance
+from translate.training import records
 from translate.training import run as run_module
 from translate.training import trainer as trainer_module
 from translate.training.launch import (
@@ -38,10 +38,10 @@ from translate.training.launch import (
     refuse_other_launch,
     started_by_the_first,
 )
-from translate.training.module import TranslationTask
-from translate.training.packing import NONE
+from translate.training.resources import NONE
 from translate.training.run import train
-from translate.training.settings import Settings
+from translate.training.settings import TrainerConfig, TrainingConfig
+from translate.training.step import TranslationTask
 from translate.training.trainer import ending_together, quieten_lightning
 
 Config = Callable[..., dict[str, Any]]
@@ -106,7 +106,7 @@ def test_one_process_goes_on_with_the_batches_that_two_left(
     corpus = prepare(
         *read_nodes(settings["data"], settings["tokenizer"]), cache=Path(settings["cache"])
     )
-    data = assembly.new_data(settings, corpus, Settings(**settings["trainer"]))
+    data = run_module.new_data(TrainingConfig.model_validate(settings), corpus)
     data.tokens_per_batch = settings["data"]["tokens_per_batch"]
     of_the_run = islice(iter(data.batches()), 2 * 3, 2 * 3 + 4)
     assert taken == [[draw.pair for draw in batch] for batch in of_the_run]
@@ -167,7 +167,7 @@ def test_a_run_that_fails_in_all_its_processes_ends_no_other_of_its_sweep(
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=180)
     assert done.returncode == 1, done.stderr
     assert done.stderr.count("translate: error: the loss is nan") == 2
-    assert provenance.run_status(tmp_path / "run-optimizer.learning_rate=0.001") == "finished"
+    assert records.run_status(tmp_path / "run-optimizer.learning_rate=0.001") == "finished"
 
 
 def test_a_signal_at_the_end_ends_no_process_before_the_first_has_noted_it(
@@ -177,23 +177,24 @@ def test_a_signal_at_the_end_ends_no_process_before_the_first_has_noted_it(
     noted: list[str] = []
     strategy = SimpleNamespace(
         broadcast=lambda score: score,
-        barrier=lambda: noted.append(provenance.run_status(tmp_path)),
+        barrier=lambda: noted.append(records.run_status(tmp_path)),
     )
     trainer = SimpleNamespace(global_step=6, strategy=strategy, early_stopping_callback=None)
     stop = SimpleNamespace(
         signalled=lambda: signal.SIGTERM, interrupted=False, out_of_time=False, total_steps=6
     )
     dev = SimpleNamespace(last_step=6, best=1.0)
-    made: Any = SimpleNamespace(trainer=trainer, stop=stop, dev=dev)
+    run: Any = object.__new__(run_module.TrainingRun)
+    run.run, run.trainer, run.stop, run.dev = tmp_path, trainer, stop, dev
     with pytest.raises(run_module.Interrupted, match="is finished"):
-        run_module._finish(made, tmp_path)
+        run.finish()
     assert noted == ["finished"]
 
 
 POISONED = """
 import os, sys
 from translate.cli.main import main
-from translate.training.module import TranslationTask
+from translate.training.step import TranslationTask
 step = TranslationTask.training_step
 def poisoned(self, batch, batch_idx):
     here = os.environ.get("LOCAL_RANK") == "1" and batch_idx == 7
@@ -254,24 +255,22 @@ LAUNCHED = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCA
             "TORCHELASTIC_RUN_ID")  # fmt: skip
 SRUN = {"SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0",
         "SLURM_JOB_NAME": "train", "SLURM_NTASKS_PER_NODE": "2"}  # fmt: skip
+OTHERS = "other processes were started than trainer.devices × trainer.num_nodes = "
 SHELL = SRUN | {"SLURM_JOB_NAME": "interactive", "SLURM_STEP_NUM_TASKS": "1"}
 
 
 @pytest.mark.parametrize(
     ("variables", "devices", "nodes", "told"),
     [
-        ({"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}, 1, 1,
-         r"WORLD_SIZE = 2 .* 1 × 1: give trainer\.devices=2 trainer\.num_nodes=1 .*out torchrun"),
-        ({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, 2, 1,
-         r"WORLD_SIZE = 4 .* 2 × 1: give trainer\.devices=2 trainer\.num_nodes=2"),
+        ({"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}, 1, 1, OTHERS),
+        ({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, 2, 1, OTHERS),
         ({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, 4, 1,
-         r"LOCAL_WORLD_SIZE = 2, but .* 4 × 1: start with --nproc-per-node=4"),
-        (SRUN, 1, 1, r"SLURM_STEP_NUM_TASKS = 2 .*srun --ntasks=1 or env -u SLURM_PROCID"),
-        (SHELL | {"SLURM_STEP_NUM_TASKS": "2"}, 1, 1, "SLURM_STEP_NUM_TASKS = 2 processes"),
-        (SRUN | {"SLURM_STEP_NUM_TASKS": "1"}, 2, 1, "= 1 process .*-per-node=2, or with env"),
-        (SRUN | {"SLURM_NTASKS_PER_NODE": "1"}, 2, 1, "PER_NODE = 1, .*--ntasks-per-node=2"),
-        ({"RANK": "0", "WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "2"}, 2, 1,
-         "WORLD_SIZE = 3 processes .*: start as many on each machine, or start"),
+         "WORLD_SIZE = 4, LOCAL_WORLD_SIZE = 2: .* 4 × 1 asks for. Start 4 on each machine"),
+        (SRUN, 1, 1, OTHERS),
+        (SHELL | {"SLURM_STEP_NUM_TASKS": "2"}, 1, 1, OTHERS),
+        (SRUN | {"SLURM_STEP_NUM_TASKS": "1"}, 2, 1, OTHERS),
+        (SRUN | {"SLURM_NTASKS_PER_NODE": "1"}, 2, 1, OTHERS),
+        ({"RANK": "0", "WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "2"}, 2, 1, OTHERS),
         ({"RANK": "0", "WORLD_SIZE": ""}, 1, 2, "nothing started this process together with"),
         ({"NODE_RANK": "1"}, 1, 1, "NODE_RANK = 1 says .*env -u NODE_RANK"),
         ({"SLURM_PROCID": "1"}, 1, 1, "SLURM_PROCID = 1 says .*env -u SLURM_PROCID"),
@@ -317,7 +316,7 @@ def test_processes_that_train_together_know_who_started_them(
     start_as(monkeypatch, **variables)
     refuse_other_launch(devices, nodes)
     options = config("trainer.accelerator=cpu", f"trainer.devices={devices}")["trainer"]
-    environments = trainer_module._cluster(Settings(**options | {"num_nodes": nodes}))
+    environments = trainer_module._cluster(TrainerConfig(**options | {"num_nodes": nodes}))
     of_slurm = [each for each in environments if isinstance(each, SLURMEnvironment)]
     assert bool(of_slurm) == slurm
     assert not any(each.auto_requeue for each in of_slurm)
@@ -327,12 +326,12 @@ def test_a_process_that_would_train_alone_among_several_touches_nothing(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start_as(monkeypatch, **SRUN | {"SLURM_PROCID": "1"})
-    with pytest.raises(UserError, match="2 processes were started together"):
+    with pytest.raises(UserError, match=OTHERS):
         train(config(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     start_as(monkeypatch, **{name: SRUN[name] for name in SRUN if name != "SLURM_PROCID"})
     train(config("trainer.max_steps=1"), tmp_path / "run")  # as the message says
-    assert provenance.run_status(tmp_path / "run") == "finished"
+    assert records.run_status(tmp_path / "run") == "finished"
 
 
 def test_with_torchrun_its_number_alone_says_who_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,12 +366,12 @@ def test_accumulated_batches_of_unequal_size_equal_one_big_batch(
         collate([1, 2, 3], sentences(9, 5, 7), sentences(4, 9, 8)),
     ]
     quieten_lightning()
-    options = config("model.dropout=0.0")
-    model = registry.build(options["model"], source_vocab_size=11, target_vocab_size=11).double()
+    nodes = TrainingConfig.model_validate(config("model.dropout=0.0"))
+    model = registry.build(nodes.model, source_vocab_size=11, target_vocab_size=11).double()
     task = Watched(
         model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None,
         packed_from=NONE, guidance=None, seed=1,
-        total_steps=1, optimizer=options["optimizer"], schedule=options["schedule"],
+        total_steps=1, optimizer=nodes.optimizer, schedule=nodes.schedule,
     )  # fmt: skip
     tokens = sum(int(batch.target_lengths.sum()) for batch in batches)
     summed = torch.stack([task.training_losses(batch).smoothed for batch in batches]).sum()

@@ -19,13 +19,18 @@ from torch import nn
 
 from translate.errors import UserError
 from translate.files import locked
-from translate.training import provenance, refusals
-from translate.training.disk import CHECKPOINTS, SLACK, check_room
-from translate.training.finite import NEVER, StopWhenNotFinite
-from translate.training.last_checkpoint import LastCheckpoint
-from translate.training.refusals import refuse_other_configuration, refuse_what_the_model_cannot
+from translate.training import preflight, records
+from translate.training.callbacks import NEVER, StopWhenNotFinite
+from translate.training.checkpoints import LastCheckpoint
+from translate.training.preflight import (
+    CHECKPOINTS,
+    SLACK,
+    check_machine_and_model,
+    check_room,
+    check_same_configuration,
+)
 from translate.training.run import train
-from translate.training.settings import Settings
+from translate.training.settings import TrainingConfig
 
 Config = Callable[..., dict[str, Any]]
 
@@ -96,18 +101,18 @@ def test_each_key_that_differs_is_refused_by_name_but_for_those_that_may(
 ) -> None:
     before = config()
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(before))
-    refuse_other_configuration(before, tmp_path)
+    check_same_configuration(before, tmp_path)
     places = leaves(before)
     assert len(places) > 80
-    refuse_other_configuration({**before, "data": {**before["data"], "dir": "moved"}}, tmp_path)
+    check_same_configuration({**before, "data": {**before["data"], "dir": "moved"}}, tmp_path)
     free = {"cache", "data.workers"} | {f"trainer.{key}" for key in MAY_DIFFER}
     for place in places:
         now = changed(before, place)
         if place in free:
-            refuse_other_configuration(now, tmp_path)
+            check_same_configuration(now, tmp_path)
             continue
         with pytest.raises(UserError, match=rf"{place}: .* → 'something else'"):
-            refuse_other_configuration(now, tmp_path)
+            check_same_configuration(now, tmp_path)
 
 
 def test_a_run_that_lost_its_configuration_says_so(tmp_path: Path, config: Config) -> None:
@@ -115,7 +120,7 @@ def test_a_run_that_lost_its_configuration_says_so(tmp_path: Path, config: Confi
         if content is not None:
             (tmp_path / "config.yaml").write_bytes(content)
         with pytest.raises(UserError, match=r"config\.yaml, .* cannot be read: restore it"):
-            refuse_other_configuration(config(), tmp_path)
+            check_same_configuration(config(), tmp_path)
 
 
 def test_a_run_goes_on_only_with_its_own_text_and_from_a_whole_checkpoint(
@@ -131,8 +136,8 @@ def test_a_run_goes_on_only_with_its_own_text_and_from_a_whole_checkpoint(
     assert "\n" not in str(refused.value)
     shutil.copy(run / "checkpoints" / "best.ckpt", last)  # as it says
     train(config("trainer.max_steps=2"), run)
-    record = provenance.read(run)
-    provenance.write(run, corpus={**record["corpus"], "target tokenizer": "another"})
+    record = records.read(run)
+    records.write(run, corpus={**record["corpus"], "target tokenizer": "another"})
     with pytest.raises(UserError, match=r"different text \(changed: target tokenizer\)"):
         train(config("trainer.max_steps=3"), run)
 
@@ -191,7 +196,7 @@ def test_a_run_begins_over_where_it_holds_no_more_than_its_first_step(
     if record is not None:
         (tmp_path / "provenance.json").write_text(json.dumps(record))
     with pytest.raises(UserError, match="contains a trained model") if refused else nullcontext():
-        refusals.refuse_to_begin_over(tmp_path)
+        preflight.check_nothing_lost(tmp_path)
 
 
 class Killed(BaseException):
@@ -221,7 +226,7 @@ def test_a_run_that_lost_all_of_its_training_does_not_begin_anew_and_one_without
         (run / half).parent.mkdir(exist_ok=True)
         (run / half).write_bytes(b"half")
     train(settings, run)
-    assert provenance.read(run)["steps"] == 3
+    assert records.read(run)["steps"] == 3
     assert not {path.name for path in run.rglob("*")} & {
         ".bundle.new",
         "last.ckpt.tmp",
@@ -243,7 +248,7 @@ def test_a_refused_run_is_recorded_as_it_was(tmp_path: Path, config: Config) -> 
         with pytest.raises(UserError, match=r"last\.ckpt is damaged"):
             train(config(end), run)
         assert contents(run) == before
-    assert provenance.run_status(run) == "finished"
+    assert records.run_status(run) == "finished"
 
 
 @pytest.mark.parametrize("shorter", ["trainer.max_steps=2", "trainer.max_epochs=1"])
@@ -297,27 +302,30 @@ def test_what_its_model_cannot_do_is_refused_before_a_corpus_is_prepared(
 def test_to_ask_a_model_draws_nothing_of_the_run(config: Config) -> None:
     settings = config(GUIDED, "trainer.packing=off")
     before = torch.random.get_rng_state()
-    refuse_what_the_model_cannot(settings, Settings(**settings["trainer"]))
+    check_machine_and_model(TrainingConfig.model_validate(settings))
     assert torch.equal(before, torch.random.get_rng_state())
 
 
 def test_a_disk_too_small_for_the_checkpoints_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def trainer(*, averages: bool, keep: int) -> Any:
+        return SimpleNamespace(averages=averages, keep=keep)
+
     weights, free = 4_000_000, 0
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
     needed = CHECKPOINTS * 4 * weights + 2 * weights + SLACK
     free = needed
-    check_room(tmp_path, Model(), averaged=True, keep=0)
+    check_room(tmp_path, Model(), trainer(averages=True, keep=0))
     free = needed - 1
     with pytest.raises(UserError, match=r"has 123 MB free, but .* need 123 MB: free up space"):
-        check_room(tmp_path, Model(), averaged=True, keep=0)
-    check_room(tmp_path, Model(), averaged=False, keep=0)
+        check_room(tmp_path, Model(), trainer(averages=True, keep=0))
+    check_room(tmp_path, Model(), trainer(averages=False, keep=0))
     with pytest.raises(UserError, match="need 135 MB"):  # two checkpoints more, of 12 MB
-        check_room(tmp_path, Model(), averaged=False, keep=2)
+        check_room(tmp_path, Model(), trainer(averages=False, keep=2))
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "last.ckpt").write_bytes(b"12")  # will make way
-    check_room(tmp_path, Model(), averaged=True, keep=0)
+    check_room(tmp_path, Model(), trainer(averages=True, keep=0))
 
 
 def test_a_model_larger_than_memory_is_told_before_it_is_built(
@@ -458,7 +466,7 @@ def test_flex_attention_is_refused_where_it_cannot_learn(
 def test_a_logger_that_is_not_installed_is_told_before_any_work(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(refusals, "find_spec", lambda package: None)
+    monkeypatch.setattr(preflight, "find_spec", lambda package: None)
     with pytest.raises(UserError, match=rf"trainer\.{name}=true needs .* install '{name}>="):
         train(config(f"trainer.{name}=true"), tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()

@@ -19,12 +19,11 @@ from safetensors.torch import load_file
 
 from translate.cli.main import main
 from translate.inference import bundle
-from translate.training import provenance
-from translate.training.checkpoint import AtomicCheckpointIO
-from translate.training.dev_translations import DevTranslations
-from translate.training.last_checkpoint import LastCheckpoint
-from translate.training.module import TranslationTask
+from translate.training import records
+from translate.training.callbacks import DevTranslations
+from translate.training.checkpoints import AtomicCheckpointIO, LastCheckpoint
 from translate.training.run import Interrupted, train
+from translate.training.step import TranslationTask
 
 Config = Callable[..., dict[str, Any]]
 
@@ -62,8 +61,8 @@ def rows(run: Path) -> list[dict[str, str]]:
 
 def assert_same(broken: Path, whole: Path) -> None:
     """All that two finished runs leave is the same, but for speeds and times."""
-    assert provenance.read(broken)["steps"] == provenance.read(whole)["steps"]
-    assert provenance.read(broken)["dev_bleu"] == provenance.read(whole)["dev_bleu"]
+    assert records.read(broken)["steps"] == records.read(whole)["steps"]
+    assert records.read(broken)["dev_bleu"] == records.read(whole)["dev_bleu"]
     wanted = ("step", "train/loss", "dev/loss", "dev/bleu")
     for one, other in zip(figures(broken, wanted), figures(whole, wanted), strict=True):
         assert one == other
@@ -202,7 +201,7 @@ def test_a_signal_at_the_end_ends_what_comes_after_the_run(
     with pytest.raises(Interrupted, match="run is finished") as stopped:
         train(short, tmp_path / "run")
     assert stopped.value.exit_code == 143
-    assert provenance.run_status(tmp_path / "run") == "finished"
+    assert records.run_status(tmp_path / "run") == "finished"
     assert validated(tmp_path / "run") == [1]
 
 
@@ -256,10 +255,10 @@ def test_patience_that_is_spent_stays_spent(
         stop_in(patch, DevTranslations, "_translate", lambda dev, *_: dev.best >= 0)
         with pytest.raises(Interrupted, match="run is finished"):
             train(once, run)
-    assert provenance.read(run)["steps"] == 2
+    assert records.read(run)["steps"] == 2
     train(once, run)  # as after a kill before it was noted as finished
-    assert provenance.read(run)["steps"] == 2
-    assert provenance.run_status(run) == "finished"
+    assert records.read(run)["steps"] == 2
+    assert records.run_status(run) == "finished"
 
 
 def test_a_validation_that_is_due_where_time_is_out_is_not_skipped(
@@ -296,7 +295,7 @@ def test_the_validation_at_the_end_of_a_call_lowers_no_rate_and_spends_no_patien
     assert saved["global_step"] == 3
     assert saved["optimizer_states"][0]["param_groups"][0]["lr"] == 1e-6
     assert validated(tmp_path / "run") == [0, 1, 2]
-    assert provenance.run_status(tmp_path / "run") == ("unfinished" if minutes else "finished")
+    assert records.run_status(tmp_path / "run") == ("unfinished" if minutes else "finished")
 
 
 def test_a_signal_to_all_processes_leaves_the_workers_their_last_batch(
@@ -387,7 +386,7 @@ def test_stopped_at_every_step_of_three_epochs(
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     train(config(*options, model=model), whole)
     total = len(losses)
-    assert total == provenance.read(whole)["steps"]
+    assert total == records.read(whole)["steps"]
     for step in range(total - 1):
         with monkeypatch.context() as patch:
             stop_in(patch, TranslationTask, "training_step",

@@ -22,14 +22,15 @@ from torch.distributed.fsdp import fully_shard
 from translate.attention.masks import padding_mask
 from translate.attention.packed import Packing
 from translate.errors import UserError
+from translate.extras import sharding
+from translate.extras.checkpoint_average import kept
 from translate.models import registry
-from translate.training import provenance, sharding
+from translate.training import records
 from translate.training.averaging import for_use
-from translate.training.checkpoint import AtomicCheckpointIO
-from translate.training.checkpoint_average import kept
-from translate.training.finite import StopWhenNotFinite
-from translate.training.module import TranslationTask
+from translate.training.callbacks import StopWhenNotFinite
+from translate.training.checkpoints import AtomicCheckpointIO
 from translate.training.run import train
+from translate.training.step import TranslationTask
 
 Config = Callable[..., dict[str, Any]]
 EXACT = [
@@ -153,7 +154,7 @@ def test_patience_that_is_spent_stays_spent_where_weights_are_dealt_out(
             "trainer.samples=0", "optimizer.learning_rate=1e-12",
         )  # fmt: skip
         started(tmp_path / "run", options, count=1)
-    assert provenance.read(tmp_path / "run")["steps"] == 2
+    assert records.read(tmp_path / "run")["steps"] == 2
 
 
 def saves_what_is_broken_in_one_shard(rank: int, folder: Path) -> None:

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translate.errors import UserError
-from translate.training import provenance, token_budget
-from translate.training.run import train
-from translate.training.settings import Settings
-from translate.training.token_budget import rows_that_fit, tokens_noted
+from translate.training import records, resources
+from translate.training.resources import rows_that_fit
+from translate.training.run import tokens_noted, train
+from translate.training.settings import TrainerConfig
 
 Config = Callable[..., dict[str, Any]]
 
@@ -77,18 +77,31 @@ class TooLarge:
             raise torch.OutOfMemoryError
 
 
-def test_a_model_too_large_for_the_gpu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def tokens_that_fit(options: TrainerConfig, task: Any, *, longest: int) -> int:
+    return resources.tokens_that_fit(
+        options, task, lambda batch: torch.zeros(()), longest=longest, precision="32-true",
+        guided=False,
+    )  # fmt: skip
+
+
+def test_a_model_too_large_for_the_gpu_is_told(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = TrainerConfig(**config()["trainer"])
+    monkeypatch.setattr(resources, "on_gpu", lambda accelerator: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (10**9, 10**9))
     task: Any = TooLarge()
     with pytest.raises(UserError, match=r"do not fit into the GPU's memory: lower data\.max_len"):
-        token_budget._rows_on_gpu(task, 9, None, averages=False)
+        tokens_that_fit(options, task, longest=9)
 
 
 def test_the_longest_sentence_fits_whatever_is_found(config: Config) -> None:
-    options = Settings(**config("trainer.accelerator=cpu")["trainer"])
+    options = TrainerConfig(**config("trainer.accelerator=cpu")["trainer"])
     task: Any = None  # a CPU is not probed
-    longest = token_budget.TOKENS_ON_CPU + 1
-    assert token_budget._found(options, longest, task, "32-true") == longest
+    longest = resources.TOKENS_ON_CPU + 1
+    assert tokens_that_fit(options, task, longest=longest) == longest
 
 
 def losses(run: Path) -> dict[int, str]:
@@ -102,17 +115,17 @@ def test_a_run_that_goes_on_has_the_batches_it_began_with(
     short = ("trainer.max_steps=2", "trainer.samples=0", "trainer.validation_sentences=2",
              "trainer.precision=32-true", "trainer.accelerator=cpu")  # fmt: skip
     auto, run = ("data.tokens_per_batch=auto", *short), tmp_path / "auto"
-    monkeypatch.setattr(token_budget, "TOKENS_ON_CPU", 300)
+    monkeypatch.setattr(resources, "TOKENS_ON_CPU", 300)
     train(config(*auto), run)
-    assert provenance.read(run)["tokens_per_batch"] == 300
+    assert records.read(run)["tokens_per_batch"] == 300
     assert "data.tokens_per_batch: 300" in (run / "train.log").read_text()
-    monkeypatch.setattr(token_budget, "TOKENS_ON_CPU", 700)  # another machine
+    monkeypatch.setattr(resources, "TOKENS_ON_CPU", 700)  # another machine
     train(config(*auto, "trainer.max_steps=4"), run)
     assert tokens_noted(run) == 300
     train(config(*short, "data.tokens_per_batch=300", "trainer.max_steps=4"), tmp_path / "plain")
     assert losses(run) == losses(tmp_path / "plain")
-    record = provenance.read(run)
-    (run / provenance.FILE).write_text('{"status": "finished", "steps": 4}')
+    record = records.read(run)
+    (run / records.FILE).write_text('{"status": "finished", "steps": 4}')
     with pytest.raises(UserError, match=r"has no tokens_per_batch.*restore the file"):
         train(config(*auto, "trainer.max_steps=5"), run)
     assert record["status"] == "finished"
@@ -122,7 +135,7 @@ def test_a_run_that_goes_on_has_the_batches_it_began_with(
 def test_a_step_has_no_more_than_the_most(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accumulate: int
 ) -> None:
-    monkeypatch.setattr(token_budget, "MOST", 400)
+    monkeypatch.setattr(resources, "MOST", 400)
     short = ("trainer.max_steps=1", "trainer.samples=0", "trainer.validation_sentences=2",
              f"trainer.accumulate={accumulate}", "trainer.accelerator=cpu")  # fmt: skip
     train(config("data.tokens_per_batch=auto", *short), tmp_path / "run")
@@ -132,10 +145,10 @@ def test_a_step_has_no_more_than_the_most(
 def test_the_processes_of_a_step_share_the_most(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_budget, "MOST", 400)
+    monkeypatch.setattr(resources, "MOST", 400)
     made = config("trainer.devices=2", "trainer.accumulate=4", "trainer.accelerator=cpu")
     task: Any = None  # on a CPU none is tried
-    assert token_budget._found(Settings(**made["trainer"]), 1, task, "32-true") == 50
+    assert tokens_that_fit(TrainerConfig(**made["trainer"]), task, longest=1) == 50
 
 
 @pytest.mark.parametrize("together", ["NODE_RANK", "WORLD_SIZE", "SLURM_NTASKS"])
@@ -157,7 +170,7 @@ def test_processes_started_together_are_refused(
 def test_a_model_that_is_dealt_out_is_not_tried_whole(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_budget, "on_gpu", lambda accelerator: True)
+    monkeypatch.setattr(resources, "on_gpu", lambda accelerator: True)
     settings = config(
         "data.tokens_per_batch=auto", "trainer.strategy=fsdp", "trainer.averaging.kind=none"
     )
@@ -177,7 +190,7 @@ def test_what_is_found_on_a_gpu_fits(config: Config, tmp_path: Path, model: str)
 def test_auto_has_room_for_the_longest_draw(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_budget, "MOST", 1)
+    monkeypatch.setattr(resources, "MOST", 1)
     options = config(
         "data.tokens_per_batch=auto", "tokenizer=unigram", "tokenizer.vocab_size=500",
         "tokenizer.sampling.alpha=0.2", "trainer.max_steps=1", "trainer.accelerator=cpu",
@@ -189,7 +202,7 @@ def test_auto_has_room_for_the_longest_draw(
 def test_a_pair_that_is_left_out_does_not_size_a_batch(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_budget, "MOST", 1)
+    monkeypatch.setattr(resources, "MOST", 1)
     options = config(
         "data.tokens_per_batch=auto", "data.max_length=12", "trainer.max_steps=1",
         "trainer.accelerator=cpu",

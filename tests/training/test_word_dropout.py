@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from translate.data.batching import Batch, collate
-from translate.training.module import TranslationTask
-from translate.training.word_dropout import drop_words
+from translate.training.objectives import drop_words
+from translate.training.step import TranslationTask
 from translate.vocabulary import EOS, UNK
 
 

@@ -13,8 +13,12 @@ from pydantic import AfterValidator, Field
 from translate.cli.errors import UsageError
 from translate.cli.options import Options, PathOption
 from translate.files import write
+from translate.names import on_demand
 
 log = logging.getLogger(__name__)
+
+AVERAGE = "translate.extras.checkpoint_average:average_checkpoints"
+CHOOSE = "translate.extras.checkpoint_average:choose"
 
 USAGE = """\
   translate train experiment=demo run=runs/demo trainer.keep=10 trainer.validate_every=170
@@ -55,20 +59,18 @@ class AverageOptions(Options):
 
 def run(options: AverageOptions) -> None:
     """Average the checkpoints and leave what other commands need."""
-    from translate.training.checkpoint_average import average_checkpoints, choose
-
     folder, checkpoints = Path(options.run), options.checkpoints
     named = folder if folder.name not in ("", "..") else folder.resolve()  # run=. is called nothing
     output = Path(options.output or f"{named}-{checkpoints}")
     if output.exists():
         raise UsageError(f"output={output} exists: name another folder, or remove it first")
     which, _, count = checkpoints.partition("_")
-    steps = choose(folder, count=int(count), best=which == "best")
+    steps = on_demand(CHOOSE)(folder, count=int(count), best=which == "best")
     config = folder / "config.yaml"
     try:
         if config.is_file():  # first: a bundle alone does not tell evaluate which corpus
             write(output / config.name, config.read_bytes())
-        average_checkpoints(folder, steps, output)
+        on_demand(AVERAGE)(folder, steps, output)
     except BaseException:
         shutil.rmtree(output, ignore_errors=True)  # or it would be in the way of a second attempt
         raise

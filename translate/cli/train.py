@@ -184,7 +184,7 @@ def _with_origin(arguments: Arguments) -> Arguments:
 
     A run without a checkpoint yet has nothing else to begin from.
     """
-    from translate.training.provenance import noted
+    from translate.training.records import noted
 
     if origin := noted(Path(arguments.verbatim["run"]), "init"):
         return replace(arguments, verbatim={"init": origin["bundle"]} | arguments.verbatim)
@@ -319,7 +319,7 @@ def _name_of(init: Path) -> str:
 def _is_finished(run: Path, config: Node) -> bool:
     """A finished run is trained on only for longer than it was meant to."""
     from translate.run_folder import configuration
-    from translate.training.provenance import run_status
+    from translate.training.records import run_status
     from translate.training.settings import LENGTHS, flat
 
     before, now = flat(configuration(run)), flat(config)
@@ -328,10 +328,11 @@ def _is_finished(run: Path, config: Node) -> bool:
 
 def _score_of_finished(job: Job, run: Path, config: Node) -> float:
     """The best dev BLEU of a job that an earlier sweep has trained; a single run is refused."""
-    from translate.data.corpus import prepare, read_nodes
+    from translate.data.corpus import prepare
     from translate.training.fine_tuning import find_origin
-    from translate.training.provenance import read
-    from translate.training.refusals import refuse_other_configuration, refuse_other_corpus
+    from translate.training.preflight import check_same_configuration, check_same_corpus
+    from translate.training.records import read
+    from translate.training.settings import TrainingConfig
 
     record = read(run)
     if not job.multirun:
@@ -343,11 +344,11 @@ def _score_of_finished(job: Job, run: Path, config: Node) -> float:
             f"{run} is finished after {counted(steps, 'step')}: continue training with {longer}, "
             "or start over by removing the folder or naming another with run="
         )
-    refuse_other_configuration(config, run)
-    nodes = read_nodes(config["data"], config["tokenizer"])
-    corpus = prepare(*nodes, cache=Path(config["cache"]))
-    refuse_other_corpus(corpus, run)
-    find_origin(run, job.verbatim.get("init"), config, resuming=True)
+    nodes = TrainingConfig.model_validate(config)
+    check_same_configuration(config, run)
+    corpus = prepare(nodes.data, nodes.tokenizer, cache=nodes.cache)
+    check_same_corpus(corpus, run)
+    find_origin(run, job.verbatim.get("init"), nodes, resuming=True)
     log.info("%s is already finished: best dev BLEU %.2f", run, record["dev_bleu"])
     return float(record["dev_bleu"])
 

@@ -54,7 +54,7 @@ def training_problems(config: Mapping[str, Any]) -> list[str]:
     from translate.data.tokenizer import check_tokenizer
     from translate.models import registry
     from translate.training.optim import OPTIMIZERS, SCHEDULES
-    from translate.training.settings import Settings
+    from translate.training.settings import TrainerConfig
 
     receivers: dict[str, Callable[[Node], list[str]]] = {
         "data": check_data,
@@ -63,7 +63,7 @@ def training_problems(config: Mapping[str, Any]) -> list[str]:
         "search": search_problems,
         "optimizer": lambda node: chosen("optimizer", node, OPTIMIZERS),
         "schedule": lambda node: chosen("schedule", node, SCHEDULES),
-        "trainer": lambda node: schema.problems(Settings, node, "trainer"),
+        "trainer": lambda node: schema.problems(TrainerConfig, node, "trainer"),
     }
     found = [problem for name, check in receivers.items() for problem in check(config[name])]
     return found or [

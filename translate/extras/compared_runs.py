@@ -38,9 +38,7 @@ from translate.files import check_folder, write
 from translate.inference import bundle
 from translate.inference.translator import load
 from translate.run_folder import RECORD, configuration, read_record, status
-from translate.training import token_budget
-from translate.training.averaging import START
-from translate.training.settings import MAY_CHANGE, flat
+from translate.training.settings import AVERAGING_STARTS, MAY_CHANGE, flat
 from translate.wording import shortened
 
 log = logging.getLogger(__name__)
@@ -289,12 +287,13 @@ def settings(run: Path) -> dict[str, Any]:
     free = {"seed", "tokenizer.pretrained"} | MAY_CHANGE - SHAPING
     record = _record(run)
     for key, fact in (
-        ("trainer.precision", "precision"), ("data.tokens_per_batch", token_budget.KEY),
+        ("trainer.precision", "precision"), ("data.tokens_per_batch", "tokens_per_batch"),
     ):  # fmt: skip
         if key in config and fact in record:
             config[key] = record[fact]
     if config.get("trainer.averaging.start", 0) is None:
-        config["trainer.averaging.start"] = START.get(config["trainer.averaging.kind"], 0.0)
+        kind = config["trainer.averaging.kind"]
+        config["trainer.averaging.start"] = AVERAGING_STARTS.get(kind, 0.0)
     return {key: value for key, value in config.items() if key not in free and value is not None}
 
 

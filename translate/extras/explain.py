@@ -19,9 +19,8 @@ from translate.extras.kernels import Call, Kernel, recorded_calls
 from translate.inference.translator import Translator
 from translate.models.head import in_mode
 from translate.models.seq2seq import Seq2Seq
-from translate.training import packing
-from translate.training.precision import autocast_dtype, settled
-from translate.training.provenance import noted
+from translate.training.records import noted
+from translate.training.resources import autocast_dtype, chosen_precision, packed_from
 from translate.vocabulary import BOS, EOS
 
 Phases = dict[str, Counter[Call]]  # a phase of training or translating → its calls, counted
@@ -44,16 +43,17 @@ def explained(
         covering: whether the search reads the attention over the source.
     """
     model, device = translator.model, translator.device.type
-    precision = settled(trainer.get("precision", "auto"), device, noted=noted(run, "precision"))
+    asked = trainer.get("precision", "auto")
+    precision = chosen_precision(asked, device, noted=noted(run, "precision"))
     guided = trainer.get("guided_alignment", {}).get("weight", 0) > 0
-    packed_from = packing.settle(
+    packed = packed_from(
         trainer.get("packing", "auto"), model, accelerator=device, precision=precision,
         compiled=trainer.get("compile", False), guided=guided,
     )  # fmt: skip
     target = translator.translate([sentence])[0] if reference is None else reference
     phases = attention_calls(
         translator, sentence, target,
-        autocast=autocast_dtype(precision), packed_from=packed_from, guided=guided,
+        autocast=autocast_dtype(precision), packed_from=packed, guided=guided,
         covering=covering,
     )  # fmt: skip
     yield f"{translator.device}, PyTorch {torch.__version__}, trained in {precision}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import lightning as L
 import torch
@@ -12,39 +12,27 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from translate.errors import UserError
-from translate.training.steps import ends_step
+from translate.training.settings import AVERAGING_STARTS, AveragingConfig
+from translate.training.step import ends_step
 
 WEIGHTS = "averaged_weights"  # of a checkpoint, beside the trained ones
-START = {"ema": 0.0, "last": 0.75}  # a mean keeps all that it has seen, random weights too
 
 
 class AveragedWeights(Callback):
     """Averages the weights that are trained, and puts the average in their place for validation.
 
-    Where weights are dealt out to processes, each averages its own shards. A checkpoint holds both
+    Where weights are sharded over processes, each averages its own shards. A checkpoint holds both
     whole, so that a run goes on under any strategy. Until the first update nothing is swapped.
 
-    Args:
-        kind: `ema` keeps decay·average + (1-decay)·weights; `last` the mean of the weights at all
-            updates, by default of the run's last quarter.
-        decay: of the exponential average; early on min(decay, (1+n)/(10+n)) at update n, so that
-            the random beginning is soon forgotten.
-        start: share of the run after which updates begin; None: that of `START`.
-        every: optimizer steps between two updates.
+    The kind `ema` keeps decay·average + (1-decay)·weights; early on with min(decay, (1+n)/(10+n))
+    at update n, so that the random beginning is soon forgotten. `last` keeps the mean of the
+    weights at all updates, by default of the run's last quarter.
     """
 
-    def __init__(
-        self,
-        *,
-        kind: Literal["ema", "last"],
-        decay: float,
-        start: float | None,
-        every: int,
-        total_steps: int,
-    ) -> None:
-        self.kind, self.decay = kind, decay
-        share = START[kind] if start is None else start
-        self.first, self.every = int(share * total_steps), every
+    def __init__(self, config: AveragingConfig, *, total_steps: int) -> None:
+        self.kind, self.decay = config.kind, config.decay
+        share = AVERAGING_STARTS[config.kind] if config.start is None else config.start
+        self.first, self.every = int(share * total_steps), config.every
         self.updates = 0
         self.average: list[Tensor] = []  # in the order of the weights; empty before the first
 
@@ -123,11 +111,11 @@ class AveragedWeights(Callback):
             average.copy_(trained)
 
     def _pairs(self, module: nn.Module) -> Iterable[tuple[Tensor, Tensor]]:
-        """Each weight beside its average, once there is one."""
+        """Pair each weight with its average, once there is one."""
         return zip(module.parameters(), self.average, strict=True) if self.updates else ()
 
     def _named(self, module: nn.Module, *, kept: bool) -> dict[str, Tensor]:
-        """The whole average, under each name of weights that several parts share.
+        """Return the whole average, under each name of weights that several parts share.
 
         All processes gather it; one of them keeps it.
         """
@@ -137,12 +125,12 @@ class AveragedWeights(Callback):
 
 
 def for_use(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The weights of a checkpoint that are validated and shipped: averaged, if any are."""
+    """Return the weights of a checkpoint that are validated and shipped: averaged, if any are."""
     return {**checkpoint["state_dict"], **checkpoint.get(WEIGHTS, {})}
 
 
 def _whole(average: Tensor, *, kept: bool) -> Tensor:
-    """Gathered where this process has a part of it, off the device, which may lack the room."""
+    """Gather what this process has a part of, off the device, which may lack the room."""
     if not isinstance(average, DTensor):
         return average
     gathered = average.full_tensor()
@@ -150,7 +138,7 @@ def _whole(average: Tensor, *, kept: bool) -> Tensor:
 
 
 def _laid_out_as(weight: Tensor, whole: Tensor) -> Tensor:
-    """`whole`, or the part of it that this process has of the weight."""
+    """Return `whole`, or the part of it that this process has of the weight."""
     if isinstance(weight, DTensor):
         # every process has read the checkpoint: none needs to be sent anything
         return distribute_tensor(

@@ -1,28 +1,53 @@
-"""Around the steps: progress, speed, and when dev BLEU has risen no longer."""
+"""Around the steps: reports, dev translations, patience, and numbers that are not finite.
+
+Callbacks run in the order of their list, which `run.TrainingRun` and `trainer.build_trainer`
+make; several depend on it and say so.
+"""
 
 from __future__ import annotations
 
+import itertools
+import json
 import logging
+import math
 import time
-from typing import Any
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import lightning as L
+import matplotlib.image
 import torch
+import torch.distributed as processes
 from lightning.pytorch.callbacks import Callback, EarlyStopping, RichProgressBar
+from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.trainer.states import TrainerFn
+from pyarrow import Table
 from rich.progress import ProgressColumn
+from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from translate.data.batching import Batch
+from translate.data.corpus import Corpus
+from translate.data.pairs import at
+from translate.errors import UserError
+from translate.evaluation.metrics import bleu, choose_tokenizer, part_bleu
+from translate.files import replacing
+from translate.inference import bundle
+from translate.inference.translator import Translator
 from translate.machine import give_back_memory
-from translate.training.module import TranslationTask
-from translate.training.steps import ends_step, is_due
+from translate.names import on_demand
+from translate.search import Search
+from translate.training import records
+from translate.training.settings import TrainingConfig
+from translate.training.step import TranslationTask, ends_step, is_due
 from translate.wording import counted
 
 log = logging.getLogger(__name__)
 
 TIDIED = 100  # batches, after which memory is given back
-TIMED = 10  # steps, after which a run can tell how long it will take
-
 LOOK = 1.0  # seconds between looks at the losses, each of which waits for the GPU
 SHOWN = (  # beside the bar: logged name, name for people, format
     ("train/loss", "loss", "%.3f"),
@@ -30,6 +55,14 @@ SHOWN = (  # beside the bar: logged name, name for people, format
     ("tokens_per_second", "tokens/s", "%.0f"),
     ("learning_rate", "learning rate", "%.2e"),
 )
+
+SIDES = ("source_tokens", "target_tokens")
+HEATMAP = "translate.extras.attention_pictures:heatmap"
+MOST_DRAWN = 200  # pieces of a sample's source: more are no picture any more
+
+NOT_FINITE = "not_finite.json"
+NEVER = math.inf  # the place of what is not finite, where all is
+AFTER = 0.5  # of a step: where its gradient stands, behind the losses that it comes from
 
 
 class StepsBar(RichProgressBar):
@@ -83,7 +116,7 @@ class Patience(EarlyStopping):
 
     @property
     def spent(self) -> bool:
-        """Whether there were as many validations without a better dev BLEU."""
+        """Tell whether there were as many validations without a better dev BLEU."""
         return bool(self.wait_count >= self.patience)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -104,51 +137,8 @@ class Patience(EarlyStopping):
             super().on_validation_end(trainer, pl_module)
 
 
-class EstimatedTime(Callback):
-    """Says once, after `TIMED` steps, how long the rest will take at their speed.
-
-    The first step is left out, for it loads libraries and compiles, and so are validations.
-    """
-
-    def __init__(self, *, total_steps: int) -> None:
-        self.total_steps = total_steps
-        self.first_step, self.started, self.paused = 0, 0.0, 0.0
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.first_step = trainer.global_step
-
-    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.paused = time.monotonic()
-
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.started += time.monotonic() - self.paused
-
-    def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
-    ) -> None:
-        done = trainer.global_step - self.first_step
-        if done not in (1, TIMED) or not ends_step(trainer, batch_idx):
-            return
-        if pl_module.device.type == "cuda":
-            torch.cuda.synchronize()  # else a step has only been asked for
-        now = time.monotonic()
-        if done == 1:
-            self.started = now
-        elif left := self.total_steps - trainer.global_step:
-            seconds = (now - self.started) / (TIMED - 1) * left
-            log.info(
-                "about %s for the remaining %s, without validations",
-                lasting(seconds), counted(left, "step"),
-            )  # fmt: skip
-
-
 def lasting(seconds: float) -> str:
-    """As precise as an estimate is: `40 s`, `11 min`, `2 h 05 min`, `3 d 04 h`."""
+    """Say a time as precisely as an estimate is: `40 s`, `11 min`, `2 h 05 min`, `3 d 04 h`."""
     minutes, hours = round(seconds / 60), round(seconds / 3600)
     if minutes < 2:
         return f"{seconds:.0f} s"
@@ -160,7 +150,7 @@ def lasting(seconds: float) -> str:
 
 
 class Reports(Callback):
-    """A row for the loggers every so many steps and, without a progress bar, a line.
+    """Writes a row for the loggers every so many steps and, without a progress bar, a line.
 
     At the run's last step, too, of those since. Losses of all processes together, the learning
     rate, and tokens/s: real (not padding) source and target tokens, </s> included; validation time
@@ -219,3 +209,329 @@ class Reports(Callback):
                 step, self.total_steps, losses["train/loss"], speed, self.rate, lasting(left),
             )  # fmt: skip
         self.tokens, self.seconds = 0, 0.0
+
+
+class Budget(Callback):
+    """Notes seconds and tokens with each save, so that they are those of the steps that count.
+
+    What a kill took of them is taken again. Tokens, </s> included, are those of all processes, and
+    a part of the checkpoint; seconds, with validations, are of all calls, and in the record alone:
+    checkpoints of runs that were stopped or not are the same.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self.before = dict.fromkeys(SIDES, 0)  # in earlier calls
+        self.here = dict.fromkeys(SIDES, 0)  # in this one, by this process
+        self.seconds = self.started = 0.0
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.started = time.monotonic()
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+    ) -> None:
+        for side in SIDES:
+            self.here[side] += getattr(batch, side)
+
+    def on_save_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        checkpoint["tokens"] = self._note(trainer)
+
+    def on_load_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        self.before = checkpoint.get("tokens", self.before)  # runs of before had none
+        self.seconds = float(records.noted(self.run, "seconds") or 0)
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._note(trainer)
+
+    def _note(self, trainer: L.Trainer) -> dict[str, int]:
+        """Return the tokens so far, for which all processes ask at once; one writes them down."""
+        here = torch.tensor([*self.here.values()], device=trainer.strategy.root_device)
+        of_all = trainer.strategy.reduce(here, reduce_op="sum").tolist()
+        tokens = {side: self.before[side] + n for side, n in zip(SIDES, of_all, strict=True)}
+        if trainer.is_global_zero:
+            seconds = self.seconds + time.monotonic() - self.started
+            ended = datetime.now(UTC).isoformat(timespec="seconds")
+            records.write(self.run, ended=ended, seconds=round(seconds, 1), **tokens)
+        return tokens
+
+
+class DevTranslations(Callback):
+    """Translates dev sentences at each validation, logs BLEU, and keeps the best bundle.
+
+    Must come before weight averaging in the list of callbacks: it then sees averaged weights.
+
+    Args:
+        tokenize: BLEU's tokenizer, where the run has begun with one: scores of two do not compare.
+        recorded: the best score, to two digits, in the record of a run that goes on.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        corpus: Corpus,
+        run: Path,
+        *,
+        search: Search,
+        tokens_per_batch: int,
+        tokenize: str | None = None,
+        recorded: float | None = None,
+    ) -> None:
+        rows = corpus.dev.slice(0, config.trainer.validation_sentences)
+        self.sources, self.references = (
+            rows.column(name).to_pylist() for name in ("source", "references")
+        )
+        first = "" if len(rows) == len(corpus.dev) else f"the first {len(rows):,} of "
+        self.judged_by = first + counted(len(corpus.dev), "sentence")
+        self.tokenize = choose_tokenizer(tokenize, corpus.target_language, self.references)
+        self.corpus, self.search, self.config, self.run = corpus, search, config, run
+        self.samples, self.tokens_per_batch = config.trainer.samples, tokens_per_batch
+        self.best, self.recorded = -1.0, recorded
+        self.last_step = -1
+
+    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        perfect = [max(item, key=len) for item in self.references]
+        score = part_bleu(perfect, self.references, tokenize=self.tokenize)
+        if trainer.is_global_zero and score is None:
+            log.warning(
+                "no dev reference has four tokens, so dev BLEU stays 0: the model of the last "
+                "validation will be kept"
+            )
+
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        assert isinstance(pl_module, TranslationTask)
+        loss = float(trainer.callback_metrics["dev/loss"])  # of all processes, which all ask
+        own = self._translate(trainer, pl_module, loss) if trainer.is_global_zero else 0.0
+        # a number: a tensor would come to every process on the device of the first
+        score = trainer.strategy.broadcast(own)
+        pl_module.log("dev/bleu", score, sync_dist=True)  # equal everywhere already
+        self.last_step = trainer.global_step
+        if trainer.state.fn == TrainerFn.FITTING and is_due(trainer):
+            _lower_on_plateau(trainer, score)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.best = state_dict["best"]
+        # a validation of no step but the end, after the last checkpoint, is in the record alone
+        if self.recorded is not None and self.recorded > round(self.best, 2):
+            self.best = self.recorded
+
+    def _translate(self, trainer: L.Trainer, task: TranslationTask, loss: float) -> float:
+        step = trainer.global_step
+        started = time.monotonic()
+        translator = Translator(
+            task.evaluated,
+            self.corpus.tokenizers,
+            self.search,
+            tokens_per_batch=self.tokens_per_batch,
+            device=task.device,
+        )
+        hypotheses = translator.translate(self.sources)
+        # in float32, as it is logged: best.ckpt and the bundle go by the same number
+        score = torch.tensor(bleu(hypotheses, self.references, tokenize=self.tokenize)).item()
+        seconds = time.monotonic() - started
+        beside = "the best so far" if score >= self.best else f"best {self.best:.2f}"
+        log.info(
+            "step %d: dev BLEU %.2f on %s (%.0f s), %s; dev loss %.3f, perplexity %.2f",
+            step, score, self.judged_by, seconds, beside, loss, torch.tensor(loss).exp(),
+        )  # fmt: skip
+        if self.samples:
+            shown = list(zip(self.sources, self.references, hypotheses, strict=True))
+            text = "\n\n".join(_side_by_side(*sample) for sample in shown[: self.samples])
+            log.info("%s", text)
+        if score >= self.best:  # of equals the later one, as `BestCheckpoints` has it
+            self.best = score
+            self._save_bundle(task, step)
+        if self.samples:  # when the model is safe: a picture may fail
+            _to_tensorboard(trainer, text, self._draw_attention(translator, step))
+        return score
+
+    def _draw_attention(self, translator: Translator, step: int) -> Path | None:
+        """Draw the first sample's alignment, averaged over layers and heads; None without."""
+        if len(self.corpus.tokenizers.source.encode(self.sources[0])) > MOST_DRAWN:
+            return None
+        try:
+            attention = translator.align(self.sources[0])
+        except UserError:  # a model without attention has nothing to draw
+            return None
+        picture = self.run / "plots" / f"attention-{step:06d}.png"
+        weights = attention.weights.mean(axis=(0, 1))
+        try:
+            on_demand(HEATMAP)(attention.source_pieces, attention.target_pieces, weights, picture)
+        except UserError as error:
+            log.warning("%s; the run goes on without it", error)
+            return None
+        return picture
+
+    def _save_bundle(self, task: TranslationTask, step: int) -> None:
+        config = self.config.dump()
+        options = {key: value for key, value in config["model"].items() if key != "family"}
+        bundle.save(
+            self.run / "bundle",
+            family=config["model"]["family"],
+            options=options,
+            model=task.evaluated,
+            tokenizers=self.corpus.tokenizers,
+            languages=(self.corpus.source_language, self.corpus.target_language),
+            search=config["search"],
+            extra={"dev_bleu": round(self.best, 2), "step": step, "corpus": config["data"]},
+            taught=None if task.guidance is None else task.guidance.head,
+        )
+        records.write(self.run, best_step=step)
+
+
+def _lower_on_plateau(trainer: L.Trainer, score: float) -> None:
+    """Give the plateau schedule its score, before the validation is saved.
+
+    Lightning does so at the end of an epoch, of which a run has one.
+    """
+    for config in trainer.lr_scheduler_configs:
+        if isinstance(config.scheduler, ReduceLROnPlateau):
+            config.scheduler.step(score)
+
+
+def _side_by_side(source: str, references: list[str], hypothesis: str) -> str:
+    return f"  source      {source}\n  reference   {references[0]}\n  hypothesis  {hypothesis}"
+
+
+def _to_tensorboard(trainer: L.Trainer, samples: str, picture: Path | None) -> None:
+    for logger in trainer.loggers:
+        if isinstance(logger, TensorBoardLogger):
+            writer, step = logger.experiment, trainer.global_step
+            writer.add_text("dev/samples", f"```\n{samples}\n```", step)  # verbatim, not Markdown
+            if picture is not None:
+                pixels = matplotlib.image.imread(picture)
+                writer.add_image("dev/attention", pixels, step, dataformats="HWC")
+
+
+class _Number(NamedTuple):
+    """A number to look at."""
+
+    place: float  # its step, or that and `AFTER`
+    value: Tensor
+    pairs: Tensor  # of its batch; a gradient's are those of all batches of its step
+
+
+class StopWhenNotFinite(Callback):
+    """Stops a run whose numbers are not finite before it can overwrite what was good.
+
+    It looks at every loss and gradient, and at the weights before they are saved or validated.
+    Asking a GPU for one number waits for all its work, and asking other processes for theirs, so
+    that they are looked at every so many steps there, and before each save and validation; by one
+    process on a CPU at once. All look together and stop alike, whichever had the loss: one that
+    stopped alone would leave the others waiting. Must come before the callbacks that save.
+
+    Args:
+        run: where not_finite.json goes, with the pairs of the batch to look at, which the process
+            writes that had them; a gradient is that of all processes.
+        text: the training pairs, by their ids in a batch: the columns `source` and `target`.
+    """
+
+    def __init__(self, run: Path, *, every: int, text: Table) -> None:
+        self.run, self.every, self.text = run, every, text
+        self.unseen: list[_Number] = []
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+    ) -> None:
+        step = 1 + batch_idx // trainer.accumulate_grad_batches  # as the log counts them
+        self.unseen.append(_Number(step, outputs["loss"].detach(), batch.ids))
+        if not ends_step(trainer, batch_idx):
+            return
+        if (norm := cast(TranslationTask, pl_module).step_norm) is not None:
+            pairs = torch.cat([each.pairs for each in self.unseen if each.place == step])
+            self.unseen.append(_Number(step + AFTER, norm, pairs))
+        at_once = pl_module.device.type == "cpu" and trainer.world_size == 1
+        if at_once or step - self.unseen[0].place + 1 >= self.every:
+            self._look(trainer)
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._look(trainer)
+        self._look_at_weights(trainer, pl_module)
+
+    def on_save_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        self._look(trainer)
+        self._look_at_weights(trainer, pl_module)
+
+    def _look(self, trainer: L.Trainer) -> None:
+        unseen, self.unseen = self.unseen, []
+        if not unseen:  # here as in every process
+            return
+        finite = torch.stack([each.value.isfinite() for each in unseen]).tolist()
+        broken = next((each for each, good in zip(unseen, finite, strict=True) if not good), None)
+        place = _first(NEVER if broken is None else broken.place, trainer)
+        if place == NEVER:
+            return
+        step, finding = int(place), "the loss is not finite"  # in another process
+        if broken is not None and broken.place == place:
+            value, pairs = str(broken.value.item()), broken.pairs.tolist()
+            if place == step:
+                finding = f"the loss is {value}"
+                self._record({"step": step, "loss": value, "pairs": pairs})
+            else:  # in all processes, of the pairs of all
+                finding, pairs = "the gradient is not finite", _of_all(pairs, trainer)
+                if trainer.is_global_zero:
+                    self._record({"step": step, "gradient": value, "pairs": pairs})
+        raise UserError(
+            f"{finding} at step {step} (its training pairs: {self.run / NOT_FINITE}): "
+            f"{_remedy(self.run)}"
+        )
+
+    def _record(self, facts: dict[str, Any]) -> None:
+        texts = {side: at(self.text, side, facts["pairs"]) for side in ("source", "target")}
+        with replacing(self.run / NOT_FINITE) as file:
+            file.write(f"{json.dumps(facts | texts, ensure_ascii=False)}\n".encode())
+
+    def _look_at_weights(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Look at the weights: with too high a rate, a finite gradient may break them."""
+        broken = [name for name, p in pl_module.named_parameters() if not _is_finite(p)]
+        if broken:
+            raise UserError(
+                f"the weights {broken[0]} are not finite after step {trainer.global_step}: "
+                f"{_remedy(self.run)}"
+            )
+
+
+def _first(place: float, trainer: L.Trainer) -> float:
+    """Return the earliest of all processes' places; later ones only follow from it."""
+    places = torch.tensor(place, dtype=torch.float64, device=trainer.strategy.root_device)
+    return float(trainer.strategy.reduce(places, reduce_op="min"))
+
+
+def _of_all(pairs: list[int], trainer: L.Trainer) -> list[int]:
+    """Gather the pairs of all processes, which all ask at once."""
+    if trainer.world_size == 1:
+        return pairs
+    gathered: list[list[int]] = [[]] * trainer.world_size
+    processes.all_gather_object(gathered, pairs)
+    return [*itertools.chain.from_iterable(gathered)]
+
+
+def _is_finite(weights: Tensor) -> bool:
+    """Tell of all weights, of which this process may have a shard: all processes find alike."""
+    finite = weights.isfinite().all()
+    return bool(finite.full_tensor() if isinstance(finite, DTensor) else finite)
+
+
+def _remedy(run: Path) -> str:
+    remedy = "lower optimizer.learning_rate or raise schedule.warmup_steps in a new run"
+    saved = (run / "checkpoints" / "last.ckpt").exists()
+    return f"{remedy}; the last checkpoint is intact" if saved else remedy

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -19,9 +17,10 @@ from translate.inference import bundle as bundles
 from translate.inference.bundle import Bundle
 from translate.models import registry
 from translate.models.registry import shapes_only
-from translate.models.seq2seq import Seq2Seq
+from translate.models.seq2seq import ModelConfig, Seq2Seq
 from translate.models.transfer import NEW, fits, transfer
-from translate.training import provenance
+from translate.training import records
+from translate.training.settings import TrainingConfig
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +36,7 @@ class Origin:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What the run remembers of it."""
+        """The facts that the run remembers of it."""
         return {"bundle": str(self.folder), "weights": self.bundle.weights_sha256}
 
     def give_to(self, model: Seq2Seq, tokenizers: Tokenizers) -> None:
@@ -53,8 +52,8 @@ class Origin:
                 f"{side}: {kept:,} pieces keep their rows, {len(rows) - kept:,} are new, {lost:,} "
                 "are lost"
             )
-            told_already = side == "target" and old.joint and tokenizers.joint
-            if lost > MOST_LOST * len(before) and not told_already:
+            counted_already = side == "target" and old.joint and tokenizers.joint
+            if lost > MOST_LOST * len(before) and not counted_already:
                 log.warning(
                     "%d of the %d %s pieces of %s are not in the vocabulary of the new text, and "
                     "what was learned about them is lost: with init= and without tokenizer keys "
@@ -65,9 +64,9 @@ class Origin:
 
 
 def find_origin(
-    run: Path, init: str | None, config: Mapping[str, Any], *, resuming: bool
+    run: Path, init: str | None, config: TrainingConfig, *, resuming: bool
 ) -> Origin | None:
-    """What a run is to begin from; None where it begins from nothing, or goes on.
+    """Find what a run is to begin from; None where it begins from nothing, or goes on.
 
     A run that was stopped before its first checkpoint remembers what it was to begin from, as long
     as its configuration is the same.
@@ -79,17 +78,17 @@ def find_origin(
         UserError: there is no bundle, its weights have other shapes, or a run that goes on was
             begun from another.
     """
-    recorded = (provenance.noted(run, "init") or {}).get("bundle")
+    recorded = (records.noted(run, "init") or {}).get("bundle")
     if resuming:
         if init is not None:
             _refuse_other_origin(run, init, recorded)
         return None
-    wanted = init or (recorded if provenance.configuration(run) == config else None)
+    wanted = init or (recorded if records.configuration(run) == config.dump() else None)
     if wanted is None:
         return None
     folder = bundles.find(wanted).absolute()
     bundle = bundles.load(folder)
-    _refuse_other_shapes(folder, bundle, config["model"])
+    _refuse_other_shapes(folder, bundle, config.model)
     return Origin(folder, bundle)
 
 
@@ -102,12 +101,12 @@ def _refuse_other_origin(run: Path, init: str, recorded: str | None) -> None:
         )
 
 
-def _refuse_other_shapes(folder: Path, bundle: Bundle, model: Mapping[str, Any]) -> None:
-    before = bundle.config.model
+def _refuse_other_shapes(folder: Path, bundle: Bundle, model: ModelConfig) -> None:
+    before, now = bundle.config.model, model.model_dump(mode="json")
     changed = [
-        f"model.{key}: {before.get(key)!r} → {model.get(key)!r}"
-        for key in sorted(before.keys() | model.keys())
-        if before.get(key) != model.get(key)
+        f"model.{key}: {before.get(key)!r} → {now.get(key)!r}"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key)
     ]
     if not changed:
         return
@@ -124,9 +123,9 @@ def _refuse_other_shapes(folder: Path, bundle: Bundle, model: Mapping[str, Any])
 
 
 def origins(old: Tokenizer, new: Tokenizer) -> Int[Tensor, "V"]:
-    """For each piece of the new vocabulary its row in the old one, or NEW."""
+    """Return, for each piece of the new vocabulary, its row in the old one, or NEW."""
     row = {piece: index for index, piece in enumerate(old.pieces(range(len(old))))}
-    found = [row.get(piece, NEW) for piece in new.pieces(range(len(new)))]
+    rows = [row.get(piece, NEW) for piece in new.pieces(range(len(new)))]
     for special in SPECIAL.values():  # the same ids in every vocabulary
-        found[special] = special
-    return torch.tensor(found)
+        rows[special] = special
+    return torch.tensor(rows)

@@ -6,7 +6,7 @@ import os
 
 from translate.errors import UserError
 
-_SAYS = {  # who starts processes at once, by what says how many → how many of them on a machine
+_OF_A_MACHINE = {  # who starts processes at once, by what says how many → how many on a machine
     "WORLD_SIZE": "LOCAL_WORLD_SIZE",  # torchrun; Lightning, which says no more
     "SLURM_STEP_NUM_TASKS": "SLURM_NTASKS_PER_NODE",
     "SLURM_NTASKS": "SLURM_NTASKS_PER_NODE",
@@ -15,12 +15,12 @@ _INTERACTIVE = ("bash", "interactive")  # names of a SLURM job whose shell is on
 
 
 def is_first_process() -> bool:
-    """Whether no process on any machine comes before this one."""
+    """Tell whether no process on any machine comes before this one."""
     return _later() is None
 
 
 def _later() -> str | None:
-    """The variable by which this process comes after another; None: it is the first.
+    """Return the variable by which this process comes after another; None: it is the first.
 
     Whoever starts the others numbers them in some of these: torchrun sets RANK, which alone counts
     then, SLURM its own, Lightning the number on a machine and that of the machine.
@@ -31,18 +31,18 @@ def _later() -> str | None:
 
 
 def started_together(nodes: int) -> int:
-    """How many processes torchrun, SLURM or a person, one a node, started at once; 1: only this."""
+    """Return how many processes torchrun, SLURM or a person, one a node, started at once."""
     launcher = _launcher()
     return max(nodes, int(os.environ[launcher]) if launcher else 1)
 
 
 def started_by_lightning() -> bool:
-    """Whether another process, the first on this machine, started this one for a job of its own."""
+    """Tell whether the first process on this machine started this one, for a job of its own."""
     return "RANK" not in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"  # torchrun: both
 
 
 def started_by_the_first() -> bool:
-    """Whether the run's first process started this one, by Lightning, once it had noted its own.
+    """Tell whether the run's first process started this one, by Lightning, its own facts noted.
 
     Processes that were started at once are not: what they find in the folder is an earlier try's.
     """
@@ -50,7 +50,7 @@ def started_by_the_first() -> bool:
 
 
 def started_by_slurm() -> bool:
-    """Whether srun started this process as one of a step, and not from a shell in one.
+    """Tell whether srun started this process as one of a step, and not from a shell in one.
 
     A shell's job has one of the names that Lightning goes by, and its step a single task.
     """
@@ -61,20 +61,29 @@ def started_by_slurm() -> bool:
 
 
 def _launcher() -> str | None:
-    """The variable in which a launcher says how many processes it started; None: there is none."""
+    """Return the variable in which a launcher says how many processes it started, if any did."""
     slurm = ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") if started_by_slurm() else ()
     return next((name for name in ("WORLD_SIZE", *slurm) if os.environ.get(name)), None)
 
 
 def refuse_other_launch(devices: int, nodes: int) -> None:
-    """UserError where others were started with this process than those that it trains with.
+    """Raise a UserError where other processes were started than those that train together.
 
     Each would train alone, all of them in one folder, or wait for ever for one that never comes.
     """
     wanted, launcher = devices * nodes, _launcher()
     asked = f"trainer.devices × trainer.num_nodes = {devices} × {nodes}"
     if launcher is not None:
-        _refuse_other_count(launcher, devices, nodes, asked)
+        started, share = int(os.environ[launcher]), os.environ.get(_OF_A_MACHINE[launcher])
+        uneven = started > 1 and share != str(devices) and (launcher != "WORLD_SIZE" or share)
+        if started != wanted or uneven:
+            raise UserError(
+                f"{launcher} = {started}, {_OF_A_MACHINE[launcher]} = {share or 'not set'}: other "
+                f"processes were started than {asked} asks for. Start {devices} on each machine "
+                "(torchrun --nproc-per-node, srun --ntasks-per-node), give trainer.devices and "
+                "trainer.num_nodes as they were started, or start the command without torchrun or "
+                "srun (env -u SLURM_PROCID)"
+            )
     elif nodes > 1 and os.environ.keys().isdisjoint(("NODE_RANK", "GROUP_RANK")):
         raise UserError(
             f"trainer.num_nodes = {nodes}, but nothing started this process together with those of "
@@ -87,32 +96,3 @@ def refuse_other_launch(devices: int, nodes: int) -> None:
             f"but {asked} has one alone: give as many as were started, or unset it for a run of "
             f"its own (env -u {later} translate train …, each with another run=)"
         )
-
-
-def _refuse_other_count(launcher: str, devices: int, nodes: int, asked: str) -> None:
-    started, of_node = int(os.environ[launcher]), os.environ.get(_SAYS[launcher])
-    slurm = launcher != "WORLD_SIZE"
-    alone = "with srun --ntasks=1 or env -u SLURM_PROCID" if slurm else "without torchrun"
-    if started == 1 < devices * nodes:
-        more = "srun --ntasks-per-node" if slurm else "torchrun --nproc-per-node"
-        itself = "with env -u SLURM_PROCID" if slurm else "without torchrun"
-        raise UserError(
-            f"{launcher} = 1 process was started, but {asked}: start it with {more}={devices}, or "
-            f"{itself}, so that it starts the others"
-        )
-    if started != devices * nodes:
-        here = min(int(of_node or started), started)
-        all_of_them = (
-            f"give trainer.devices={here} trainer.num_nodes={started // here} to train with all "
-            "of them"
-            if started % here == 0
-            else "start as many on each machine"
-        )
-        raise UserError(
-            f"{launcher} = {started} processes were started together, but {asked}: "
-            f"{all_of_them}, or start the command {alone} for a run of its own"
-        )
-    if started > 1 and of_node != str(devices) and (slurm or of_node is not None):
-        option = "--ntasks-per-node" if slurm else "--nproc-per-node"
-        told = "is not set" if of_node is None else f"= {of_node}"
-        raise UserError(f"{_SAYS[launcher]} {told}, but {asked}: start with {option}={devices}")

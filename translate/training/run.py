@@ -1,67 +1,55 @@
-"""One training run, from a validated configuration to a finished folder."""
+"""One training run, from its configuration to a finished folder."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import shlex
 import signal
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import lightning as L
 import torch
-import yaml
-from lightning.pytorch.callbacks import LambdaCallback
+from lightning.pytorch.callbacks import Callback, LambdaCallback
 
 from translate.attention.dot_product import leave_out_cudnn
-from translate.data.corpus import Corpus, prepare, read_nodes
+from translate.config import read
+from translate.data.batching import Draws, TokenBatches
+from translate.data.corpus import Corpus, prepare
 from translate.data.module import TranslationData
 from translate.data.tokenizer import own_vocabulary
 from translate.errors import UserError
-from translate.files import locked, remove_half_written, remove_temporaries, replacing
+from translate.files import locked, remove_half_written, remove_temporaries
 from translate.machine import keep_memory, threads_restored
+from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.names import on_demand
-from translate.training import assembly, finite, packing, precision, provenance, token_budget
-from translate.training.accelerator import on_gpu
-from translate.training.budget import Budget
-from translate.training.compilation import Compiler, check_compiler
-from translate.training.dev_translations import DevTranslations
-from translate.training.disk import check_room
+from translate.search import build as build_search
+from translate.training import preflight, records, resources
+from translate.training.averaging import AveragedWeights
+from translate.training.callbacks import NOT_FINITE, Budget, DevTranslations, StopWhenNotFinite
+from translate.training.checkpoints import AtomicCheckpointIO, LastCheckpoint
 from translate.training.fine_tuning import Origin, find_origin
-from translate.training.finite import StopWhenNotFinite
-from translate.training.last_checkpoint import LastCheckpoint
 from translate.training.launch import (
     is_first_process,
     refuse_other_launch,
     started_by_the_first,
 )
-from translate.training.module import TranslationTask
-from translate.training.plan import plan
-from translate.training.refusals import (
-    refuse_fewer_steps,
-    refuse_longer_than_readable,
-    refuse_other_configuration,
-    refuse_other_corpus,
-    refuse_random_weights,
-    refuse_to_begin_over,
-    refuse_unwritable,
-    refuse_what_cannot_be_trained,
-)
-from translate.training.run_log import logged_to
-from translate.training.settings import Settings, flat
-from translate.training.trainer import (
-    build_trainer,
-    devices,
-    ending_together,
-    quieten_lightning,
-)
+from translate.training.objectives import Guidance, MinimumRisk
+from translate.training.resources import Compiler, on_gpu
+from translate.training.settings import Precision, TrainingConfig, flat
+from translate.training.step import TranslationTask
+from translate.training.trainer import build_trainer, ending_together, quieten_lightning
 
 log = logging.getLogger(__name__)
 
-LEARNING_CURVES = "translate.extras.figures:learning_curves"
+SOON = 10  # seconds in which nobody asks what a program is doing
+SHARDED = "translate.extras.sharding:ShardedTask"
+CURVES = "translate.extras.figures:learning_curves"
 
 
 class Interrupted(Exception):
@@ -73,17 +61,17 @@ class Interrupted(Exception):
 
     def __init__(self, number: int, run: Path, *, finished: bool) -> None:
         resume = shlex.join(["translate", "train", f"run={run}"])
-        told = f"{run} is finished" if finished else f"everything is saved; resume with: {resume}"
-        super().__init__(f"stopped by {signal.Signals(number).name}, {told}")
+        state = f"{run} is finished" if finished else f"everything is saved; resume with: {resume}"
+        super().__init__(f"stopped by {signal.Signals(number).name}, {state}")
         self.exit_code = 128 + number
 
 
 def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> float:
-    """Train, or go on with, the run in folder `run`; returns its best dev BLEU, to two digits.
+    """Train, or go on with, the run in folder `run`; return its best dev BLEU, to two digits.
 
     Args:
-        config: resolved and validated: the nodes data, tokenizer, model, optimizer, schedule,
-            trainer, search and the scalars seed and cache.
+        config: the nodes data, tokenizer, model, optimizer, schedule, trainer, search and the
+            scalars seed and cache.
         run: the folder; an interrupted run in it goes on.
         init: a run or bundle whose weights a new run begins from.
 
@@ -92,250 +80,381 @@ def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> floa
             trains in this folder.
         Interrupted: by Ctrl-C, SIGTERM or SIGUSR1, after saving.
     """
-    options = Settings(**config["trainer"])
-    refuse_other_launch(devices(options), options.num_nodes)
+    nodes = read(TrainingConfig, config, "")
+    refuse_other_launch(resources.devices(nodes.trainer), nodes.trainer.num_nodes)
     with threads_restored():  # another run of a sweep may ask for none of its own
         if not is_first_process():
-            return _train(config, run, init)
-        with locked(run), logged_to(run / "train.log", spoken=(UserError, Interrupted)):
-            return _train(config, run, init)
+            return TrainingRun(nodes, run).train(init)
+        with locked(run), records.logged_to(run / "train.log", spoken=(UserError, Interrupted)):
+            return TrainingRun(nodes, run).train(init)
 
 
-class _Call(NamedTuple):
-    """One call of `train`, as it begins."""
+class TrainingRun:
+    """One call of `train` on a run folder: prepare, build, fit and finish.
 
-    config: Mapping[str, Any]
-    run: Path
-    options: Settings
-    last: Path  # the checkpoint that it goes on from, if there is one, and leaves behind
-    resuming: bool
-    main: bool  # the first process of all
+    Attributes:
+        last: the checkpoint that it goes on from, if there is one, and leaves behind.
+        main: this is the first process of all.
+        precision, tokenize, …: what `auto` stands for; noted in the run's record, and found anew
+            neither by a later call nor by another process.
+    """
+
+    corpus: Corpus
+    model: Seq2Seq
+    precision: Precision
+    task: TranslationTask
+    data: TranslationData
+    compiler: Compiler | None
+    stop: LastCheckpoint
+    dev: DevTranslations
+    trainer: L.Trainer
+
+    def __init__(self, config: TrainingConfig, run: Path) -> None:
+        self.config, self.run = config, run
+        self.last = run / "checkpoints" / "last.ckpt"
+        self.resuming, self.main = self.last.exists(), is_first_process()
+
+    def train(self, init: str | None) -> float:
+        """Go all the way; return the best dev BLEU."""
+        self.prepare(init)
+        self.build()
+        with ending_together(self.trainer):
+            self.fit()
+            return self.finish()
+
+    def prepare(self, init: str | None) -> None:
+        """Refuse what can be refused before any work, then make the corpus and the model.
+
+        A new run is recorded at once, so that it goes on wherever it is stopped.
+        """
+        config, run, trainer = self.config, self.run, self.config.trainer
+        origin = self._check(init)
+        if self.main:
+            for folder in (run / "checkpoints", run):  # what a kill left of half-written files
+                remove_temporaries(folder)
+            remove_half_written(run / "bundle")
+            (run / NOT_FINITE).unlink(missing_ok=True)  # of an earlier call
+            if not self.resuming:
+                # of an attempt that left no checkpoint
+                (run / "metrics.csv").unlink(missing_ok=True)
+                begun_from = None if origin is None else origin.facts  # not another attempt's
+                self._record(init=begun_from, **records.further_call(run, 0))
+        self._set_up_process()
+        self.precision = resources.chosen_precision(
+            trainer.precision, trainer.accelerator, nodes=trainer.num_nodes,
+            noted=self._noted("precision"),
+        )  # fmt: skip
+        tokenizer = own_vocabulary(config.tokenizer, run) if self.resuming else config.tokenizer
+        self.corpus = prepare(config.data, tokenizer, cache=config.cache)
+        if self.resuming:
+            preflight.check_same_corpus(self.corpus, run)
+        self.model = new_model(config, self.corpus)
+        if origin is not None:
+            origin.give_to(self.model, self.corpus.tokenizers)
+        if self.main:
+            preflight.check_room(run, self.model, trainer)
+            records.write(
+                run, corpus=self.corpus.identity, precision=self.precision,
+                parameters=sum(p.numel() for p in self.model.parameters()),
+                **records.computing(gpu=on_gpu(trainer.accelerator)),
+            )  # fmt: skip
+
+    def _check(self, init: str | None) -> Origin | None:
+        """Check all that needs no corpus; return what the run begins from."""
+        config, run, trainer = self.config, self.run, self.config.trainer
+        preflight.check_machine_and_model(config)
+        if self.main:
+            preflight.check_writable(run)
+        if self.resuming:
+            preflight.check_same_configuration(config.dump(), run)
+        else:
+            preflight.check_nothing_lost(run)
+        origin = find_origin(run, init, config, resuming=self.resuming)
+        if origin is None and not self.resuming:
+            preflight.check_trained_weights(trainer)
+        if self.main and not self.resuming and config.data.tokens_per_batch == "auto":
+            preflight.check_alone(trainer.num_nodes)
+        if self.main and trainer.compile:
+            preflight.check_compiler(trainer.accelerator)
+        return origin
+
+    def _set_up_process(self) -> None:
+        """Set what holds for the whole process."""
+        trainer = self.config.trainer
+        quieten_lightning()
+        keep_memory()
+        resources.multiply_in(trainer.precision)
+        if on_gpu(trainer.accelerator):
+            leave_out_cudnn()
+        if trainer.threads:
+            torch.set_num_threads(trainer.threads)
+        L.seed_everything(self.config.seed, verbose=False)
+
+    def build(self) -> None:
+        """Make what trains the model; say what is about to happen."""
+        config, run, trainer = self.config, self.run, self.config.trainer
+        packed_from = resources.packed_from(
+            trainer.packing, self.model, accelerator=trainer.accelerator,
+            precision=self.precision, guided=trainer.guides, compiled=trainer.compile,
+        )  # fmt: skip
+        task_of = partial(new_task, config, self.model, self.corpus, packed_from=packed_from)
+        self.data = new_data(config, self.corpus)
+        preflight.check_lengths(self.model, self.data)
+        self.data.tokens_per_batch = self._tokens_per_batch(task_of(total_steps=1, compiler=None))
+        steps = total_steps_of(config, self.data, self.last)
+        self.compiler = Compiler("inductor") if trainer.compile else None
+        self.task = task_of(total_steps=steps, compiler=self.compiler)
+        self.stop = LastCheckpoint(
+            self.last, save_every=trainer.save_every, validate_every=trainer.validate_every,
+            total_steps=steps, max_minutes=trainer.max_minutes,
+        )  # fmt: skip
+        self.dev = DevTranslations(
+            config, self.corpus, run,
+            # a beam would cost more than it tells
+            search=build_search({"kind": "greedy", **config.length_limits}),
+            tokens_per_batch=self.data.tokens_per_batch,
+            tokenize=self._noted("bleu_tokenizer"),
+            recorded=records.noted(run, "dev_bleu") if self.resuming else None,
+        )  # fmt: skip
+        if self.main:
+            records.write(run, bleu_tokenizer=self.dev.tokenize)
+        self.trainer = build_trainer(
+            trainer, run, steps, self._callbacks(steps), self.stop, precision=self.precision
+        )
+        plan = preflight.plan(
+            config, run, self.model, self.data, steps=steps, processes=self.trainer.world_size,
+            precision=self.precision, resuming=self.resuming,
+        )  # fmt: skip
+        log.info("%s", plan)
+        for logger in self.trainer.loggers:
+            logger.log_hyperparams(flat(config.dump()))
+
+    def _callbacks(self, steps: int) -> list[Callback]:
+        config, run = self.config, self.run
+        stop_early = StopWhenNotFinite(run, every=config.trainer.log_every, text=self.corpus.train)
+        callbacks: list[Callback] = [stop_early, self.dev, Budget(run)]
+        if config.trainer.averages:
+            callbacks.append(AveragedWeights(config.trainer.averaging, total_steps=steps))
+        if self.main and self.resuming:  # a run that may not go on, damaged, stays as recorded
+            callbacks.append(LambdaCallback(on_train_start=lambda trainer, _: self._record(
+                **records.further_call(run, trainer.global_step)
+            )))  # fmt: skip
+        return callbacks
+
+    def _tokens_per_batch(self, task: TranslationTask) -> int:
+        """Return the tokens of one side of a batch: a part of the run, which `auto` finds once."""
+        asked = self.config.data.tokens_per_batch
+        if asked != "auto":
+            return asked
+        if self._is_noted:
+            return tokens_noted(self.run)
+
+        def loss(batch: Any) -> torch.Tensor:
+            losses = task.training_losses(batch)
+            return losses.smoothed if losses.guided is None else losses.smoothed + losses.guided
+
+        tokens = resources.tokens_that_fit(
+            self.config.trainer, task, loss, longest=self.data.planned.extent.longest,
+            precision=self.precision, guided=task.guidance is not None,
+        )  # fmt: skip
+        log.info("data.tokens_per_batch: %d per side", tokens)
+        records.write(self.run, tokens_per_batch=tokens)
+        return tokens
+
+    def fit(self) -> None:
+        """Take the steps and validate, until the run or this call is at its end."""
+        try:
+            checkpoint = self.last if self.resuming else None
+            self.trainer.fit(self.task, self.data, ckpt_path=checkpoint)
+        except torch.OutOfMemoryError as error:
+            resume = shlex.join(["translate", "train", f"run={self.run}"])
+            raise UserError(
+                f"the GPU ran out of memory at step {self.trainer.global_step + 1}, with "
+                f"data.tokens_per_batch = {self.data.tokens_per_batch}: start a new run with "
+                "fewer, and trainer.accumulate to keep as many per step; or, if another program "
+                f"had filled the memory, resume with {resume} (unless the model is recurrent, "
+                "trainer.activation_checkpointing=true saves memory too)"
+            ) from error
+        if self.compiler is not None:
+            log.info("%s", self.compiler.account())
+        preflight.check_not_shorter(
+            self.run, self.config.trainer, self.trainer.global_step, total=self.stop.total_steps
+        )
+        if self.resuming and self.main:  # Lightning begins nothing where no step is left
+            self._record()
+
+    def finish(self) -> float:
+        """Judge the last step, draw the curves, note how the run ended; return the best BLEU."""
+        trainer, stop, run = self.trainer, self.stop, self.run
+        number = stop.signalled()
+        if number is not None and stop.interrupted:
+            raise Interrupted(number, run, finished=False)
+        if self.dev.last_step != trainer.global_step:
+            trainer.validate(self.task, self.data, verbose=False)
+        best = round(trainer.strategy.broadcast(self.dev.best), 2)  # one process knows it
+        # what was out of time goes on by the same command, as often as it takes
+        status = "unfinished" if stop.out_of_time else "finished"
+        if is_first_process():
+            records.write(run, status=status, steps=trainer.global_step, dev_bleu=best)
+            try:
+                on_demand(CURVES)(run / "metrics.csv", run / "plots" / "learning_curves.png")
+            except UserError as error:  # nothing of the run depends on it
+                log.warning("%s", error)
+            bundle = run / "bundle"
+            log.info("%s: best dev BLEU %.2f; the translator is %s", self._ending(), best, bundle)
+        if number is not None:
+            # not before the first has come here: once another has ended so, Lightning kills the
+            # first
+            trainer.strategy.barrier()
+            raise Interrupted(number, run, finished=not stop.out_of_time)
+        return best
+
+    def _ending(self) -> str:
+        """Say what ended a run, where that was not its last step."""
+        steps = f"{self.trainer.global_step}/{self.stop.total_steps}"
+        patience = self.trainer.early_stopping_callback
+        if self.stop.out_of_time:
+            return f"out of time at step {steps}"
+        if self.trainer.global_step < self.stop.total_steps and patience is not None:
+            return f"out of patience at step {steps} (trainer.patience={patience.patience})"
+        return "finished"
 
     @property
-    def settled(self) -> bool:
-        """Whether it is noted what `auto` stands for.
+    def _is_noted(self) -> bool:
+        """Tell whether an earlier call or the first process has noted what `auto` stands for.
 
-        By an earlier call or the first process, that is; an attempt that failed does not count.
+        An attempt that failed does not count.
         """
         return self.resuming or started_by_the_first()
 
-    def noted(self, fact: str) -> Any:
-        """What `auto` was found to stand for; None where that is yet to be found."""
-        return provenance.noted(self.run, fact) if self.settled else None
+    def _noted(self, fact: str) -> Any:
+        """Return what `auto` was found to stand for; None where that is yet to be found."""
+        return records.noted(self.run, fact) if self._is_noted else None
+
+    def _record(self, **facts: Any) -> None:
+        """Write down what the run begins with, or goes on with."""
+        records.write_beginning(self.run, self.config.dump(), **facts)
 
 
-class _Made(NamedTuple):
-    """What trains a run, ready to begin."""
-
-    task: TranslationTask
-    data: TranslationData
-    trainer: L.Trainer
-    stop: LastCheckpoint
-    dev: DevTranslations
-    compiler: Compiler | None
-
-
-def _train(config: Mapping[str, Any], run: Path, init: str | None) -> float:
-    options, last = Settings(**config["trainer"]), run / "checkpoints" / "last.ckpt"
-    call = _Call(config, run, options, last, resuming=last.exists(), main=is_first_process())
-    origin = _begin(call, init)
-    made = _make(call, origin)
-    with ending_together(made.trainer):
-        _fit(made, run, last if call.resuming else None)
-        refuse_fewer_steps(run, options, made.trainer.global_step, total=made.stop.total_steps)
-        if call.resuming and call.main:  # Lightning begins nothing where no step is left
-            _record_beginning(call)
-        return _finish(made, run)
-
-
-def _begin(call: _Call, init: str | None) -> Origin | None:
-    """Refuse what can be refused before any work; what the run begins from.
-
-    A new run is recorded at once, so that it goes on wherever it is stopped.
-    """
-    config, run, options, _, resuming, main = call
-    refuse_what_cannot_be_trained(config, options)
-    if main:
-        refuse_unwritable(run)
-    if resuming:
-        refuse_other_configuration(config, run)
-    else:
-        refuse_to_begin_over(run)
-    origin = find_origin(run, init, config, resuming=resuming)
-    if origin is None and not resuming:
-        refuse_random_weights(options)
-    if main and not resuming and config["data"]["tokens_per_batch"] == "auto":
-        token_budget.refuse_started_together(options)
-    if main and options.compile:
-        check_compiler(options.accelerator)
-    if main:
-        _remove_half_written(run)
-        (run / finite.FILE).unlink(missing_ok=True)  # of an earlier call
-        if not resuming:
-            (run / "metrics.csv").unlink(missing_ok=True)  # of an attempt that left no checkpoint
-            begun_from = None if origin is None else origin.facts  # not what another attempt had
-            _record_beginning(call, init=begun_from, **provenance.further_call(run, 0))
-    return origin
-
-
-def _make(call: _Call, origin: Origin | None) -> _Made:
-    """The corpus and the model, then what trains it; tells what is about to happen."""
-    config, run, options, last, resuming, main = call
-    _set_up(options, seed=config["seed"])
-    numbers = precision.settled(
-        options.precision, options.accelerator, nodes=options.num_nodes,
-        noted=call.noted("precision"),
-    )  # fmt: skip
-    corpus, model = _corpus_and_model(call, origin)
-    if main:
-        check_room(run, model, averaged=options.averages, keep=options.keep)
-        provenance.write(
-            run, corpus=corpus.identity, precision=numbers,
-            parameters=sum(p.numel() for p in model.parameters()),
-            **provenance.computing(gpu=on_gpu(options.accelerator)),
-        )  # fmt: skip
-    task, data, compiler = _task_and_data(call, corpus, model, numbers)
-    steps = task.total_steps
-    stop = assembly.new_last_checkpoint(options, last, steps)
-    dev = assembly.new_dev_translations(
-        config, corpus, run, data.tokens_per_batch,
-        tokenize=call.noted("bleu_tokenizer"),
-        recorded=provenance.noted(run, "dev_bleu") if resuming else None,
-    )  # fmt: skip
-    if main:
-        provenance.write(run, bleu_tokenizer=dev.tokenize)
-    callbacks = [
-        StopWhenNotFinite(run, every=options.log_every, text=corpus.train), dev, Budget(run),
-        *assembly.new_averaging(options, steps),
-    ]  # fmt: skip
-    if main and resuming:  # a run that may not go on, its checkpoint damaged, stays as recorded
-        callbacks.append(LambdaCallback(on_train_start=lambda trainer, _: _record_beginning(
-            call, **provenance.further_call(run, trainer.global_step)
-        )))  # fmt: skip
-    trainer = build_trainer(options, run, steps, callbacks, stop, precision=numbers)
-    told = plan(
-        run, model, data, options, config["schedule"],
-        steps=steps, processes=trainer.world_size, resuming=resuming, precision=numbers,
-    )  # fmt: skip
-    log.info("%s", told)
-    for logger in trainer.loggers:
-        logger.log_hyperparams(flat(config))
-    return _Made(task, data, trainer, stop, dev, compiler)
-
-
-def _corpus_and_model(call: _Call, origin: Origin | None) -> tuple[Corpus, Seq2Seq]:
-    """The text, prepared, and a model for its vocabularies, before it has learned from it."""
-    config, run, options, *_ = call
-    data, tokenizer = read_nodes(config["data"], config["tokenizer"])
-    if call.resuming:
-        tokenizer = own_vocabulary(tokenizer, run)
-    corpus = prepare(data, tokenizer, cache=Path(config["cache"]))
-    if call.resuming:
-        refuse_other_corpus(corpus, run)
-    model = assembly.new_model(config, corpus, options)
-    if origin is not None:
-        origin.give_to(model, corpus.tokenizers)
-    return corpus, model
-
-
-def _task_and_data(
-    call: _Call, corpus: Corpus, model: Seq2Seq, numbers: precision.Precision
-) -> tuple[TranslationTask, TranslationData, Compiler | None]:
-    """What is learned and from which batches, as many tokens of them as fit."""
-    config, run, options, *_ = call
-    packed_from = packing.settle(
-        options.packing, model, accelerator=options.accelerator, precision=numbers,
-        guided=options.guides, compiled=options.compile,
-    )  # fmt: skip
-    task_of = partial(assembly.new_task, config, options, model, corpus, packed_from=packed_from)
-    data = assembly.new_data(config, corpus, options)
-    refuse_longer_than_readable(model, data)
-    data.tokens_per_batch = token_budget.settled(
-        config["data"]["tokens_per_batch"], run, options, data.planned.extent.longest,
-        task_of(total_steps=1, compiler=None), precision=numbers, noted=call.settled,
-    )  # fmt: skip
-    steps = assembly.total_steps_of(options, data, call.last)
-    compiler = Compiler("inductor") if options.compile else None
-    return task_of(total_steps=steps, compiler=compiler), data, compiler
-
-
-def _fit(made: _Made, run: Path, checkpoint: Path | None) -> None:
-    """The steps and their validations, until the run or this call is at its end."""
-    try:
-        made.trainer.fit(made.task, made.data, ckpt_path=checkpoint)
-    except torch.OutOfMemoryError as error:
-        resume = shlex.join(["translate", "train", f"run={run}"])
+def tokens_noted(run: Path) -> int:
+    """Return the `data.tokens_per_batch=auto` that a run has found; UserError where it has not."""
+    noted = records.read(run).get("tokens_per_batch")
+    if not isinstance(noted, int):
         raise UserError(
-            f"the GPU ran out of memory at step {made.trainer.global_step + 1}, with "
-            f"data.tokens_per_batch = {made.data.tokens_per_batch}: start a new run with fewer, "
-            "and trainer.accumulate to keep as many per step; or, if another program had filled "
-            f"the memory, resume with {resume} (unless the model is recurrent, "
-            "trainer.activation_checkpointing=true saves memory too)"
-        ) from error
-    if made.compiler is not None:
-        log.info("%s", made.compiler.account())
-
-
-def _finish(made: _Made, run: Path) -> float:
-    """Judge the last step, draw the curves, note how the run ended; its best dev BLEU."""
-    trainer, stop, dev = made.trainer, made.stop, made.dev
-    number = stop.signalled()
-    if number is not None and stop.interrupted:
-        raise Interrupted(number, run, finished=False)
-    if dev.last_step != trainer.global_step:
-        trainer.validate(made.task, made.data, verbose=False)
-    best = round(trainer.strategy.broadcast(dev.best), 2)  # one process knows it
-    # what was out of time goes on by the same command, as often as it takes
-    status = "unfinished" if stop.out_of_time else "finished"
-    if is_first_process():
-        provenance.write(run, status=status, steps=trainer.global_step, dev_bleu=best)
-        try:
-            on_demand(LEARNING_CURVES)(run / "metrics.csv", run / "plots" / "learning_curves.png")
-        except UserError as error:  # nothing of the run depends on it
-            log.warning("%s", error)
-        log.info(
-            "%s: best dev BLEU %.2f; the translator is %s", _ending(made), best, run / "bundle"
+            f"{run / records.FILE} has no tokens_per_batch, which data.tokens_per_batch=auto "
+            "determined when the run began: restore the file, or start a new run folder"
         )
-    if number is not None:
-        # not before the first has come here: once another has ended so, Lightning kills the first
-        trainer.strategy.barrier()
-        raise Interrupted(number, run, finished=not stop.out_of_time)
-    return best
+    return noted
 
 
-def _ending(made: _Made) -> str:
-    """What ended a run, where that was not its last step."""
-    steps = f"{made.trainer.global_step}/{made.stop.total_steps}"
-    patience = made.trainer.early_stopping_callback
-    if made.stop.out_of_time:
-        return f"out of time at step {steps}"
-    if made.trainer.global_step < made.stop.total_steps and patience is not None:
-        return f"out of patience at step {steps} (trainer.patience={patience.patience})"
-    return "finished"
+def new_data(config: TrainingConfig, corpus: Corpus) -> TranslationData:
+    """Make the batches of a corpus; their `tokens_per_batch` is still to be found."""
+    data, guided = config.data, config.trainer.guides
+    workers = data.workers
+    if workers is None:
+        # cutting text takes time; padding takes a CPU less of it than fetching from a worker
+        workers = int(config.samples_pieces or guided or on_gpu(config.trainer.accelerator))
+    return TranslationData(
+        corpus,
+        max_length=data.max_length,
+        tokens_per_batch=0,
+        pool_batches=data.pool_batches,
+        workers=workers,
+        sampling=config.samples_pieces,
+        guided=guided,
+        seed=config.seed,
+    )
 
 
-def _remove_half_written(run: Path) -> None:
-    """What a kill left of files that were being written."""
-    remove_temporaries(run / "checkpoints")
-    remove_temporaries(run)
-    remove_half_written(run / "bundle")
+def total_steps_of(config: TrainingConfig, data: TranslationData, last: Path) -> int:
+    """Return the optimizer steps of the whole run, of each process: those taken and those left.
+
+    Raises:
+        UserError: its epochs have not the batches of a single step.
+    """
+    trainer = config.trainer
+    if trainer.max_epochs is None:
+        assert trainer.max_steps is not None  # TrainerConfig sees to it
+        return trainer.max_steps
+    taken, done, begun = 0, 0, (0, 0)
+    if last.exists():  # by perhaps another number of processes
+        state = AtomicCheckpointIO().load_checkpoint(last)
+        taken, of_data = state["global_step"], state[type(data).__qualname__]
+        done, begun = of_data["batches_done"], of_data.get("epoch_begun", begun)
+    epoch, count = begun if begun[0] < trainer.max_epochs else (0, 0)
+    of_step = resources.processes(trainer) * trainer.accumulate
+    enough = None
+    if trainer.max_steps is not None:  # which may end the run before its epochs do
+        enough = max(done + (trainer.max_steps - taken) * of_step - count, 0)
+    left = _batches_of(data.batches(), range(epoch, trainer.max_epochs))
+    count += sum(1 for _ in itertools.islice(left, enough))
+    steps = taken + (count - done) // of_step
+    if steps < 1:
+        raise UserError(
+            f"a step of {of_step:,} batches (trainer.accumulate = {trainer.accumulate}, in each "
+            f"process) is more than trainer.max_epochs = {trainer.max_epochs} has, {count:,}: "
+            "lower trainer.accumulate, or train longer"
+        )
+    return min(steps, trainer.max_steps) if trainer.max_steps else steps
 
 
-def _record_beginning(call: _Call, **facts: Any) -> None:
-    """What a run begins with, or goes on with, goes into its folder."""
-    text = yaml.safe_dump(dict(call.config), sort_keys=False, allow_unicode=True)
-    with replacing(call.run / "config.yaml") as file:
-        file.write(text.encode())
-    provenance.write(call.run, status="unfinished", **facts)
+def _batches_of(batches: TokenBatches, epochs: range) -> Iterator[Draws]:
+    """Draw all batches of these epochs; say so if they take long."""
+    began = time.monotonic()
+    for epoch in epochs:
+        yield from batches.epoch(epoch)
+        seconds = (time.monotonic() - began) * (len(epochs) - 1)
+        if epoch == epochs.start and seconds > SOON:
+            log.info(
+                "counting the batches of %d epochs takes about %d s; with trainer.max_steps in "
+                "place of trainer.max_epochs none are counted", len(epochs), seconds,
+            )  # fmt: skip
 
 
-def _set_up(options: Settings, *, seed: int) -> None:
-    """Set what holds for the whole process."""
-    quieten_lightning()
-    keep_memory()
-    precision.multiply_in(options.precision)
-    if on_gpu(options.accelerator):
-        leave_out_cudnn()
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    L.seed_everything(seed, verbose=False)
+def new_model(config: TrainingConfig, corpus: Corpus) -> Seq2Seq:
+    """Make a model for the corpus's vocabularies, with random weights."""
+    model = registry.build(
+        config.model,
+        source_vocab_size=len(corpus.tokenizers.source),
+        target_vocab_size=len(corpus.tokenizers.target),
+    )
+    model.recompute = config.trainer.activation_checkpointing
+    if config.trainer.precision == "64-true":
+        model.double()  # before its bytes are counted
+    return model
+
+
+def new_task(
+    config: TrainingConfig,
+    model: Seq2Seq,
+    corpus: Corpus,
+    *,
+    compiler: Compiler | None,
+    packed_from: int,
+    total_steps: int,
+) -> TranslationTask:
+    """Make the training step of the model, in a run of `total_steps`."""
+    trainer, minimum_risk = config.trainer, None
+    if trainer.minimum_risk.weight:
+        minimum_risk = MinimumRisk(
+            trainer.minimum_risk, seed=config.seed, limits=config.length_limits,
+            tokenizer=corpus.tokenizers.target, references=corpus.train,
+        )  # fmt: skip
+    task: type[TranslationTask] = (
+        on_demand(SHARDED) if trainer.strategy == "fsdp" else TranslationTask
+    )
+    return task(
+        model,
+        label_smoothing=trainer.label_smoothing,
+        r_drop=trainer.r_drop,
+        word_dropout=trainer.word_dropout,
+        compiler=compiler,
+        packed_from=packed_from,
+        guidance=Guidance.build(model, trainer.guided_alignment),
+        optimizer=config.optimizer,
+        schedule=config.schedule,
+        total_steps=total_steps,
+        seed=config.seed,
+        tags=len(corpus.tokenizers.source.tags),
+        minimum_risk=minimum_risk,
+    )

@@ -1,95 +1,321 @@
-"""The config node `trainer`: how long, how precisely and on what to train (conf/trainer/)."""
+"""The configuration of a training: the node `trainer`, and all nodes together."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    SerializeAsAny,
+)
 
-from translate.config import Node
+from translate.config import Node, OnlyWith
+from translate.data.corpus import KINDS
+from translate.data.sources import Source
+from translate.data.tokenizer import TokenizerConfig
 from translate.inference.minimum_bayes_risk import Utility
+from translate.models import registry
+from translate.models.seq2seq import ModelConfig
+from translate.search import AnySearchConfig
 from translate.search.sampling import Temperature
-from translate.training.precision import Precision
+from translate.training.optim import OPTIMIZERS, SCHEDULES, OptimizerConfig, ScheduleConfig
+
+Precision = Literal["32-true", "tf32", "bf16-mixed", "16-mixed", "64-true"]
+
+# The share of a run after which averaging begins by default. A mean keeps all that it has seen, the
+# random weights of the beginning too.
+AVERAGING_STARTS = {"ema": 0.0, "last": 0.75}
 
 
-class Averaging(Node):
+class AveragingConfig(Node):
     """Which average of the weights is validated and shipped (`translate.training.averaging`)."""
 
-    kind: Literal["none", "ema", "last"]
-    decay: Annotated[float, Field(gt=0, lt=1)]
-    start: Annotated[float, Field(ge=0, lt=1)] | None
-    every: PositiveInt
+    kind: Literal["none", "ema", "last"] = Field(
+        description="average of the weights that is validated and shipped: none, an exponential "
+        "moving average, or the mean of those since `start`"
+    )
+    decay: Annotated[float, Field(gt=0, lt=1), OnlyWith("kind", "ema")] = Field(
+        description="share of the moving average that an update keeps"
+    )
+    start: Annotated[
+        Annotated[float, Field(ge=0, lt=1)] | None, OnlyWith("kind", "ema", "last")
+    ] = Field(
+        description="share of the run after which averaging begins; null: 0 for ema, 0.75 for "
+        "last, which forgets nothing of a random beginning. A run that is prolonged keeps what it "
+        "had"
+    )
+    every: Annotated[PositiveInt, OnlyWith("kind", "ema", "last")] = Field(
+        description="optimizer steps between two updates of the average"
+    )
 
 
-class GuidedAlignment(Node):
-    """Which attention learns to follow given alignments (`translate.training.guidance`)."""
+class GuidedAlignmentConfig(Node):
+    """Which head of attention learns to follow given alignments (`objectives.Guidance`)."""
 
-    weight: Annotated[float, Field(ge=0)]
-    layer: PositiveInt | None
-    head: PositiveInt
-
-
-class MinimumRisk(Node):
-    """How much the risk of sampled translations counts (`translate.training.minimum_risk`)."""
-
-    weight: Annotated[float, Field(ge=0, le=1)]
-    candidates: Annotated[int, Field(ge=2)]
-    temperature: Temperature
-    sharpness: PositiveFloat
-    metric: Utility
-    include_reference: bool
+    weight: Annotated[float, Field(ge=0)] = Field(
+        description="weight of the alignment loss beside the translation's (Garg et al. 2019 take "
+        "0.05); 0: off. Needs gold alignments (data=toy, data.alignments)"
+    )
+    layer: Annotated[PositiveInt | None, OnlyWith("weight")] = Field(
+        description="layer of the decoder whose head learns, from 1; null: the last of one or two, "
+        "the last but one of more"
+    )
+    head: Annotated[PositiveInt, OnlyWith("weight")] = Field(
+        description="head that learns, from 1: the only one of a recurrent model"
+    )
 
 
-class Settings(Node):
-    """Each key is explained where its default stands, in conf/trainer/default.yaml."""
+class MinimumRiskConfig(Node):
+    """How much the risk of sampled translations counts (`objectives.MinimumRisk`)."""
 
-    max_steps: PositiveInt | None
-    max_epochs: PositiveInt | None
-    max_minutes: PositiveFloat | None
-    accelerator: Literal["auto", "cpu", "gpu"]
-    devices: PositiveInt | Literal["auto"]
-    num_nodes: PositiveInt
-    strategy: Literal["auto", "ddp", "fsdp"]
-    precision: Literal["auto", Precision]
-    threads: Annotated[int, Field(gt=0, le=1024)] | None
-    accumulate: Annotated[int, Field(gt=0, le=10**6)]
-    packing: Literal["auto", "on", "off"]
-    activation_checkpointing: bool
-    compile: bool
-    gradient_clip: Annotated[float, Field(ge=0)]
-    label_smoothing: Annotated[float, Field(ge=0, lt=1)]
-    r_drop: Annotated[float, Field(ge=0)]
-    word_dropout: Annotated[float, Field(ge=0, lt=1)]
-    validate_every: PositiveInt
-    validation_sentences: PositiveInt
-    save_every: PositiveInt
-    keep: NonNegativeInt
-    log_every: PositiveInt
-    patience: PositiveInt | None
-    samples: NonNegativeInt
-    averaging: Averaging
-    guided_alignment: GuidedAlignment
-    minimum_risk: MinimumRisk
-    tensorboard: bool
-    wandb: bool
-    mlflow: bool
+    weight: Annotated[float, Field(ge=0, le=1)] = Field(
+        description="share of the risk in the loss, the rest is that of tokens; 0: off. Fine-tunes "
+        "a trained model (init=): good samples become likelier"
+    )
+    candidates: Annotated[int, Field(ge=2), OnlyWith("weight")] = Field(
+        description="samples of a sentence. A step needs about this many times the memory, more "
+        "if a sample runs long: divide data.tokens_per_batch by twice this number"
+    )
+    temperature: Annotated[Temperature, OnlyWith("weight")] = Field(
+        description="temperature of sampling; 1 samples what the model finds likely, which label "
+        "smoothing makes poor"
+    )
+    sharpness: Annotated[PositiveFloat, OnlyWith("weight")] = Field(
+        description="exponent of the candidates' probabilities (0.005 in the paper); the risk's "
+        "gradient grows with it"
+    )
+    metric: Annotated[Utility, OnlyWith("weight")] = Field(
+        description="metric of a sentence that judges candidates"
+    )
+    include_reference: Annotated[bool, OnlyWith("weight")] = Field(
+        description="count the reference among the candidates (the paper does)"
+    )
+
+
+class TrainerConfig(Node):
+    """How long, how precisely and on what to train."""
+
+    max_steps: PositiveInt | None = Field(description="optimizer steps of the whole run")
+    max_epochs: PositiveInt | None = Field(
+        description="passes through the corpus: given alone, it takes the place of max_steps, and "
+        "max_steps the place of it; of both, the earlier one ends the run"
+    )
+    max_minutes: PositiveFloat | None = Field(
+        description="minutes of wall time after which to stop; the same command goes on for as "
+        "many again"
+    )
+    accelerator: Literal["auto", "cpu", "gpu"] = Field(description="what computes")
+    devices: PositiveInt | Literal["auto"] = Field(
+        description="processes on this machine, one per GPU (or share of the CPU)"
+    )
+    num_nodes: PositiveInt = Field(description="machines (docs/scale.md)")
+    strategy: Literal["auto", "ddp", "fsdp"] = Field(
+        description="how processes share the work: fsdp distributes a Transformer's weights too "
+        "(docs/scale.md)"
+    )
+    precision: Literal["auto", Precision] = Field(
+        description="number format of training. auto: bf16-mixed where a trial shows it to be "
+        "faster, else 32-true. On GPUs also tf32 (float32, multiplied in 10 bits) and 16-mixed "
+        "(its loss is scaled to stay in range)"
+    )
+    threads: Annotated[int, Field(gt=0, le=1024)] | None = Field(
+        description="CPU threads of each process; null: all cores that it gets"
+    )
+    accumulate: Annotated[int, Field(gt=0, le=10**6)] = Field(
+        description="batches per optimizer step"
+    )
+    packing: Literal["auto", "on", "off"] = Field(
+        description="lay sentences end to end, instead of padding them. auto: in batches whose "
+        "longest sentence has 128 tokens or more, where flash attention takes them (GPU, 16 bits)"
+    )
+    activation_checkpointing: bool = Field(
+        description="compute layers again in the backward pass rather than remember them: long "
+        "inputs fit into memory, a step takes about a third longer; not for recurrent models"
+    )
+    compile: bool = Field(
+        description="torch.compile: at first a minute or more of compiling, by a C++ compiler (and "
+        "Triton on a GPU). Batches are padded then; a run that goes on equals one that did not "
+        "stop up to rounding only; not for recurrent models"
+    )
+    gradient_clip: Annotated[float, Field(ge=0)] = Field(
+        description="norm to which a longer gradient is cut; 0: off"
+    )
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
+        description="share of the probability that is spread over all tokens alike"
+    )
+    r_drop: Annotated[float, Field(ge=0)] = Field(
+        description="weight of the divergence between two passes with other dropout (R-Drop; 1 to "
+        "5 is usual): a step takes twice as long; 0: off"
+    )
+    word_dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
+        description="share of words read as <unk>, each at all its places in a sentence; 0.1 is "
+        "usual"
+    )
+    validate_every: PositiveInt = Field(description="optimizer steps between two validations")
+    validation_sentences: PositiveInt = Field(
+        description="dev sentences translated at a validation, at most: the first, so mix a dev "
+        "file that is sorted"
+    )
+    save_every: PositiveInt = Field(
+        description="optimizer steps between two saves of checkpoints/last.ckpt"
+    )
+    keep: NonNegativeInt = Field(
+        description="how many of the latest validation checkpoints stay, for translate average"
+    )
+    log_every: PositiveInt = Field(
+        description="optimizer steps between two lines of the log, whose loss is the mean of these "
+        "steps"
+    )
+    patience: PositiveInt | None = Field(
+        description="validations without a better dev BLEU after which to stop; null: never"
+    )
+    samples: NonNegativeInt = Field(description="translations shown at each validation")
+    averaging: AveragingConfig = Field(description="weights that are validated and shipped")
+    guided_alignment: GuidedAlignmentConfig = Field(
+        description="one head of attention learns gold alignments as well"
+    )
+    minimum_risk: MinimumRiskConfig = Field(
+        description="fine-tuning that makes good samples likelier"
+    )
+    tensorboard: bool = Field(description="log to TensorBoard (extra `tensorboard`)")
+    wandb: bool = Field(description="log to Weights & Biases (extra `wandb`)")
+    mlflow: bool = Field(description="log to MLflow (extra `mlflow`)")
 
     @property
     def averages(self) -> bool:
-        """Whether an average of the weights is validated and shipped in their place."""
+        """Tell whether an average of the weights is validated and shipped in their place."""
         return self.averaging.kind != "none"
 
     @property
     def guides(self) -> bool:
-        """Whether a head learns given alignments."""
+        """Tell whether a head learns given alignments."""
         return self.guided_alignment.weight > 0
 
-    @model_validator(mode="after")
-    def _has_an_end(self) -> Self:
+    def contradictions(self) -> Iterator[str]:
         if self.max_steps is None and self.max_epochs is None:
-            raise ValueError("has no end: set max_steps or max_epochs")
-        return self
+            yield "trainer: has no end: set max_steps or max_epochs"
+
+
+def _of_kind(table: Mapping[str, type[Node]]) -> BeforeValidator:
+    """Validate a node by the class that its `kind` names."""
+
+    def read(node: Any) -> Any:
+        return node if isinstance(node, Node) else table[node["kind"]].model_validate(node)
+
+    return BeforeValidator(read)
+
+
+def _of_family(node: Any) -> Any:
+    """Validate the node `model` by the family that it names."""
+    if isinstance(node, Node):
+        return node
+    return registry.families()[node["family"]].Config.model_validate(node)
+
+
+class TrainingConfig(Node):
+    """Everything that a run is made of: the nodes of `conf/train.yaml`."""
+
+    data: Annotated[SerializeAsAny[Source], _of_kind(KINDS)]
+    tokenizer: TokenizerConfig
+    model: Annotated[SerializeAsAny[ModelConfig], BeforeValidator(_of_family)]
+    optimizer: Annotated[SerializeAsAny[OptimizerConfig], _of_kind(OPTIMIZERS)]
+    schedule: Annotated[SerializeAsAny[ScheduleConfig], _of_kind(SCHEDULES)]
+    trainer: TrainerConfig
+    search: AnySearchConfig
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(description="random seed of training")
+    cache: Path = Field(description="where downloads and prepared corpora are kept")
+
+    @property
+    def samples_pieces(self) -> bool:
+        """Tell whether training text is segmented anew each epoch."""
+        return any([self.tokenizer.sampling.alpha, self.tokenizer.sampling.dropout])
+
+    @property
+    def length_limits(self) -> dict[str, Any]:
+        """How long translations may become while training: as long as the run's search allows."""
+        return self.search.model_dump(include={"max_length_ratio", "max_length_offset"})
+
+    def dump(self) -> dict[str, Any]:
+        """Return plain containers, as they stand in config.yaml."""
+        return self.model_dump(mode="json")
+
+    def contradictions(self) -> Iterator[str]:
+        yield from self._of_recurrence()
+        yield from self._of_sharding()
+        model = self.model.model_dump()
+        if model.get("tied_embeddings") == "all" and not self.tokenizer.joint:
+            # two vocabularies may even have the same size, and piece 7 of each another meaning
+            yield (
+                "model.tied_embeddings = all shares the embeddings of source and target, but "
+                "tokenizer.joint = false gives each its own vocabulary: set "
+                "model.tied_embeddings=decoder or tokenizer.joint=true"
+            )
+        if (risk := self.trainer.minimum_risk).weight and self.data.tokens_per_batch == "auto":
+            # what `auto` measures are steps without candidates, which need many times the memory
+            yield (
+                "data.tokens_per_batch = auto does not allow for the candidates that "
+                f"trainer.minimum_risk.weight = {risk.weight} samples: give a number, for instance "
+                "what fits without them, divided by twice trainer.minimum_risk.candidates "
+                f"({risk.candidates})"
+            )
+        dropout = [value for key, value in model.items() if key.endswith("dropout")]
+        if self.trainer.r_drop and not any([self.trainer.word_dropout, *dropout]):
+            yield (
+                f"trainer.r_drop = {self.trainer.r_drop} compares two passes with different "
+                "dropout, but dropout is off: set model.dropout=0.1 or trainer.r_drop=0"
+            )
+        if self.trainer.guides and self.samples_pieces:
+            yield (
+                "trainer.guided_alignment.weight and tokenizer.sampling cannot be combined: "
+                "alignments link words, but sampling splits words into new pieces each epoch; set "
+                "one of the two to 0"
+            )
+        if model.get("flex_attention") and self.trainer.compile:
+            yield (
+                "model.flex_attention = true, but trainer.compile compiles programs of its own: "
+                "set one of the two to false"
+            )
+
+    def _of_recurrence(self) -> Iterator[str]:
+        # a loop over words has no layers to compute again, and is another program at each length
+        families = registry.families()
+        if families[self.model.family].parallel:
+            return
+        able = " and ".join(name for name, model in families.items() if model.parallel)
+        for key in ("activation_checkpointing", "compile"):
+            if getattr(self.trainer, key):
+                yield (
+                    f"trainer.{key} = true: model.family={self.model.family} reads word by "
+                    f"word, but this option needs layers that read all words at once ({able}); set "
+                    "it to false"
+                )
+
+    def _of_sharding(self) -> Iterator[str]:
+        trainer, family = self.trainer, self.model.family
+        if trainer.strategy != "fsdp":
+            return
+        risk = trainer.minimum_risk.weight
+        combined = {
+            f"model.family={family}": (family != "transformer", "model=transformer"),
+            f"trainer.precision={trainer.precision}": (
+                trainer.precision not in ("auto", "bf16-mixed", "32-true"),
+                "trainer.precision=auto",
+            ),
+            "trainer.compile=true": (trainer.compile, "trainer.compile=false"),
+            f"trainer.minimum_risk.weight={risk:g}": (risk > 0, "trainer.minimum_risk.weight=0"),
+        }
+        wrong = {key: remedy for key, (is_wrong, remedy) in combined.items() if is_wrong}
+        if wrong:
+            yield (
+                f"trainer.strategy = fsdp cannot be combined with {', '.join(wrong)}: choose "
+                f"{', '.join(wrong.values())}; or trainer.strategy=ddp"
+            )
 
 
 # keys of a configuration that say how long a run trains
@@ -106,7 +332,7 @@ MAY_CHANGE = LENGTHS | {"cache", "data.workers", "data.dir"} | {f"trainer.{key}"
 
 
 def flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """`{a: {b: 1}}` as `{a.b: 1}`."""
+    """Name the leaves by their places: `{a: {b: 1}}` is `{a.b: 1}`."""
     leaves: dict[str, Any] = {}
     for key, value in node.items():
         if isinstance(value, Mapping):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import logging
 import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import lightning as L
-import torch
 from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
@@ -21,29 +25,23 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import Strategy
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
+from lightning.pytorch.utilities import rank_zero_only
 
-from translate.training.accelerator import on_gpu
-from translate.training.best_checkpoints import BestCheckpoints, LatestCheckpoints
-from translate.training.callbacks import (
-    EstimatedTime,
-    Patience,
-    Reports,
-    SpareMemory,
-    StepsBar,
-)
-from translate.training.checkpoint import AtomicCheckpointIO
-from translate.training.checkpoint_average import KEPT
-from translate.training.last_checkpoint import LastCheckpoint
+from translate.errors import UserError
+from translate.files import naming, replacing
+from translate.names import on_demand
+from translate.training.callbacks import Patience, Reports, SpareMemory, StepsBar
+from translate.training.checkpoints import AtomicCheckpointIO, KeptCheckpoints, LastCheckpoint
 from translate.training.launch import started_by_slurm
-from translate.training.metrics import MetricsFile
-from translate.training.precision import Precision, lightning_name
-from translate.training.settings import Settings
+from translate.training.resources import lightning_name, on_gpu, processes
+from translate.training.settings import Precision, TrainerConfig
 
 GRACE = 10  # seconds in which a process may say why it ends
+SHARDED = "translate.extras.sharding:FullySharded"  # PyTorch's part of it takes a second to import
 
 
 def build_trainer(
-    options: Settings,
+    config: TrainerConfig,
     run: Path,
     steps: int,
     callbacks: list[Callback],
@@ -51,89 +49,54 @@ def build_trainer(
     *,
     precision: Precision,
 ) -> L.Trainer:
-    """Lightning's trainer for `steps` optimizer steps; `callbacks` come before its own.
+    """Make Lightning's trainer for `steps` optimizer steps; `callbacks` come before its own.
 
     The whole run is one epoch of an endless stream of batches, which `max_steps` ends: nothing
     depends on where a pass through the corpus begins.
     """
     shows_bar = sys.stderr.isatty()
-    reports = Reports(every=options.log_every, total_steps=steps, lines=not shows_bar)
-    callbacks = [
-        *callbacks,
-        SpareMemory(),
-        EstimatedTime(total_steps=steps),
-        reports,
-        *_kept_checkpoints(run / "checkpoints", options.keep),
-        last,
-    ]
+    reports = Reports(every=config.log_every, total_steps=steps, lines=not shows_bar)
+    callbacks = [*callbacks, SpareMemory(), reports, KeptCheckpoints(run, latest=config.keep), last]
     if shows_bar:
-        callbacks.append(StepsBar(steps * options.accumulate, reports))
-    if options.patience is not None:
-        callbacks.insert(0, Patience("dev/bleu", mode="max", patience=options.patience))
+        callbacks.append(StepsBar(steps * config.accumulate, reports))
+    if config.patience is not None:
+        callbacks.insert(0, Patience("dev/bleu", mode="max", patience=config.patience))
     return L.Trainer(
         # Lightning's own choice may be a GPU that nothing else here takes
-        accelerator="cuda" if on_gpu(options.accelerator) else "cpu", devices=options.devices,
-        num_nodes=options.num_nodes, strategy=_strategy(options),
+        accelerator="cuda" if on_gpu(config.accelerator) else "cpu", devices=config.devices,
+        num_nodes=config.num_nodes, strategy=_strategy(config),
         precision=lightning_name(precision),
         max_epochs=1, max_steps=steps,
-        accumulate_grad_batches=options.accumulate,
-        gradient_clip_val=options.gradient_clip or None,
-        val_check_interval=last.validate_every * options.accumulate,
+        accumulate_grad_batches=config.accumulate,
+        gradient_clip_val=config.gradient_clip or None,
+        val_check_interval=last.validate_every * config.accumulate,
         check_val_every_n_epoch=None, num_sanity_val_steps=0,
-        log_every_n_steps=options.log_every,
-        logger=_loggers(options, run), callbacks=callbacks,
-        plugins=[AtomicCheckpointIO(), *_cluster(options)],
+        log_every_n_steps=config.log_every,
+        logger=_loggers(config, run), callbacks=callbacks,
+        plugins=[AtomicCheckpointIO(), *_cluster(config)],
         default_root_dir=run, enable_progress_bar=shows_bar, enable_model_summary=False,
         use_distributed_sampler=False,
-        inference_mode=False,  # whose tensors cannot be gathered where weights are dealt out
+        inference_mode=False,  # whose tensors cannot be gathered where weights are sharded
     )  # fmt: skip
 
 
-def _kept_checkpoints(folder: Path, latest: int) -> list[Callback]:
-    """What keeps the checkpoint of the best validation, and those of so many of the latest."""
-    best = BestCheckpoints(
-        folder, filename="best", monitor="dev/bleu", mode="max", save_top_k=1,
-        enable_version_counter=False, save_on_train_epoch_end=False,
-    )  # fmt: skip
-    if not latest:
-        return [best]
-    return [best, LatestCheckpoints(
-        folder, filename=KEPT, monitor="step", mode="max", save_top_k=latest,
-        auto_insert_metric_name=False, enable_version_counter=False, save_on_train_epoch_end=False,
-    )]  # fmt: skip
-
-
-def _cluster(options: Settings) -> list[ClusterEnvironment]:
-    """Under SLURM, without Lightning's requeueing.
+def _cluster(config: TrainerConfig) -> list[ClusterEnvironment]:
+    """Leave out Lightning's requeueing under SLURM.
 
     That saves in the middle of a step, in a file of its own that the next call would go on from
     unasked. Of one process alone Lightning would ask that its job has no further tasks.
     """
     if TorchElasticEnvironment.detect() or "SLURM_NTASKS" not in os.environ:
         return []
-    together = processes(options) > 1 and started_by_slurm()
+    together = processes(config) > 1 and started_by_slurm()
     return [SLURMEnvironment(auto_requeue=False) if together else LightningEnvironment()]
 
 
-def _strategy(options: Settings) -> str | Strategy:
-    if options.strategy != "fsdp":
-        return options.strategy
-    from translate.training.sharding import FullySharded  # PyTorch's part of it takes a second
-
-    return FullySharded(processes(options))
-
-
-def processes(options: Settings) -> int:
-    """How many processes train together."""
-    return options.num_nodes * devices(options)
-
-
-def devices(options: Settings) -> int:
-    """How many of them are on each machine."""
-    if options.devices == "auto":
-        # as Lightning counts
-        return torch.cuda.device_count() if on_gpu(options.accelerator) else 1
-    return options.devices
+def _strategy(config: TrainerConfig) -> str | Strategy:
+    if config.strategy != "fsdp":
+        return config.strategy
+    strategy: Strategy = on_demand(SHARDED)(processes(config))
+    return strategy
 
 
 @contextmanager
@@ -163,18 +126,18 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def _loggers(options: Settings, run: Path) -> list[Logger]:
-    """metrics.csv always; the others where they are asked for."""
+def _loggers(config: TrainerConfig, run: Path) -> list[Logger]:
+    """Make the loggers: metrics.csv always; the others where they are asked for."""
     loggers: list[Logger] = [MetricsFile(run / "metrics.csv")]
-    if options.tensorboard:
+    if config.tensorboard:
         from lightning.pytorch.loggers import TensorBoardLogger
 
         loggers.append(TensorBoardLogger(run, name="tensorboard", version=""))
-    if options.wandb:
+    if config.wandb:
         from lightning.pytorch.loggers import WandbLogger
 
         loggers.append(WandbLogger(name=run.name, save_dir=run, project="translate"))
-    if options.mlflow:
+    if config.mlflow:
         from lightning.pytorch.loggers import MLFlowLogger
 
         database = f"sqlite:///{(run / 'mlflow.db').absolute()}"  # it no longer takes a folder
@@ -183,15 +146,102 @@ def _loggers(options: Settings, run: Path) -> list[Logger]:
     return loggers
 
 
+class MetricsFile(Logger):
+    """Appends to `path`, metrics.csv; a new column rewrites the file once.
+
+    What is reached again (after a crash, from an older checkpoint) is replaced, with all that came
+    after it: the row of the same step and columns. What a kill left of a row is dropped.
+    Lightning's CSVLogger would begin the file anew in each call.
+
+    Raises:
+        UserError: the file is there, and is none of these.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.columns = ["step"]
+        self.rows: list[dict[str, str]] = []
+        if path.exists():
+            text = path.read_bytes().decode("utf-8", "replace")
+            whole, _, torn = text.rpartition("\n")  # a kill may leave a part of the last row
+            reader = csv.DictReader(io.StringIO(whole, newline=""))
+            self.rows = [_checked(row, path, reader.line_num) for row in reader]
+            self.columns = list(reader.fieldnames or self.columns)
+            if torn:
+                self._rewrite()
+
+    @property
+    def name(self) -> str:
+        return "metrics"
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    @rank_zero_only
+    def log_hyperparams(
+        self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any
+    ) -> None:
+        """Do nothing: the run keeps its configuration in config.yaml."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        row = {"step": str(step)} | {
+            key: f"{value:.6g}" for key, value in sorted(metrics.items()) if key != "epoch"
+        }
+        before = len(self.rows)
+        self.rows = self._without(row)
+        reached_again = len(self.rows) < before
+        new_columns = [key for key in row if key not in self.columns]
+        self.columns += new_columns
+        self.rows.append(row)
+        if reached_again or new_columns or len(self.rows) == 1:
+            self._rewrite()
+        else:
+            with naming(self.path), self.path.open("a", newline="", encoding="utf-8") as file:
+                csv.DictWriter(file, self.columns, restval="").writerow(row)
+
+    def _without(self, row: Mapping[str, str]) -> list[dict[str, str]]:
+        """Return the rows that `row` does not replace."""
+        step = int(row["step"])
+        if not self.rows or int(self.rows[-1]["step"]) < step:
+            return self.rows
+        before = [old for old in self.rows if int(old["step"]) < step]
+        of_step = [old for old in self.rows if int(old["step"]) == step]
+        return before + list(takewhile(lambda old: _filled(old) != _filled(row), of_step))
+
+    def _rewrite(self) -> None:
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, self.columns, restval="")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        with replacing(self.path) as file:
+            file.write(text.getvalue().encode())
+
+
+def _checked(row: dict[str, str], path: Path, line: int) -> dict[str, str]:
+    """Return the row, if it is one: a step, and no more fields than columns."""
+    if None in row or not (row.get("step") or "").isdecimal():
+        raise UserError(
+            f"{path}, line {line} is not a row of metrics: fix it, or remove the file (the run "
+            "can resume without it)"
+        )
+    return row
+
+
+def _filled(row: Mapping[str, str]) -> set[str]:
+    return {column for column, value in row.items() if value}
+
+
 def quieten_lightning() -> None:
-    """What it says of the run we say ourselves; what it warns of here is meant or none of ours."""
+    """Silence what we say of the run ourselves, and warnings of what is meant here or not ours."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     for message in (
         r".*isinstance\(treespec, LeafSpec\).*",  # its own use of PyTorch
         r".*does not have many workers.*",  # batches are cut from tokenised text
         r"GPU available but not used.*",  # by choice, or none of NVIDIA's
         r".*smaller than the logging interval.*",  # a short run
-        r".*Checkpoint directory .* exists and is not empty.*",  # a resumed run
         r".*resuming from a checkpoint that ended before the epoch ended.*",  # TokenBatches.skip
         r".*callbacks used to create the checkpoint need to be provided.*",  # patience may change
         r"FSDP2-wrapped module .* returned a view tensor.*",  # which nothing changes in place

@@ -7,7 +7,6 @@ longer one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,9 @@ from translate.errors import UserError
 from translate.inference import bundle
 from translate.run_folder import read_curves
 from translate.training.averaging import for_use
-from translate.training.checkpoint import AtomicCheckpointIO
+from translate.training.checkpoints import AtomicCheckpointIO, kept
 from translate.wording import counted
 
-KEPT = "step-{step:07d}"  # how trainer.keep names them
 PREFIX = "model."  # of the model's weights among the task's
 
 
@@ -49,29 +47,19 @@ def average_checkpoints(run: Path, steps: Sequence[int], output: Path) -> None:
         tokenizers=loaded.tokenizers,
         languages=config.languages,
         search=config.search,
-        extra=_told(config.extra, run, steps),
+        extra=_facts(config.extra, run, steps),
         taught=config.taught,
     )
 
 
-def _told(extra: Mapping[str, Any], run: Path, steps: Sequence[int]) -> dict[str, Any]:
-    """Facts for the model card; the score of the one checkpoint no longer holds."""
+def _facts(extra: Mapping[str, Any], run: Path, steps: Sequence[int]) -> dict[str, Any]:
+    """Return facts for the model card; the score of the one checkpoint no longer holds."""
     stays = {key: value for key, value in extra.items() if key not in ("dev_bleu", "step")}
     return {**stays, "mean of": str(run), "steps": list(steps)}
 
 
-def kept(run: Path) -> dict[int, Path]:
-    """The checkpoints that can be averaged, by step, rising."""
-    found = {
-        int(match[1]): path
-        for path in (run / "checkpoints").glob("step-*.ckpt")
-        if (match := re.fullmatch(r"step-(\d+)", path.stem))
-    }
-    return dict(sorted(found.items()))
-
-
 def choose(run: Path, *, count: int, best: bool) -> list[int]:
-    """The steps of the last checkpoints that were kept, or of those with the best dev BLEU.
+    """Return the steps of the last checkpoints that were kept, or of those with the best dev BLEU.
 
     Raises:
         UserError: there is no such run, fewer were kept, or the best are wanted and one has no
@@ -98,7 +86,7 @@ def choose(run: Path, *, count: int, best: bool) -> list[int]:
 
 
 def mean_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the model's weights, summed in float64; no code of a file is run.
+    """Return the mean of the model's weights, summed in float64; no code of a file is run.
 
     Raises:
         UserError: they are not all of one model.

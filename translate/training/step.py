@@ -1,13 +1,14 @@
-"""What a training step is: the LightningModule."""
+"""One training step: the LightningModule, and means of its losses for people to look at."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 import lightning as L
 import torch
 from jaxtyping import Float
+from lightning.pytorch.strategies import Strategy
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
@@ -16,34 +17,99 @@ from torch.optim.lr_scheduler import LambdaLR
 from translate.attention.masks import padding_mask
 from translate.attention.packed import Packing
 from translate.data.batching import Batch
-from translate.models.seq2seq import Seq2Seq
-from translate.training.compilation import Compiler
-from translate.training.guidance import Guidance
-from translate.training.loss import CrossEntropy, Losses, Objective, RDrop, projected_loss
-from translate.training.minimum_risk import MinimumRisk
-from translate.training.optim import build_optimizer, build_schedule, renew_rates
-from translate.training.running_means import RunningMeans
-from translate.training.word_dropout import drop_words
+from translate.models.seq2seq import Decoded, Seq2Seq
+from translate.training.objectives import (
+    CrossEntropy,
+    Guidance,
+    Losses,
+    MinimumRisk,
+    Objective,
+    RDrop,
+    drop_words,
+    projected_loss,
+)
+from translate.training.optim import OptimizerConfig, ScheduleConfig, renew_rates
+
+Read = Callable[..., Decoded]  # as `Seq2Seq.read`
 
 # Summed losses are divided by this before the backward pass, to keep float16 in range; the tokens
 # that a step really had are known only after its last batch.
 NOMINAL_TOKENS = 1_000.0
 
 
+def ends_step(trainer: L.Trainer, batch_idx: int) -> bool:
+    """Tell whether the optimizer has taken a step after this batch, rather than wait for more."""
+    return (batch_idx + 1) % trainer.accumulate_grad_batches == 0
+
+
+def is_due(trainer: L.Trainer) -> bool:
+    """Tell whether a validation is a regular one, rather than one more where a call ends.
+
+    Patience and plateaus count the regular ones alone, so that a run learns the same in however
+    many calls.
+    """
+    batches = trainer.global_step * trainer.accumulate_grad_batches
+    return batches % trainer.val_check_interval == 0
+
+
+class RunningMeans:
+    """Means of losses and the like since the last report, by name.
+
+    A batch has sentences of like length, and its loss tells that more than how training goes. Sums
+    stay on the device: to look at one is to wait for a GPU.
+    """
+
+    def __init__(self) -> None:
+        self.sums: dict[str, tuple[Tensor, Tensor]] = {}  # name → total, count
+
+    def add(self, name: str, total: Tensor, count: Tensor) -> None:
+        if name in self.sums:
+            total, count = (a + b for a, b in zip((total, count), self.sums[name], strict=True))
+        self.sums[name] = total.detach(), count
+
+    def here(self) -> dict[str, float]:
+        """Return the means of this process."""
+        return {name: float(total / count) for name, (total, count) in self.sums.items()}
+
+    def everywhere(self, strategy: Strategy) -> dict[str, float]:
+        """Return the means of all processes together, which all ask at once."""
+        if not self.sums:
+            return {}
+        pairs = (torch.stack([part.float() for part in pair]) for pair in self.sums.values())
+        total, count = strategy.reduce(torch.stack([*pairs]), reduce_op="sum").unbind(1)
+        return dict(zip(self.sums, (total / count).tolist(), strict=True))
+
+    def summed(self, strategy: Strategy) -> dict[str, tuple[Tensor, Tensor]]:
+        """Return the sums of all processes together, which all ask at once."""
+        return {
+            name: (strategy.reduce(total.clone(), reduce_op="sum"),
+                   strategy.reduce(count.clone(), reduce_op="sum"))
+            for name, (total, count) in self.sums.items()
+        }  # fmt: skip
+
+    def begin_with(self, sums: dict[str, tuple[Tensor, Tensor]], *, main: bool) -> None:
+        """Go on from what all had together: the main process has it, and the others nothing."""
+        share = int(main)
+        self.sums = {name: (total * share, count * share) for name, (total, count) in sums.items()}
+
+    def clear(self) -> None:
+        """Begin anew, after a report."""
+        self.sums = {}
+
+
 class TranslationTask(L.LightningModule):
     """Maximum likelihood with label smoothing, teacher-forced.
 
     Args:
-        r_drop: weight of the divergence between two passes (`loss.RDrop`); 0 makes one pass.
+        r_drop: weight of the divergence between two passes (`RDrop`); 0 makes one pass.
         word_dropout: share of the words that are read as <unk> (`drop_words`).
         compiler: makes a program of how the model reads a batch, for training alone.
         packed_from: tokens of a batch's longest sentence from which on its sentences lie end to end
-            (`packing.settle`) instead of padded.
-        guidance: which attention learns given alignments, where any does.
-        optimizer, schedule: the config nodes of these names.
+            (`resources.packed_from`) instead of padded.
+        guidance: the attention that learns given alignments, where any does.
         total_steps: optimizer steps of the whole run, which some schedules need.
         tags: pieces of the source vocabulary that word dropout leaves alone.
-        minimum_risk: what the model samples is judged, too, where this is given.
+        minimum_risk: judges samples of the model, too, where this is given.
     """
 
     def __init__(
@@ -53,11 +119,11 @@ class TranslationTask(L.LightningModule):
         label_smoothing: float,
         r_drop: float,
         word_dropout: float,
-        compiler: Compiler | None,
+        compiler: Callable[[Read], Read] | None,
         packed_from: int,
         guidance: Guidance | None,
-        optimizer: Mapping[str, Any],
-        schedule: Mapping[str, Any],
+        optimizer: OptimizerConfig,
+        schedule: ScheduleConfig,
         total_steps: int,
         seed: int,
         tags: int = 0,
@@ -71,7 +137,7 @@ class TranslationTask(L.LightningModule):
             self.objective = RDrop(r_drop, CrossEntropy(label_smoothing))
         self.word_dropout, self.seed, self.tags = word_dropout, seed, tags
         self.packed_from = packed_from
-        self.optimizer_options, self.schedule_options = dict(optimizer), dict(schedule)
+        self.optimizer_config, self.schedule_config = optimizer, schedule
         self.total_steps = total_steps
         self.step_tokens = torch.zeros(())  # real target tokens since the last optimizer step
         self.step_norm: Tensor | None = None  # of the last step's gradient, before it was clipped
@@ -84,7 +150,7 @@ class TranslationTask(L.LightningModule):
         return self.model
 
     def losses(self, batch: Batch, objective: Objective) -> Losses:
-        """Sums over the real target tokens; only these rows meet the vocabulary."""
+        """Return sums over the real target tokens; only these rows meet the vocabulary."""
         sources = Packing(batch.source_lengths, batch.source.shape[1], batch.source_tokens)
         targets = Packing(batch.target_lengths, batch.target_in.shape[1], batch.target_tokens)
         packed = max(sources.longest, targets.longest) >= self.packed_from
@@ -117,12 +183,12 @@ class TranslationTask(L.LightningModule):
         return model.read_packed(source, target_in, sources, targets), None
 
     def training_losses(self, batch: Batch) -> Losses:
-        """The losses in training: as many passes as the objective needs, with words dropped."""
+        """Return the losses in training: as many passes as the objective needs, words dropped."""
         repeated = batch.repeated(self.objective.passes)
         return self.losses(drop_words(repeated, self.word_dropout, tags=self.tags), self.objective)
 
     def on_train_start(self) -> None:
-        """Another `trainer.max_steps` is another schedule, from the next step on.
+        """Take up another `trainer.max_steps`: it is another schedule, from the next step on.
 
         Lightning brings back the rate that the old one had for it, which may be 0.
         """
@@ -152,7 +218,7 @@ class TranslationTask(L.LightningModule):
         return loss
 
     def _with_risk(self, token_loss: Float[Tensor, ""], batch: Batch) -> Float[Tensor, ""]:
-        """The loss, mixed with the risk of what the model samples if that is wanted."""
+        """Mix the loss with the risk of the model's samples, if that is wanted."""
         if self.minimum_risk is None:
             return token_loss
         risk = self.minimum_risk(self.model, batch, step=self.trainer.global_step)
@@ -194,7 +260,7 @@ class TranslationTask(L.LightningModule):
         self.step_tokens = torch.zeros(())
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-        """Gradients go with their step, so that the next forward has their memory."""
+        """Drop gradients with their step, so that the next forward has their memory."""
         super().optimizer_step(*args, **kwargs)
         for weight in self.weights:
             weight.grad = None
@@ -207,15 +273,15 @@ class TranslationTask(L.LightningModule):
         self.means.begin_with(checkpoint.get("means", {}), main=self.trainer.is_global_zero)
 
     def gradients(self) -> list[Tensor]:
-        """What this process has of the gradient, to be changed in place."""
+        """Return this process's part of the gradient, to be changed in place."""
         return [p.grad for p in self.weights if p.grad is not None]
 
     def gradient_norm(self) -> Tensor:
-        """The norm of the whole gradient."""
-        # not of `gradients()`, which are this process's parts where weights are dealt out
+        """Return the norm of the whole gradient."""
+        # not of `gradients()`, which are this process's parts where weights are sharded
         return get_total_norm([p.grad for p in self.weights if p.grad is not None])
 
     def configure_optimizers(self) -> Any:
-        optimizer = build_optimizer(self.model, **self.optimizer_options)
-        schedule = build_schedule(optimizer, self.total_steps, **self.schedule_options)
+        optimizer = self.optimizer_config.build(self.model)
+        schedule = self.schedule_config.attach(optimizer, self.total_steps)
         return {"optimizer": optimizer, "lr_scheduler": schedule}

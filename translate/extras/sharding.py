@@ -1,4 +1,4 @@
-"""A Transformer whose parameters, gradients and moments are dealt out to all processes.
+"""A Transformer whose parameters, gradients and moments are sharded over all processes.
 
 Fully sharded data parallelism (Rajbhandari et al. 2020, stage 3; Zhao et al. 2023), as PyTorch's
 `fully_shard` does it and Lightning's strategy for it sets it up: a layer's weights are whole only
@@ -30,7 +30,7 @@ from torch.optim import Optimizer
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.models.seq2seq import Seq2Seq
 from translate.models.transformer_layers import FeedForward
-from translate.training.module import TranslationTask
+from translate.training.step import TranslationTask
 
 
 class FullySharded(ModelParallelStrategy):
@@ -42,7 +42,7 @@ class FullySharded(ModelParallelStrategy):
         )
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        """The state of every parameter, in the first process; numbered as an optimizer does.
+        """Return the state of every parameter, in the first process; numbered as an optimizer does.
 
         Lightning numbers them as the model does, which another strategy would read wrongly.
         """
@@ -111,7 +111,7 @@ class ShardedTask(TranslationTask):
 
 
 def shard(model: Seq2Seq, mesh: DeviceMesh) -> None:
-    """Deal out the parameters of each part that is called by itself, then all that is left."""
+    """Shard the parameters of each part that is called by itself, then all that is left."""
     for part in list(model.modules()):
         if isinstance(part, SelfAttention | FeedForward):
             fully_shard(part, mesh=mesh)
@@ -124,7 +124,7 @@ def shard(model: Seq2Seq, mesh: DeviceMesh) -> None:
 
 
 def _renamed(state: Mapping[str, Any], names: Mapping[Any, Any]) -> dict[str, Any]:
-    """An optimizer's state in which parameters go by other names."""
+    """Return an optimizer's state in which parameters go by other names."""
     return {
         "state": {names[old]: values for old, values in state["state"].items()},
         "param_groups": [
