@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -35,23 +36,26 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def tokenizer(words: list[str], vocab_size: int) -> Tokenizer:
-    return train_tokenizer(
-        sentences(words), kind="unigram", vocab_size=vocab_size, hard_vocab_limit=False,
-        byte_fallback=False, character_coverage=1.0, normalization="nmt_nfkc",
-        train_sentences=10_000, seed=1,
-    )  # fmt: skip
+def learned(texts: Sequence[str], *, vocab_size: int, **changes: Any) -> Tokenizer:
+    """Return a tokenizer of these texts, of pieces (unigram) where nothing else is asked for."""
+    usual: dict[str, Any] = {
+        "kind": "unigram", "hard_vocab_limit": False, "byte_fallback": False,
+        "character_coverage": 1.0, "normalization": "nmt_nfkc", "train_sentences": 10_000,
+        "seed": 1,
+    }  # fmt: skip
+    return train_tokenizer(texts, vocab_size=vocab_size, **usual | changes)
 
 
 @pytest.fixture(scope="session")
 def joint() -> Tokenizers:
-    both = tokenizer(SOURCE + TARGET, 60)
+    both = learned(sentences(SOURCE + TARGET), vocab_size=60)
     return Tokenizers(both, both)
 
 
 @pytest.fixture(scope="session")
 def separate() -> Tokenizers:
-    return Tokenizers(tokenizer(SOURCE, 40), tokenizer(TARGET, 35))
+    source, target = (sentences(words) for words in (SOURCE, TARGET))
+    return Tokenizers(learned(source, vocab_size=40), learned(target, vocab_size=35))
 
 
 @pytest.fixture(params=list(OPTIONS))

@@ -264,11 +264,7 @@ def test_slices_and_sentences_are_kept(tmp_path: Path) -> None:
     run(tmp_path, test_set=test_set)
     found = json.loads((tmp_path / "test.json").read_text("utf-8"))
     assert [(part["label"], part["items"]) for part in found["domains"]] == [("a", 2), ("b", 1)]
-    assert [part["label"] for part in found["rarest_word"]] == [
-        "never",
-        "1–9",
-        "no words",
-    ]
+    assert [part["label"] for part in found["rarest_word"]] == ["never", "1–9", "no words"]
     assert found["likelihood"]["perplexity"] > 1
     assert found["confidence"]["bleu"]["signature"].startswith("nrefs:var|bs:20|seed:1")
     assert found["peak_memory_mib"]["process"] > 10

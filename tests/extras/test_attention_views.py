@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from colours import contrast
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,11 +63,7 @@ def test_json_has_words_and_pieces_of_every_layer_and_head(tmp_path: Path) -> No
     assert document["format"] == 1
     first, second = document["runs"]
     assert first == second
-    assert first["model"] == {
-        "run": "runs/a",
-        "family": "transformer",
-        "languages": ["es", "en"],
-    }
+    assert first["model"] == {"run": "runs/a", "family": "transformer", "languages": ["es", "en"]}
     assert (first["source"], first["target_given"]) == ("¿Dónde está? </s>", False)
     assert first["words"] == first["pieces"]
     assert first["words"]["source"] == ["¿Dónde", "está?", "</s>"]
@@ -131,18 +128,6 @@ def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 def colours(css: str) -> dict[str, str]:
     return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", css))
-
-
-def contrast(one: str, other: str) -> float:
-    """WCAG 2.2, relative luminance and contrast ratio."""
-
-    def luminance(colour: str) -> float:
-        parts = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-        return float(linear @ [0.2126, 0.7152, 0.0722])
-
-    dark, light = sorted((luminance(one), luminance(other)))
-    return (light + 0.05) / (dark + 0.05)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -224,27 +224,19 @@ def test_runs_that_were_trained_by_another_program_or_machine_are_told() -> None
     assert judged(*(replace(one, circumstances=made[0]) for one in seeds)).caveats == []
 
 
-def test_perplexities_of_different_vocabularies_are_told() -> None:
-    """Fewer tokens for the same references are more surprising ones."""
-    other = replace(system("b", RIGHT), likelihood=Likelihood(-30.0, 50, 200))
+@pytest.mark.parametrize(
+    ("likelihood", "begin", "end"),
+    [  # fewer tokens for the same references are more surprising ones
+        (Likelihood(-30.0, 50, 200), "Perplexities of different vocabularies are not", "50 by b."),
+        (Likelihood(-30.0, 50, 180, left_out=2), "", "too long for the model: 0 by a, 2 by b."),
+        (Likelihood(-3.0, 60, 200, unknown=40), "Bits per character are not", "0 by a, 40 by b."),
+    ],
+)
+def test_likelihoods_that_are_not_comparable_are_told(likelihood, begin: str, end: str) -> None:
+    other = replace(system("b", RIGHT), likelihood=likelihood)
     (caveat,) = told(judged(system("a", WRONG), other))
-    assert caveat == (
-        "Perplexities of different vocabularies are not comparable, bits per character are; tokens "
-        "of the references: 60 by a, 50 by b."
-    )
-
-
-def test_perplexities_of_different_pairs_are_told() -> None:
-    nearsighted = replace(system("b", RIGHT), likelihood=Likelihood(-30.0, 50, 180, left_out=2))
-    (caveat,) = told(judged(system("a", WRONG), nearsighted))
-    assert caveat.endswith("left out as too long for the model: 0 by a, 2 by b.")
-
-
-def test_bits_of_a_vocabulary_that_leaves_words_out_are_told() -> None:
-    illiterate = replace(system("b", RIGHT), likelihood=Likelihood(-3.0, 60, 200, unknown=40))
-    (caveat,) = told(judged(system("a", WRONG), illiterate))
-    assert caveat.startswith("Bits per character are not comparable")
-    assert caveat.endswith("0 by a, 40 by b.")
+    assert caveat.startswith(begin)
+    assert caveat.endswith(end)
 
 
 def test_sentences_are_won_lost_and_tied() -> None:

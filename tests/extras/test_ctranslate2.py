@@ -14,11 +14,7 @@ import torch
 from translate.errors import UserError
 from translate.extras import ctranslate2_export
 from translate.extras import parity as parity_module
-from translate.extras.ctranslate2_engine import (
-    CTranslate2Search,
-    check_origin,
-    search_problems,
-)
+from translate.extras.ctranslate2_engine import CTranslate2Search, check_origin, search_problems
 from translate.extras.model_export import export_ctranslate2, random_sentences
 from translate.extras.parity import MANIFEST, Parity, compare
 from translate.inference.batches import padded
@@ -72,11 +68,7 @@ def test_the_export_computes_what_the_model_does(make_bundle, tmp_path, changes)
 @pytest.mark.parametrize(
     ("family", "changes", "reason"),
     [
-        (
-            "transformer",
-            {"positions": "alibi"},
-            "positions = alibi: .* only supports it in",
-        ),
+        ("transformer", {"positions": "alibi"}, "positions = alibi: .* only supports it in"),
         ("transformer", {"self_attention": "sliding_window"}, "self_attention = sliding_window"),
         ("transformer", {"d_v": 5}, "model.d_v = 5: in CTranslate2, values must have the size of"),
         ("rnn_general", {}, "model.family = rnn: CTranslate2 only supports Transformers"),

@@ -210,10 +210,7 @@ def test_swapped_and_untranslated_sides_are_found(clean: Splits) -> None:
     splits = damaged(clean, change)
     finding = found(splits, swapped_sides)["other_side"]
     notes = [line.note for line in finding.lines]
-    assert notes == [
-        *["the sides are swapped"] * 3,
-        "the source looks like the target language",
-    ]
+    assert notes == [*["the sides are swapped"] * 3, "the source looks like the target language"]
     for line in finding.lines:
         assert splits["train"][line.number - 1].source == line.source
 

@@ -36,10 +36,7 @@ SEEN: dict[str, Callable[[int, int], bool]] = {
     "fixed": lambda i, j: i // STRIDE == j // STRIDE or j % STRIDE in (5, 6, 7),
 }
 # ... and for a causal decoder, beside j ≤ i
-SEEN_BEFORE = SEEN | {
-    "window": lambda i, j: i - j < WINDOW,
-    "wide": lambda i, j: i - j < WIDE,
-}
+SEEN_BEFORE = SEEN | {"window": lambda i, j: i - j < WINDOW, "wide": lambda i, j: i - j < WIDE}
 SOFTMAX: dict[str, Callable[..., FullAttention]] = {
     "full": FullAttention,
     "window": lambda **options: SlidingWindowAttention(window=WINDOW, **options),

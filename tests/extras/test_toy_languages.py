@@ -99,10 +99,7 @@ SENTENCES: dict[str, tuple[Clause, str]] = {
             SEHEN,
             Pronoun(SIE_PLURAL),
             NounPhrase(
-                noun("Haus"),
-                "pl",
-                words.DEFINITE,
-                possessor=the("Frau", "alt", number="pl"),
+                noun("Haus"), "pl", words.DEFINITE, possessor=the("Frau", "alt", number="pl")
             ),
             tense="perfect",
         ),

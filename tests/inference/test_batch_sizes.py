@@ -16,8 +16,9 @@ from random import Random
 
 import pytest
 import torch
+from small_translators import learned
 
-from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
+from translate.data.tokenizer import Tokenizers
 from translate.inference.translator import Translator, load
 from translate.linear import prepack
 from translate.models import registry
@@ -102,10 +103,7 @@ def captions(shared_data: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def pieces(captions: list[str]) -> Tokenizers:
-    one: Tokenizer = train_tokenizer(
-        captions, kind="unigram", vocab_size=1500, hard_vocab_limit=False, byte_fallback=False,
-        character_coverage=1.0, normalization="nmt_nfkc", train_sentences=10_000, seed=1,
-    )  # fmt: skip
+    one = learned(captions, vocab_size=1500)
     return Tokenizers(one, one)
 
 

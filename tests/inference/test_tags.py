@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_translators import learned
 from torch import nn
 
-from translate.data.tokenizer import Tokenizers, train_tokenizer
+from translate.data.tokenizer import Tokenizers
 from translate.inference.forcing import Aligner, between_words
 from translate.inference.lines import Cutter
 from translate.inference.translator import Translator
@@ -42,11 +43,8 @@ class Recording:
 
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
-    both = train_tokenizer(
-        [f"{a} {b} {c}." for a in WORDS for b in WORDS for c in WORDS], kind="unigram",
-        vocab_size=40, hard_vocab_limit=False, byte_fallback=False, character_coverage=1.0,
-        normalization="nmt_nfkc", train_sentences=10_000, seed=1, tags=["de", "fr"],
-    )  # fmt: skip
+    texts = [f"{a} {b} {c}." for a in WORDS for b in WORDS for c in WORDS]
+    both = learned(texts, vocab_size=40, tags=["de", "fr"])
     return Tokenizers(both, both)
 
 

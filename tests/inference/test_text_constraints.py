@@ -6,8 +6,9 @@ import re
 from functools import cache
 
 import pytest
+from small_translators import learned
 
-from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
+from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.errors import UserError
 from translate.inference.text_constraints import (
     NO_CONSTRAINT,
@@ -21,9 +22,10 @@ from translate.search import build
 from translate.vocabulary import BOS, EOS
 
 LINES = ["el perro come.", "la casa azul", "", "gato"]
-BEAM = {
+GREEDY = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 6}
+BEAM = GREEDY | {
     "kind": "beam", "beam_size": 2, "length_penalty": "none", "alpha": 0.0, "n_best": 1,
-    "coverage_penalty": 0.0, "max_length_ratio": 1.0, "max_length_offset": 6,
+    "coverage_penalty": 0.0,
 }  # fmt: skip
 RULES = {"min_length": 0, "no_repeat_ngram_size": 0, "repetition_penalty": 1.0, "banned": []}
 
@@ -105,11 +107,8 @@ def make_target():
 
     @cache
     def make(kind: str) -> Tokenizer:
-        return train_tokenizer(
-            TEXTS * 3, kind="unigram" if kind == "bytes" else kind, byte_fallback=kind == "bytes",
-            vocab_size=300, hard_vocab_limit=False, character_coverage=1.0,
-            normalization="nmt_nfkc", train_sentences=10_000, seed=1,
-        )  # fmt: skip
+        chosen = {"byte_fallback": True} if kind == "bytes" else {"kind": kind}
+        return learned(TEXTS * 3, vocab_size=300, **chosen)
 
     return make
 
@@ -240,7 +239,7 @@ def test_phrases_of_a_line_in_segments_are_refused(make_translator) -> None:
 
 def test_searches_that_cannot_promise_phrases_say_so(make_translator) -> None:
     translator = make_translator()
-    translator.search = build({"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 4})
+    translator.search = build(GREEDY)
     with pytest.raises(UserError, match="use search=beam"):
         list(translator.stream(["la"], constraints=TextConstraint(phrases=("blue",))))
 
@@ -311,13 +310,6 @@ PEOPLE = ("老师", "大猫", "厨师", "邻居")
 CHINESE = [f"{a}在花园里看见{b}。" for a in PEOPLE for b in PEOPLE]
 
 
-def learned(texts: list[str], *, kind: str, vocab_size: int) -> Tokenizer:
-    return train_tokenizer(
-        texts, kind=kind, vocab_size=vocab_size, hard_vocab_limit=False, byte_fallback=False,
-        character_coverage=1.0, normalization="nmt_nfkc", train_sentences=10_000, seed=1,
-    )  # fmt: skip
-
-
 def test_a_piece_may_hold_what_is_banned_in_its_middle() -> None:
     target = learned(CHINESE, kind="bpe", vocab_size=40)
     (constraint,) = ConstraintEncoder(target, ["园"])(NO_CONSTRAINT, 1, 1)
@@ -332,8 +324,7 @@ def test_what_is_banned_is_not_written_or_flagged(make_model, kind: str) -> None
     chinese = learned(CHINESE, kind="bpe", vocab_size=40)
     both = Tokenizers(chinese, chinese)
     model = make_model("transformer", both)
-    search = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 6}
-    search = {**BEAM, "beam_size": 4, "n_best": 3} if kind == "beam" else search
+    search = BEAM | {"beam_size": 4, "n_best": 3} if kind == "beam" else GREEDY
     free = Translator(model, both, build(search))
     pieces = {piece for n_best in free.stream(CHINESE) for one in n_best for piece in one.tokens}
     middles = sorted({piece[-1] for piece in pieces if len(piece.strip("▁")) > 1})

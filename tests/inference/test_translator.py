@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from small_translators import learned
 
-from translate.data.tokenizer import Tokenizers, train_tokenizer
+from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.evaluation.alignment import word_attention
 from translate.inference.text_constraints import TextConstraint
@@ -242,11 +243,7 @@ def test_words_begin_after_the_start_of_a_sentence() -> None:
 
 
 def test_an_unknown_word_among_whole_words_is_a_word_of_its_own(make_model) -> None:
-    words = train_tokenizer(
-        ["el perro come .", "the dog eats ."], kind="word", vocab_size=30, hard_vocab_limit=False,
-        byte_fallback=False, character_coverage=1.0, normalization="nmt_nfkc", train_sentences=9,
-        seed=1,
-    )  # fmt: skip
+    words = learned(["el perro come .", "the dog eats ."], kind="word", vocab_size=30)
     model = make_model("rnn_general", Tokenizers(words, words))
     translator = Translator(model, Tokenizers(words, words), build({"kind": "greedy", **NO_LONGER}))
     found = translator.align("el Schrödinger come .", "the Planck eats .")

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_translators import learned
 
-from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
+from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.errors import UserError
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translator import Translator
@@ -31,13 +32,8 @@ SENTENCES = [
 
 @pytest.fixture(scope="module")
 def tokenizers() -> dict[str, Tokenizer]:
-    return {
-        kind: train_tokenizer(
-            SENTENCES, kind=kind, vocab_size=60, hard_vocab_limit=False, byte_fallback=False,
-            character_coverage=1.0, normalization="nmt_nfkc", train_sentences=1000, seed=1,
-        )
-        for kind in ("word", "char", "unigram", "bpe")
-    }  # fmt: skip
+    kinds = ("word", "char", "unigram", "bpe")
+    return {kind: learned(SENTENCES, kind=kind, vocab_size=60) for kind in kinds}
 
 
 def diagonal(tokenizer: Tokenizer, source: str, target: str) -> np.ndarray:
@@ -175,10 +171,7 @@ def test_constraints_hold_where_unknown_words_are_replaced(joint, make_model) ->
 
 @pytest.mark.parametrize("normalization", ["nmt_nfkc", "nfkc", "identity"])
 def test_white_space_before_a_line_shifts_no_word(make_model, normalization: str) -> None:
-    one = train_tokenizer(
-        SENTENCES, kind="unigram", vocab_size=60, hard_vocab_limit=False, byte_fallback=False,
-        character_coverage=1.0, normalization=normalization, train_sentences=1000, seed=1,
-    )  # fmt: skip
+    one = learned(SENTENCES, vocab_size=60, normalization=normalization)
 
     class LooksAtTheLast(Unknowing):
         def __call__(self, *args, **kwargs):
@@ -209,11 +202,8 @@ def test_entries_are_found_between_punctuation() -> None:
 
 
 def test_entries_are_read_as_the_model_reads_its_source(caplog) -> None:
-    lower = train_tokenizer(
-        ["zürich ist schön"] * 9, kind="char", vocab_size=30, hard_vocab_limit=False,
-        byte_fallback=False, character_coverage=1.0, normalization="nmt_nfkc_cf",
-        train_sentences=100, seed=1,
-    )  # fmt: skip
+    text = ["zürich ist schön"] * 9
+    lower = learned(text, kind="char", vocab_size=30, normalization="nmt_nfkc_cf")
     given = {"ZÜRICH": "Zurich", "Zu\u0308rich": "Zurich", "ﬁnch": "pinzón", "Finch": "Fink"}
     words = UnknownWords(given).read_by(lower)
     assert words.dictionary == {"zürich": "Zurich", "finch": "pinzón"}

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import torch
 from small_models import RNN
+from small_translators import learned
 
-from translate.data.tokenizer import Tokenizers, train_tokenizer
+from translate.data.tokenizer import Tokenizers
 from translate.inference import bundle
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
@@ -32,9 +33,7 @@ def tiny_model(tokenizers: Tokenizers, *, bias: float = 0.0) -> Seq2Seq:
     """A recurrent model, told apart by its output's bias."""
     torch.manual_seed(7)
     model = registry.build(
-        MODEL,
-        source_vocab_size=len(tokenizers.source),
-        target_vocab_size=len(tokenizers.target),
+        MODEL, source_vocab_size=len(tokenizers.source), target_vocab_size=len(tokenizers.target)
     )
     with torch.no_grad():
         model.output.bias.fill_(bias)
@@ -50,11 +49,8 @@ def save_bundle(folder: Path, model: Seq2Seq, tokenizers: Tokenizers) -> None:
 
 @pytest.fixture(scope="session")
 def tokenizers() -> Tokenizers:
-    joint = train_tokenizer(
-        [f"{a} {b} {c}." for a in WORDS for b in WORDS for c in WORDS],
-        kind="unigram", vocab_size=320, hard_vocab_limit=False, byte_fallback=True,
-        character_coverage=1.0, normalization="nmt_nfkc", train_sentences=2_000, seed=1,
-    )  # fmt: skip
+    texts = [f"{a} {b} {c}." for a in WORDS for b in WORDS for c in WORDS]
+    joint = learned(texts, vocab_size=320, byte_fallback=True)
     return Tokenizers(joint, joint)
 
 
@@ -176,8 +172,5 @@ def faults() -> Any:
     from types import SimpleNamespace
 
     return SimpleNamespace(
-        watching=watching,
-        die=die,
-        tiny_model=tiny_model,
-        save_bundle=save_bundle,
+        watching=watching, die=die, tiny_model=tiny_model, save_bundle=save_bundle
     )

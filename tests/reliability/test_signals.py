@@ -33,11 +33,7 @@ def status_of(arguments: list[str], prepared: Callable[[], None], said: Path) ->
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize("command", ["prepare", "train"])
 def test_a_signal_while_preparing_leaves_nothing_half_done(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
-    status: int,
-    command: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, status: int, command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
 

@@ -81,10 +81,7 @@ def test_a_wrong_change_is_told_before_any_training(
     ],
 )
 def test_wrong_arguments_are_told(
-    experiment: ModuleType,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
+    experiment: ModuleType, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     with pytest.raises(SystemExit):
         experiment.parse(arguments)

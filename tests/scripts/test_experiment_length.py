@@ -46,10 +46,7 @@ def test_bleu_counts_as_the_evaluation_of_the_run_does(
     ],
 )
 def test_wrong_arguments_are_told_before_any_training(
-    experiment: ModuleType,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
+    experiment: ModuleType, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     with pytest.raises(SystemExit):
         experiment.parse(arguments)

@@ -52,13 +52,7 @@ class TableModel(Seq2Seq):
         states = (source * places).masked_fill(~source_mask, 0)[..., None].double()
         return Memory(states, source_mask)
 
-    def decode(
-        self,
-        target_in: Tensor,
-        memory: Memory,
-        *,
-        need_alignment: bool = False,
-    ) -> Decoded:
+    def decode(self, target_in: Tensor, memory: Memory, *, need_alignment: bool = False) -> Decoded:
         state, hidden, alignment = self.start(memory), [], []
         for tokens in target_in.unbind(1):
             step = self.decode_step(tokens, state, need_alignment=need_alignment)
