@@ -20,7 +20,7 @@ ROOMS = {path.name.removesuffix(".py") for path in PACKAGE.iterdir()}
 # What each room may import of ours beside itself and the foundations.
 FOUNDATIONS = {
     "files", "errors", "linear", "machine", "version", "vocabulary", "config", "names",
-    "run_folder", "wording",
+    "run_folder", "wording", "compose", "nodes",
 }  # fmt: skip
 MAY_IMPORT = {
     "files": set(),
@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "names": set(),
     "run_folder": set(),
     "compose": set(),
+    "nodes": set(),
     "data": set(),
     "attention": set(),
     "models": {"attention"},
@@ -42,7 +43,6 @@ MAY_IMPORT = {
     "evaluation": {"attention", "models", "search", "data", "inference"},
     "training": {"attention", "models", "search", "data", "inference", "evaluation"},
     "cli": {
-        "compose",
         "attention",
         "models",
         "search",

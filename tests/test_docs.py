@@ -18,10 +18,10 @@ import yaml
 from translate.cli.arguments import Job, split
 from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
-from translate.cli.validation import training_problems
 from translate.compose import node_of
 from translate.config import problems
 from translate.data.corpus import check_data
+from translate.training.settings import training_problems
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "attention.md"

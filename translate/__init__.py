@@ -1,4 +1,13 @@
-"""Neural machine translation with attention: `translate.load("runs/demo").translate(["…"])`."""
+"""Neural machine translation with attention.
+
+import translate
+
+config = translate.Config.load("demo", **{"trainer.max_steps": 200})
+translate.prepare(config)                       # fetch the corpus, clean it, learn a vocabulary
+translate.train(config, "runs/demo")            # returns the best dev BLEU
+report = translate.evaluate("runs/demo")        # BLEU, chrF and TER with their intervals
+translate.load("runs/demo").translate(["¿Dónde está el tren?"])
+"""
 
 from __future__ import annotations
 
@@ -10,10 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from translate.data.corpus import Corpus
+    from translate.evaluation.report import Report
     from translate.inference.translator import Translator
     from translate.search import Search
+    from translate.training.settings import TrainingConfig as Config
 
-__all__ = ["__version__", "load"]
+__all__ = ["Config", "__version__", "evaluate", "load", "prepare", "train"]
 
 
 def load(
@@ -22,6 +34,7 @@ def load(
     device: str = "auto",
     search: Search | Mapping[str, Any] | None = None,
     split_sentences: bool = True,
+    **options: Any,
 ) -> Translator:
     """Return the translator of a finished run.
 
@@ -30,8 +43,10 @@ def load(
         device: `auto` takes a GPU if there is one; else `cpu`, `cuda`, `cuda:1`, `mps`.
         search: in place of the run's own; a mapping holds keys of conf/search, all of
             them unless it is of the same kind.
-        split_sentences: translate each sentence of a line by itself, as `translate text` does,
-            which also has a guard and tells its confidence.
+        split_sentences: translate each sentence of a line by itself, as `translate text` does.
+        options: further keywords of `translate.inference.translator.load`: ensemble, target, guard,
+            mbr, shortlist, unknown_words, confidence, engine, export, workers, precision,
+            tokens_per_batch, interactive.
 
     The process keeps the memory it has from then on, for speed (glibc alone).
 
@@ -40,4 +55,66 @@ def load(
     """
     from translate.inference import translator  # torch is imported when it is needed
 
-    return translator.load(run, device=device, search=search, split_sentences=split_sentences)
+    return translator.load(
+        run, device=device, search=search, split_sentences=split_sentences, **options
+    )
+
+
+def train(config: Config, run: str | Path, *, init: str | Path | None = None) -> float:
+    """Train a model, or go on with the run in this folder; return its best dev BLEU.
+
+    Args:
+        config: the configuration; `Config.load` makes one.
+        run: the folder of the run. An interrupted run in it goes on.
+        init: a run or bundle whose weights a new run begins from.
+
+    Raises:
+        UserError: anything a person can mend, before or while training.
+    """
+    from translate.training import run as training
+
+    return training.train(config, _path(run), None if init is None else str(init))
+
+
+def prepare(config: Config) -> Corpus:
+    """Fetch the corpus of a configuration, clean it, split it and learn its vocabulary.
+
+    What is prepared already is only opened.
+
+    Raises:
+        UserError: the corpus cannot be had, or too little of it is left.
+    """
+    from translate.data import corpus
+
+    return corpus.prepare(config.data, config.tokenizer, cache=_path(config.cache))
+
+
+def evaluate(run: str | Path, **options: Any) -> Report:
+    """Translate a test set with a run, and score it.
+
+    Args:
+        run: the folder of the run.
+        options: keywords of `translate.evaluation.judging.evaluate`: split, input and references,
+            search, target, device, tokenize, resamples, output and more.
+
+    Raises:
+        UserError: no such run, test set or folder, all noticed before anything is translated.
+    """
+    from translate.evaluation import judging
+
+    return judging.evaluate(run, **options)
+
+
+def _path(place: str | Path) -> Path:
+    from pathlib import Path
+
+    return Path(place).expanduser()
+
+
+def __getattr__(name: str) -> Any:
+    """Import `Config` when it is asked for."""
+    if name == "Config":
+        from translate.training.settings import TrainingConfig
+
+        return TrainingConfig
+    raise AttributeError(f"module 'translate' has no attribute {name!r}")

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import yaml
 from hydra.core.hydra_config import HydraConfig
+from pydantic import TypeAdapter
 
 from translate.cli.arguments import Job, split
 from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
 from translate.cli.errors import UsageError
-from translate.cli.validation import (
-    SWITCHES,
-    guard_problems,
-    training_problems,
+from translate.compose import config_dir, groups, key_of, node_of, options
+from translate.config import Node, OnlyWith
+from translate.errors import UserError
+from translate.nodes import (
+    NODES,
+    fields_of,
+    group_problems,
+    node_class,
     without_effect,
 )
-from translate.compose import config_dir, groups, node_of, options
-from translate.errors import UserError
-from translate.training.settings import flat
+from translate.training.settings import training_problems
 
 CHOICES = [f"{group}={option}" for group in groups() for option in options(group)]
 
@@ -83,7 +84,7 @@ def test_every_option_is_valid(choice: str) -> None:
         text = COMMANDS["text"]
         arguments = split(text.syntax(), ["run=r", choice, "search=beam"])
         values, wrong = text.options.values_of(arguments, {})
-        assert wrong == guard_problems(values["guard"]) == []
+        assert wrong == group_problems(values, ["guard"]) == []
         return
     (job,) = composed(choice)
     assert training_problems(job.config) == []
@@ -629,9 +630,10 @@ def test_a_sweep_over_a_switch_has_the_keys_that_it_switches() -> None:
                           "guided_alignment": {"weight": 0.0, "layer": None}}}  # fmt: skip
     given = ["trainer.averaging.decay=0.9", "trainer.averaging.kind=none",
              "trainer.minimum_risk.metric=chrf", "trainer.guided_alignment.weight=0"]  # fmt: skip
+    keys_given = set(map(key_of, given))
     for swept in ("trainer.averaging.kind", "trainer", "experiment"):
-        assert without_effect(config, given, {swept}) == []
-    assert len(without_effect(config, given)) == 1
+        assert without_effect(config, keys_given, {swept}) == []
+    assert len(without_effect(config, keys_given)) == 1
 
 
 @pytest.mark.parametrize("machine", ["0", "1"])
@@ -651,16 +653,21 @@ def test_further_processes_of_a_job_are_not_refused_for_what_its_sweep_varies(
     assert len(started) == 4
 
 
-@cache
-def names_of_trainings() -> list[set[str]]:
-    """The keys with each model and with each search."""
-    chosen = [f"{group}={name}" for group in ("model", "search") for name in options(group)]
-    return [set(flat(composed("data=toy", choice)[0].config)) for choice in chosen]
+SWITCHED = [
+    (key, only, node)
+    for group, option in [(g, o) for g in NODES for o in options(g) if g != "data"]
+    for key, field, node in fields_of(node_class(group, node_of(group, option)), group)
+    for only in field.metadata
+    if isinstance(only, OnlyWith)
+]
 
 
-@pytest.mark.parametrize(("switch", "on", "is_on", "keys"), SWITCHES)
+@pytest.mark.parametrize(("key", "only", "node"), SWITCHED, ids=[key for key, *_ in SWITCHED])
 def test_a_switch_is_a_key_and_its_remedy_turns_it_on(
-    switch: str, on: object, is_on: Callable[[object], object], keys: tuple[str, ...]
+    key: str, only: OnlyWith, node: type[Node]
 ) -> None:
-    assert is_on(on)
-    assert any(names >= {switch, *keys} for names in names_of_trainings())
+    assert only.is_met({only.key: only.example})
+    adapter = TypeAdapter(
+        Annotated[node.model_fields[only.key].annotation, *node.model_fields[only.key].metadata]
+    )
+    assert adapter.validate_python(only.example) == only.example

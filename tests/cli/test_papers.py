@@ -11,9 +11,9 @@ import torch
 from translate.cli.arguments import Job, split
 from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
-from translate.cli.validation import training_problems
 from translate.models import registry
 from translate.training.optim import InverseSqrtConfig
+from translate.training.settings import training_problems
 
 SPECIALS = 4  # <pad>, <unk>, <s>, </s>
 TRANSFORMER = {

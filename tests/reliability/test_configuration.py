@@ -15,8 +15,9 @@ import pytest
 from translate.cli.arguments import Job, split
 from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
-from translate.cli.validation import guard_problems, training_problems
 from translate.compose import groups, options
+from translate.nodes import group_problems
+from translate.training.settings import training_problems
 from translate.wording import nearest
 
 CHOICES = [f"{g}={o}" for g in groups() if g != "experiment" for o in options(g)]
@@ -86,7 +87,7 @@ def configuration(choice: str) -> dict[str, Any]:
 
 def config_problems(config: Mapping[str, Any]) -> list[str]:
     """Of a training's configuration, or of a translation's."""
-    return guard_problems(config["guard"]) if "guard" in config else training_problems(config)
+    return group_problems(config, ["guard"]) if "guard" in config else training_problems(config)
 
 
 def places(node: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

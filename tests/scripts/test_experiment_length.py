@@ -14,8 +14,8 @@ import pytest
 from translate.cli.arguments import Job, split
 from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
-from translate.cli.validation import training_problems
 from translate.errors import UserError
+from translate.training.settings import training_problems
 
 
 @pytest.fixture

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from translate.cli.arguments import Job, file_name
-from translate.cli.fields import Node
 from translate.cli.stored import load_bundle, refuse_corpus
 from translate.compose import key_of
 from translate.data.pairs import in_order
@@ -117,7 +116,7 @@ def score(
     task: Task,
     found: Sequence[frozenset[Link]],
     path: Path,
-    options: Node,
+    options: dict[str, Any],
     models: Mapping[str, str],
 ) -> None:
     """Tell how good the links are, and keep the figures, with what they are about."""

@@ -102,7 +102,7 @@ class AttendOptions(Options):
     )
     target: str | None = Field(None, description=TARGET)
     search: Annotated[Any, Group(check=search_problems)] = Field(
-        description="how to search; default: as stored in the run"
+        None, description="how to search; default: as stored in the run"
     )
     device: Device = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
 

@@ -40,7 +40,7 @@ class CalibrateOptions(CorpusOptions):
         "there it keeps the sense",
     )
     search: Annotated[Any, Group(check=search_problems)] = Field(
-        description="how to search; default: as stored in the run"
+        None, description="how to search; default: as stored in the run"
     )
     device: Device = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
     tokens_per_batch: PositiveInt | None = Field(

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import gc
 import importlib
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from translate.errors import UsageError
 from translate.names import on_demand
+from translate.wording import nearest
 
 if TYPE_CHECKING:
     from translate.cli.arguments import Arguments, Syntax
     from translate.cli.options import Options
 
+KEY_INDENT = 38  # of the descriptions of a node's keys in a help
 COMPOSED_HELP = """
 Hydra composes the configuration:
   -c job         print it and stop; every key in it can be given as KEY=VALUE
-                 (docs/configuration.md explains them)
+                 (docs/configuration.md explains them; so does model=transformer --help)
   --multirun     KEY=A,B,C runs the command once for each value
 """
 
@@ -42,10 +47,14 @@ class Command:
         options: type[Options] = on_demand(f"{self.module}:{self.name.capitalize()}Options")
         return options
 
-    def help(self) -> str:
-        """Return the help text."""
-        own = self.options.help(f"translate {self.name}: {self.summary}")
-        return own + (COMPOSED_HELP if self.composed else "")
+    def help(self, choices: Sequence[str] = ()) -> str:
+        """Return the help text, with the keys of options that are chosen: `model=rnn_luong`."""
+        text = self.options.help(f"translate {self.name}: {self.summary}")
+        if not self.composed:
+            return text
+        if not choices:
+            return f"{text}{COMPOSED_HELP}"
+        return "\n".join([text, *(option_help(*choice.split("=", 1)) for choice in choices)])
 
     def call(self, arguments: Arguments) -> None:
         """Run the command with the arguments that were taken apart by its `syntax`."""
@@ -160,3 +169,24 @@ def commands_with(key: str, choice: bool) -> list[str]:
         if key in choices if choice else key in command.options.fields() and key not in choices:
             owners.append(name)
     return sorted(owners)
+
+
+def option_help(group: str, option: str) -> str:
+    """Return the help about the keys of an option.
+
+    Raises:
+        UsageError: the group has no such option.
+    """
+    from translate.cli.options import key_lines
+    from translate.compose import options
+    from translate.nodes import descriptions
+
+    if option not in (known := options(group)):
+        raise UsageError(f"{group}={option}: no such option{nearest(option, known)}")
+    lines = [f"Keys of {group}={option}:"]
+    for key, default, description in descriptions(group, option):
+        shown = json.dumps(default, ensure_ascii=False)
+        node = isinstance(default, dict)
+        text = description if node else f"{description} (default: {shown})"
+        lines += key_lines(key, text, KEY_INDENT)
+    return "\n".join(lines) + "\n"

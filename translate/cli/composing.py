@@ -24,7 +24,6 @@ import yaml
 from translate.cli.arguments import Arguments, Job
 from translate.cli.commands import Command, commands_with
 from translate.cli.errors import JobFailedError, UsageError, refuse
-from translate.cli.validation import without_effect
 from translate.compose import (
     STORED,
     Composition,
@@ -38,6 +37,7 @@ from translate.compose import (
     options,
 )
 from translate.errors import UserError, first_line
+from translate.nodes import without_effect
 from translate.training.launch import started_by_lightning
 from translate.wording import listing
 
@@ -138,7 +138,7 @@ class _Composer:
             return []
         added = set(map(key_of, self.arguments.added))
         typed = [override for override in overrides if key_of(override) not in added]
-        return without_effect(composition.values, typed, self.swept(overrides))
+        return without_effect(composition.values, set(map(key_of, typed)), self.swept(overrides))
 
     def job(self, overrides: Sequence[str]) -> Job:
         """Return the job; a UsageError lists all its problems."""

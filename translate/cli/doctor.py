@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -13,10 +13,10 @@ from pydantic import Field, NonNegativeInt
 from translate.cli.arguments import Arguments, Job
 from translate.cli.commands import Command
 from translate.cli.errors import UsageError
-from translate.cli.fields import Node
 from translate.cli.options import Folder, Group, Options, PathOption, cache_folder
-from translate.cli.validation import corpus_problems
+from translate.config import problems
 from translate.names import on_demand
+from translate.nodes import group_problems
 
 DIAGNOSE = "translate.extras.doctor:diagnose"
 USAGE = """\
@@ -43,10 +43,11 @@ class DoctorOptions(Options):
     usage: ClassVar[str] = USAGE
 
     data: Annotated[Any, Group("tatoeba_es_en")] = Field(
-        description="which corpus, and every setting of it (translate models group=data lists them)"
+        None,
+        description="which corpus, and its settings (translate models group=data lists corpora)",
     )
     tokenizer: Annotated[Any, Group("unigram")] = Field(
-        description="the kind of vocabulary to suggest (translate models group=tokenizer)"
+        None, description="the kind of vocabulary to suggest (translate models group=tokenizer)"
     )
     json_file: PathOption | None = Field(
         None, alias="json", description="a file to write all findings to, with all their lines"
@@ -63,15 +64,15 @@ def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.composing import launch
 
-    launch(command, arguments, job, check=partial(corpus_problems, run))
+    def check(config: Mapping[str, Any]) -> list[str]:
+        plain = {key: config[key] for key in ("cache", "lines")}
+        nodes = group_problems(config, ("data", "tokenizer"))
+        return [*problems(DoctorOptions, plain, ""), *nodes]
+
+    launch(command, arguments, job, check=check)
 
 
 def job(job: Job) -> None:
-    """Examine."""
-    run(job, **job.config)
-
-
-def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegativeInt) -> None:
     """Examine the corpus, print the findings and perhaps keep them."""
     from translate.data.corpus import read_nodes
     from translate.data.progress import progress
@@ -80,13 +81,13 @@ def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder, lines: NonNegat
     if "json" in job.verbatim:
         _refuse_anything_else(Path(job.verbatim["json"]))
         check_file(Path(job.verbatim["json"]))
-    nodes = read_nodes(data, tokenizer)
+    nodes = read_nodes(job.config["data"], job.config["tokenizer"])
     with progress("reading and examining"):
-        diagnosis = on_demand(DIAGNOSE)(*nodes, Path(cache))
+        diagnosis = on_demand(DIAGNOSE)(*nodes, Path(job.config["cache"]))
     if "json" in job.verbatim:
         text = json.dumps(diagnosis.as_json(), ensure_ascii=False, indent=2)
         write(Path(job.verbatim["json"]), f"{text}\n".encode("utf-8", "replace"))
-    sys.stdout.write("".join(f"{line}\n" for line in diagnosis.report(lines=lines)))
+    sys.stdout.write("".join(f"{line}\n" for line in diagnosis.report(lines=job.config["lines"])))
     if diagnosis.problem:
         raise diagnosis.problem
 

@@ -15,7 +15,7 @@ from translate import machine
 from translate.cli import arguments, errors
 from translate.cli.arguments import whole_run
 from translate.cli.commands import COMMANDS
-from translate.compose import key_of
+from translate.compose import is_choice, key_of
 from translate.training.launch import is_first_process
 from translate.wording import escaped, nearest
 
@@ -96,7 +96,8 @@ def _dispatch(given: list[str]) -> int:
         raise errors.UsageError(f"unknown command {given[0]!r}{nearest(given[0], COMMANDS)}")
     options = given[1 : given.index("--")] if "--" in given else given[1:]
     if "--help" in options or "-h" in options:
-        sys.stdout.write(command.help() + COMMON_HELP)
+        chosen = [each for each in options if "=" in each and is_choice(each)]
+        sys.stdout.write(command.help(chosen) + COMMON_HELP)
         return 0
     syntax = command.syntax()
     parsed = arguments.split(syntax, given[1:])

@@ -253,21 +253,16 @@ class Options(Node):
     @classmethod
     def _key_lines(cls) -> Iterator[str]:
         for key, field in cls.fields().items():
-            if field.description is None:
-                continue
-            yield from textwrap.wrap(
-                f"{key:<{INDENT - 4}}  {described(field)}",
-                WIDTH, initial_indent="  ", subsequent_indent=" " * INDENT,
-                break_long_words=False, break_on_hyphens=False,
-            )  # fmt: skip
+            if field.description is not None:
+                yield from key_lines(key, described(field))
 
 
 class CorpusOptions(Options):
     """Options of a command that reads the corpus of a run."""
 
-    data: Annotated[Any, Group()] = Field(description=f"the corpus; {CORPUS}")
+    data: Annotated[Any, Group()] = Field(None, description=f"the corpus; {CORPUS}")
     tokenizer: Annotated[Any, Group()] = Field(
-        description="how it is cut into pieces; default: as stored in the run"
+        None, description="how it is cut into pieces; default: as stored in the run"
     )
     cache: Folder = Field(
         default_factory=cache_folder,
@@ -282,6 +277,15 @@ class SplitOptions(CorpusOptions):
     split: Literal["test", "dev"] = Field(
         "test", alias="data.split", description="test or dev, of the corpus of the run"
     )
+
+
+def key_lines(key: str, description: str, indent: int = INDENT) -> list[str]:
+    """Return the lines of help about a key."""
+    return textwrap.wrap(
+        f"{key:<{indent - 4}}  {description}",
+        WIDTH, initial_indent="  ", subsequent_indent=" " * indent,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def described(field: FieldInfo) -> str:

@@ -11,9 +11,9 @@ from pydantic import Field
 
 from translate.cli.arguments import Arguments, Job
 from translate.cli.commands import Command
-from translate.cli.fields import Node
 from translate.cli.options import Folder, Group, Options, PathOption, cache_folder
-from translate.cli.validation import corpus_problems
+from translate.config import problems
+from translate.nodes import group_problems
 
 USAGE = """\
   translate prepare                                        # Spanish to English, from Tatoeba
@@ -43,10 +43,11 @@ class PrepareOptions(Options):
     usage: ClassVar[str] = USAGE
 
     data: Annotated[Any, Group("tatoeba_es_en")] = Field(
-        description="which corpus, and every setting of it (translate models group=data lists them)"
+        None,
+        description="which corpus, and its settings (translate models group=data lists corpora)",
     )
     tokenizer: Annotated[Any, Group("unigram")] = Field(
-        description="how sentences are cut into pieces (translate models group=tokenizer)"
+        None, description="how sentences are cut into pieces (translate models group=tokenizer)"
     )
     dropped: PathOption | None = Field(
         None,
@@ -66,24 +67,25 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.dropped import dropped_problems
 
     def check(config: Mapping[str, Any]) -> list[str]:
-        return [*corpus_problems(run, config), *dropped_problems(arguments.verbatim)]
+        own = problems(PrepareOptions, {"cache": config["cache"]}, "")
+        nodes = group_problems(config, ("data", "tokenizer"))
+        return [*own, *nodes, *dropped_problems(arguments.verbatim)]
 
     launch(command, arguments, job, check=check)
 
 
 def job(job: Job) -> None:
-    """Prepare."""
-    run(job, **job.config)
-
-
-def run(job: Job, *, data: Node, tokenizer: Node, cache: Folder) -> None:
     """Prepare the corpus, print the account of it and perhaps list what was dropped."""
     from translate.cli.dropped import listed
     from translate.data.account import render
     from translate.data.corpus import prepare, read_nodes
 
     with listed(job.verbatim) as tell:
-        corpus = prepare(*read_nodes(data, tokenizer), cache=Path(cache), tell=tell)
+        corpus = prepare(
+            *read_nodes(job.config["data"], job.config["tokenizer"]),
+            cache=Path(job.config["cache"]),
+            tell=tell,
+        )
     sys.stdout.write(f"{render(corpus.report)}\nPrepared corpus: {corpus.folder}\n")
     if tell is not None:
         sys.stdout.write(f"Dropped pairs: {job.verbatim['dropped']}\n")

@@ -76,7 +76,8 @@ class TextOptions(TranslatingOptions):
         "until all lines are written; default: standard output",
     )
     guard: Annotated[Any, Group("default", _guard_problems)] = Field(
-        description="default, with its limits (guard.protect=[url,email], …), or none: no checks"
+        None,
+        description="default, with its limits (guard.protect=[url,email], …), or none: no checks",
     )
     prefix: TextOption | None = Field(None, description="how every translation begins")
     prefixes: PathOption | None = Field(

@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from translate import config as schema
 from translate.cli.arguments import Arguments, Job, file_name
 from translate.cli.commands import Command
 from translate.cli.errors import UsageError
-from translate.cli.fields import Node
 from translate.cli.options import Folder, Group, Options, PathOption, cache_folder
 from translate.compose import STORED, Composition, is_choice, key_of
 from translate.errors import UserError
@@ -82,23 +80,26 @@ class TrainOptions(Options):
         description="a run or bundle to start from; the default of run then ends in its name",
     )
     experiment: Annotated[Any, Group("null")] = Field(
-        description="a recipe that sets several of the following"
+        None, description="a recipe that sets several of the following"
     )
     data: Annotated[Any, Group("tatoeba_es_en")] = Field(
-        description="the corpus, and the size of batches (data.tokens_per_batch)"
+        None, description="the corpus, and the size of batches (data.tokens_per_batch)"
     )
     tokenizer: Annotated[Any, Group("unigram")] = Field(
-        description="how sentences are cut into pieces"
+        None, description="how sentences are cut into pieces"
     )
-    model: Annotated[Any, Group("transformer")] = Field(description="the network")
+    model: Annotated[Any, Group("transformer")] = Field(None, description="the network")
     search: Annotated[Any, Group("beam")] = Field(
+        None,
         description="the search of translate text and evaluate with this run; dev BLEU while "
-        "training is that of a greedy search"
+        "training is that of a greedy search",
     )
-    optimizer: Annotated[Any, Group("adamw")] = Field(description="and its learning rate")
-    schedule: Annotated[Any, Group("inverse_sqrt")] = Field(description="of the learning rate")
+    optimizer: Annotated[Any, Group("adamw")] = Field(None, description="and its learning rate")
+    schedule: Annotated[Any, Group("inverse_sqrt")] = Field(
+        None, description="of the learning rate"
+    )
     trainer: Annotated[Any, Group("default")] = Field(
-        description="length of training, validation, precision, devices"
+        None, description="length of training, validation, precision, devices"
     )
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(1, description="of everything random")
     cache: Folder = Field(
@@ -210,13 +211,11 @@ def _with_stored_vocabulary(arguments: Arguments, place: str, tokenizers: Tokeni
 
 
 def check(config: Mapping[str, Any]) -> list[str]:
-    """Every problem of the configuration, one line each."""
-    from translate.cli.validation import training_problems
+    """Return every problem of the configuration, one line each."""
+    from translate.training.settings import training_problems
 
     nodes = without_experiment(config)
-    found = [*_unplaced(config), *schema.problems(_nodes, nodes, "")]
-    whole = all(isinstance(nodes.get(name), dict) for name in schema.keys(_nodes)[:-2])
-    return [*found, *(training_problems(nodes) if whole else [])]
+    return [*_unplaced(config), *training_problems(nodes)]
 
 
 def check_begun(config: Mapping[str, Any]) -> list[str]:
@@ -241,7 +240,7 @@ def _unplaced(config: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def without_experiment(config: Mapping[str, Any]) -> Node:
+def without_experiment(config: Mapping[str, Any]) -> dict[str, Any]:
     """An experiment is a choice of settings, and none itself."""
     return {key: value for key, value in config.items() if key != "experiment"}
 
@@ -268,7 +267,9 @@ def job(job: Job) -> float:
         raise
 
 
-def _settled(config: Node, composition: Composition, overrides: Sequence[str]) -> Node:
+def _settled(
+    config: dict[str, Any], composition: Composition, overrides: Sequence[str]
+) -> dict[str, Any]:
     """Of ENDS, one that is given takes the other's place; where both are, the earlier one ends.
 
     What is typed has precedence over an experiment, and that over the default.
@@ -316,7 +317,7 @@ def _name_of(init: Path) -> str:
     return init.absolute().parent.name if init.name == "bundle" else init.absolute().name
 
 
-def _is_finished(run: Path, config: Node) -> bool:
+def _is_finished(run: Path, config: dict[str, Any]) -> bool:
     """A finished run is trained on only for longer than it was meant to."""
     from translate.run_folder import configuration
     from translate.training.records import run_status
@@ -326,7 +327,7 @@ def _is_finished(run: Path, config: Node) -> bool:
     return run_status(run) == "finished" and all(now[key] == before.get(key) for key in LENGTHS)
 
 
-def _score_of_finished(job: Job, run: Path, config: Node) -> float:
+def _score_of_finished(job: Job, run: Path, config: dict[str, Any]) -> float:
     """The best dev BLEU of a job that an earlier sweep has trained; a single run is refused."""
     from translate.data.corpus import prepare
     from translate.training.fine_tuning import find_origin
@@ -346,7 +347,7 @@ def _score_of_finished(job: Job, run: Path, config: Node) -> float:
         )
     nodes = TrainingConfig.model_validate(config)
     check_same_configuration(config, run)
-    corpus = prepare(nodes.data, nodes.tokenizer, cache=nodes.cache)
+    corpus = prepare(nodes.data, nodes.tokenizer, cache=Path(nodes.cache))
     check_same_corpus(corpus, run)
     find_origin(run, job.verbatim.get("init"), nodes, resuming=True)
     log.info("%s is already finished: best dev BLEU %.2f", run, record["dev_bleu"])
@@ -362,18 +363,3 @@ def _refuse_sweeper(arguments: Arguments) -> None:
     plugin = find_spec("hydra_plugins") and find_spec("hydra_plugins.hydra_optuna_sweeper")
     if find_spec("optuna") is None or plugin is None:
         raise UsageError(f"{SEARCH} needs Optuna: {install('optuna')}")
-
-
-def _nodes(
-    *,
-    data: Node,
-    tokenizer: Node,
-    model: Node,
-    optimizer: Node,
-    schedule: Node,
-    trainer: Node,
-    search: Node,
-    seed: Annotated[int, Field(ge=0, lt=2**32)],
-    cache: Folder,
-) -> None:
-    """The keys at the top of a training configuration, for the schema."""

@@ -38,7 +38,8 @@ class TranslatingOptions(Options):
         None, description="further runs, separated by commas, whose probabilities are averaged"
     )
     search: Annotated[Any, Group(check=search_problems)] = Field(
-        description="how to search; default: as stored in the run (translate models group=search)"
+        None,
+        description="how to search; default: as stored in the run (translate models group=search)",
     )
     target: str | None = Field(None, description=TARGET)
     mbr: Utility | None = Field(

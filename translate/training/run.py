@@ -17,7 +17,6 @@ import torch
 from lightning.pytorch.callbacks import Callback, LambdaCallback
 
 from translate.attention.dot_product import leave_out_cudnn
-from translate.config import read
 from translate.data.batching import Draws, TokenBatches
 from translate.data.corpus import Corpus, prepare
 from translate.data.module import TranslationData
@@ -41,7 +40,7 @@ from translate.training.launch import (
 )
 from translate.training.objectives import Guidance, MinimumRisk
 from translate.training.resources import Compiler, on_gpu
-from translate.training.settings import Precision, TrainingConfig, flat
+from translate.training.settings import Precision, TrainingConfig, flat, read_config
 from translate.training.step import TranslationTask
 from translate.training.trainer import build_trainer, ending_together, quieten_lightning
 
@@ -66,12 +65,11 @@ class Interrupted(Exception):
         self.exit_code = 128 + number
 
 
-def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> float:
+def train(config: TrainingConfig | Mapping[str, Any], run: Path, init: str | None = None) -> float:
     """Train, or go on with, the run in folder `run`; return its best dev BLEU, to two digits.
 
     Args:
-        config: the nodes data, tokenizer, model, optimizer, schedule, trainer, search and the
-            scalars seed and cache.
+        config: a configuration, or its nodes in plain containers.
         run: the folder; an interrupted run in it goes on.
         init: a run or bundle whose weights a new run begins from.
 
@@ -80,7 +78,7 @@ def train(config: Mapping[str, Any], run: Path, init: str | None = None) -> floa
             trains in this folder.
         Interrupted: by Ctrl-C, SIGTERM or SIGUSR1, after saving.
     """
-    nodes = read(TrainingConfig, config, "")
+    nodes = config if isinstance(config, TrainingConfig) else read_config(config)
     refuse_other_launch(resources.devices(nodes.trainer), nodes.trainer.num_nodes)
     with threads_restored():  # another run of a sweep may ask for none of its own
         if not is_first_process():
@@ -145,7 +143,7 @@ class TrainingRun:
             noted=self._noted("precision"),
         )  # fmt: skip
         tokenizer = own_vocabulary(config.tokenizer, run) if self.resuming else config.tokenizer
-        self.corpus = prepare(config.data, tokenizer, cache=config.cache)
+        self.corpus = prepare(config.data, tokenizer, cache=Path(config.cache))
         if self.resuming:
             preflight.check_same_corpus(self.corpus, run)
         self.model = new_model(config, self.corpus)

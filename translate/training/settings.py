@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -15,13 +15,15 @@ from pydantic import (
     SerializeAsAny,
 )
 
-from translate.config import Node, OnlyWith
+from translate.compose import compose
+from translate.config import Node, OnlyWith, check, problems
 from translate.data.corpus import KINDS
 from translate.data.sources import Source
 from translate.data.tokenizer import TokenizerConfig
 from translate.inference.minimum_bayes_risk import Utility
 from translate.models import registry
 from translate.models.seq2seq import ModelConfig
+from translate.nodes import group_problems
 from translate.search import AnySearchConfig
 from translate.search.sampling import Temperature
 from translate.training.optim import OPTIMIZERS, SCHEDULES, OptimizerConfig, ScheduleConfig
@@ -62,11 +64,11 @@ class GuidedAlignmentConfig(Node):
         description="weight of the alignment loss beside the translation's (Garg et al. 2019 take "
         "0.05); 0: off. Needs gold alignments (data=toy, data.alignments)"
     )
-    layer: Annotated[PositiveInt | None, OnlyWith("weight")] = Field(
+    layer: Annotated[PositiveInt | None, OnlyWith("weight", example=0.05)] = Field(
         description="layer of the decoder whose head learns, from 1; null: the last of one or two, "
         "the last but one of more"
     )
-    head: Annotated[PositiveInt, OnlyWith("weight")] = Field(
+    head: Annotated[PositiveInt, OnlyWith("weight", example=0.05)] = Field(
         description="head that learns, from 1: the only one of a recurrent model"
     )
 
@@ -78,22 +80,22 @@ class MinimumRiskConfig(Node):
         description="share of the risk in the loss, the rest is that of tokens; 0: off. Fine-tunes "
         "a trained model (init=): good samples become likelier"
     )
-    candidates: Annotated[int, Field(ge=2), OnlyWith("weight")] = Field(
+    candidates: Annotated[int, Field(ge=2), OnlyWith("weight", example=0.8)] = Field(
         description="samples of a sentence. A step needs about this many times the memory, more "
         "if a sample runs long: divide data.tokens_per_batch by twice this number"
     )
-    temperature: Annotated[Temperature, OnlyWith("weight")] = Field(
+    temperature: Annotated[Temperature, OnlyWith("weight", example=0.8)] = Field(
         description="temperature of sampling; 1 samples what the model finds likely, which label "
         "smoothing makes poor"
     )
-    sharpness: Annotated[PositiveFloat, OnlyWith("weight")] = Field(
+    sharpness: Annotated[PositiveFloat, OnlyWith("weight", example=0.8)] = Field(
         description="exponent of the candidates' probabilities (0.005 in the paper); the risk's "
         "gradient grows with it"
     )
-    metric: Annotated[Utility, OnlyWith("weight")] = Field(
+    metric: Annotated[Utility, OnlyWith("weight", example=0.8)] = Field(
         description="metric of a sentence that judges candidates"
     )
-    include_reference: Annotated[bool, OnlyWith("weight")] = Field(
+    include_reference: Annotated[bool, OnlyWith("weight", example=0.8)] = Field(
         description="count the reference among the candidates (the paper does)"
     )
 
@@ -218,7 +220,16 @@ def _of_family(node: Any) -> Any:
     return registry.families()[node["family"]].Config.model_validate(node)
 
 
-class TrainingConfig(Node):
+class RunKeys(Node):
+    """The keys of a training that stand in no node."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(description="random seed of training")
+    cache: Annotated[str, Field(min_length=1)] = Field(
+        description="where downloads and prepared corpora are kept"
+    )
+
+
+class TrainingConfig(RunKeys):
     """Everything that a run is made of: the nodes of `conf/train.yaml`."""
 
     data: Annotated[SerializeAsAny[Source], _of_kind(KINDS)]
@@ -228,8 +239,6 @@ class TrainingConfig(Node):
     schedule: Annotated[SerializeAsAny[ScheduleConfig], _of_kind(SCHEDULES)]
     trainer: TrainerConfig
     search: AnySearchConfig
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(description="random seed of training")
-    cache: Path = Field(description="where downloads and prepared corpora are kept")
 
     @property
     def samples_pieces(self) -> bool:
@@ -240,6 +249,29 @@ class TrainingConfig(Node):
     def length_limits(self) -> dict[str, Any]:
         """How long translations may become while training: as long as the run's search allows."""
         return self.search.model_dump(include={"max_length_ratio", "max_length_offset"})
+
+    @classmethod
+    def load(cls, experiment: str | None = None, **settings: Any) -> TrainingConfig:
+        """Compose a configuration as `translate train` does.
+
+        Args:
+            experiment: a ready recipe of conf/experiment.
+            settings: GROUP=OPTION and KEY=VALUE; full keys by `**{"model.d_model": 128}`.
+
+        Raises:
+            UserError: something is wrong in it; all of it is listed.
+        """
+        overrides = [] if experiment is None else [f"experiment={experiment}"]
+        overrides += [
+            f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+            for key, value in settings.items()
+        ]
+        composition = compose("train", overrides)
+        check(composition.wrong)
+        values = {key: composition.values[key] for key in cls.model_fields}
+        if {"trainer.max_epochs"} & settings.keys() and "trainer.max_steps" not in settings:
+            values["trainer"] = values["trainer"] | {"max_steps": None}
+        return read_config(values)
 
     def dump(self) -> dict[str, Any]:
         """Return plain containers, as they stand in config.yaml."""
@@ -316,6 +348,22 @@ class TrainingConfig(Node):
                 f"trainer.strategy = fsdp cannot be combined with {', '.join(wrong)}: choose "
                 f"{', '.join(wrong.values())}; or trainer.strategy=ddp"
             )
+
+
+def training_problems(config: Mapping[str, Any]) -> list[str]:
+    """Return everything that is wrong with a configuration in plain containers, one line each."""
+    plain = {key: config[key] for key in RunKeys.model_fields if key in config}
+    groups = [group for group in TrainingConfig.model_fields if group not in RunKeys.model_fields]
+    strange = sorted(config.keys() - TrainingConfig.model_fields.keys())
+    lines = [f"{key} is not a key" for key in strange]
+    lines += [*problems(RunKeys, plain, ""), *group_problems(config, groups)]
+    return lines or list(TrainingConfig.model_validate(dict(config)).contradictions())
+
+
+def read_config(config: Mapping[str, Any]) -> TrainingConfig:
+    """Read a configuration in plain containers; a UserError lists everything wrong with it."""
+    check(training_problems(config))
+    return TrainingConfig.model_validate(dict(config))
 
 
 # keys of a configuration that say how long a run trains

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
 from translate.compose import look_up, node_of
-from translate.config import Node, OnlyWith
+from translate.config import Node, OnlyWith, chosen, problems
 from translate.names import on_demand
 
 # group → the class of its nodes, or a table of classes by the key that names one
@@ -24,14 +24,35 @@ NODES = {
 }
 
 
-def node_class(group: str, node: Mapping[str, Any]) -> type[Node] | None:
-    """Return the class that reads a node of a group; None where the node names none."""
+def node_classes(group: str) -> type[Node] | dict[str, type[Node]]:
+    """Return the class of a group's nodes, or a class for each name that a node may have."""
     table = on_demand(NODES[group])
     if isinstance(table, type):
         return table
-    table = table if isinstance(table, Mapping) else table()
-    owner = table.get(node.get("kind", node.get("family")))
-    return getattr(owner, "Config", owner)
+    owners: Mapping[str, Any] = table if isinstance(table, Mapping) else table()
+    return {name: getattr(owner, "Config", owner) for name, owner in owners.items()}
+
+
+def node_class(group: str, node: Mapping[str, Any]) -> type[Node] | None:
+    """Return the class that reads a node of a group; None where the node names none."""
+    classes = node_classes(group)
+    if isinstance(classes, type):
+        return classes
+    return classes.get(node.get("kind", node.get("family", "")))
+
+
+def group_problems(config: Mapping[str, Any], groups: Iterable[str]) -> list[str]:
+    """Return everything that is wrong with the nodes of some groups, one line each."""
+    lines = []
+    for group in groups:
+        node, classes = config.get(group), node_classes(group)
+        if not isinstance(node, Mapping):
+            lines.append(f"{group} is missing")
+        elif isinstance(classes, type):
+            lines += problems(classes, node, group)
+        else:
+            lines += chosen(group, node, classes, key="family" if group == "model" else "kind")
+    return lines
 
 
 def fields_of(node: type[Node], place: str) -> Iterator[tuple[str, FieldInfo, type[Node]]]:
