@@ -218,7 +218,7 @@ def test_a_constraint_in_a_script_without_spaces_asks_for_none(make_target) -> N
 
 def test_no_more_lines_are_read_than_asked_for() -> None:
     endless = itertools.count()
-    pairs = paired(map(str, endless), TextConstraint("x"))
+    pairs = paired(map(str, endless), itertools.repeat(TextConstraint("x")))
     assert [next(pairs)[0], next(pairs)[0]] == ["0", "1"]
     assert next(endless) == 2
 

@@ -21,8 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 from translate.attention.masks import padding_mask
 from translate.errors import UserError
 from translate.models import registry
-from translate.models.seq2seq import Seq2Seq
-from translate.models.shared import Dropout, LayerDrop
+from translate.models.seq2seq import Dropout, LayerDrop, Seq2Seq
 from translate.models.state_tensors import (
     released,
     reserved,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from translate.models.shared import Dropout, _random_bytes
+from translate.models.seq2seq import Dropout, _random_bytes
 
 
 def test_rate_and_expectation() -> None:

@@ -15,7 +15,7 @@ from translate import search
 from translate.attention.dot_product import leave_out_cudnn
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
-from translate.search import replay
+from translate.search import cuda_graph
 from translate.vocabulary import EOS
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -50,7 +50,7 @@ def make(name: str) -> Seq2Seq:
 @pytest.mark.parametrize("name", REMEMBERING)
 def test_it_finds_what_it_finds_on_a_cpu(name: str, kind: str, monkeypatch) -> None:
     """In several stretches of recorded steps, between which sentences leave."""
-    monkeypatch.setattr(replay, "FIRST", 9)
+    monkeypatch.setattr(cuda_graph, "FIRST", 9)
     model, finder = make(name), search.build({"kind": kind, **SEARCHES[kind]})
     source, mask = sentences(PIECES, 9, 2, 17, 1, 5, 12, 3)
     here = finder(model, source, mask, need_alignment=True)

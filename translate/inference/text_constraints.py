@@ -55,21 +55,18 @@ NO_CONSTRAINT = TextConstraint()
 
 
 def paired(
-    lines: Iterable[str], constraints: TextConstraint | Iterable[TextConstraint]
+    lines: Iterable[str], constraints: Iterable[TextConstraint]
 ) -> Iterator[tuple[str, TextConstraint]]:
-    """Pair each line with its constraint; one constraint is that of every line.
+    """Pair each line with its constraint.
 
     Raises:
         UserError: more lines than constraints, or fewer, when it shows; a string, not lines.
     """
-    lines = each(lines)
-    if isinstance(constraints, TextConstraint):
-        yield from ((line, constraints) for line in lines)
-        return
-    for number, (line, constraint) in enumerate(itertools.zip_longest(lines, constraints), start=1):
+    pairs = itertools.zip_longest(each(lines), constraints)
+    for number, (line, constraint) in enumerate(pairs, start=1):
         if line is None or constraint is None:
-            given = "prefixes or constraints"
-            more, less = ("lines", given) if constraint is None else (given, "lines")
+            what = "prefixes or constraints"
+            more, less = ("lines", what) if constraint is None else (what, "lines")
             raise UserError(
                 f"there are more {more} than {less} ({number - 1}): line n of prefixes= and "
                 "constraints= is for line n of the input, and may be empty"
@@ -101,6 +98,9 @@ class ConstraintEncoder:
         max_length: the most tokens that the model can read, <s> among them; None: any number.
         unknown_replaced: whether <unk> stands for a word, which it then goes on with.
 
+    Attributes:
+        nothing_asked: the constraint of a text of which nothing is asked: what is banned.
+
     Raises:
         UserError: a banned text has nothing to write.
     """
@@ -116,7 +116,9 @@ class ConstraintEncoder:
         self._target, self._unknown_replaced = target, unknown_replaced
         self._most = math.inf if max_length is None else max_length - 1
         banned = tuple(banned)
-        self._banned, self._glued = self._never(banned)
+        anywhere, glued = self._never(banned)
+        joints = self._joints if anywhere else None
+        self.nothing_asked = Constraint((), (), tuple(anywhere), tuple(glued), joints)
         self._as_written = {text: self._normalised(text) for text in banned}
 
     def __call__(
@@ -130,9 +132,6 @@ class ConstraintEncoder:
             UserError: phrases for a line in several segments, of which none is theirs; a word that
                 the model cannot write, a text without any, or more than it can; a banned phrase.
         """
-        if constraint == NO_CONSTRAINT:
-            yield from itertools.repeat(self._nothing_asked, segments)
-            return
         if not segments:
             log.warning(
                 "line %d is empty, and so is its translation: %r is not in it",
@@ -148,7 +147,7 @@ class ConstraintEncoder:
         prefix = tuple(self._target.encode(constraint.prefix))
         phrases = tuple(map(self._inside, constraint.phrases))
         self._check(constraint, prefix, phrases, line)
-        other = self._nothing_asked
+        other = self.nothing_asked
         if phrases:
             other = replace(other, phrases=phrases, joints=self._joints)
         yield replace(other, prefix=prefix)
@@ -156,13 +155,11 @@ class ConstraintEncoder:
 
     def banned_in(self, text: str, prefix: Tokens = ()) -> list[str]:
         """List what is banned and in a translation all the same, but for a prefix it was given."""
-        if not self._as_written:
-            return []
-        given = self._target.decode(prefix)
+        wanted = self._target.decode(prefix)
         return [
             banned
             for banned, written in self._as_written.items()
-            if occurrences([written], text) > occurrences([written], given)
+            if occurrences([written], text) > occurrences([written], wanted)
         ]
 
     def _normalised(self, text: str) -> str:
@@ -195,12 +192,6 @@ class ConstraintEncoder:
                     f"line {line}: the phrase {text!r} is asked for, but search.rules.banned has "
                     f"{banned[0]!r}: leave one of them out"
                 )
-
-    @cached_property
-    def _nothing_asked(self) -> Constraint:
-        """The constraint of a text of which nothing is asked: what is banned."""
-        joints = self._joints if self._banned else None
-        return Constraint((), (), tuple(self._banned), tuple(self._glued), joints)
 
     def _never(self, banned: Iterable[str]) -> tuple[dict[Tokens, str], dict[Tokens, str]]:
         """Spell banned texts, and those right behind a sign, if not spelled so elsewhere too."""

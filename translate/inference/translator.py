@@ -22,7 +22,7 @@ import itertools
 import logging
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -44,6 +44,7 @@ from translate.inference.batches import (
     Segment,
     Workers,
     by_halves,
+    each,
     most_pieces,
     one_a_core,
     padded,
@@ -199,7 +200,12 @@ class Translator:
         """
         if window is not None and (type(window) is not int or window < 1):
             raise UserError(f"window={window!r}: must be a whole number of lines, at least 1")
-        asked, read = paired(lines, constraints), 0
+        asked: Iterator[tuple[str, TextConstraint]]
+        if isinstance(constraints, TextConstraint):
+            asked = zip(each(lines), itertools.repeat(constraints), strict=False)
+        else:
+            asked = paired(lines, constraints)
+        read = 0
         work = partial(self._batch, need_alignment=need_alignment)
         with Workers(self.workers, work) as workers:
             search = partial(self._search, workers)
@@ -216,8 +222,11 @@ class Translator:
         for i, (line, constraint) in enumerate(lines, start=number):
             asked = constraint != NO_CONSTRAINT
             cut.append(self._cut(line, i, whole=bool(constraint.phrases), asked=asked))
-            encoded = self._constraint_encoder(constraint, len(cut[-1].texts), i)
-            segments += self._segments(cut[-1], encoded, constraint.words)
+            count = len(cut[-1].texts)
+            encoded: Iterable[Constraint] = [self._constraint_encoder.nothing_asked] * count
+            if asked:
+                encoded = self._constraint_encoder(constraint, count, i)
+            segments += self._segments(cut[-1], encoded, constraint.words if asked else "")
         n_best = search(segments)
         if self.guard is not None:
             around = partial(self._around, self.guard, search)
@@ -299,7 +308,9 @@ class Translator:
                 segment.pieces, tokens, alignment, target, front=self.tokenizers.source.front,
                 prefix=len(segment.constraint.prefix), banned=self.search.rules.banned,
             )  # fmt: skip
-        banned = self._constraint_encoder.banned_in(text, segment.constraint.prefix)
+        banned: list[str] = []
+        if self.search.rules.banned:
+            banned = self._constraint_encoder.banned_in(text, segment.constraint.prefix)
         return Translation(
             text=text,
             score=hypothesis.score,
@@ -365,7 +376,7 @@ class Translator:
 
     def _translation_of(self, source_ids: list[int]) -> list[int]:
         """Return the model's translation of a source, by the search alone."""
-        (asked,) = self._constraint_encoder(NO_CONSTRAINT, 1, 1)
+        asked = self._constraint_encoder.nothing_asked
         segment = Segment(self.tokenizers.source.decode(source_ids), source_ids, [], asked)
         ((best, *_),) = self._hypotheses(self.search, [segment], need_alignment=False)
         return list(best.tokens)

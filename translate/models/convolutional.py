@@ -25,7 +25,9 @@ from translate.attention.dot_product import softmax_where
 from translate.attention.positions import LearnedPositions
 from translate.linear import Linear
 from translate.models.seq2seq import (
+    TIED,
     Decoded,
+    Dropout,
     Layers,
     Memory,
     ModelConfig,
@@ -33,9 +35,11 @@ from translate.models.seq2seq import (
     RowState,
     Seq2Seq,
     Size,
+    Stack,
     Step,
+    Tied,
+    tie,
 )
-from translate.models.shared import TIED, Dropout, Stack, Tied, tie
 
 Weighted = TypeVar("Weighted", nn.Linear, nn.Conv1d)
 

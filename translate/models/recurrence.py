@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from translate.linear import Prepackable
-from translate.models.shared import Dropout, Stack
+from translate.models.seq2seq import Dropout, Stack
 
 # One tensor (layers, N, D) for a GRU, two (hidden and cell) for an LSTM.
 RecurrentState = tuple[Tensor, ...]

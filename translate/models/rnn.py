@@ -17,7 +17,9 @@ from translate.config import OnlyWith
 from translate.linear import Linear
 from translate.models.recurrence import BidirectionalEncoder, RecurrentState, StepwiseRecurrence
 from translate.models.seq2seq import (
+    TIED,
     Decoded,
+    Dropout,
     Layers,
     Memory,
     ModelConfig,
@@ -25,9 +27,11 @@ from translate.models.seq2seq import (
     RowState,
     Seq2Seq,
     Size,
+    Stack,
     Step,
+    Tied,
+    tie,
 )
-from translate.models.shared import TIED, Dropout, Stack, Tied, tie
 
 
 @dataclass(frozen=True)

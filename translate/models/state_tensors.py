@@ -64,7 +64,8 @@ def reserved(state: Any, *, tokens: int, beam: int) -> Any:
     """Make the state with room for so many more tokens of each hypothesis; None: it cannot be.
 
     Steps and `select` keep the shapes of its tensors from the first step on, and lengths are
-    tensors too: each step is the same program, which a GPU repeats by itself (search/replay.py).
+    tensors too: each step is the same program, which a GPU repeats by itself
+    (search/cuda_graph.py).
     """
     if why_no_graph(state) is not None:
         return None

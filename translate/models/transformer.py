@@ -17,8 +17,7 @@ from translate.attention.masks import added_to_scores, over_keys
 from translate.attention.packed import Packing, SameSentence
 from translate.attention.positions import Positions, Waves, new_positions
 from translate.linear import Linear
-from translate.models.seq2seq import Decoded, Memory, Seq2Seq, Step, rows_of
-from translate.models.shared import Dropout, Stack, tie
+from translate.models.seq2seq import Decoded, Dropout, Memory, Seq2Seq, Stack, Step, rows_of, tie
 from translate.models.transformer_layers import (
     DecoderLayer,
     EncoderLayer,

@@ -20,8 +20,17 @@ from translate.attention.packed import Packing, SameSentence
 from translate.attention.positions import Waves, new_relation
 from translate.config import OnlyWith
 from translate.linear import Linear
-from translate.models.seq2seq import Layers, ModelConfig, Rate, Size
-from translate.models.shared import TIED, Dropout, LayerDrop, Stack, Tied
+from translate.models.seq2seq import (
+    TIED,
+    Dropout,
+    LayerDrop,
+    Layers,
+    ModelConfig,
+    Rate,
+    Size,
+    Stack,
+    Tied,
+)
 from translate.names import on_demand
 from translate.wording import counted
 

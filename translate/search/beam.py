@@ -37,6 +37,7 @@ from translate.search.constraints import (
     length_limits,
     refuse_phrases,
 )
+from translate.search.cuda_graph import Progress, Shown, replayed
 from translate.search.hypothesis import (
     MOST,
     ROOT,
@@ -48,7 +49,6 @@ from translate.search.hypothesis import (
     Tree,
     worth_leaving,
 )
-from translate.search.replay import Progress, Shown, replayed
 from translate.search.scoring import (
     PENALTIES,
     Candidates,

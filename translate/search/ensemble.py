@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from translate.models.seq2seq import Decoded, DecoderState, Memory, Projection, Seq2Seq, Step
-from translate.models.shared import Stack
+from translate.models.seq2seq import Decoded, DecoderState, Memory, Projection, Seq2Seq, Stack, Step
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from translate.search.constraints import (
     length_limits,
     refuse_phrases,
 )
+from translate.search.cuda_graph import Progress, Shown, replayed
 from translate.search.hypothesis import (
     MOST,
     ROOT,
@@ -37,7 +38,6 @@ from translate.search.hypothesis import (
     Tree,
     worth_leaving,
 )
-from translate.search.replay import Progress, Shown, replayed
 from translate.search.scoring import best_next, next_log_probs
 from translate.vocabulary import BOS, EOS
 

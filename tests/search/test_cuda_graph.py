@@ -17,7 +17,7 @@ from translate import search
 from translate.attention.cache import Ancestry
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
-from translate.search import hypothesis, replay
+from translate.search import cuda_graph, hypothesis
 from translate.search.ensemble import Ensemble
 from translate.search.hypothesis import Hypothesis, Search
 from translate.search.shortlist import Shortlist, ShortlistSearch
@@ -52,7 +52,7 @@ def steps() -> Iterator[list[int]]:
     The first stretch is short, so that there are several and sentences leave between them.
     """
     asked = []
-    original = replay.replayed
+    original = cuda_graph.replayed
 
     def watched(take: Any, progress: Any, **options: Any) -> Any:
         after = original(take, progress, **options)
@@ -62,7 +62,7 @@ def steps() -> Iterator[list[int]]:
     with (
         mock.patch.object(hypothesis, "reached", return_value=Event()),
         mock.patch.object(hypothesis, "LATE", {"cpu"}),
-        mock.patch.object(replay, "FIRST", 9),
+        mock.patch.object(cuda_graph, "FIRST", 9),
         mock.patch.object(search.beam, "replayed", watched),
         mock.patch.object(search.sampling, "replayed", watched),
     ):
@@ -174,12 +174,12 @@ def test_under_autocast_too(kind: str, request: pytest.FixtureRequest) -> None:
 def test_a_step_that_changes_a_shape_is_refused() -> None:
     def longer(progress: Any) -> Any:
         nodes = search.hypothesis.Nodes(*[torch.zeros(1)] * 8)
-        after = replay.Progress(
+        after = cuda_graph.Progress(
             torch.cat([progress.open, progress.open]), None, progress.length, progress.nodes
         )
-        return after, replay.Shown(nodes, None, torch.ones(1))
+        return after, cuda_graph.Shown(nodes, None, torch.ones(1))
 
-    step = replay.Replay(longer, replay.Progress(torch.ones(2), None, 0, 0), torch.device("cpu"))
+    step = cuda_graph.Replay(longer, cuda_graph.Progress(torch.ones(2), None, 0, 0), torch.device("cpu"))
     step()
     with pytest.raises(ValueError, match=r"open changed from .*4.* to .*8"):
         step()
