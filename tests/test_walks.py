@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(900)  # four processes start, one after the oth
 BOUNDS = {
     "one sentence by .translate": (18, 18),
     "one sentence by translate text": (40, 30),
-    "one training step": (14, 12),
+    "one training step": (11, 12),
     "composing a configuration": (22, 10),
 }
 

@@ -179,7 +179,9 @@ def test_a_step_that_changes_a_shape_is_refused() -> None:
         )
         return after, cuda_graph.Shown(nodes, None, torch.ones(1))
 
-    step = cuda_graph.Replay(longer, cuda_graph.Progress(torch.ones(2), None, 0, 0), torch.device("cpu"))
+    step = cuda_graph.Replay(
+        longer, cuda_graph.Progress(torch.ones(2), None, 0, 0), torch.device("cpu")
+    )
     step()
     with pytest.raises(ValueError, match=r"open changed from .*4.* to .*8"):
         step()

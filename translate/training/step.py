@@ -184,8 +184,9 @@ class TranslationTask(L.LightningModule):
 
     def training_losses(self, batch: Batch) -> Losses:
         """Return the losses in training: as many passes as the objective needs, words dropped."""
-        repeated = batch.repeated(self.objective.passes)
-        return self.losses(drop_words(repeated, self.word_dropout, tags=self.tags), self.objective)
+        if self.objective.passes > 1:
+            batch = batch.repeated(self.objective.passes)
+        return self.losses(drop_words(batch, self.word_dropout, tags=self.tags), self.objective)
 
     def on_train_start(self) -> None:
         """Take up another `trainer.max_steps`: it is another schedule, from the next step on.
