@@ -9,7 +9,8 @@ A block follows a marker that names a file and, in it, functions or classes:
     <!-- translate/attention/masks.py: causal_mask, both -->
 
 The fenced block after the marker is replaced, or made if there is none. A marker that names a file
-of the configuration is followed by a table of its keys, their defaults and their comments:
+of the configuration is followed by a table of its keys in their order, with the defaults of that
+file and the descriptions of the fields that read them:
 
     <!-- conf/optimizer/adamw.yaml -->
 
@@ -20,11 +21,12 @@ from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import json
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import yaml
@@ -32,6 +34,8 @@ from pydantic.fields import FieldInfo
 
 from translate.cli.commands import COMMANDS
 from translate.cli.options import Group
+from translate.compose import options, yaml_value
+from translate.nodes import NODES, descriptions
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(
@@ -39,6 +43,7 @@ BLOCK = re.compile(
     r"|^<!-- (?P<conf>conf/\S+\.yaml|options of \w+) -->\n(?:\n*(?:^\|[^\n]*\n)+)?",
     re.MULTILINE | re.DOTALL,
 )
+UNTYPED = {"optimizer", "schedule", "trainer"}
 CHOSEN = {"defaults", "kind", "family"}  # not by a key: GROUP=OPTION chooses them
 
 
@@ -60,16 +65,44 @@ def source_of(path: Path, name: str) -> str:
 
 
 def table_of(path: Path) -> str:
-    """A row for each key of a YAML file: its full name, its default, and the comment beside it."""
+    """A row for each key of a YAML file: its full name, its default, and its description."""
     text = path.read_text(encoding="utf-8")
     node = yaml.compose(text)
     assert isinstance(node, yaml.MappingNode)
-    groups = path.relative_to(ROOT / "conf").parent.parts
+    place = ".".join(path.relative_to(ROOT / "conf").parent.parts)
+    meanings = meanings_of(place, path.stem)
     rows = [
-        (f"`{'.'.join([*groups, name])}`", default and f"`{default}`", _as_cell(meaning))
-        for name, default, meaning in _keys(node, text.splitlines())
+        (f"`{name}`", default and f"`{default}`", _as_cell(meaning))
+        for name, default, meaning in _keys(node, text.splitlines(), place, meanings, CHOSEN)
     ]
     return _table(rows)
+
+
+def meanings_of(group: str, option: str) -> dict[str, str] | None:
+    """The descriptions of the keys of an option, or of a command; None where Hydra reads them."""
+    if not group:
+        fields = COMMANDS[option].options.fields()
+        return {key: field.description or "" for key, field in fields.items()}
+    if group not in NODES or group in UNTYPED:
+        return None
+    # base.yaml has no kind of its own: the class of an option that begins from it has its keys
+    names = [option] if option in options(group) else [*begun_from(group, option)]
+    meanings: dict[str, str] = {}
+    for key, _, meaning in descriptions(group, names[0]):
+        meanings.setdefault(key, meaning)
+    return meanings
+
+
+def begun_from(group: str, base: str) -> Iterator[str]:
+    """The options of a group whose file begins from another, or from one that begins from it."""
+    for option in options(group):
+        names = [option]
+        while names and base not in names:
+            file = ROOT / "conf" / group / f"{names[-1]}.yaml"
+            above = yaml_value(file.read_text(encoding="utf-8")).get("defaults", [])
+            names = [name for name in above if isinstance(name, str) and name != "_self_"]
+        if names:
+            yield option
 
 
 def table_of_options(command: str) -> str:
@@ -96,25 +129,33 @@ def _table(rows: list[tuple[str, str, str]]) -> str:
 
 
 def _keys(
-    node: yaml.MappingNode, lines: list[str], prefix: str = ""
+    node: yaml.MappingNode,
+    lines: list[str],
+    place: str,
+    meanings: dict[str, str] | None,
+    left_out: Collection[str] = (),
 ) -> Iterator[tuple[str, str, str]]:
+    """Yield full name, default and description of each key; comments describe where none do."""
     for key, value in node.value:
-        if not prefix and key.value in CHOSEN:
+        if key.value in left_out:
             continue
-        name, number = prefix + key.value, key.start_mark.line
+        name = f"{place}.{key.value}".removeprefix(".")
+        number = key.start_mark.line
         nested = isinstance(value, yaml.MappingNode) and not value.flow_style
         end = key.end_mark.column + 1 if nested else value.end_mark.column
         default = "" if nested else lines[number][key.end_mark.column + 1 : end].strip()
-        comment = [lines[number][end:]]
-        for line in lines[number + 1 :]:
-            if not line.lstrip().startswith("#"):
-                break
-            comment.append(line)
-        meaning = " ".join(line.strip().removeprefix("#").strip() for line in comment).strip()
+        meaning = _comment(lines, number, end) if meanings is None else meanings.get(name, "")
         if meaning or not nested:
             yield name, default, meaning
         if nested:
-            yield from _keys(value, lines, f"{name}.")
+            yield from _keys(value, lines, name, meanings)
+
+
+def _comment(lines: list[str], number: int, end: int) -> str:
+    """The comment beside a key, which goes on below it."""
+    below = itertools.takewhile(lambda line: line.lstrip().startswith("#"), lines[number + 1 :])
+    parts = [lines[number][end:], *below]
+    return " ".join(line.strip().removeprefix("#").strip() for line in parts).strip()
 
 
 def _as_cell(text: str) -> str:

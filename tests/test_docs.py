@@ -19,8 +19,11 @@ from translate.cli.arguments import Job, split
 from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
 from translate.compose import node_of
-from translate.config import problems
+from translate.config import Node, problems
 from translate.data.corpus import check_data
+from translate.data.downloads import PyPI
+from translate.models.transformer_layers import TransformerConfig
+from translate.search.beam import BeamConfig
 from translate.training.settings import training_problems
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,29 +81,45 @@ def test_every_key_is_in_the_configuration_document_and_explained(
     assert re.findall(r"^\|.*\|  \|$", CONFIGURATION, re.MULTILINE) == []
 
 
-def test_a_table_has_full_names_defaults_and_comments(
-    include_code: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(include_code, "ROOT", tmp_path)
-    file = tmp_path / "conf" / "data" / "odd.yaml"
-    file.parent.mkdir(parents=True)
-    file.write_text(
-        "# An odd corpus\ndefaults: [base]\nkind: odd\n"
-        "files:           # where they are,\n                 # all of them\n"
-        "  train: a#b.txt # or c | d\n"
-        "none: null       # <bt>\n",
-        encoding="utf-8",
-    )
-    assert include_code.table_of(file).splitlines()[2:] == [
-        "| `data.files` |  | where they are, all of them |",
-        r"| `data.files.train` | `a#b.txt` | or c \| d |",
-        r"| `data.none` | `null` | \<bt> |",
-    ]
-    stale = "<!-- conf/data/odd.yaml -->\n\n| old |\n\nafter\n"
-    assert include_code.differing(stale) == ["conf/data/odd.yaml"]
+def test_a_table_has_full_names_defaults_and_descriptions(include_code: ModuleType) -> None:
+    rows = include_code.table_of(ROOT / "conf" / "model" / "transformer.yaml").splitlines()
+    assert (
+        "| `model.activation` | `relu` | function inside the feed-forward layers; swiglu has a "
+        r"third matrix (relu \| gelu \| swiglu) |"
+    ) in rows
+    stale = "<!-- conf/model/transformer.yaml -->\n\n| old |\n\nafter\n"
+    assert include_code.differing(stale) == ["conf/model/transformer.yaml"]
     mended = include_code.with_code(stale)
-    assert mended.endswith("\\<bt> |\n\nafter\n")
+    assert mended.endswith(f"{rows[-1]}\n\nafter\n")
     assert include_code.differing(mended) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "node", "key"),
+    [
+        ("model/transformer", TransformerConfig, "model.dropout"),
+        # a base file has the class of the first option that begins from it
+        ("search/base", BeamConfig, "search.max_length_ratio"),
+        ("data/base", PyPI, "data.tag"),
+    ],
+)
+def test_a_change_of_a_description_shows_in_the_table(
+    include_code: ModuleType, monkeypatch: pytest.MonkeyPatch, file: str, node: type[Node], key: str
+) -> None:
+    path = ROOT / "conf" / f"{file}.yaml"
+    before = include_code.table_of(path).splitlines()
+    field = node.model_fields[key.rpartition(".")[2]]
+    monkeypatch.setattr(field, "description", "odd words about it")
+    changed = set(include_code.table_of(path).splitlines()) - set(before)
+    assert [row.split(" | ")[::2] for row in changed] == [[f"| `{key}`", "odd words about it |"]]
+
+
+def test_a_key_without_a_description_has_an_empty_cell(
+    include_code: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TransformerConfig.model_fields["d_model"], "description", None)
+    table = include_code.table_of(ROOT / "conf" / "model" / "transformer.yaml")
+    assert re.findall(r"^\|.*\|  \|$", table, re.MULTILINE) == ["| `model.d_model` | `256` |  |"]
 
 
 def test_a_block_that_differs_is_found_and_mended(include_code: ModuleType) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -72,7 +73,16 @@ def descriptions(group: str, option: str) -> Iterator[tuple[str, Any, str]]:
     for key, field, _ in fields_of(node, group) if node else ():
         default = look_up({group: values}, key)
         if field.description and key.rpartition(".")[2] not in ("kind", "family"):
-            yield key, default, field.description
+            yield key, default, with_choices(field)
+
+
+def with_choices(field: FieldInfo) -> str:
+    """Return the description of a field, and the names that it takes where that has not all."""
+    meaning, names = field.description or "", list(map(str, get_args(field.annotation)))
+    is_choice = get_origin(field.annotation) is Literal
+    if not is_choice or set(names) <= set(re.split(r"[^\w-]+", meaning)):
+        return meaning
+    return f"{meaning} ({' | '.join(names)})"
 
 
 def without_effect(

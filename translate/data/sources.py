@@ -144,7 +144,8 @@ class Source(Node, ABC):
         "translate prepare dropped=FILE lists them"
     )
     hold_out: HoldOut = Field(
-        description="splits to take out of the training text where the corpus has none"
+        description="splits to take out of the training text where the corpus has none; at least "
+        "half of the pairs must remain for training"
     )
     allow_overlap: bool = Field(
         description="keep training pairs (of extra too) that have a source or target sentence of "
@@ -156,7 +157,8 @@ class Source(Node, ABC):
     )
     extra: dict[str, Extra] | None = Field(
         description="further training text, such as back-translations or other languages, by "
-        "name: {back: {source: mono.de, target: mono.en, weight: 0.5, tag: bt}}"
+        "name, with the times that a pair occurs in an epoch (weight) and a tag: "
+        "{back: {source: mono.de, target: mono.en, weight: 0.5, tag: bt}}"
     )
     temperature: float = Field(
         ge=1,

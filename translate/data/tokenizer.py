@@ -213,7 +213,7 @@ class TokenizerConfig(schema.Node):
         description="a run, a bundle or a folder with source.spm and target.spm, to take its "
         "vocabulary; null: learn one",
     )
-    sampling: Sampling = Field(description="segment the training text anew each epoch")
+    sampling: Sampling = Field(description="segment the training text anew each epoch; 0 is off")
 
     def contradictions(self) -> Iterator[str]:
         if self.byte_fallback and self.kind == "word":

@@ -83,7 +83,7 @@ class TransformerConfig(ModelConfig):
         "encoder half of them on each side"
     )
     stride: Annotated[Size, OnlyWith("self_attention", "strided", "fixed")] = Field(
-        description="strided: every so-manieth key is seen; fixed: keys of a block"
+        description="strided: 8 shows every 8th key; fixed: keys of a block"
     )
     summary: Annotated[Size, OnlyWith("self_attention", "fixed")] = Field(
         description="fixed: the last keys of a block, which all later queries see"
