@@ -43,7 +43,6 @@ BLOCK = re.compile(
     r"|^<!-- (?P<conf>conf/\S+\.yaml|options of \w+) -->\n(?:\n*(?:^\|[^\n]*\n)+)?",
     re.MULTILINE | re.DOTALL,
 )
-UNTYPED = {"optimizer", "schedule", "trainer"}
 CHOSEN = {"defaults", "kind", "family"}  # not by a key: GROUP=OPTION chooses them
 
 
@@ -83,7 +82,7 @@ def meanings_of(group: str, option: str) -> dict[str, str] | None:
     if not group:
         fields = COMMANDS[option].options.fields()
         return {key: field.description or "" for key, field in fields.items()}
-    if group not in NODES or group in UNTYPED:
+    if group not in NODES:
         return None
     # base.yaml has no kind of its own: the class of an option that begins from it has its keys
     names = [option] if option in options(group) else [*begun_from(group, option)]

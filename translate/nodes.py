@@ -72,7 +72,7 @@ def descriptions(group: str, option: str) -> Iterator[tuple[str, Any, str]]:
     node = node_class(group, values)
     for key, field, _ in fields_of(node, group) if node else ():
         default = look_up({group: values}, key)
-        if field.description and key.rpartition(".")[2] not in ("kind", "family"):
+        if field.description and key not in (f"{group}.kind", f"{group}.family"):
             yield key, default, with_choices(field)
 
 
