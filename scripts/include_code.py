@@ -33,7 +33,7 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from translate.cli.commands import COMMANDS
-from translate.cli.options import Group
+from translate.cli.options import Group, marks_of
 from translate.compose import options, yaml_value
 from translate.nodes import NODES, descriptions
 
@@ -115,8 +115,11 @@ def table_of_options(command: str) -> str:
 
 def _default(field: FieldInfo) -> str:
     """An option's default as it would be typed; a group's is the option that is chosen."""
+    for mark in marks_of(field):
+        if isinstance(mark, Group):
+            return mark.default
     if field.is_required():
-        return next((mark.default for mark in field.metadata if isinstance(mark, Group)), "???")
+        return "???"
     if field.default_factory is not None:  # the folder of corpora, whatever the environment says
         return "data"
     return json.dumps(field.default).strip('"')
