@@ -191,12 +191,9 @@ def test_the_head_that_was_taught_is_the_one_that_is_read(
     program, run: str, trained: Path, pairs, tmp_path: Path
 ) -> None:
     saved = bundle.load(trained / "bundle")
-    kept = {
-        key: getattr(saved.config, key)
-        for key in ("family", "options", "languages", "search", "extra")
-    }
+    kept = {key: getattr(saved.config, key) for key in ("languages", "search", "extra")}
     bundle.save(
-        tmp_path / "taught" / "bundle", **kept,
+        tmp_path / "taught" / "bundle", node=saved.config.model, **kept,
         model=saved.model, tokenizers=saved.tokenizers, taught=AttentionHead(1, 2),
     )  # fmt: skip
     second = program("align", run, *pairs, "head=2").out
@@ -226,13 +223,13 @@ def test_a_reverse_run_is_the_other_direction(
     program, run: str, trained: Path, pairs, tmp_path: Path
 ) -> None:
     saved = bundle.load(trained / "bundle")
-    kept = {key: getattr(saved.config, key) for key in ("family", "options", "search", "extra")}
+    kept = {key: getattr(saved.config, key) for key in ("search", "extra")}
     with torch.no_grad():  # another model
         for weights in saved.model.parameters():
             weights.add_(torch.randn(weights.shape, generator=torch.Generator().manual_seed(1)))
     bundle.save(
-        tmp_path / "back" / "bundle", **kept, languages=saved.config.languages[::-1],
-        model=saved.model, tokenizers=saved.tokenizers,
+        tmp_path / "back" / "bundle", node=saved.config.model, **kept,
+        languages=saved.config.languages[::-1], model=saved.model, tokenizers=saved.tokenizers,
     )  # fmt: skip
     plain = program("align", run, *pairs).out
     ways = ("intersection", "union")

@@ -89,7 +89,7 @@ def test_runs_into_different_languages_are_told(program, runs: Path, tmp_path: P
     loaded = bundle.load(Path(one) / "bundle")
     config = loaded.config
     bundle.save(
-        tmp_path / "other" / "bundle", family=config.family, options=config.options,
+        tmp_path / "other" / "bundle", node=config.model,
         model=loaded.model, tokenizers=loaded.tokenizers, languages=("fr", "es"),
         search=config.search, extra=config.extra, taught=config.taught,
     )  # fmt: skip

@@ -32,8 +32,7 @@ BEAM = {
 
 def write(folder: Path, model, tokenizers, options, **changes) -> None:
     arguments = {
-        "family": options["family"],
-        "options": {key: value for key, value in options.items() if key != "family"},
+        "node": options,
         "model": model,
         "tokenizers": tokenizers,
         "languages": ("es", "en"),

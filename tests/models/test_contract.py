@@ -30,8 +30,8 @@ from translate.models.state_tensors import (
     with_tensors,
     without_room,
 )
-from translate.models.transfer import NEW, fits, transfer
 from translate.search import BeamConfig, BeamSearch, GreedyConfig, GreedySearch
+from translate.training.fine_tuning import NEW, fits, transfer
 from translate.vocabulary import EOS, PAD
 
 WORDS = 11

@@ -42,7 +42,7 @@ def tiny_model(tokenizers: Tokenizers, *, bias: float = 0.0) -> Seq2Seq:
 
 def save_bundle(folder: Path, model: Seq2Seq, tokenizers: Tokenizers) -> None:
     bundle.save(
-        folder, family="rnn", options={k: v for k, v in MODEL.items() if k != "family"},
+        folder, node=MODEL,
         model=model, tokenizers=tokenizers, languages=("de", "en"), search=SEARCH, extra={},
     )  # fmt: skip
 

@@ -73,7 +73,7 @@ def test_a_bundle_that_is_replaced_while_it_is_read_is_read_again(
         monkeypatch.undo()
         config = old.config
         bundle.save(
-            folder, family=config.family, options=config.options, model=old.model,
+            folder, node=config.model, model=old.model,
             tokenizers=old.tokenizers, languages=config.languages, search=config.search, extra={},
         )  # fmt: skip
         return read(*arguments)

@@ -19,10 +19,9 @@ from translate.inference import bundle
 from translate.inference.bundle import Bundle
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
-from translate.models.transfer import NEW, transfer
 from translate.training import records
 from translate.training.checkpoints import LastCheckpoint
-from translate.training.fine_tuning import Origin, find_origin, origins
+from translate.training.fine_tuning import NEW, Origin, find_origin, origins, transfer
 from translate.training.run import Interrupted, train
 from translate.training.settings import TrainingConfig
 from translate.training.step import TranslationTask
@@ -90,7 +89,7 @@ def saved(config: Config, folder: Path, vocabulary: Tokenizers, *changes: str) -
     """A bundle of an untrained Transformer."""
     node = config(*changes)["model"]
     bundle.save(
-        folder, family=node["family"], options={k: v for k, v in node.items() if k != "family"},
+        folder, node=node,
         model=built(config, vocabulary, *changes, model="transformer"), tokenizers=vocabulary,
         languages=("de", "en"), extra={},
         search={"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 5},

@@ -309,7 +309,7 @@ def untrained(config: dict[str, Any], folder: Path) -> Path:
     node = config["model"]
     sizes = {"source_vocab_size": len(vocabulary), "target_vocab_size": len(vocabulary)}
     bundle.save(
-        folder, family=node["family"], options={k: v for k, v in node.items() if k != "family"},
+        folder, node=node,
         model=registry.build(node, **sizes), tokenizers=Tokenizers(vocabulary, vocabulary),
         languages=("de", "en"), extra={}, search=config["search"],
     )  # fmt: skip

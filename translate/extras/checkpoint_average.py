@@ -41,8 +41,7 @@ def average_checkpoints(run: Path, steps: Sequence[int], output: Path) -> None:
     config = loaded.config
     bundle.save(
         output / "bundle",
-        family=config.family,
-        options=config.options,
+        node=config.model,
         model=loaded.model,
         tokenizers=loaded.tokenizers,
         languages=config.languages,

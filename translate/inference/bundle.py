@@ -111,8 +111,7 @@ class Bundle:
 def save(
     folder: str | Path,
     *,
-    family: str,
-    options: Mapping[str, Any],
+    node: Mapping[str, Any],
     model: Seq2Seq,
     tokenizers: Tokenizers,
     languages: tuple[str, str],
@@ -122,7 +121,7 @@ def save(
 ) -> None:
     """Write a bundle, in place of the one that may be there.
 
-    `family` and `options` are what `registry.build` makes this model from, vocabulary sizes apart;
+    `node` is the node `model` of the configuration, from which `registry.build` makes this model;
     `languages` are source and target; `search` holds the keys of conf/search to translate with
     unless told otherwise; `extra` is anything about the training, for the model card; `taught` is
     the head that guided alignment taught.
@@ -133,8 +132,8 @@ def save(
     config = BundleConfig(
         format=FORMAT,
         version=__version__,
-        family=family,
-        options=dict(options),
+        family=node["family"],
+        options={key: value for key, value in node.items() if key != "family"},
         source_vocab_size=model.source_vocab_size,
         target_vocab_size=model.target_vocab_size,
         source_language=languages[0],

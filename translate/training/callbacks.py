@@ -376,11 +376,9 @@ class DevTranslations(Callback):
 
     def _save_bundle(self, task: TranslationTask, step: int) -> None:
         config = self.config.dump()
-        options = {key: value for key, value in config["model"].items() if key != "family"}
         bundle.save(
             self.run / "bundle",
-            family=config["model"]["family"],
-            options=options,
+            node=config["model"],
             model=task.evaluated,
             tokenizers=self.corpus.tokenizers,
             languages=(self.corpus.source_language, self.corpus.target_language),
