@@ -37,7 +37,7 @@ from translate.errors import UserError
 from translate.extras.figures import COLOURS, GREY, INK, MARKS, PALE, defaults, save
 from translate.extras.kernels import kernel_of, kernels_that_ran
 from translate.extras.patterns import LinearAttention, SlidingWindowAttention
-from translate.models.convolutional import EncoderLayer
+from translate.models.convolutional import ConvolutionalConfig, GatedEncoderLayer
 from translate.models.recurrence import Recurrence
 
 D_MODEL, HEADS, D_K = 256, 4, 64
@@ -71,7 +71,8 @@ def rnn(n: int, device: torch.device, dtype: torch.dtype) -> tuple[Layer, Inputs
 
 
 def convolution(n: int, device: torch.device, dtype: torch.dtype) -> tuple[Layer, Inputs]:
-    layer = EncoderLayer(size=D_MODEL, width=WIDTH, dropout=0.0).to(device, dtype)
+    sizes = {"hidden_size": D_MODEL, "encoder_width": WIDTH, "dropout": 0.0}
+    layer = GatedEncoderLayer(ConvolutionalConfig.model_construct(None, **sizes)).to(device, dtype)
     mask = torch.ones(1, n, dtype=torch.bool, device=device)
     return lambda x: layer(x, mask), [words(n, device, dtype)]
 

@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 import yaml
 from experiments import evaluated, new_parser, tell, train
@@ -30,7 +30,7 @@ from translate.evaluation.breakdown import Bucket, assign, by_source_length
 from translate.evaluation.metrics import cell
 from translate.extras.figures import bleu_by_length
 from translate.extras.toy import toy_pairs
-from translate.models.transformer import Transformer
+from translate.models.transformer_layers import TransformerConfig
 
 RECIPES = {  # model → what experiment= has after the corpus
     "rnn_none": "_rnn",
@@ -39,7 +39,7 @@ RECIPES = {  # model → what experiment= has after the corpus
     "transformer": "",
     "convolutional": "_convolutional",
 }
-POSITIONS = get_args(get_type_hints(Transformer.__init__)["positions"])
+POSITIONS = get_args(TransformerConfig.model_fields["positions"].annotation)
 RECIPE_POSITIONS = "rotary"  # of experiment=toy: this Transformer need not be trained twice
 CHANGES = {"multi30k": (), "toy": (  # to the recipes of a corpus
     "data.min_words=5", "data.max_words=40", "data.test=2000", "data.tokens_per_batch=1000",

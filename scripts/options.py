@@ -81,7 +81,7 @@ def composed(settings: Sequence[str]) -> dict[str, Any]:
     try:
         launch(
             command,
-            split(command, settings),
+            split(command.syntax(), settings),
             lambda job: found.append(dict(job.config)),
             check=check,
         )

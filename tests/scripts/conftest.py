@@ -29,3 +29,9 @@ def load_script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
         return module
 
     return load
+
+
+@pytest.fixture
+def script(request: pytest.FixtureRequest, load_script: Callable[[str], ModuleType]) -> ModuleType:
+    """The script that the file of its tests is named after."""
+    return load_script(request.path.stem.removeprefix("test_"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -13,11 +12,6 @@ import pytest
 import torch
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "bench_attention.py"
-
-
-@pytest.fixture
-def bench(load_script: Callable[[str], ModuleType]) -> ModuleType:
-    return load_script("bench_attention")
 
 
 def test_a_whole_run_prints_tables_and_draws(tmp_path: Path) -> None:
@@ -38,8 +32,8 @@ def test_a_whole_run_prints_tables_and_draws(tmp_path: Path) -> None:
     assert (tmp_path / "cost.png").stat().st_size > 5000
 
 
-def test_every_mechanism_runs_and_gives_a_gradient(bench: ModuleType) -> None:
-    for build in bench.MECHANISMS.values():
+def test_every_mechanism_runs_and_gives_a_gradient(script: ModuleType) -> None:
+    for build in script.MECHANISMS.values():
         layer, inputs = build(70, torch.device("cpu"), torch.float32)
         output = layer(*inputs)
         assert 70 in output.shape
@@ -47,50 +41,31 @@ def test_every_mechanism_runs_and_gives_a_gradient(bench: ModuleType) -> None:
             assert gradient.abs().sum() > 0
 
 
-def test_a_slope_is_the_exponent_of_the_longer_half(bench: ModuleType) -> None:
+def test_a_slope_is_the_exponent_of_the_longer_half(script: ModuleType) -> None:
     flat_then_square = {8: 7.0, 16: 7.0, 32: 3.0 * 32**2, 64: 3.0 * 64**2}
-    assert bench.slope(flat_then_square) == pytest.approx(2)
+    assert script.slope(flat_then_square) == pytest.approx(2)
     assert (
-        bench.table("ms", {"a": {8: bench.Cost(1, 2)}}, [8, 16], "mebibytes")
+        script.table("ms", {"a": {8: script.Cost(1, 2)}}, [8, 16], "mebibytes")
         .splitlines()[2]
         .startswith("| a | 2.0 | – |")
     )
 
 
-def test_another_kernel_than_flash_is_an_error_where_flash_is_promised(bench: ModuleType) -> None:
+def test_another_kernel_than_flash_is_an_error_where_flash_is_promised(script: ModuleType) -> None:
     query = torch.randn(1, 2, 4, 8, requires_grad=True)
-    bench.assert_flash([query, query, query])
+    script.assert_flash([query, query, query])
     values = torch.randn(1, 2, 4, 16)  # of another size than keys: PyTorch falls back
     with pytest.raises(
-        bench.UserError, match="runs as math, not as flash: Flash attention requires"
+        script.UserError, match="runs as math, not as flash: Flash attention requires"
     ):
-        bench.assert_flash([query, query, values])
+        script.assert_flash([query, query, values])
 
 
-def test_flash_is_asked_for_where_pytorch_would_take_another(bench: ModuleType) -> None:
+def test_flash_is_asked_for_where_pytorch_would_take_another(script: ModuleType) -> None:
     """On an H100 it prefers cuDNN; here flash is switched off."""
     query = torch.randn(1, 2, 4, 8, requires_grad=True)
     torch.backends.cuda.enable_flash_sdp(False)
     try:
-        bench.assert_flash([query, query, query])
+        script.assert_flash([query, query, query])
     finally:
         torch.backends.cuda.enable_flash_sdp(True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--only", "fusd"], "no fusd: choose from rnn, .*fused"),
-        (["--lengths", "64"], "64: give two or more whole numbers"),
-        (["--lengths", "64,1k"], "64,1k: give two or more whole numbers"),
-        (["--device", "tpu"], "--device: tpu: choose cpu or cuda"),
-        (["--plot", "cost.gif"], "--plot: cannot tell the picture's format from 'cost.gif'"),
-        (["--repeats", "0"], "--repeats: 0: must be a whole number of at least 1"),
-    ],
-)
-def test_wrong_arguments_are_told(
-    bench: ModuleType, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    with pytest.raises(SystemExit):
-        bench.parse(arguments)
-    assert re.search(message, " ".join(capsys.readouterr().err.split()))

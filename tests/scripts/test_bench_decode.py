@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,27 +19,22 @@ from translate.inference import bundle
 SCRIPT = Path(__file__).parents[2] / "scripts" / "bench_decode.py"
 
 
-@pytest.fixture
-def bench(load_script: Callable[[str], ModuleType]) -> ModuleType:
-    return load_script("bench_decode")
-
-
-def test_a_row_counts_sentences_tokens_and_the_time_of_one(bench, monkeypatch, tmp_path) -> None:
+def test_a_row_counts_sentences_tokens_and_the_time_of_one(script, monkeypatch, tmp_path) -> None:
     clock = iter(range(1000))
-    monkeypatch.setattr(bench.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(script.time, "perf_counter", lambda: next(clock))
     translated: list[int] = []
 
     def translate(lines: list[str]) -> list[Any]:
         translated.append(len(lines))
-        return [bench.Translated("the cat sat there", 3)] * len(lines)
+        return [script.Translated("the cat sat there", 3)] * len(lines)
 
-    monkeypatch.setitem(bench.NATIVE, "native", lambda *_: translate)
+    monkeypatch.setitem(script.NATIVE, "native", lambda *_: translate)
     (tmp_path / "in").write_text("a\nb\u2028b\nc\nd\n", encoding="utf-8")
     (tmp_path / "ref").write_text("the cat sat there\n" * 4, encoding="utf-8")
     options = argparse.Namespace(
         input=tmp_path / "in", reference=tmp_path / "ref", device="cpu"
     )  # fmt: skip
-    row = bench.measure(
+    row = script.measure(
         options, range(2), engine="native", search="greedy", tokens=100, export=None, single=3
     )  # fmt: skip
     assert translated == [4, 4, 4, 1, 1, 1, 1]  # the first of either to warm up
@@ -52,30 +45,30 @@ def test_a_row_counts_sentences_tokens_and_the_time_of_one(bench, monkeypatch, t
     assert row.bleu == pytest.approx(100)
 
 
-def test_a_peer_stands_beside_in_the_same_table(bench, monkeypatch, capsys) -> None:
+def test_a_peer_stands_beside_in_the_same_table(script, monkeypatch, capsys) -> None:
     speeds = {1: 80, 5: 20}
 
     def told(command: str, *_: Any) -> list[float]:
         name, beam = command.split()
         return [speeds[int(beam)] * (2 if name == "quick" else 1), 600.0, math.nan, math.nan]
 
-    monkeypatch.setattr(bench, "check", lambda _: None)
-    monkeypatch.setattr(bench, "told", told)
-    row = SimpleNamespace(turn=lambda: None, measured=lambda: bench.Measured(100.0, 1300.0, 9.5))
-    monkeypatch.setattr(bench, "Process", lambda **_: row)
+    monkeypatch.setattr(script, "check", lambda _: None)
+    monkeypatch.setattr(script, "told", told)
+    row = SimpleNamespace(turn=lambda: None, measured=lambda: script.Measured(100.0, 1300.0, 9.5))
+    monkeypatch.setattr(script, "Process", lambda **_: row)
     given = ["run", "in", "--engines", "native", "--tokens", "512",
              "--peer", "slow=slow {beam}", "--peer", "quick=quick {beam}"]  # fmt: skip
     monkeypatch.setattr(sys, "argv", ["bench_decode.py", *given])
-    bench.main()
+    script.main()
     lines = capsys.readouterr().out.splitlines()
     assert "| native | greedy | 512 | 100 | 0.62 | 1,300 | 9.50 |  |  |  |  |" in lines
     assert "| native | beam 5 | 512 | 100 | 2.50 | 1,300 | 9.50 |  |  |  |  |" in lines
     assert "| quick | beam 5 |  | 40 |  | 600 |  |  |  |  |  |" in lines
 
 
-def test_what_a_peer_tells_is_read_and_silence_is_named(bench) -> None:
+def test_what_a_peer_tells_is_read_and_silence_is_named(script) -> None:
     figures = '{"sents_per_s_decode": 5.5, "out_tok_per_s_decode": 70, "peak_rss_mb": 300}'
-    peer = bench.Peer(f"echo hello; echo '{figures}'")
+    peer = script.Peer(f"echo hello; echo '{figures}'")
     peer.turn()
     peer.turn()
     found = peer.measured()
@@ -84,11 +77,11 @@ def test_what_a_peer_tells_is_read_and_silence_is_named(bench) -> None:
     assert math.isnan(found.bleu)
     for words in ("hello", "5", "[]", '{"sents_per_s_decode": null}'):
         with pytest.raises(UserError, match="no sents_per_s_decode, out_tok_per_s_decode from: ec"):
-            bench.Peer(f"echo '{words}'").turn()
+            script.Peer(f"echo '{words}'").turn()
 
 
 def test_ctranslate2_is_in_memory_once_when_its_rows_are_measured(
-    bench, monkeypatch, tmp_path
+    script, monkeypatch, tmp_path
 ) -> None:
     loaded: list[tuple[int, int]] = []
 
@@ -109,35 +102,17 @@ def test_ctranslate2_is_in_memory_once_when_its_rows_are_measured(
     at_peak: list[list[tuple[int, int]]] = []
     monkeypatch.setitem(sys.modules, "ctranslate2", SimpleNamespace(Translator=Translator))
     monkeypatch.setattr(Tokenizer, "load", lambda _: Pieces())
-    monkeypatch.setattr(bench, "peak", lambda _: at_peak.append([*loaded]) or 1.0)
+    monkeypatch.setattr(script, "peak", lambda _: at_peak.append([*loaded]) or 1.0)
     (tmp_path / "in").write_text("a\nb\nc\n", encoding="utf-8")
     options = argparse.Namespace(input=tmp_path / "in", reference=None, device="cpu", threads=2)
-    bench.measure(
+    script.measure(
         options, range(2), engine="direct", search="greedy", tokens=9, export="export", single=2
     )
     assert at_peak == [[(2, 1)]]
     assert loaded == [(2, 1), (1, 2)]  # then for one sentence at a time, with all threads
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--engines", "nativ"], "--engines: no nativ: choose from native, .*direct-int8"),
-        (["--engines", "served-int7"], "--engines: no served-int7: .*int8_float32"),
-        (["--single", "-1"], "--single: -1: must be a whole number of at least 0"),
-        (["--peer", "fairseq"], "--peer: 'fairseq': give NAME=COMMAND"),
-        (["--peer", "a=b", "--peer", "a=c"], "give each --peer a name of its own"),
-        (["--device", "cuda"], "workers are for CPUs"),
-    ],
-)
-def test_wrong_arguments_are_told(bench, monkeypatch, capsys, arguments, message) -> None:
-    monkeypatch.setattr(sys, "argv", ["bench_decode.py", "run", "in", *arguments])
-    with pytest.raises(SystemExit):
-        bench.main()
-    assert re.search(message, " ".join(capsys.readouterr().err.split()))
-
-
-def test_what_cannot_be_measured_is_told_before_any_row(bench, monkeypatch, tmp_path) -> None:
+def test_what_cannot_be_measured_is_told_before_any_row(script, monkeypatch, tmp_path) -> None:
     files = {name: tmp_path / name for name in ("none", "one", "two")}
     for lines, file in enumerate(files.values()):
         file.write_text("a\n" * lines, encoding="utf-8")
@@ -145,7 +120,7 @@ def test_what_cannot_be_measured_is_told_before_any_row(bench, monkeypatch, tmp_
     def refused(run: Path, source: Path, *more: str) -> str:
         monkeypatch.setattr(sys, "argv", ["bench_decode.py", str(run), str(source), *more])
         with pytest.raises(UserError) as error:
-            bench.main()
+            script.main()
         return str(error.value)
 
     assert "gone does not exist" in refused(tmp_path / "gone", files["one"])
@@ -154,11 +129,11 @@ def test_what_cannot_be_measured_is_told_before_any_row(bench, monkeypatch, tmp_
     assert "one has 1 line, " in refused(tmp_path, files["two"], "--reference", str(files["one"]))
 
 
-def test_the_searches_are_valid(bench) -> None:
+def test_the_searches_are_valid(script) -> None:
     from translate.search import Search, build
 
-    assert bench.SEARCHES
-    assert all(isinstance(build(search), Search) for search in bench.SEARCHES.values())
+    assert script.SEARCHES
+    assert all(isinstance(build(search), Search) for search in script.SEARCHES.values())
 
 
 def test_help_tells_the_engines() -> None:
@@ -168,7 +143,7 @@ def test_help_tells_the_engines() -> None:
     assert "engine=ctranslate2" in done.stdout
 
 
-def test_a_row_translates_when_it_is_its_turn(bench, monkeypatch, tmp_path) -> None:
+def test_a_row_translates_when_it_is_its_turn(script, monkeypatch, tmp_path) -> None:
     """A process that counts its turns, by the other side of the same protocol."""
     row = tmp_path / "row.py"
     row.write_text(
@@ -181,13 +156,13 @@ def test_a_row_translates_when_it_is_its_turn(bench, monkeypatch, tmp_path) -> N
         "print(json.dumps(Measured(turns, what['tokens'])._asdict()))\n",
         encoding="utf-8",
     )
-    monkeypatch.setattr(bench, "__file__", str(row))
+    monkeypatch.setattr(script, "__file__", str(row))
     monkeypatch.setattr(sys, "argv", ["bench_decode.py"])
-    one, other = bench.Process(engine="a", tokens=5), bench.Process(engine="b", tokens=7)
+    one, other = script.Process(engine="a", tokens=5), script.Process(engine="b", tokens=7)
     for process in (one, other, one):
         process.turn()
     assert other.measured()[:2] == (1, 7)
     assert one.measured()[:2] == (2, 5)
     with pytest.raises(SystemExit) as error:
-        bench.Process(engine="ill", tokens=5)
+        script.Process(engine="ill", tokens=5)
     assert error.value.code == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -12,13 +11,8 @@ import pytest
 from translate.errors import UserError
 
 
-@pytest.fixture
-def bench(load_script: Callable[[str], ModuleType]) -> ModuleType:
-    return load_script("bench_padding")
-
-
 def test_larger_pools_pad_less(
-    bench: ModuleType,
+    script: ModuleType,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -28,7 +22,7 @@ def test_larger_pools_pad_less(
         f"cache={tmp_path}", "--tokens", "200", "300", "--pools", "1", "40",
     ]  # fmt: skip
     monkeypatch.setattr(sys, "argv", ["bench_padding.py", *given])
-    bench.main()
+    script.main()
     head, _, *rows = capsys.readouterr().out.splitlines()
     assert head == "| tokens a batch | pools of 1 batches | pools of 40 batches |"
     assert [row.split(" | ")[0] for row in rows] == ["| 200", "| 300"]
@@ -37,7 +31,7 @@ def test_larger_pools_pad_less(
         assert small > large > 0
 
 
-def test_a_wrong_setting_is_told(bench: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_setting_is_told(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["bench_padding.py", "data=toy", "data.trian=9"])
     with pytest.raises(UserError, match=r"data\.trian is not a key; did you mean data\.train"):
-        bench.main()
+        script.main()

@@ -7,10 +7,9 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 from forked import forked
@@ -19,11 +18,6 @@ from torch import nn
 from translate.cli.main import main
 from translate.errors import UserError
 from translate.inference import bundle
-
-
-@pytest.fixture
-def bench(load_script: Callable[[str], ModuleType]) -> ModuleType:
-    return load_script("bench_train")
 
 
 def prints(text: str) -> str:
@@ -42,7 +36,7 @@ class Forked:
         self.stderr, self.returncode = os.fdopen(reader), None
 
 
-def test_a_real_run_beside_a_peer(bench, tmp_path, monkeypatch, capsys) -> None:
+def test_a_real_run_beside_a_peer(script, tmp_path, monkeypatch, capsys) -> None:
     peer = prints(json.dumps({"tok_per_s": 1.0, "peak_rss_mb": 2}))
     arguments = [
         "--models", "rnn_none", "--precisions", "32-true", "--tokens", "300", "--steps", "20",
@@ -51,8 +45,8 @@ def test_a_real_run_beside_a_peer(bench, tmp_path, monkeypatch, capsys) -> None:
     ]  # fmt: skip
     monkeypatch.setattr(sys, "argv", ["bench_train.py", *arguments])
     apart = SimpleNamespace(Popen=Forked, run=subprocess.run, PIPE=subprocess.PIPE)
-    monkeypatch.setattr(bench, "subprocess", apart)
-    bench.main()
+    monkeypatch.setattr(script, "subprocess", apart)
+    script.main()
     table = capsys.readouterr().out.splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     assert rows[2] == ["snail", "", "", "1", "1.00", "", "", "", "2"]
@@ -65,33 +59,37 @@ def test_a_real_run_beside_a_peer(bench, tmp_path, monkeypatch, capsys) -> None:
     assert float(peak.replace(",", "")) > 50
 
 
-def test_a_peer_that_fails_is_told(bench) -> None:
+def test_a_peer_that_fails_is_told(script) -> None:
     with pytest.raises(UserError, match="no tok_per_s from: echo fine"):
-        bench.measure_peer("echo fine")
+        script.measure_peer("echo fine")
 
 
-def test_the_figures_of_rounds_are_medians(bench) -> None:
-    runs = [bench.Measured(1, 9, 4), bench.Measured(2, 7, 4), bench.Measured(9, 8, 5)]
-    assert bench.median(runs)[:3] == (2, 8, 4)
+def test_the_figures_of_rounds_are_medians(script) -> None:
+    runs = [script.Measured(1, 9, 4), script.Measured(2, 7, 4), script.Measured(9, 8, 5)]
+    assert script.median(runs)[:3] == (2, 8, 4)
 
 
-def test_a_variant_is_a_row_with_overrides_of_its_own(bench, tmp_path, monkeypatch, capsys) -> None:
+def test_a_variant_is_a_row_with_overrides_of_its_own(
+    script, tmp_path, monkeypatch, capsys
+) -> None:
     seen = []
 
     def measure(steps: int, chosen: list[str]) -> object:
         assert any(tmp_path.iterdir()), "the corpus has to be there, or it counts as start"
         seen.append((steps, chosen[0], chosen[1], chosen[-4:]))
-        return bench.Measured(100.0, 1.0, 2.0, 3.0, 50.0)
+        return script.Measured(100.0, 1.0, 2.0, 3.0, 50.0)
 
-    monkeypatch.setattr(bench, "measure", measure)
-    monkeypatch.setattr(bench, "matrix_limits", lambda: ({"32": 200.0, "bf16": 100.0}, "the limit"))
+    monkeypatch.setattr(script, "measure", measure)
+    monkeypatch.setattr(
+        script, "matrix_limits", lambda: ({"32": 200.0, "bf16": 100.0}, "the limit")
+    )
     small = ["data=toy", "tokenizer=word", "data.train=40", "data.dev=9", "data.test=9"]
     arguments = [
         "--models", "rnn_none", "--precisions", "32-true", "bf16-mixed", "16-mixed",
         "--variant", "both=seed=7 'trainer.word_dropout=0.1'", *small, f"cache={tmp_path}",
     ]  # fmt: skip
     monkeypatch.setattr(sys, "argv", ["bench_train.py", *arguments])
-    bench.main()
+    script.main()
     assert seen == [
         (60, "model=rnn_none", f"trainer.precision={precision}", overrides[-4:])
         for precision in ("32-true", "bf16-mixed", "16-mixed")
@@ -106,33 +104,16 @@ def test_a_variant_is_a_row_with_overrides_of_its_own(bench, tmp_path, monkeypat
     assert shares == ["25%"] * 2 + ["50%"] * 2 + [""] * 2  # float16 products are not measured
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--steps", "19"], "--steps 19: must be at least 20"),
-        (["--peer", "fairseq"], "--peer: 'fairseq': give NAME=COMMAND"),
-        (["--variant", "a='b"], "--variant: 'b: No closing quotation"),
-        (["--variant", "a=b=1", "--variant", "a=b=2"], "and each --variant, a name of its own"),
-        (["--model", "rnn_none", "--stpes", "30"], "unrecognized arguments: --stpes"),
-    ],
-)
-def test_wrong_arguments_are_told(bench, monkeypatch, capsys, arguments, message) -> None:
-    monkeypatch.setattr(sys, "argv", ["bench_train.py", *arguments])
-    with pytest.raises(SystemExit):
-        bench.arguments()
-    assert message in " ".join(capsys.readouterr().err.split())
-
-
-def test_wrong_settings_are_told_before_any_run(bench, monkeypatch) -> None:
-    monkeypatch.setattr(bench, "measure", lambda *_: pytest.fail("it trains"))
-    monkeypatch.setattr(bench, "measure_peer", lambda *_: pytest.fail("a peer trains"))
+def test_wrong_settings_are_told_before_any_run(script, monkeypatch) -> None:
+    monkeypatch.setattr(script, "measure", lambda *_: pytest.fail("it trains"))
+    monkeypatch.setattr(script, "measure_peer", lambda *_: pytest.fail("a peer trains"))
     given = ["--models", "transfromer", "--peer", "a=b", "data=toy"]
     monkeypatch.setattr(sys, "argv", ["bench_train.py", *given])
     with pytest.raises(UserError, match="transfromer"):
-        bench.main()
+        script.main()
 
 
-def test_weights_that_meet_a_token(bench, monkeypatch) -> None:
+def test_weights_that_meet_a_token(script, monkeypatch) -> None:
     model = nn.Module()
     model.source_embedding, model.output = nn.Embedding(7, 2), nn.Linear(2, 5)
     model.encoder, model.key_value, model.decoder = (
@@ -141,5 +122,5 @@ def test_weights_that_meet_a_token(bench, monkeypatch) -> None:
         nn.Linear(3, 3),
     )
     monkeypatch.setattr(bundle, "load", lambda _: SimpleNamespace(model=model))
-    found = bench.weights_a_token(Path("run"), bench.Side(1, 30), bench.Side(1, 10))
+    found = script.weights_a_token(Path("run"), script.Side(1, 30), script.Side(1, 10))
     assert found == ((6 + 4) * 30 + (9 + 10) * 10) / 40

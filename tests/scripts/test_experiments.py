@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -15,14 +14,9 @@ from translate.errors import UserError
 
 
 @pytest.fixture
-def experiments(load_script: Callable[[str], ModuleType]) -> ModuleType:
-    return load_script("experiments")
-
-
-@pytest.fixture
-def calls(experiments: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+def calls(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     made: list[tuple[str, ...]] = []
-    monkeypatch.setattr(experiments, "translate", lambda *arguments: made.append(arguments))
+    monkeypatch.setattr(script, "translate", lambda *arguments: made.append(arguments))
     return made
 
 
@@ -34,59 +28,59 @@ def finished(run: Path, *settings: str, status: str = "finished") -> Path:
 
 
 def test_a_finished_run_is_not_trained_again(
-    experiments: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
+    script: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
 ) -> None:
     settings = ["model=rnn_none", "experiment=toy", "model=rnn_luong"]  # the last value counts
-    experiments.train(finished(tmp_path / "run", *settings), settings)
+    script.train(finished(tmp_path / "run", *settings), settings)
     assert calls == []
 
 
 @pytest.mark.parametrize("status", [None, "unfinished"])
 def test_a_new_or_stopped_run_is_trained(
-    experiments: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path, status: str | None
+    script: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path, status: str | None
 ) -> None:
     run = tmp_path / "run"
     if status:
         finished(run, "model=rnn_none", status=status)
-    experiments.train(run, ["model=rnn_none"])
+    script.train(run, ["model=rnn_none"])
     assert calls == [("train", f"run={run}", "model=rnn_none")]
 
 
 def test_a_run_of_other_settings_is_refused(
-    experiments: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
+    script: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
 ) -> None:
     run = finished(tmp_path / "run", "model=rnn_none", "seed=1")
     with pytest.raises(UserError, match=r"trained with model=rnn_none seed=1, not .* seed=2"):
-        experiments.train(run, ["model=rnn_none", "seed=2"])
+        script.train(run, ["model=rnn_none", "seed=2"])
     assert calls == []
 
 
 def test_a_run_that_went_on_with_other_threads_is_still_itself(
-    experiments: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
+    script: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
 ) -> None:
     """Its provenance has the command that began it."""
     run = finished(tmp_path / "run", "model=rnn_none", "trainer.threads=1", "trainer.max_steps=9")
-    experiments.train(run, ["model=rnn_none", "trainer.threads=2", "trainer.max_steps=9"])
+    script.train(run, ["model=rnn_none", "trainer.threads=2", "trainer.max_steps=9"])
     with pytest.raises(UserError, match=r"max_steps=9, not .* trainer\.max_steps=8"):
-        experiments.train(run, ["model=rnn_none", "trainer.max_steps=8"])
+        script.train(run, ["model=rnn_none", "trainer.max_steps=8"])
     assert calls == []
 
 
 def test_a_run_that_was_trained_for_longer_is_another(
-    experiments: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
+    script: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
 ) -> None:
     run = finished(tmp_path / "run", "model=rnn_none", "trainer.max_steps=9")
     record = json.loads((run / "provenance.json").read_text())
     further = {"step": 9, "command": ["translate", "train", f"run={run}", "trainer.max_steps=18"]}
     (run / "provenance.json").write_text(json.dumps({**record, "calls": [further]}))
     with pytest.raises(UserError, match=r"max_steps=18, not .* trainer\.max_steps=9"):
-        experiments.train(run, ["model=rnn_none", "trainer.max_steps=9"])
-    experiments.train(run, ["model=rnn_none", "trainer.max_steps=18"])
+        script.train(run, ["model=rnn_none", "trainer.max_steps=9"])
+    script.train(run, ["model=rnn_none", "trainer.max_steps=18"])
     assert calls == []
 
 
 def test_translations_are_made_once_for_the_same_weights(
-    experiments: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
+    script: ModuleType, calls: list[tuple[str, ...]], tmp_path: Path
 ) -> None:
     run = finished(tmp_path / "run")
     for folder in ("bundle", "evaluation"):
@@ -100,16 +94,16 @@ def test_translations_are_made_once_for_the_same_weights(
     sha256 = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     figures = {"sha256": sha256, "tokenize": "zh", "decoding": {}, "likelihood": None}
     report.write_text(json.dumps(figures), "utf-8")
-    stored = experiments.evaluated(run, "test", "data.split=test")
+    stored = script.evaluated(run, "test", "data.split=test")
     assert stored.hypotheses == ["他在北京", "", "c\u2028d"]
     assert calls == []
     os.utime(report, (0, 0))  # as a copy may have it
-    experiments.evaluated(run, "test", "data.split=test")
+    script.evaluated(run, "test", "data.split=test")
     assert calls == []
     (run / "bundle" / "model.safetensors").write_bytes(b"others")
     os.utime(run / "bundle" / "model.safetensors", (0, 0))
-    experiments.evaluated(run, "test", "data.split=test")
+    script.evaluated(run, "test", "data.split=test")
     assert calls == [("evaluate", f"run={run}", "data.split=test")]
     report.write_text(report.read_text("utf-8")[:9], "utf-8")
     with pytest.raises(UserError, match=r"test\.json cannot be read"):
-        experiments.evaluated(run, "test", "data.split=test")
+        script.evaluated(run, "test", "data.split=test")
