@@ -210,7 +210,8 @@ def of_run(run: str | Path) -> Bundle:
     folder = find(run)
 
     def files() -> tuple[tuple[str, int], ...]:
-        return tuple(sorted((file.name, file.stat().st_mtime_ns) for file in folder.glob("*")))
+        there = (file for file in folder.glob("*") if file.exists())  # no link to itself
+        return tuple(sorted((file.name, file.stat().st_mtime_ns) for file in there))
 
     return _kept(folder, folder.absolute(), steadily(folder, files))
 
