@@ -1,4 +1,4 @@
-"""How sure a translation is: the chance that it is good, learned from sentences with references.
+"""Confidence in a translation: the chance that it is good, learned from sentences with references.
 
 Platt 1999, "Probabilistic outputs for support vector machines", section 2, with the
 length-normalised log-probability of a translation as its only evidence:
@@ -46,17 +46,17 @@ class Confidence(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     judged: dict[str, int | float]
 
     def __call__(self, evidence: float) -> float:
-        """The chance that a translation of this `evidence` is good."""
+        """Return the chance that a translation of this `evidence` is good."""
         return (1 + math.tanh((self.slope * evidence + self.intercept) / 2)) / 2
 
 
 def evidence(log_prob: float, pieces: int) -> float:
-    """The mean log-probability of the pieces of a translation and of its end."""
+    """Return the mean log-probability of the pieces of a translation and of its end."""
     return log_prob / (pieces + 1)
 
 
 def write(run: Path, confidence: Confidence) -> None:
-    """Leave it where `read` finds it.
+    """Write it where `read` finds it.
 
     Raises:
         UserError: the folder cannot be written to.
@@ -65,7 +65,7 @@ def write(run: Path, confidence: Confidence) -> None:
 
 
 def read(run: Path, *, weights_sha256: str, search: Mapping[str, Any]) -> Confidence | None:
-    """What `translate calibrate` has learned for these weights and this search; None if nothing.
+    """Return what `translate calibrate` has learned for these weights and search, if anything.
 
     Raises:
         UserError: the file is damaged.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
@@ -20,8 +19,6 @@ from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
 from translate.search import AnySearchConfig, DiverseConfig, SearchConfig, build
 from translate.search.shortlist import Shortlist, within
-
-log = logging.getLogger(__name__)
 
 LONGEST = 32  # pieces of a phrase that loops: the time of looking for it grows with them
 
@@ -105,7 +102,7 @@ class Guard:
         self._foreign = foreign
 
     def findings(self, source: Segment, found: Translation) -> list[str]:
-        """What is wrong with a translation, in words; nothing, nearly always."""
+        """List what is wrong with a translation, in words; nothing, nearly always."""
         wrong = [*found.flags] if found.finished else [*found.flags, "unfinished"]
         most = self.config.length_ratio * _bytes(source.text) + self.config.length_offset
         if _bytes(found.text) > most + _bytes(source.asked):
@@ -126,7 +123,7 @@ class Guard:
         around: Retry,
         again: Retry,
     ) -> list[list[Translation]]:
-        """The n best of each segment, replaced where something is wrong with the best; all flagged.
+        """Return the n best of each segment, replaced where the best is wrong; all flagged.
 
         Args:
             around: translates what is between protected items, which are copied.
@@ -140,7 +137,7 @@ class Guard:
     def whole(
         self, line: str, constraint: TextConstraint, found: list[Translation]
     ) -> list[Translation]:
-        """The n best of a line, flagged where a cut between segments went through an item."""
+        """Flag the n best of a line where a cut between segments went through an item."""
         line, asked = one_line(without_surrogates(line)), constraint.words
         return [_flagged(one, self.protection.damage(line, one.text, asked)) for one in found]
 
@@ -148,7 +145,7 @@ class Guard:
         return Try(*self._judged(segment, found[0]), found)
 
     def _judged(self, segment: Segment, found: Translation) -> tuple[list[str], list[str]]:
-        """The damage that a translation does, and all that is wrong with it."""
+        """Return the damage that a translation does, and all that is wrong with it."""
         damage = self.protection.damage(segment.text, found.text, segment.asked)
         return damage, self.findings(segment, found) + damage
 
@@ -159,7 +156,7 @@ class Guard:
         suspect: Callable[[Try], list[str]],
         retry: Retry,
     ) -> list[Try]:
-        """The better of two tries for each suspect: with less damage, then with less wrong at all.
+        """Return the better of two tries for each suspect: less damage, then less wrong at all.
 
         Damage comes first, for it is done to what is the user's own; of equals the first is kept.
         """
@@ -172,7 +169,7 @@ class Guard:
         return kept
 
     def _told(self, segment: Segment, first: Try, kept: Try) -> list[Translation]:
-        """With what is still wrong with each, and what only was with the first of all."""
+        """Add what is still wrong with each, and what only was with the first of all."""
         if kept is not first:  # confidence was not learned for other searches
             kept = kept._replace(found=[replace(one, confidence=None) for one in kept.found])
         wrong = [kept.wrong, *(self._judged(segment, one)[1] for one in kept.found[1:])]
@@ -184,7 +181,7 @@ class Guard:
         return [replace(best, mended=mended) if mended else best, *others]
 
     def _loops(self, source: Segment, found: Translation) -> bool:
-        """Whether pieces come again and again, not so in the source nor in what is asked for."""
+        """Tell whether pieces come again and again, not so in the source or what is asked for."""
         times = self.config.loop_times
         ends = [0, *found.breaks, len(found.tokens)]
         stretches = (found.tokens[start:end] for start, end in itertools.pairwise(ends))
@@ -194,7 +191,7 @@ class Guard:
         return long and not meant
 
     def _copies(self, source: Segment, translation: str) -> bool:
-        """Whether most words are the source's: not of protected items, nor of what is asked for."""
+        """Tell whether most words are the source's; protected and asked for ones do not count."""
         known = set(" ".join(self.protection.parts(source.text)[::2]).split())
         asked = source.asked.split()
         words = [word for word in translation.split() if word not in asked]
@@ -205,7 +202,7 @@ class Guard:
 
 
 def second(again: SearchConfig, first: SearchConfig) -> SearchConfig:
-    """The search `again` with as many translations as the first gives, and the rules of both."""
+    """Give the search `again` as many translations as the first gives, and the rules of both."""
     changes: dict[str, Any] = {"rules": again.rules.stricter(first.rules)}
     n_best = getattr(first, "n_best", 1)  # greedy search has no such key
     for key in {"n_best", "beam_size"} & type(again).model_fields.keys():
@@ -216,12 +213,12 @@ def second(again: SearchConfig, first: SearchConfig) -> SearchConfig:
 
 
 def _flagged(found: Translation, flags: list[str]) -> Translation:
-    """With these flags beside its own, each once."""
+    """Add these flags to its own, each once."""
     return replace(found, flags=tuple(dict.fromkeys((*found.flags, *flags)))) if flags else found
 
 
 def loops(tokens: Sequence[Token], times: int) -> Iterator[Sequence[Token]]:
-    """Parts of `tokens` that are one phrase at least `times` in a row; each as it grows."""
+    """Yield parts of `tokens` that are one phrase at least `times` in a row; each as it grows."""
     repeated = len(tokens) - len(set(tokens))  # a phrase of n tokens repeats (times - 1) · n
     for size in range(1, min(LONGEST, repeated // (times - 1)) + 1):
         run = 0  # so many tokens are those `size` before them
@@ -232,13 +229,5 @@ def loops(tokens: Sequence[Token], times: int) -> Iterator[Sequence[Token]]:
 
 
 def _bytes(text: str) -> int:
-    """Length in UTF-8: languages differ less in bytes than in characters."""
+    """Return the length in UTF-8: languages differ less in bytes than in characters."""
     return len(text.encode("utf-8", "replace"))
-
-
-def warn(best: Translation, number: int) -> None:
-    """Tell what was done about a line, and what could not be."""
-    if best.mended:
-        log.warning("line %d was translated again: %s", number, ", ".join(best.mended))
-    if best.flags:
-        log.warning("line %d may be wrong: %s", number, ", ".join(best.flags))

@@ -354,7 +354,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _segmented(text: str, language: str) -> Iterator[str]:
-    """Tell whether a sentence may end there: not where a word goes on at once (`node.js`)."""
+    """Yield the sentences of a text, as it has them, by the rules of its language."""
     plain = SPACE_BEFORE_STOP.sub(lambda space: " " * len(space[0]), text)
     start = 0
     for sentence in segment(language, plain):

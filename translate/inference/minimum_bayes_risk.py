@@ -15,7 +15,7 @@ SentenceScore = Callable[[str, str], float]  # hypothesis, reference → 0 … 1
 
 
 def ranked(found: Sequence[Translation], utility: Utility) -> list[Translation]:
-    """By the utility expected of each, which becomes its score; best first."""
+    """Rank translations by the utility expected of each, which becomes its score; best first."""
     utilities = expected_utilities([translation.text for translation in found], utility)
     scored = [replace(one, score=score) for one, score in zip(found, utilities, strict=True)]
     return sorted(scored, key=lambda translation: translation.score, reverse=True)

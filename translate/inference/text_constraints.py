@@ -1,4 +1,4 @@
-"""What a line's translation must and must not hold, in words."""
+"""Demands on the translation of a line, in words: its prefix, its phrases, and what is banned."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class UnknownWords:
 
     @classmethod
     def read(cls, path: str | Path) -> UnknownWords:
-        """A dictionary file: on each line a source word, a tab and its translation.
+        """Read a dictionary file: on each line a source word, a tab and its translation.
 
         Raises:
             UserError: the file cannot be read, a line is not of that form, or two disagree.
@@ -65,7 +65,7 @@ class UnknownWords:
         return cls(dictionary)
 
     def read_by(self, tokenizer: Tokenizer) -> UnknownWords:
-        """The same, its source words as this tokenizer reads them in a sentence.
+        """Return the same, its source words as this tokenizer reads them in a sentence.
 
         A warning tells of words that it reads alike, of which the first stands for both.
         """
@@ -91,7 +91,7 @@ class UnknownWords:
         prefix: int = 0,
         banned: Sequence[str] = (),
     ) -> str:
-        """The text of `tokens`, with a source word in place of each word that holds an <unk>.
+        """Write `tokens`, with a source word in place of each word that holds an <unk>.
 
         An <unk> without any attention (local-m beyond the source's end) stays, and so does one
         whose word is banned.
@@ -137,7 +137,7 @@ class UnknownWords:
     def _looked_at(
         self, source: Sequence[str], weights: Float[np.ndarray, "T S"], rows: list[int], front: int
     ) -> str | None:
-        """What translates the source word that these rows look at most; None: they look nowhere."""
+        """Translate the source word that these rows look at most; None: they look nowhere."""
         words = [(first, last) for first, last in spelling_spans(source) if first >= front]
         given = [weights[rows, first:last].sum() for first, last in words]
         if not any(given):
@@ -147,7 +147,7 @@ class UnknownWords:
         return " ".join(map(self.translation, filter(None, spelled)))
 
     def translation(self, word: str) -> str:
-        """The dictionary's entry for a source word, or the word itself."""
+        """Return the dictionary's entry for a source word, or the word itself."""
         core, before = _parted(word)
         core, after = (part[::-1] for part in _parted(core[::-1]))
         return self._entry(word) or before + (self._entry(core) or core) + after
@@ -157,14 +157,14 @@ class UnknownWords:
 
 
 def _parted(word: str) -> tuple[str, str]:
-    """A word without the punctuation before it, and that."""
+    """Return a word without the punctuation before it, and that."""
     found = PUNCTUATION.match(word)
     before = found[0] if found else ""
     return word[len(before) :], before
 
 
 def spelling_spans(pieces: Sequence[str], prefix: int = 0) -> list[tuple[int, int]]:
-    """The half-open ranges of pieces that make one word each; punctuation is apart.
+    """Return the half-open ranges of pieces that make one word each; punctuation is apart.
 
     The first `prefix` pieces are words of their own.
 
@@ -185,5 +185,5 @@ def _one_word(left: str, right: str) -> bool:
 
 
 def _spells(piece: str, edge: int) -> bool:
-    """Whether the character at an edge of a piece is of a word, in a script that has spaces."""
+    """Tell whether the character at an edge of a piece is of a word, in a script with spaces."""
     return piece.removeprefix(WORD_START) == UNKNOWN or spells_a_word(piece[edge])

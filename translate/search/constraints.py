@@ -1,4 +1,4 @@
-"""What a translation must or may not hold: rules for all, prefixes, phrases and bans of one.
+"""Demands on a translation: rules for all, prefixes, phrases and bans of one.
 
 A rule changes ranks, by which a search chooses, and never log-probabilities: those of a hypothesis
 remain the model's own. What a rule forbids has rank -inf.

@@ -15,7 +15,7 @@ from translate.models.seq2seq import Decoded, DecoderState, Memory, Projection, 
 
 @dataclass(frozen=True)
 class EnsembleMemory(Memory):
-    """What every encoder leaves; `states` are those of the first."""
+    """The memories of all encoders; `states` are those of the first."""
 
     memories: tuple[Memory, ...]
 
@@ -26,7 +26,7 @@ class EnsembleMemory(Memory):
 
 @dataclass(frozen=True)
 class EnsembleState:
-    """Where every decoder stands."""
+    """The states of all decoders."""
 
     states: tuple[DecoderState, ...]
 

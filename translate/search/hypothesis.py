@@ -1,4 +1,4 @@
-"""What a search is and what it returns: hypotheses, read from a tree of all that it has chosen."""
+"""The protocol of a search, and its hypotheses, read from a tree of all that it has chosen."""
 
 from __future__ import annotations
 

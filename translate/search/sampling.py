@@ -88,7 +88,7 @@ class SampleConfig(SearchConfig):
 
 
 class Moment(NamedTuple):
-    """What each walker chooses from."""
+    """The next tokens that each walker chooses from."""
 
     log_probs: Float[Tensor, "N V"]  # the model's own
     ranks: Float[Tensor, "N V"]  # the same under the rules

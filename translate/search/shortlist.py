@@ -37,7 +37,7 @@ class Shortlist:
         constraints: Constraints,
         size: int,
     ) -> Bool[Tensor, "B V"]:
-        """What may occur in the translation of each sentence, of `size` target pieces.
+        """Return the pieces that may occur in each sentence's translation, of `size` target pieces.
 
         What is constrained may, and the four special pieces, which searches count on.
         """
@@ -103,7 +103,7 @@ def within(search: Search, shortlist: Shortlist | None) -> Search:
 
 @dataclass(frozen=True)
 class ShortlistedState:
-    """Where the decoder stands, and what is no candidate of each sentence."""
+    """The decoder's state, and what is no candidate of each sentence."""
 
     inner: DecoderState
     barred: Bool[Tensor, "B C"]
