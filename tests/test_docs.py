@@ -48,16 +48,19 @@ TESTS = (ROOT / "docs" / "tests_of_attention.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (\d+) \|.*$", TESTS, re.MULTILINE)
 
 
-@pytest.fixture(scope="module")
-def include_code() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "include_code", ROOT / "scripts" / "include_code.py"
-    )
+def loaded(script: str) -> ModuleType:
+    """Import a program of scripts/."""
+    spec = importlib.util.spec_from_file_location(script, ROOT / "scripts" / f"{script}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def include_code() -> ModuleType:
+    return loaded("include_code")
 
 
 @pytest.mark.parametrize("name", ["attention", "configuration"])
@@ -137,13 +140,26 @@ def test_a_name_that_is_gone_is_told(include_code: ModuleType) -> None:
         include_code.with_code("<!-- translate/attention/masks.py: no_such -->\n")
 
 
-def test_examples_print_what_the_document_says() -> None:
-    examples = "\n".join(re.findall(r"^```pycon\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
-    parsed = doctest.DocTestParser().get_doctest(examples, {}, DOCUMENT.name, str(DOCUMENT), 0)
+@pytest.mark.parametrize(("name", "least"), [("attention", 6), ("python", 12)])
+def test_examples_print_what_the_document_says(
+    name: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    document = ROOT / "docs" / f"{name}.md"
+    text = document.read_text(encoding="utf-8")
+    examples = "\n".join(re.findall(r"^```pycon\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    names = {"folder": tmp_path}
+    parsed = doctest.DocTestParser().get_doctest(examples, names, document.name, str(document), 0)
     said: list[str] = []
     results = doctest.DocTestRunner(verbose=False).run(parsed, out=said.append)
-    assert results.attempted > 5
+    assert results.attempted >= least
     assert results.failed == 0, "".join(said)
+
+
+def test_the_page_of_the_python_interface_is_that_of_today() -> None:
+    new = loaded("api_page").page()
+    assert (ROOT / "docs" / "api.md").read_text(encoding="utf-8") == new, "run scripts/api_page.py"
+    assert new.count("### ") > 20
 
 
 @pytest.mark.parametrize("choice", CHOICES)

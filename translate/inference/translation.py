@@ -69,9 +69,10 @@ class AttentionMap:
     looked at itself both are of the source; where the decoder did, of <s> and the translation.
 
     Attributes:
-        source, target: the sentence and the translation attended from.
-        source_pieces, target_pieces: as the text spells them, the unknown ones too; `<unk>` is one
-            that the model wrote.
+        source: the sentence.
+        target: its translation.
+        source_pieces: pieces of the source as the text spells them, the unknown ones too.
+        target_pieces: likewise of the translation; `<unk>` is one that the model wrote.
         weights: by layer, head, row and column; a row sums to 1 unless the attention is defined
             otherwise (Luong's local-p, and local-m beyond the source's end).
     """
