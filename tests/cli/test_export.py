@@ -19,12 +19,12 @@ import pytest
 import torch
 
 from translate import machine
-from translate.cli.stored import load_bundle
 from translate.errors import UserError
 from translate.evaluation.judging import read_sha256
 from translate.extras import ctranslate2_engine, ctranslate2_export
 from translate.files import replace_folder
 from translate.inference import translator
+from translate.inference.bundle import of_run as load_bundle
 from translate.inference.forcing import TeacherForcing
 from translate.machine import threads_restored
 from translate.search.sampling import GreedySearch

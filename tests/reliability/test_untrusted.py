@@ -19,7 +19,7 @@ import torch
 import yaml
 
 import translate
-from translate.cli import stored
+from translate.cli.commands import COMMANDS
 from translate.cli.main import main
 from translate.data.corpus import check_data
 from translate.data.tokenizer import Tokenizers
@@ -333,7 +333,7 @@ def test_a_package_is_a_name_and_no_more(name: str) -> None:
 def test_what_a_search_says_is_text_and_no_order(saved: Path, text: str) -> None:
     rules = NO_RULES.model_dump(mode="json") | {"banned": [text]}
     search(saved / "bundle", rules=rules)
-    node = stored.nodes_of(str(saved), ["search"])["search"]
+    node = COMMANDS["text"].options.stored_nodes(str(saved))["search"]
     assert node["rules"] == rules
 
 
@@ -355,7 +355,7 @@ def test_what_a_configuration_says_is_text_and_no_order(
     assert main(["train", f"run={tmp_path}"]) == 0
     assert configs[1] == written
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"data": {"dir": text}}))
-    nodes = stored.nodes_of(str(tmp_path), ["data", "tokenizer"])
+    nodes = COMMANDS["shortlist"].options.stored_nodes(str(tmp_path))
     assert nodes["data"] == {"dir": text}
 
 

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterator, Sequence
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, PositiveInt
 
-from translate.cli.arguments import Job
+from translate.cli.arguments import file_name
 from translate.cli.options import Device, PathOption, SplitOptions
 from translate.cli.translating import TARGET
+from translate.data.pairs import in_order
+from translate.data.text import Gold, Link, read_links, to_line
 from translate.errors import UserError
+from translate.evaluation.alignment import alignment_error_rate, linkers
+from translate.evaluation.report import as_lines, digest, fingerprint, name_in
+from translate.evaluation.test_sets import (
+    SPLITS,
+    corpus_of_run,
+    is_own_corpus,
+    name_of,
+    parallel_lines,
+)
+from translate.files import write
+from translate.inference.bundle import of_run
+from translate.wording import counted
 
 if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import Float
 
-    from translate.cli.align_files import Task
-    from translate.data.text import Link
     from translate.inference.forcing import Aligner
     from translate.models.head import AttentionHead
 
@@ -28,6 +43,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_WORDS = 8  # letters on the mean: in scripts without spaces, words are shorter
 
+OPTIONS = ("target", "layer", "head", "method", "threshold")  # that links depend on
 USAGE = """\
   translate align run=runs/toy             # its test sentences, and the error rate
   translate align run=runs/demo input=src.txt reference=tgt.txt > links.txt
@@ -48,6 +64,19 @@ The JSON has the SHA-256 of model, sentences, links and gold.
 """
 
 BOTH_DIRECTIONS = ("intersection", "union")
+
+
+class Task(NamedTuple):
+    """The sentences to align, with their gold links.
+
+    `own`: whether its name is its own, and not the one of a split that others have.
+    """
+
+    name: str
+    own: bool
+    sources: Sequence[str]
+    targets: Sequence[str]
+    gold: Sequence[Gold] | None
 
 
 class AlignOptions(SplitOptions):
@@ -111,44 +140,34 @@ class AlignOptions(SplitOptions):
 
 def run(options: AlignOptions) -> None:
     """Write the links of every pair, and score them where there is gold."""
-    from translate.cli.align_files import (
-        ending_of,
-        models,
-        options_told,
-        own_files,
-        score,
-        split_of_run,
-    )
     from translate.cli.streams import lines_out
     from translate.data.progress import progress
-    from translate.data.text import to_line
-    from translate.evaluation.alignment import linkers
 
-    job, folder = options.job, Path(options.run)
+    folder = Path(options.run)
     method, threshold = options.method, options.threshold
-    forward, backward = aligners(job)
-    task = own_files(job) or split_of_run(job, folder)
-    task = task._replace(name="-".join([task.name, *options_told(job)]))
+    forward, backward = aligners(options)
+    task = own_files(options) or split_of_run(options)
+    task = task._replace(name="-".join([task.name, *typed_options(options)]))
     _tell_unparted("source", task.sources)
     _tell_unparted("target", task.targets)
     linker = linkers(threshold=threshold)[method]
-    out, kept = dict(job.verbatim), folder / "evaluation"
+    out, kept = dict(options.verbatim), folder / "evaluation"
     ending = ending_of(task, kept)
     if "input" not in out:
         out.setdefault("output", str(kept / f"{task.name}{ending}.links"))
     if task.gold is not None:  # as a split always has: else nothing is written there
         kept.mkdir(parents=True, exist_ok=True)
     found: list[frozenset[Link]] = []
-    with progress("aligning", total=len(task.sources)) as advance, lines_out(out) as write:
+    with progress("aligning", total=len(task.sources)) as advance, lines_out(out) as put:
         for weights in both_directions(task, forward, backward):
             found.append(linker(*weights))
-            write(to_line(found[-1]))
+            put(to_line(found[-1]))
             advance(1)
     if task.gold is not None:
         chosen = asdict(forward.head) | {"method": method, "target": options.target}
         limit = {"threshold": threshold} if method == "threshold" else {}
         path = kept / f"{task.name}.alignment{ending}.json"
-        score(task, found, path, chosen | limit, models(job))
+        score(task, found, path, chosen | limit, models(options))
 
 
 def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
@@ -164,19 +183,17 @@ def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
         )  # fmt: skip
 
 
-def aligners(job: Job) -> tuple[Aligner, Aligner | None]:
+def aligners(options: AlignOptions) -> tuple[Aligner, Aligner | None]:
     """The aligner from source to target and, with a reverse run, the one from target to source."""
-    from translate.cli.stored import load_bundle
     from translate.inference.forcing import Aligner
     from translate.inference.translator import choose_device
     from translate.models.head import choose_head
 
-    config, made = job.config, list[Aligner]()
-    device = choose_device(config["device"])
+    made, device = list[Aligner](), choose_device(options.device)
     languages = []
-    for run in (job.verbatim[key] for key in ("run", "reverse") if key in job.verbatim):
-        bundle = load_bundle(run).into(None if made else config["target"])
-        layer, head = wanted_head(bundle.config.taught, config["layer"], config["head"])
+    for run in filter(None, [options.run, options.reverse]):
+        bundle = of_run(run).into(None if made else options.target)
+        layer, head = wanted_head(bundle.config.taught, options.layer, options.head)
         try:
             chosen = choose_head(bundle.model, layer=layer, head=head)
         except UserError as error:
@@ -185,15 +202,15 @@ def aligners(job: Job) -> tuple[Aligner, Aligner | None]:
         made.append(
             Aligner(
                 bundle.model, bundle.tokenizers, chosen,
-                tokens_per_batch=config["tokens_per_batch"], device=device,
+                tokens_per_batch=options.tokens_per_batch, device=device,
             )
         )  # fmt: skip
     if len(made) == 1:
         return made[0], None
     if languages[0] != languages[1][::-1]:
         raise UserError(
-            f"reverse={job.verbatim['reverse']} translates {' to '.join(languages[1])}, but "
-            f"{job.verbatim['run']} translates {' to '.join(languages[0])}: give a run for the "
+            f"reverse={options.reverse} translates {' to '.join(languages[1])}, but "
+            f"{options.run} translates {' to '.join(languages[0])}: give a run for the "
             "opposite direction"
         )
     return made[0], made[1]
@@ -216,3 +233,94 @@ def both_directions(
     if backward is None:
         return ((matrix, matrix.T) for matrix in weights)
     return zip(weights, backward(task.targets, task.sources), strict=True)
+
+
+def typed_options(options: AlignOptions) -> list[str]:
+    """Return the typed options for the names of files, so that they replace no others' files."""
+    typed = [f"{key}={getattr(options, key)}" for key in OPTIONS if key in options.typed]
+    typed += ["reverse"] if options.reverse is not None else []
+    return [file_name(typed)] if typed else []
+
+
+def models(options: AlignOptions) -> dict[str, str]:
+    """Return the SHA-256 of the weights that the links are read from."""
+    runs = {"model": options.run, "reverse": options.reverse}
+    return {name: of_run(run).weights_sha256 for name, run in runs.items() if run is not None}
+
+
+def own_files(options: AlignOptions) -> Task | None:
+    """Read the files `input=`, `reference=` and `gold=`; None where none are named."""
+    if options.input is None:
+        return None
+    assert options.reference is not None  # `contradictions` sees to it
+    options.check_corpus()
+    sources, (targets,) = parallel_lines(options.input, [options.reference])
+    gold = None if options.gold is None else read_links(options.gold, sources, targets)
+    name = name_of(options.input)
+    return Task(name, name not in SPLITS, sources, targets, gold)
+
+
+def split_of_run(options: AlignOptions) -> Task:
+    """Read the split `data.split` of a corpus, which keeps no links but sure ones."""
+    run = Path(options.run)
+    _, table = corpus_of_run(run, **options.corpus)
+    if "alignment" not in table.column_names:
+        raise UserError(
+            f"the corpus of {run} has no gold alignments: give input=FILE reference=FILE (and "
+            "gold=FILE to score)"
+        )
+    sources, references, links = (
+        list(in_order(table, name)) for name in ("source", "references", "alignment")
+    )
+    gold = [Gold(frozenset(map(tuple, each)), frozenset()) for each in links]
+    targets = [first for first, *_ in references]
+    return Task(options.split, is_own_corpus(run, options.data), sources, targets, gold)
+
+
+def _fingerprints(task: Task) -> dict[str, str]:
+    return {"sources": fingerprint(task.sources), "references": fingerprint(task.targets)}
+
+
+def ending_of(task: Task, folder: Path) -> str:
+    """The ending that keeps the files of these sentences apart from others of the same name."""
+    texts, name = _fingerprints(task), f"{task.name}.alignment"
+    return name_in(
+        folder, name, own=task.own,
+        sources_sha256=texts["sources"], references_sha256=texts["references"],
+    ).removeprefix(name)  # fmt: skip
+
+
+def score(
+    task: Task,
+    found: Sequence[frozenset[Link]],
+    path: Path,
+    options: dict[str, Any],
+    models: Mapping[str, str],
+) -> None:
+    """Tell how good the links are, and keep the figures, with what they are about."""
+    assert task.gold is not None
+    scores = alignment_error_rate(
+        [gold.sure for gold in task.gold], [gold.possible for gold in task.gold], found
+    )
+    counts = {
+        "pairs": len(found),
+        "links": sum(map(len, found)),
+        "sure": sum(len(gold.sure) for gold in task.gold),
+        "possible": sum(len(gold.possible) for gold in task.gold),
+    }
+    sha256 = {
+        **models,
+        **_fingerprints(task),
+        "links": digest(as_lines([to_line(links) for links in found])),
+        "gold": fingerprint([[sorted(gold.sure), sorted(gold.possible)] for gold in task.gold]),
+    }
+    command = shlex.join(["translate", *sys.argv[1:]])
+    figures = asdict(scores) | counts | options | {"command": command, "sha256": sha256}
+    # a path in the command may hold bytes that are no UTF-8; Python escapes them as JSON
+    write(path, (json.dumps(figures, indent=2) + "\n").encode())
+    log.info(
+        "AER %.4f, precision %.4f, recall %.4f (%s, %s; gold: %s sure, %s more possible); %s",
+        scores.error_rate, scores.precision, scores.recall,
+        counted(counts["pairs"], "pair"), counted(counts["links"], "link"),
+        f"{counts['sure']:,}", f"{counts['possible']:,}", path,
+    )  # fmt: skip

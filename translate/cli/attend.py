@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from translate.cli.arguments import Job
 from translate.cli.options import Device, Group, Options, PathOption, Sentences, TextOption
 from translate.cli.translating import TARGET, search_problems
 from translate.names import on_demand
@@ -46,10 +45,9 @@ TERMINAL = "translate.extras.terminal_heatmap:TerminalHeatmap"
 PICTURE = ("layer", "head", "grid", "pieces", "attention")  # keys of what it shows
 
 
-def output_problems(job: Job) -> list[str]:
-    """The problems of output=: a file that cannot show two runs, or cannot be written."""
-    several, output = "beside" in job.verbatim, job.verbatim.get("output")
-    if several and job.config["grid"]:
+def output_problems(output: str | None, *, several: bool, grid: bool) -> list[str]:
+    """Return the problems of output=: a file that cannot show two runs, or cannot be written."""
+    if several and grid:
         return ["grid = True draws a single run: leave out beside (the HTML page shows all heads)"]
     allowed = FOR_SEVERAL if several else (*FOR_ONE, *FOR_SEVERAL)
     if output is None:
@@ -119,22 +117,23 @@ class AttendOptions(Options):
             asked = {*self.typed, *self.verbatim}
             drawn = [key for key in (*PICTURE, "output") if key in asked]
             yield from (f"explain = True draws nothing: leave out {key}" for key in drawn)
-        yield from output_problems(self.job)
+        several = self.beside is not None
+        yield from output_problems(self.output, several=several, grid=self.grid)
 
 
 def run(options: AttendOptions) -> None:
     """Draw one sentence's attention, or explain how it is computed."""
     from rich.console import Console
 
-    from translate.cli.stored import load_bundle
     from translate.cli.streams import lines_in
+    from translate.inference.bundle import of_run
     from translate.inference.translator import load
 
     layer, head, grid, pieces = options.layer, options.head, options.grid, options.pieces
     search, reference = options.search, options.reference
     folders = [folder for folder in (options.run, options.beside) if folder is not None]
     (sentence,) = lines_in({}, options.sentences)
-    bundles = [load_bundle(folder).into(options.target) for folder in folders]
+    bundles = [of_run(folder).into(options.target) for folder in folders]
     models = [load(bundle, search=search, device=options.device) for bundle in bundles]
     if options.explain:
         covering = search.get("coverage_penalty", 0) > 0

@@ -52,13 +52,13 @@ class CalibrateOptions(CorpusOptions):
 
 def run(options: CalibrateOptions) -> None:
     """Learn on dev, judge on test, and write what was learned."""
-    from translate.cli.stored import load_bundle
     from translate.evaluation.test_sets import corpus_of_run
     from translate.inference import confidence
+    from translate.inference.bundle import of_run
     from translate.inference.translator import load
 
     folder, good, search = Path(options.run), options.good, options.search
-    bundle = load_bundle(str(folder))
+    bundle = of_run(folder)
     corpus, dev = corpus_of_run(
         folder, split="dev", data=options.data, tokenizer=options.tokenizer, cache=options.cache
     )

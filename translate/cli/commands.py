@@ -60,9 +60,7 @@ class Command:
         """Run the command with the arguments that were taken apart by its `syntax`."""
         module = importlib.import_module(self.module)
         if not self.composed:
-            from translate.cli.stored import nodes_of
-
-            stored = nodes_of(self.options.run_of(arguments), self.options.choices())
+            stored = self.options.stored_nodes(self.options.run_of(arguments))
             options = self.options.read(arguments, stored, commands_with)
             self.end_of_imports()
             module.run(options)

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from translate.cli.arguments import Arguments, Job, whole_run
+from translate.cli.arguments import Arguments, whole_run
 from translate.cli.errors import UsageError
-from translate.cli.options import Device, PathOption, RepeatedPath, Sentences, SplitOptions
+from translate.cli.options import Device, PathOption, Sentences, TestSetOptions
 from translate.names import on_demand
 
 log = logging.getLogger(__name__)
@@ -45,18 +45,12 @@ evaluated first; the evaluation of an ensemble is refused, since it belongs to n
 NOT_OF_EVALUATE = ("data.split=", "trials=", "shown=", "table=")
 
 
-class CompareOptions(SplitOptions):
+class CompareOptions(TestSetOptions):
     """The options of `translate compare`."""
 
     usage: ClassVar[str] = USAGE
 
     runs: Sentences = ()
-    input: PathOption | None = Field(
-        None, description="source sentences of your own, a line each, with"
-    )
-    reference: RepeatedPath = Field(
-        (), description="their translations, a line each; once for each file of references"
-    )
     output: PathOption | None = Field(
         None,
         description="the folder of the page and the JSON; default: evaluation/ in the first run; "
@@ -99,16 +93,15 @@ class CompareOptions(SplitOptions):
 
 def run(options: CompareOptions) -> None:
     """Compare the runs and print the comparison."""
-    from translate.cli.stored import test_set_options
     from translate.cli.streams import show
 
     runs = _runs(options.runs)
     _tell_left_out(options.runs, runs)
     comparison, test_set = on_demand(f"{COMPARED_RUNS}:compare_runs")(
         runs,
-        test_set=test_set_options(options.job),
+        test_set=options.test_set,
         output=options.output,
-        again=partial(_again, options.job),
+        again=partial(_again, options),
         device=options.device,
         tokens_per_batch=options.tokens_per_batch,
         resamples=options.resamples,
@@ -152,17 +145,17 @@ def _is_run(folder: Path) -> bool:
     return (folder / "bundle").is_dir() or (folder / CHECKSUMS).is_file()
 
 
-def _again(job: Job, place: Any) -> list[str]:
-    """The arguments of a run's evaluation: evaluate, except on a corpus that is not the run's."""
+def _again(options: CompareOptions, place: Any) -> list[str]:
+    """Return the arguments of a run's evaluation; of another corpus than the run's, ours."""
     from translate.evaluation.test_sets import is_own_corpus
 
-    if "input" in job.verbatim:
-        text = [f"reference={path}" for path in job.repeated["reference"]]
-        text.append(f"input={job.verbatim['input']}")
-    elif is_own_corpus(place.run, job.config["data"]):
-        text = [f"data.split={job.config['data']['split']}"]
+    if options.input is not None:
+        text = [f"reference={path}" for path in options.reference]
+        text.append(f"input={options.input}")
+    elif is_own_corpus(place.run, options.data):
+        text = [f"data.split={options.split}"]
     else:
         return sys.argv[1:]
-    kept = [o for o in job.overrides if not o.startswith(NOT_OF_EVALUATE)]
+    kept = [each for each in options.overrides if not each.startswith(NOT_OF_EVALUATE)]
     kept += [] if place.own else [f"output={place.folder}"]
     return ["evaluate", f"run={place.run}", *text, *kept]

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from translate.cli.options import PathOption, RepeatedPath, SplitOptions
+from translate.cli.options import PathOption, TestSetOptions
 from translate.cli.translating import TranslatingOptions
 
 USAGE = """\
@@ -30,19 +30,11 @@ side, use translate compare.
 """
 
 
-class EvaluateOptions(TranslatingOptions, SplitOptions):
+class EvaluateOptions(TranslatingOptions, TestSetOptions):
     """The options of `translate evaluate`."""
 
     usage: ClassVar[str] = USAGE
 
-    input: PathOption | None = Field(
-        None, description="source sentences of your own, one per line, with"
-    )
-    reference: RepeatedPath = Field(
-        (),
-        description="their translations, one per line; repeat for further files of references; a "
-        "blank line counts as no reference where another file has one",
-    )
     domains: PathOption | None = Field(
         None,
         description="a file with the domain of each sentence, one per line, for a table by domain; "
@@ -77,15 +69,15 @@ class EvaluateOptions(TranslatingOptions, SplitOptions):
 def run(options: EvaluateOptions) -> None:
     """Evaluate the run and print the figures."""
     from translate.cli.errors import UsageError
-    from translate.cli.stored import load_bundle, test_set_options
     from translate.cli.streams import show
     from translate.evaluation.judging import FILES, OPTIONS, evaluate
     from translate.evaluation.report import render
+    from translate.inference import bundle
     from translate.inference.translator import load
 
-    job, target = options.job, options.target
+    target = options.target
     if target is not None and options.input is None:
-        main = load_bundle(options.run).config.tag
+        main = bundle.of_run(options.run).config.tag
         if target != main:
             raise UsageError(
                 f"target={target}: the {options.split} sentences of this run use "
@@ -93,12 +85,14 @@ def run(options: EvaluateOptions) -> None:
             )
     report = evaluate(
         options.run,
-        **test_set_options(job),
+        **options.test_set,
+        domains=options.domains,
         translator=partial(load, options.run, **options.loading()),
         decoding={
             **options.search,
-            **{key: job.config[key] for key in OPTIONS},
-            **{key: job.verbatim.get(key) for key in FILES},
+            **{key: getattr(options, key) for key in OPTIONS},
+            **{key: getattr(options, key) for key in FILES},
+            "ensemble": ",".join(options.ensemble) if options.ensemble else None,
         },
         target=target,
         device=options.device,

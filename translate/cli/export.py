@@ -73,13 +73,13 @@ class ExportOptions(Options):
 def run(options: ExportOptions) -> None:
     """Export and compare."""
     from translate.cli import streams
-    from translate.cli.stored import load_bundle
+    from translate.inference.bundle import of_run
 
     folder = Path(options.output or Path(options.run, options.to)).absolute()
     on_demand(CHECK)(folder)
     to, quantization = options.to, options.quantization
     exports = on_demand(EXPORT)(
-        load_bundle(options.run), folder, to=to, quantization=quantization,
+        of_run(options.run), folder, to=to, quantization=quantization,
         lines=streams.lines_in({"input": options.input}) if options.input is not None else None,
         sentences=options.sentences,
     )  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from pydantic import AfterValidator, Field
 from pydantic.fields import FieldInfo
 
-from translate.cli.arguments import Arguments, Job, Syntax
+from translate.cli.arguments import Arguments, Syntax
 from translate.cli.errors import refuse
 from translate.compose import (
     STORED,
@@ -32,7 +32,8 @@ from translate.compose import (
     references_in,
 )
 from translate.config import Node, problems
-from translate.run_folder import paths_in
+from translate.errors import UsageError
+from translate.run_folder import configuration, paths_in
 from translate.wording import nearest
 
 WIDTH, INDENT = 100, 17  # characters of a line of help, and in front of its descriptions
@@ -123,34 +124,26 @@ class Options(Node):
         return arguments.verbatim.get("run")
 
     @property
-    def job(self) -> Job:
-        """The options as a job: plain values beside paths, and the keys that were typed."""
-        config = {
-            name: getattr(self, name)
-            for name, field in type(self).model_fields.items()
-            if name != "overrides"
-            and not any(isinstance(mark, Verbatim | Bare) for mark in marks_of(field))
-        }
-        if "split" in config and "data" in config:
-            config["data"] = {**config["data"], "split": config.pop("split")}
-        verbatim = self.verbatim
-        return Job(
-            config=config,
-            verbatim={
-                key: ",".join(value) if isinstance(value, tuple) else value
-                for key, value in verbatim.items()
-                if not isinstance(value, tuple) or key == "ensemble"
-            },
-            repeated={key: value for key, value in verbatim.items() if isinstance(value, tuple)},
-            sentences=next((getattr(self, key) for key in self.marked(Bare)), ()),
-            overrides=self.overrides,
-        )
-
-    @property
     def verbatim(self) -> dict[str, Any]:
         """The paths and texts that are given, by key."""
         texts = {key: getattr(self, key) for key in self.marked(Verbatim)}
         return {key: value for key, value in texts.items() if value not in (None, ())}
+
+    @classmethod
+    def stored_nodes(cls, run: str | None) -> dict[str, dict[str, Any]]:
+        """Return the nodes that a run carries: how it searches, its corpus and its tokenizer.
+
+        Raises:
+            UserError: the run has no model, or no configuration, that can be read.
+        """
+        from translate.inference import bundle
+
+        groups, carried = cls.choices(), dict[str, Any]()
+        if run is not None and "search" in groups:
+            carried["search"] = bundle.of_run(run).config.search
+        if run is not None and "data" in groups:
+            carried = configuration(run) | carried  # the search is the model's own
+        return {group: carried.get(group, {}) for group in groups}
 
     @classmethod
     def choices(cls) -> list[str]:
@@ -277,6 +270,41 @@ class SplitOptions(CorpusOptions):
     split: Literal["test", "dev"] = Field(
         "test", alias="data.split", description="test or dev, of the corpus of the run"
     )
+
+    @property
+    def corpus(self) -> dict[str, Any]:
+        """The arguments that name a split of a corpus, as `corpus_of_run` takes them."""
+        same = ("split", "data", "tokenizer", "cache")
+        return {key: getattr(self, key) for key in same}
+
+    def check_corpus(self) -> None:
+        """Raise a UsageError where keys of a corpus stand beside files, which are read instead."""
+        for key in sorted(self.typed):
+            if key.partition(".")[0] in ("data", "tokenizer"):
+                raise UsageError(
+                    f"{key}= and input= cannot be combined: {key}= chooses from the run's corpus, "
+                    "input= and reference= give sentences of your own; leave out one of the two"
+                )
+
+
+class TestSetOptions(SplitOptions):
+    """Options of a command that judges translations of a test set."""
+
+    input: PathOption | None = Field(
+        None, description="source sentences of your own, one per line, with"
+    )
+    reference: RepeatedPath = Field(
+        (),
+        description="their translations, one per line; repeat for further files of references; a "
+        "blank line counts as no reference where another file has one",
+    )
+
+    @property
+    def test_set(self) -> dict[str, Any]:
+        """The arguments of `read_test_set`: files, or a split of a corpus."""
+        if self.input is not None or self.reference:
+            self.check_corpus()
+        return {**self.corpus, "input": self.input, "references": self.reference}
 
 
 def key_lines(key: str, description: str, indent: int = INDENT) -> list[str]:

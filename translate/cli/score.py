@@ -66,7 +66,6 @@ class ScoreOptions(Options):
 def run(options: ScoreOptions) -> None:
     """Score every pair."""
     from translate.cli import streams
-    from translate.cli.stored import load_runs
     from translate.evaluation.report import perplexity
     from translate.evaluation.test_sets import parallel_lines
     from translate.inference.translator import load
@@ -77,16 +76,19 @@ def run(options: ScoreOptions) -> None:
     sources, (references,) = parallel_lines(source, [options.reference])
     if not sources:
         raise UserError(f"{source} is empty: there is nothing to score")
-    bundle = load_runs(options.verbatim, options.target)
-    model = load(bundle, device=options.device, tokens_per_batch=options.tokens_per_batch)
+    model = load(
+        options.run, ensemble=options.ensemble or (), target=options.target,
+        device=options.device, tokens_per_batch=options.tokens_per_batch,
+    )  # fmt: skip
+    target = model.tokenizers.target
     log_prob, count = 0.0, 0
     with streams.lines_out(options.verbatim) as write:
         for reference, score in zip(references, model.score(sources, references), strict=True):
             surprise = perplexity(score.log_prob, score.tokens)
             columns = [f"{score.log_prob:.6f}", str(score.tokens), f"{surprise:.4f}"]
             if options.tokens:
-                ids = [*bundle.tokenizers.target.encode(reference), EOS]
-                columns.append(" ".join(bundle.tokenizers.target.pieces(ids)))
+                ids = [*target.encode(reference), EOS]
+                columns.append(" ".join(target.pieces(ids)))
                 columns.append(" ".join(f"{one:.6f}" for one in score.token_log_probs))
             write("\t".join(columns))
             log_prob, count = log_prob + score.log_prob, count + score.tokens

@@ -53,15 +53,15 @@ class ShortlistOptions(CorpusOptions):
 
 def run(options: ShortlistOptions) -> None:
     """Learn from the training pairs, and write what was learned."""
-    from translate.cli.stored import load_bundle
     from translate.evaluation.test_sets import corpus_of_run
+    from translate.inference.bundle import of_run
 
     folder = Path(options.run)
     corpus, _ = corpus_of_run(
         folder, split="dev", data=options.data, tokenizer=options.tokenizer, cache=options.cache
     )
     path = Path(options.output or folder / "shortlist.safetensors")
-    tokenizers = load_bundle(str(folder)).tokenizers
+    tokenizers = of_run(folder).tokenizers
     pairs = on_demand(LEARN)(
         corpus, tokenizers, path,
         run=folder, frequent=options.frequent, likeliest=options.likeliest,

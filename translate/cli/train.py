@@ -116,7 +116,7 @@ SEARCH = "hydra/sweeper=dev_bleu"  # conf/hydra/sweeper/dev_bleu.yaml
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command. A run under way brings its settings, but for options chosen anew."""
     from translate.cli.composing import launch
-    from translate.cli.stored import load_bundle
+    from translate.inference.bundle import of_run
 
     begin = partial(launch, command, job=job, settle=_settled)
     _refuse_sweeper(arguments)
@@ -131,7 +131,7 @@ def main(command: Command, arguments: Arguments) -> None:
         begin(_with_origin(arguments), check=check_begun, begun=begun)
     elif init:
         _refuse_the_default_corpus(arguments, chosen)
-        before = load_bundle(init)
+        before = of_run(init)
         completed = _with_stored_vocabulary(arguments, init, before.tokenizers)
         if "model" not in chosen:
             completed = completed.beginning_with([f"model={STORED}"])

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from pydantic import Field, PositiveInt
 
 from translate import config as schema
-from translate.cli.options import Device, PathOption, RepeatedPath, SplitOptions
+from translate.cli.options import Device, PathOption, TestSetOptions
 from translate.cli.translating import TranslatingOptions, search_problems
 from translate.errors import UserError
 from translate.names import on_demand
@@ -31,16 +31,12 @@ translations may differ.
 """
 
 
-class VerifyOptions(SplitOptions):
+class VerifyOptions(TestSetOptions):
     """The options of `translate verify`."""
 
     usage: ClassVar[str] = USAGE
 
     run: PathOption = Field(description="the folder of the run")
-    input: PathOption | None = Field(
-        None, description="source sentences of your own that were evaluated, one per line, with"
-    )
-    reference: RepeatedPath = Field((), description="their translations, one per line")
     output: PathOption | None = Field(
         None,
         description="the folder that translate evaluate wrote to; default: evaluation/ in the run",
@@ -55,14 +51,14 @@ class VerifyOptions(SplitOptions):
 
 def run(options: VerifyOptions) -> None:
     """Translate and score again; a UserError lists the differences."""
-    from translate.cli.stored import load_bundle, test_set_options
     from translate.evaluation.report import read
     from translate.evaluation.test_sets import read_test_set
+    from translate.inference import bundle
     from translate.inference.translator import load
 
     folder = Path(options.run)
-    sha256 = load_bundle(str(folder)).weights_sha256
-    test_set = read_test_set(folder, **test_set_options(options.job))
+    sha256 = bundle.of_run(folder).weights_sha256
+    test_set = read_test_set(folder, **options.test_set)
     evaluations = Path(options.output or folder / "evaluation")
     placed = test_set.placed(evaluations)
     if (evaluations / f"{placed.split}.json").is_file():  # else tell what changed
