@@ -21,6 +21,8 @@ from translate.training.averaging import WEIGHTS, for_use
 from translate.training.checkpoints import AtomicCheckpointIO, LastCheckpoint
 from translate.training.run import train
 
+Config = Callable[..., dict[str, Any]]
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -28,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(config: Callable[..., dict[str, Any]], folder: Path) -> Path:
+def run(config: Config, folder: Path) -> Path:
     """A run of 8 steps that keeps the last three of its four validations."""
     path = folder / "run"
     if not path.exists():
@@ -92,7 +94,7 @@ def test_best_are_not_chosen_among_checkpoints_without_a_score(tmp_path: Path) -
 
 
 def test_before_averaging_begins_a_checkpoint_is_used_with_the_weights_of_its_step(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
+    config: Config, tmp_path: Path
 ) -> None:
     settings = ("trainer.max_steps=6", "trainer.validate_every=2", "trainer.keep=3")
     train(config(*settings, "trainer.averaging.start=0.5"), tmp_path / "run")
@@ -102,18 +104,14 @@ def test_before_averaging_begins_a_checkpoint_is_used_with_the_weights_of_its_st
     assert not any(torch.equal(for_use(late)[name], value) for name, value in trained(late).items())
 
 
-def test_fewer_to_keep_leaves_the_latest(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_fewer_to_keep_leaves_the_latest(config: Config, tmp_path: Path) -> None:
     settings = ("trainer.validate_every=1", "trainer.validation_sentences=2")
     train(config(*settings, "trainer.max_steps=4", "trainer.keep=4"), tmp_path / "run")
     train(config(*settings, "trainer.max_steps=6", "trainer.keep=2"), tmp_path / "run")
     assert list(kept(tmp_path / "run")) == [5, 6]
 
 
-def test_what_was_kept_before_a_call_that_kept_none_counts(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_what_was_kept_before_a_call_that_kept_none_counts(config: Config, tmp_path: Path) -> None:
     settings = ("trainer.validate_every=1", "trainer.validation_sentences=2")
     for steps, keep in ((3, 3), (4, 0), (5, 2)):
         more = (*settings, f"trainer.max_steps={steps}", f"trainer.keep={keep}")
@@ -122,7 +120,7 @@ def test_what_was_kept_before_a_call_that_kept_none_counts(
 
 
 def test_a_run_that_was_moved_keeps_its_best_and_its_latest(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = iter([30.0, 20.0, 10.0, 25.0, 5.0])
     monkeypatch.setattr(callbacks, "bleu", lambda *_, **__: next(scores))
@@ -142,7 +140,7 @@ def test_a_run_that_was_moved_keeps_its_best_and_its_latest(
     ids=["best at its end", "best before its end"],
 )
 def test_a_run_that_goes_on_from_its_best_counts_and_keeps_as_one_from_its_last(
-    config: Callable[..., dict[str, Any]],
+    config: Config,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     scores: list[int],
@@ -162,7 +160,7 @@ def test_a_run_that_goes_on_from_its_best_counts_and_keeps_as_one_from_its_last(
 
 
 def test_the_same_steps_are_kept_in_however_many_calls(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a call is out of time there is one more validation."""
     settings = ("trainer.max_steps=9", "trainer.validate_every=3", "trainer.keep=3")

@@ -35,6 +35,7 @@ from translate.training.run import train
 from translate.training.settings import GuidedAlignmentConfig, TrainingConfig
 from translate.training.step import NOMINAL_TOKENS, TranslationTask
 
+Config = Callable[..., dict[str, Any]]
 CONF = str(Path(__file__).parents[2] / "conf")
 TINY = [
     "data=toy", "data.train=200", "data.dev=10", "data.test=10", "data.workers=0",
@@ -52,7 +53,7 @@ MODELS = {
 
 
 @pytest.fixture
-def config(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
     cache = tmp_path_factory.getbasetemp() / "guidance"
 
     def composed(model: str, *overrides: str) -> dict[str, Any]:
@@ -124,7 +125,7 @@ def test_no_links_and_no_weight_at_a_link_stay_finite() -> None:
     assert gradient.isfinite().all()
 
 
-def test_two_passes_for_r_drop_weigh_what_one_does(config: Callable[..., dict[str, Any]]) -> None:
+def test_two_passes_for_r_drop_weigh_what_one_does(config: Config) -> None:
     options = config("transformer", "model.dropout=0.0")
     corpus = prepared(options)
     model = built(options, corpus)
@@ -137,9 +138,7 @@ def test_two_passes_for_r_drop_weigh_what_one_does(config: Callable[..., dict[st
 
 
 @pytest.mark.parametrize("model", ["transformer", "rnn_bahdanau", "rnn_luong"])
-def test_the_gradient_reaches_what_makes_the_attention(
-    config: Callable[..., dict[str, Any]], model: str
-) -> None:
+def test_the_gradient_reaches_what_makes_the_attention(config: Config, model: str) -> None:
     options = config(model)
     corpus = prepared(options)
     translator = built(options, corpus)
@@ -166,7 +165,7 @@ def test_the_gradient_reaches_what_makes_the_attention(
 
 
 def test_a_step_learns_the_guided_loss_by_its_weight_for_each_token(
-    config: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = config("transformer", "model.dropout=0.0")
     corpus = prepared(options)
@@ -179,7 +178,7 @@ def test_a_step_learns_the_guided_loss_by_its_weight_for_each_token(
     torch.testing.assert_close(guided.training_step(batch, 0) * NOMINAL_TOKENS, expected)
 
 
-def test_two_batches_weigh_what_one_of_both_does(config: Callable[..., dict[str, Any]]) -> None:
+def test_two_batches_weigh_what_one_of_both_does(config: Config) -> None:
     """However few of a sentence's words have a link."""
     options = config("transformer", "model.dropout=0.0")
     corpus = prepared(options)
@@ -215,9 +214,7 @@ def mass(model: Seq2Seq, head: AttentionHead, batch: Batch) -> float:
 
 
 @pytest.mark.parametrize("model", ["transformer", "rnn_bahdanau", "rnn_luong"])
-def test_a_few_steps_put_the_attention_on_gold_links(
-    config: Callable[..., dict[str, Any]], model: str
-) -> None:
+def test_a_few_steps_put_the_attention_on_gold_links(config: Config, model: str) -> None:
     options = config(model, "model.dropout=0.0")
     corpus = prepared(options)
     translator = built(options, corpus)
@@ -235,9 +232,7 @@ def test_a_few_steps_put_the_attention_on_gold_links(
     assert mass(translator, guided.guidance.head, batch) > before + 0.1
 
 
-def test_the_calls_of_a_guided_step_are_those_that_explain_tells(
-    config: Callable[..., dict[str, Any]],
-) -> None:
+def test_the_calls_of_a_guided_step_are_those_that_explain_tells(config: Config) -> None:
     options = config("transformer")
     corpus = prepared(options)
     model = built(options, corpus)
@@ -256,7 +251,7 @@ def test_the_calls_of_a_guided_step_are_those_that_explain_tells(
 
 
 def test_without_weight_no_alignment_is_computed(
-    config: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from translate.models.transformer import Transformer
 
@@ -278,9 +273,7 @@ def losses(run: Path, column: str) -> list[float]:
         return [float(row[column]) for row in csv.DictReader(file) if row[column]]
 
 
-def test_a_guided_run_reports_its_loss_and_resumes_exactly(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_a_guided_run_reports_its_loss_and_resumes_exactly(config: Config, tmp_path: Path) -> None:
     guided = "trainer.guided_alignment.weight=0.5", "schedule=constant"
     train(config("rnn_bahdanau", *guided, "trainer.max_steps=4"), tmp_path / "whole")
     for steps in (2, 4):
@@ -297,9 +290,7 @@ def test_a_guided_run_reports_its_loss_and_resumes_exactly(
     assert losses(tmp_path / "heavier", "train/guided_loss") == whole[:1]  # L_a, without its weight
 
 
-def test_what_cannot_be_guided_is_told_before_training(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_what_cannot_be_guided_is_told_before_training(config: Config, tmp_path: Path) -> None:
     weight = "trainer.guided_alignment.weight=0.1"
     for model, key, message in (
         ("rnn_none", "seed=1", "no attention over the source"),

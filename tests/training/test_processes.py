@@ -33,11 +33,7 @@ from translate.models import registry
 from translate.training import records
 from translate.training import run as run_module
 from translate.training import trainer as trainer_module
-from translate.training.launch import (
-    is_first_process,
-    refuse_other_launch,
-    started_by_the_first,
-)
+from translate.training.launch import is_first_process, refuse_other_launch, started_by_the_first
 from translate.training.resources import NONE
 from translate.training.run import train
 from translate.training.settings import TrainerConfig, TrainingConfig
@@ -176,8 +172,7 @@ def test_a_signal_at_the_end_ends_no_process_before_the_first_has_noted_it(
     """Lightning would kill the first, while it still draws curves and records the end."""
     noted: list[str] = []
     strategy = SimpleNamespace(
-        broadcast=lambda score: score,
-        barrier=lambda: noted.append(records.run_status(tmp_path)),
+        broadcast=lambda score: score, barrier=lambda: noted.append(records.run_status(tmp_path))
     )
     trainer = SimpleNamespace(global_step=6, strategy=strategy, early_stopping_callback=None)
     stop = SimpleNamespace(
@@ -279,11 +274,7 @@ SHELL = SRUN | {"SLURM_JOB_NAME": "interactive", "SLURM_STEP_NUM_TASKS": "1"}
     ],
 )  # fmt: skip
 def test_processes_that_would_not_train_together_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-    variables: dict[str, str],
-    devices: int,
-    nodes: int,
-    told: str,
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], devices: int, nodes: int, told: str
 ) -> None:
     start_as(monkeypatch, **variables)
     with pytest.raises(UserError, match=told):

@@ -37,6 +37,7 @@ from translate.training.settings import TrainingConfig
 from translate.training.step import RunningMeans, TranslationTask
 from translate.training.trainer import build_trainer, quieten_lightning
 
+Config = Callable[..., dict[str, Any]]
 REGULARISED = ("trainer.r_drop=2.0", "trainer.word_dropout=0.2")
 
 
@@ -63,9 +64,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: int) -> Non
 
 
 @pytest.mark.usefixtures("pictures")
-def test_a_finished_run_has_everything_and_translates(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_a_finished_run_has_everything_and_translates(config: Config, tmp_path: Path) -> None:
     run, listening = tmp_path / "run", list(logging.getLogger().handlers)
     best = train(config(), run)
     assert logging.getLogger().handlers == listening  # what comes after is no part of its log
@@ -89,7 +88,7 @@ def test_a_finished_run_has_everything_and_translates(
     ("model", "options"), [("transformer", REGULARISED), ("rnn", ())], ids=["transformer", "rnn"]
 )
 def test_interrupted_twice_equals_never_interrupted(
-    config: Callable[..., dict[str, Any]],
+    config: Config,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     model: str,
@@ -115,7 +114,7 @@ def test_interrupted_twice_equals_never_interrupted(
 
 
 def test_sentences_that_the_model_cannot_read_are_told_before_training(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
+    config: Config, tmp_path: Path
 ) -> None:
     learned = ("model.positions=learned", "model.max_positions=9")
     message = r"of train has \d+ pieces.* 9 positions: set model\.max_positions=\d+ or more"
@@ -125,7 +124,7 @@ def test_sentences_that_the_model_cannot_read_are_told_before_training(
 
 
 def test_a_validation_tells_its_loss_and_whether_it_is_the_best(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = iter([4.0, 3.0, 4.0])
     monkeypatch.setattr(callbacks, "bleu", lambda *_, **__: next(scores))
@@ -144,9 +143,7 @@ def test_a_validation_tells_its_loss_and_whether_it_is_the_best(
     assert [float(line[3]) for line in told] == pytest.approx([*map(math.exp, logged)], rel=1e-3)
 
 
-def test_the_last_steps_are_reported_too(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_the_last_steps_are_reported_too(config: Config, tmp_path: Path) -> None:
     run, short = tmp_path / "run", ("trainer.log_every=5", "trainer.samples=0")
     train(config(*short), run)
     assert sorted(losses(run)) == [4, 9, 11]
@@ -196,7 +193,7 @@ KINDS = {
 @pytest.mark.checked
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_trains_is_bundled_and_translates(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, kind: str
+    config: Config, tmp_path: Path, kind: str
 ) -> None:
     model, *changes = KINDS[kind]
     run, steps = tmp_path / "run", 3
@@ -217,9 +214,7 @@ def test_every_kind_trains_is_bundled_and_translates(
 
 
 @pytest.mark.parametrize("model", ["rnn", "transformer", "convolutional"])
-def test_eight_sentences_are_learnt(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, model: str
-) -> None:
+def test_eight_sentences_are_learnt(config: Config, tmp_path: Path, model: str) -> None:
     short = ("trainer.max_steps=25", "trainer.validate_every=25", "trainer.save_every=25",
              "trainer.samples=0", "trainer.validation_sentences=4", "trainer.averaging.kind=none",
              "trainer.label_smoothing=0.0", "model.dropout=0.0", "data.train=8",
@@ -229,9 +224,7 @@ def test_eight_sentences_are_learnt(
     assert falling[-1] < falling[0] / 2
 
 
-def test_a_run_goes_on_only_under_its_own_configuration(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_a_run_goes_on_only_under_its_own_configuration(config: Config, tmp_path: Path) -> None:
     run = tmp_path / "run"
     train(config("trainer.max_steps=3"), run)
     with pytest.raises(UserError, match=r"optimizer\.learning_rate: 0\.001 → 0\.5"):
@@ -242,7 +235,7 @@ def test_a_run_goes_on_only_under_its_own_configuration(
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = TranslationTask.losses
 
@@ -267,10 +260,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(
 
 @pytest.mark.parametrize("clip", [1.0, 0.0])
 def test_a_gradient_that_is_not_finite_stops_the_run_at_its_own_step(
-    config: Callable[..., dict[str, Any]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    clip: float,
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clip: float
 ) -> None:
     """Its loss is finite; that of the next step, which is innocent, no longer."""
     original = TranslationTask.training_step
@@ -298,7 +288,7 @@ def test_a_gradient_that_is_not_finite_stops_the_run_at_its_own_step(
 
 
 def test_a_gpu_whose_memory_is_full_is_told_with_what_to_do(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = TranslationTask.training_step
 
@@ -315,7 +305,7 @@ def test_a_gpu_whose_memory_is_full_is_told_with_what_to_do(
 
 
 def test_epochs_are_counted_in_steps(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
     original = TranslationTask.training_step
@@ -330,16 +320,14 @@ def test_epochs_are_counted_in_steps(
     assert sorted(seen) == sorted([*range(80)] * 2)
 
 
-def test_epochs_without_the_batches_of_a_step_are_refused(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_epochs_without_the_batches_of_a_step_are_refused(config: Config, tmp_path: Path) -> None:
     epochs = ("trainer.max_epochs=2", "trainer.max_steps=null", "trainer.accumulate=1000")
     with pytest.raises(UserError, match=r"a step of 1,000 batches .*more than trainer.max_epochs"):
         train(config(*epochs), tmp_path / "run")
 
 
 def test_an_attempt_without_a_checkpoint_leaves_nothing_to_the_next(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
+    config: Config, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     broken = ("optimizer.learning_rate=1e30", "trainer.gradient_clip=0", "schedule.warmup_steps=1")
@@ -352,16 +340,14 @@ def test_an_attempt_without_a_checkpoint_leaves_nothing_to_the_next(
     assert not (run / "not_finite.json").exists()
 
 
-def test_handlers_are_given_back(config: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+def test_handlers_are_given_back(config: Config, tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     train(config("trainer.max_steps=1"), tmp_path / "run")
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
 @pytest.mark.usefixtures("pictures")
-def test_tensorboard_shows_losses_samples_and_attention(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_tensorboard_shows_losses_samples_and_attention(config: Config, tmp_path: Path) -> None:
     train(config("trainer.tensorboard=true", "trainer.max_steps=2"), tmp_path / "run")
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
@@ -374,9 +360,7 @@ def test_tensorboard_shows_losses_samples_and_attention(
     assert (chosen["model.d_model"], chosen["optimizer.learning_rate"]) == (16, 0.001)
 
 
-def test_a_plateau_of_dev_bleu_lowers_the_learning_rate(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_a_plateau_of_dev_bleu_lowers_the_learning_rate(config: Config, tmp_path: Path) -> None:
     # next to nothing is learned: BLEU never rises above that of the first of three validations
     tiny = config("optimizer.learning_rate=1e-6", "trainer.validate_every=4", "trainer.samples=0")
     tiny["schedule"] = {"kind": "plateau", "factor": 0.1, "patience": 1}
@@ -390,7 +374,7 @@ def test_a_plateau_of_dev_bleu_lowers_the_learning_rate(
     "early", ["trainer.max_minutes=0.0001", "trainer.patience=1"], ids=["time", "patience"]
 )
 def test_a_run_that_ends_early_keeps_its_last_step(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, early: str
+    config: Config, tmp_path: Path, early: str
 ) -> None:
     run = tmp_path / "run"
     # a learning rate of next to nothing: BLEU does not rise, patience ends
@@ -407,7 +391,7 @@ def test_a_run_that_ends_early_keeps_its_last_step(
 
 
 def test_time_that_runs_out_in_a_validation_asks_for_no_other(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = time.monotonic() + 1000
     validated = []
@@ -426,7 +410,7 @@ def test_time_that_runs_out_in_a_validation_asks_for_no_other(
 
 
 def test_fewer_steps_than_were_meant_are_recorded_where_they_are_done(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, meant = tmp_path / "run", config("trainer.max_steps=4", "trainer.samples=0")
     with monkeypatch.context() as patch:
@@ -441,7 +425,7 @@ def test_fewer_steps_than_were_meant_are_recorded_where_they_are_done(
 
 
 def test_each_call_that_goes_on_is_recorded(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
     for steps in (1, 2, 2, 3):
@@ -455,7 +439,7 @@ def test_each_call_that_goes_on_is_recorded(
 
 
 def test_what_a_run_has_used_is_recorded(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In several calls as in one: tokens of the steps that count, and the time that they took."""
     read = {"source_tokens": 0, "target_tokens": 0}
@@ -483,7 +467,7 @@ def test_what_a_run_has_used_is_recorded(
 
 
 def test_threads_are_those_of_a_run_alone(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, during = torch.get_num_threads(), []
 
@@ -499,7 +483,7 @@ def test_threads_are_those_of_a_run_alone(
 
 
 def test_memory_is_given_back_now_and_then(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[int] = []
     monkeypatch.setattr(callbacks, "TIDIED", 5)
@@ -509,7 +493,7 @@ def test_memory_is_given_back_now_and_then(
 
 
 def test_the_best_validation_is_kept_and_patience_counts_from_it(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = iter([10.0, 30.0, 20.0, 25.0, 40.0])
     monkeypatch.setattr(callbacks, "bleu", lambda *_, **__: next(scores))
@@ -524,9 +508,7 @@ def test_the_best_validation_is_kept_and_patience_counts_from_it(
     assert (extra["dev_bleu"], extra["step"]) == (30, 2)
 
 
-def test_averaged_weights_are_shipped(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_averaged_weights_are_shipped(config: Config, tmp_path: Path) -> None:
     run = tmp_path / "run"
     short = ("trainer.max_steps=3", "trainer.samples=0", "trainer.validation_sentences=2")
     train(config(*short), run)
@@ -539,7 +521,7 @@ def test_averaged_weights_are_shipped(
 
 
 def test_more_patience_lets_a_run_go_on(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = tmp_path / "run"
     options = ("optimizer.learning_rate=1e-12", "trainer.validate_every=1", "trainer.samples=0")
@@ -558,7 +540,7 @@ def test_more_patience_lets_a_run_go_on(
 
 
 def test_epochs_count_what_is_left_for_another_number_of_processes(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
+    config: Config, tmp_path: Path
 ) -> None:
     last = tmp_path / "last.ckpt"
     options = TrainingConfig.model_validate(
@@ -574,7 +556,7 @@ def test_epochs_count_what_is_left_for_another_number_of_processes(
 
 
 def test_a_reported_loss_is_the_mean_over_the_tokens_since_the_last_report(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = config("trainer.accumulate=2", "trainer.log_every=3", "trainer.max_steps=6",
                       "trainer.validate_every=4", "trainer.samples=0")  # fmt: skip
@@ -613,7 +595,7 @@ def test_a_reported_loss_is_the_mean_over_the_tokens_since_the_last_report(
 
 @pytest.mark.parametrize(("steps", "ends"), [(20, 20), (30, 24)])
 def test_of_steps_and_epochs_the_earlier_ends_a_run(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, steps: int, ends: int
+    config: Config, tmp_path: Path, steps: int, ends: int
 ) -> None:
     options = TrainingConfig.model_validate(
         config("trainer.max_epochs=2", f"trainer.max_steps={steps}")
@@ -623,9 +605,7 @@ def test_of_steps_and_epochs_the_earlier_ends_a_run(
     assert run_module.total_steps_of(options, data, tmp_path / "last.ckpt") == ends
 
 
-def test_epochs_are_counted_no_further_than_needed(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_epochs_are_counted_no_further_than_needed(config: Config, tmp_path: Path) -> None:
     drawn: list[int] = []
 
     def epoch(number: int) -> Iterator[list[int]]:
@@ -652,7 +632,7 @@ def test_epochs_are_counted_no_further_than_needed(
 
 
 def test_a_long_count_of_epochs_is_told(
-    config: Callable[..., dict[str, Any]],
+    config: Config,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -668,7 +648,7 @@ def test_a_long_count_of_epochs_is_told(
 
 
 def test_the_learning_rate_of_a_step_is_the_one_it_was_taken_with(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
+    config: Config, tmp_path: Path
 ) -> None:
     options = ("schedule.warmup_steps=4", "optimizer.learning_rate=1e-3", "trainer.max_steps=4")
     train(config(*options, "trainer.validate_every=4"), tmp_path / "run")
@@ -678,7 +658,7 @@ def test_the_learning_rate_of_a_step_is_the_one_it_was_taken_with(
 
 
 def test_a_run_that_goes_on_for_longer_takes_no_step_at_the_rate_of_its_end(
-    config: Callable[..., dict[str, Any]], tmp_path: Path
+    config: Config, tmp_path: Path
 ) -> None:
     """Which would be 0: a batch without a lesson."""
     options = ("schedule.warmup_steps=2", "schedule.final=0", "trainer.log_every=1",
@@ -702,10 +682,7 @@ def test_a_run_that_goes_on_for_longer_takes_no_step_at_the_rate_of_its_end(
     ],
 )
 def test_a_process_makes_batches_only_where_it_pays(
-    config: Callable[..., dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
-    asked: list[str],
-    workers: int,
+    config: Config, monkeypatch: pytest.MonkeyPatch, asked: list[str], workers: int
 ) -> None:
     chosen = config("data.workers=null", "trainer.accelerator=cpu", *asked)
     given: dict[str, Any] = {}
@@ -719,15 +696,12 @@ def test_a_process_makes_batches_only_where_it_pays(
     ("weight", "objective"), [(0.0, CrossEntropy(0.3)), (2.0, RDrop(2.0, CrossEntropy(0.3)))]
 )
 def test_a_step_has_the_objective_and_the_words_that_are_asked_for(
-    config: Callable[..., dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
-    weight: float,
-    objective: CrossEntropy | RDrop,
+    config: Config, monkeypatch: pytest.MonkeyPatch, weight: float, objective: CrossEntropy | RDrop
 ) -> None:
     chosen = config(f"trainer.r_drop={weight}", "trainer.label_smoothing=0.3",
                     "trainer.word_dropout=0.5")  # fmt: skip
     nodes = TrainingConfig.model_validate(chosen)
-    corpus = prepare(nodes.data, nodes.tokenizer, cache=nodes.cache)
+    corpus = prepare(nodes.data, nodes.tokenizer, cache=Path(nodes.cache))
     model = run_module.new_model(nodes, corpus)
     task = run_module.new_task(nodes, model, corpus, compiler=None, packed_from=NONE, total_steps=1)
     data = run_module.new_data(nodes, corpus)
@@ -745,7 +719,7 @@ def test_a_step_has_the_objective_and_the_words_that_are_asked_for(
 
 
 def test_a_gpu_that_is_none_of_nvidias_is_left_alone(
-    config: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Mac's, which Lightning would take, in a run whose numbers were chosen for a CPU."""
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
@@ -762,10 +736,7 @@ def test_a_gpu_that_is_none_of_nvidias_is_left_alone(
 
 @pytest.mark.parametrize("norm", [0.01, 0.0])
 def test_gradients_are_clipped_to_the_norm_that_is_asked_for(
-    config: Callable[..., dict[str, Any]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    norm: float,
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, norm: float
 ) -> None:
     original = TranslationTask.configure_gradient_clipping
     taken: list[float] = []  # by the optimizer
