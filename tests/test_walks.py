@@ -18,7 +18,7 @@ BOUNDS = {
     "one sentence by .translate": (18, 18),
     "one sentence by translate text": (40, 30),
     "one training step": (11, 12),
-    "composing a configuration": (22, 10),
+    "composing a configuration": (20, 10),
 }
 
 
