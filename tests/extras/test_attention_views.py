@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from colours import contrast
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from translate.errors import UserError
@@ -103,6 +103,7 @@ NASTY = ["</script><script>x()</script>", "<!--", "-->", "<!--data-->", "<!--tit
 text = st.one_of(st.sampled_from([*NASTY, "\u2028", "&lt;", "\\u003c", "\ud800", "'\""]), st.text())
 
 
+@settings(max_examples=20)
 @given(st.lists(text, min_size=1, max_size=4), st.lists(text, min_size=1, max_size=4))
 def test_no_sentence_breaks_out(
     tmp_path_factory: pytest.TempPathFactory, source: list[str], target: list[str]

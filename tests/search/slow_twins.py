@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -140,3 +141,20 @@ def settled(hypotheses, kept, longest_penalty: float, n_best: int) -> bool:
     """Whether no open hypothesis can enter the n best, at the best still possible for each."""
     bounds = [total / longest_penalty for _, total in hypotheses]
     return len(kept) == n_best and all(bound <= kept[-1][1] for bound in bounds)
+
+
+def nodes(ratio: float, offset: int) -> dict[str, dict[str, Any]]:
+    """Return the options of every kind of search, which end at this limit."""
+    limits = {"max_length_ratio": ratio, "max_length_offset": offset}
+    beam = {
+        "beam_size": 4, "length_penalty": "gnmt", "alpha": 0.8, "coverage_penalty": 0.2, **limits,
+    }  # fmt: skip
+    return {
+        "greedy": limits,
+        "beam": {"n_best": 3, **beam},
+        "diverse": {"groups": 2, "diversity_strength": 0.5, "n_best": 2, **beam},
+        "sample": {
+            "n_best": 3, "seed": 1, "temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
+            "typical_p": 1.0, **limits,
+        },
+    }  # fmt: skip

@@ -9,22 +9,14 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from slow_twins import batch
+from slow_twins import batch, nodes
 
 from translate import search
 from translate.models.seq2seq import Seq2Seq
 from translate.search import hypothesis
 from translate.search.hypothesis import Counts
 
-LIMITS = {"max_length_ratio": 0.5, "max_length_offset": 8}
-BEAM = {"length_penalty": "gnmt", "alpha": 0.8, "coverage_penalty": 0.2, **LIMITS}
-KINDS = {
-    "greedy": LIMITS,
-    "beam": {"beam_size": 4, "n_best": 3, **BEAM},
-    "diverse": {"beam_size": 4, "groups": 2, "diversity_strength": 0.5, "n_best": 2, **BEAM},
-    "sample": {"n_best": 3, "seed": 1, "temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
-               "typical_p": 1.0, **LIMITS},
-}  # fmt: skip
+KINDS = nodes(0.5, 8)
 
 
 class Event:

@@ -10,6 +10,7 @@ from unittest import mock
 import jaxtyping
 import pytest
 import torch
+from slow_twins import nodes
 from small_models import REMEMBERING, sentences
 from torch import Tensor
 
@@ -23,16 +24,8 @@ from translate.search.hypothesis import Hypothesis, Search
 from translate.search.shortlist import Shortlist, ShortlistSearch
 
 PIECES = 40
-LENGTHS = {"max_length_ratio": 1.0, "max_length_offset": 15}
-BEAM = {"length_penalty": "gnmt", "alpha": 0.8, **LENGTHS}
-SEARCHES: dict[str, dict[str, Any]] = {
-    "greedy": LENGTHS,
-    "beam": {"beam_size": 4, "n_best": 3, "coverage_penalty": 0.0, **BEAM},
-    "diverse": {"beam_size": 4, "groups": 2, "diversity_strength": 0.5, "n_best": 2,
-                "coverage_penalty": 0.2, **BEAM},
-    "sample": {"n_best": 3, "seed": 1, "temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
-               "typical_p": 1.0, **LENGTHS},
-}  # fmt: skip
+SEARCHES = nodes(1.0, 15)
+SEARCHES["beam"] |= {"coverage_penalty": 0.0}
 RECORDED = [
     name for name in REMEMBERING if name != "transformer-window"
 ]  # a ring is written in another slot

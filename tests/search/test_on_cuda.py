@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 import torch
+from slow_twins import nodes
 from small_models import REMEMBERING, sentences
 
 from translate import search
@@ -21,15 +21,7 @@ from translate.vocabulary import EOS
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 PIECES = 300  # more than a block of `largest`
-LENGTHS = {"max_length_ratio": 1.0, "max_length_offset": 6}
-BEAM = {"length_penalty": "gnmt", "alpha": 0.8, "coverage_penalty": 0.2, **LENGTHS}
-SEARCHES: dict[str, dict[str, Any]] = {
-    "greedy": LENGTHS,
-    "beam": {"beam_size": 4, "n_best": 3, **BEAM},
-    "diverse": {"beam_size": 4, "groups": 2, "diversity_strength": 0.5, "n_best": 2, **BEAM},
-    "sample": {"n_best": 3, "seed": 1, "temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
-               "typical_p": 1.0, **LENGTHS},
-}  # fmt: skip
+SEARCHES = nodes(1.0, 6)
 
 
 @pytest.fixture(autouse=True)
