@@ -63,7 +63,7 @@ MAY_IMPORT = {
         "cli",
     },
 }
-# The package hands out `load`, `Config`, `train`, `prepare` and `evaluate`, each imported when it is
+# The package hands out `load`, `Config`, `train`, `prepare` and `evaluate`, imported when they are
 # asked for; `python -m translate` starts the program.
 AT_THE_TOP = {
     "__init__": {"search", "data", "inference", "evaluation", "training"},
