@@ -47,6 +47,8 @@ def group_problems(config: Mapping[str, Any], groups: Iterable[str]) -> list[str
     lines = []
     for group in groups:
         node, classes = config.get(group), node_classes(group)
+        if group == "guard" and node == {}:
+            continue  # guard=none
         if not isinstance(node, Mapping):
             lines.append(f"{group} is missing")
         elif isinstance(classes, type):

@@ -15,6 +15,8 @@ import pytest
 import yaml
 
 from translate.cli import attend
+from translate.cli.arguments import split
+from translate.cli.commands import COMMANDS
 from translate.extras.attention_views import Attended, Tokens, write_view
 from translate.models.transformer_layers import TransformerConfig
 from translate.training import records
@@ -85,11 +87,12 @@ def test_n_best_lines_carry_number_and_score(program, run: str) -> None:
     assert float(rows[0][1]) >= float(rows[1][1])
 
 
-def test_the_search_can_be_changed_and_is_the_runs_own_otherwise(program, run: str) -> None:
-    own = yaml.safe_load(program("text", run, "-c", "job").out)["search"]
+def test_the_search_can_be_changed_and_is_the_runs_own_otherwise(run: str) -> None:
+    text = COMMANDS["text"]
+    own = text.options.stored_nodes(run.removeprefix("run="))["search"]
     assert (own["kind"], own["beam_size"]) == ("beam", 2)
-    changed = yaml.safe_load(program("text", run, "search=greedy", "-c", "job").out)["search"]
-    assert changed["kind"] == "greedy"
+    arguments = split(text.syntax(), [run, "search=greedy"])
+    assert text.options.values_of(arguments, {"search": own})[0]["search"]["kind"] == "greedy"
 
 
 @pytest.mark.parametrize(

@@ -667,7 +667,6 @@ def test_a_switch_is_a_key_and_its_remedy_turns_it_on(
     key: str, only: OnlyWith, node: type[Node]
 ) -> None:
     assert only.is_met({only.key: only.example})
-    adapter = TypeAdapter(
-        Annotated[node.model_fields[only.key].annotation, *node.model_fields[only.key].metadata]
-    )
+    switch = node.model_fields[only.key]
+    adapter = TypeAdapter(Annotated[switch.annotation, switch, *switch.metadata])
     assert adapter.validate_python(only.example) == only.example

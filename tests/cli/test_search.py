@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from translate.cli.commands import COMMANDS
 from translate.inference import translator
 from translate.inference.batches import Workers
 
@@ -228,17 +229,18 @@ def test_a_search_that_makes_no_phrases_is_told_first(program, run: str, kind: s
 
 @pytest.mark.parametrize("command", ["text", "evaluate", "calibrate"])
 def test_the_search_of_a_run_is_that_of_its_bundle(
-    program, trained: Path, tmp_path: Path, command: str
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """For confidence was learned for this one, and the file beside it may have been edited."""
+    monkeypatch.chdir(tmp_path)
     shutil.copytree(trained, tmp_path / "run")
     file = tmp_path / "run" / "config.yaml"
     config = yaml.safe_load(file.read_text("utf-8"))
     stored = config["search"]["max_length_offset"]
     config["search"]["max_length_offset"] = stored + 1
     file.write_text(yaml.safe_dump(config), "utf-8")
-    done = program(command, "run=run", "-c", "job")
-    assert yaml.safe_load(done.out)["search"]["max_length_offset"] == stored
+    nodes = COMMANDS[command].options.stored_nodes("run")
+    assert nodes["search"]["max_length_offset"] == stored
 
 
 @pytest.mark.parametrize("value", ["[gnmt]", "gnnt"])

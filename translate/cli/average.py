@@ -45,6 +45,7 @@ Choice = Annotated[str, AfterValidator(_names_checkpoints)]
 class AverageOptions(Options):
     """The options of `translate average`."""
 
+    needs_model: ClassVar[bool] = False
     usage: ClassVar[str] = USAGE
 
     run: PathOption = Field(description="the folder of the run, trained with trainer.keep")

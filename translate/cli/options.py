@@ -93,6 +93,7 @@ def cache_folder() -> str:
 class Options(Node):
     """The options of one command; a subclass has a field for each, with default and description."""
 
+    needs_model: ClassVar[bool] = True  # of its run, a bundle and not only a folder
     usage: ClassVar[str]  # examples and explanations: the help, but for its first line and its keys
 
     overrides: tuple[str, ...] = ()  # KEY=VALUE of the command line, as typed
@@ -139,6 +140,8 @@ class Options(Node):
         from translate.inference import bundle
 
         groups, carried = cls.choices(), dict[str, Any]()
+        if run is not None and cls.needs_model:
+            bundle.find(run)  # a missing run is told before a missing file
         if run is not None and "search" in groups:
             carried["search"] = bundle.of_run(run).config.search
         if run is not None and "data" in groups:
@@ -181,7 +184,12 @@ class Options(Node):
         values, wrong = cls.values_of(arguments, stored, owners)
         for key, group in cls.marked(Group).items():
             wrong += group.check(values[key])
-        refuse([*wrong, *problems(cls, values, "", combined=False)])
+        taken = {
+            *cls.marked(Verbatim),
+            *cls.marked(Bare),
+        }  # as they stand, whatever bytes they have
+        plain = {key: _decoded(value) if key in taken else value for key, value in values.items()}
+        refuse([*wrong, *problems(cls, plain, "", combined=False)])
         read = cls.model_validate({**values, "overrides": arguments.overrides})
         refuse(read.contradictions())
         return read
@@ -248,6 +256,13 @@ class Options(Node):
         for key, field in cls.fields().items():
             if field.description is not None:
                 yield from key_lines(key, described(field))
+
+
+def _decoded(value: Any) -> Any:
+    """Return a text, or texts, without what is no UTF-8."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return [_decoded(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 class CorpusOptions(Options):

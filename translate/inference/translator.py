@@ -451,7 +451,9 @@ def load(
     other = ensemble or shortlist or mbr or precision == "bf16"
     if confidence is True and not other and loaded.tokenizers.source.tag == loaded.config.tag:
         learned = read_confidence(
-            Path(str(run)), weights_sha256=loaded.weights_sha256, search=options.model_dump()
+            Path(str(run)),
+            weights_sha256=loaded.weights_sha256,
+            search=options.model_dump(mode="json"),
         )
     if interactive:
         _answer_at_once(loaded.model, engine)
@@ -459,7 +461,7 @@ def load(
     if engine != "native":
         chosen = on_demand(ENGINES[engine])(
             Path(str(run), engine) if export is None else Path(export),
-            str(run), loaded, options.model_dump(),
+            str(run), loaded, options.model_dump(mode="json"),
             tokens_per_batch=tokens_per_batch, workers=workers, device=device,
         )  # fmt: skip
     elif workers is None:
