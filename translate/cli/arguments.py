@@ -127,14 +127,22 @@ class Arguments:
     @property
     def config_dir(self) -> str | None:
         """The further folder of options that is given."""
+        return self._value_of("--config-dir", "-cd")
+
+    @property
+    def package(self) -> str | None:
+        """The node that alone is to be shown."""
+        return self._value_of("--package", "-p")
+
+    def _value_of(self, *names: str) -> str | None:
         pairs = pairwise(self.flags)
-        return next((value for flag, value in pairs if flag in ("--config-dir", "-cd")), None)
+        return next((value for flag, value in pairs if flag in names), None)
 
     @property
     def shows_job(self) -> bool:
-        """Whether all of a single job's configuration, and nothing else, is asked for."""
+        """Whether a single job's configuration, and nothing else, is asked for."""
         asked = not {("-c", "job"), ("--cfg", "job")}.isdisjoint(pairwise(self.flags))
-        return asked and not self.multirun and PACKAGE.isdisjoint(self.flags)
+        return asked and not self.multirun
 
     @property
     def inspects(self) -> bool:

@@ -168,6 +168,10 @@ class _Composer:
         _tell_left_out(composition)
         if config := composition.values:
             config = self.settle(config, composition, overrides)
+            for place in filter(None, (self.arguments.package or "").split(".")):
+                if place not in config:
+                    raise UsageError(f"--package {self.arguments.package}: there is no such node")
+                config = config[place]
             sys.stdout.write(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
         refuse(self.problems(composition, overrides))
 
@@ -280,6 +284,10 @@ def _without_misfits(problems: Sequence[str], composition: Composition) -> list[
     meant = option_of(composition.of_experiment, "model")
     keys = {f"model.{key}" for key in composition.of_experiment.get("model", {})}
     misfits = [line for line in problems if line.split(" ")[0] in keys and " is not a key" in line]
+    if model == STORED:  # the network of init= has replaced what the experiment sets
+        network = composition.values["model"]
+        set_by_it = composition.of_experiment.get("model", {})
+        misfits = [f"model.{key} is not a key" for key in set_by_it if key not in network]
     if meant == model or not misfits:
         return list(problems)
     family = composition.values["model"].get("family") or node_of("model", model)["family"]
