@@ -1,20 +1,17 @@
-"""A node of the configuration against the signature that receives it."""
+"""A node of the configuration against the class that reads it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
-from translate.config import Node, check, chosen, keys, misnamed, problems
+from translate.config import Node, check, chosen, misnamed, problems
 from translate.errors import UserError
 from translate.wording import nearest
-
-if TYPE_CHECKING:
-    from nowhere import Unknown  # type: ignore[import-not-found]
 
 
 class Inner(BaseModel):
@@ -22,25 +19,18 @@ class Inner(BaseModel):
     depth: PositiveInt
 
 
-class Model:
-    def __init__(
-        self,
-        encoder: Unknown,
-        *,
-        vocab_size: int,
-        d_model: PositiveInt,
-        dropout: Annotated[float, Field(ge=0, lt=1)],
-        norm: Literal["pre", "post"],
-        size: PositiveInt | Literal["auto"],
-        copy: bool,
-        inner: Inner,
-        path: Path | None,
-        pair: tuple[int, int],
-        names: Sequence[str] = (),
-        maybe: Inner | None = None,
-        several: dict[str, Inner] | None = None,
-    ) -> None:
-        """Never called here."""
+class Model(Node):
+    d_model: PositiveInt
+    dropout: Annotated[float, Field(ge=0, lt=1)]
+    norm: Literal["pre", "post"]
+    size: PositiveInt | Literal["auto"]
+    tied: bool
+    inner: Inner
+    path: Path | None
+    pair: tuple[int, int]
+    names: Sequence[str] = ()
+    maybe: Inner | None = None
+    several: dict[str, Inner] | None = None
 
 
 GOOD: dict[str, Any] = {
@@ -48,7 +38,7 @@ GOOD: dict[str, Any] = {
     "dropout": 0.1,
     "norm": "pre",
     "size": "auto",
-    "copy": True,
+    "tied": True,
     "inner": {"depth": 1},
     "path": "some/where",
     "pair": [1, 2],
@@ -70,7 +60,7 @@ def test_a_text_that_is_not_utf_8_is_named_beside_other_problems() -> None:
 
 
 def found(**changes: Any) -> list[str]:
-    return problems(Model, {**GOOD, **changes}, "model", supplied=("vocab_size",))
+    return problems(Model, {**GOOD, **changes}, "model")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +81,7 @@ def test_a_right_node_has_no_problems(changes: dict[str, Any]) -> None:
         ({"dropout": float("nan")}, "model.dropout = nan: must be a finite number"),
         ({"norm": "Pre"}, "model.norm = 'Pre': must be 'pre' or 'post'"),
         ({"size": "8"}, "model.size = '8': must be a valid integer or 'auto'"),
-        ({"copy": 1}, "model.copy = 1: must be a valid boolean"),
+        ({"tied": 1}, "model.tied = 1: must be a valid boolean"),
         ({"inner": {"depth": 0}}, "model.inner.depth = 0: must be greater than 0"),
         ({"inner": {"depth": 1, "x": 2}}, "model.inner.x is not a key; choose from depth"),
         ({"maybe": {"depth": 1, "dept": 2}}, NESTED.format("maybe.")),
@@ -108,14 +98,10 @@ def test_a_problem_is_a_line_with_place_value_and_remedy(
     assert found(**changes) == [line]
 
 
-def test_what_the_program_supplies_is_no_key() -> None:
-    assert found(vocab_size=3)[0].startswith("model.vocab_size is not a key")
-
-
 @pytest.mark.parametrize("key", sorted(GOOD))
 def test_every_key_must_be_given(key: str) -> None:
     values = {name: value for name, value in GOOD.items() if name != key}
-    assert problems(Model, values, "model", supplied=("vocab_size",)) == [f"model.{key} is missing"]
+    assert problems(Model, values, "model") == [f"model.{key} is missing"]
 
 
 def test_nested_keys_must_be_given_too() -> None:
@@ -139,22 +125,19 @@ def test_a_rule_about_several_keys_names_the_node() -> None:
     assert problems(Length, {"steps": None}, "trainer") == ["trainer: has no end: set steps"]
 
 
-def test_keys_are_those_of_the_signature() -> None:
-    assert keys(Model, supplied=("vocab_size",)) == [*GOOD, "names", "maybe", "several"]
-    assert keys(Inner) == ["depth"]
-
-
 def test_a_node_names_its_receiver() -> None:
-    receivers = {"rnn": Model, "transformer": Model}
+    class Named(Model):
+        kind: Literal["rnn"]
+
+    receivers = {"rnn": Named, "transformer": Named}
     assert not misnamed("model", {"kind": "rnn"}, receivers)
     slip = ["model.kind = 'transformr': no such kind; did you mean transformer?"]
     assert misnamed("model", {"kind": "transformr"}, receivers) == slip
     assert chosen("model", {"kind": "transformr", "d_model": 0}, receivers) == slip
     (problem,) = chosen("model", {"family": 3}, receivers, key="family")
     assert problem == "model.family = 3: no such family; choose from rnn, transformer"
-    options = {"d_model": 0}
-    found = chosen("model", {"kind": "rnn", **options}, receivers)
-    assert found == problems(Model, options, "model")
+    node = {"kind": "rnn", "d_model": 0}
+    assert chosen("model", node, receivers) == problems(Named, node, "model")
 
 
 def test_nearest_suggests_or_lists() -> None:

@@ -1,40 +1,34 @@
-"""What a node of the configuration may hold, read from the signature that will receive it.
+"""What a node of the configuration may hold: the fields of a pydantic model beside its class.
 
-Every node of `conf/` is the keyword arguments of one callable, so its signature is its schema: the
-names are the valid keys, the annotations their types and ranges. Annotate with pydantic's
-vocabulary::
+The names of the fields are the valid keys, their annotations types and ranges::
 
-    class Transformer(Seq2Seq):
-        def __init__(self, *, d_model: PositiveInt, dropout: Annotated[float, Field(ge=0, lt=1)],
-                     norm: Literal["pre", "post"]) -> None: ...
+    class TransformerConfig(Node):
+        d_model: PositiveInt = Field(description="size of a word's vector")
+        dropout: Annotated[float, Field(ge=0, lt=1)] = Field(description="rate of dropout")
+        norm: Literal["pre", "post"] = Field(description="where layers are normalised")
 
-    problems(Transformer, {"d_model": 0, "nrom": "pre", "dropout": 0.1}, "model")
+    problems(TransformerConfig, {"d_model": 0, "nrom": "pre", "dropout": 0.1}, "model")
     # ["model.d_model = 0: must be greater than 0",
     #  "model.nrom is not a key; did you mean model.norm?",
     #  "model.norm is missing"]
 
-A parameter without a default must stand in the YAML, which is where defaults belong.
+Defaults stand in `conf/`, and those of a command's options in its fields.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import PurePath
-from types import SimpleNamespace
-from typing import Any, ClassVar, Literal, NotRequired, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
 
 from translate.errors import UserError
 from translate.wording import listing, nearest
-
-Schema = Callable[..., Any] | type[BaseModel]
 
 
 class OnlyWith:
@@ -92,32 +86,24 @@ def read(node_class: type[NodeType], values: Mapping[str, Any], where: str) -> N
 
 
 def problems(
-    schema: Schema,
-    values: Mapping[str, Any],
-    where: str,
-    *,
-    supplied: Collection[str] = (),
-    combined: bool = True,
+    schema: type[BaseModel], values: Mapping[str, Any], where: str, *, combined: bool = True
 ) -> list[str]:
-    """Every problem of one configuration node, one line each; an empty list when there is none.
+    """Return every problem of one configuration node, one line each.
 
     Args:
-        schema: a function, a class (its constructor counts) or a pydantic model. Of a signature
-            only the keyword-only parameters are configuration.
+        schema: the class of the node.
         values: the node, as plain containers.
         where: the node's place in the configuration (`model`), written before every key.
-        supplied: parameters that the program itself supplies (a vocabulary size): not keys of the
-            node.
         combined: whether contradictions between keys of valid values count.
 
     Types are strict: `"8"` and `8.5` are no integers, `true` is no number; an integer will do as a
     float.
     """
-    found = [
+    lines = [
         f"{place} = {_shown(text)}: must be UTF-8: rename the file or folder, or write the value so"
         for place, text in _undecoded(values, where)
     ]
-    found += [
+    lines += [
         f"{place}: {key!r} is a number or the like, not a name: write it in quotes"
         for place, key in _unnamed(values, where)
     ]
@@ -126,10 +112,10 @@ def problems(
     )
     try:
         # as JSON: strict there still takes a list for a tuple and text for a path, YAML's only ways
-        node = _adapter(schema, frozenset(supplied)).validate_json(content, strict=True)
+        node = _adapter(schema).validate_json(content, strict=True)
     except ValidationError as error:
-        return found + _lines(error, schema, values, where, supplied)
-    return found or list(_contradictions(node, where) if combined else ())
+        return lines + _lines(error, schema, values, where)
+    return lines or list(_contradictions(node, where) if combined else ())
 
 
 def _contradictions(value: Any, where: str) -> Iterator[str]:
@@ -146,82 +132,38 @@ def _contradictions(value: Any, where: str) -> Iterator[str]:
 def chosen(
     where: str,
     node: Mapping[str, Any],
-    receivers: Mapping[str, Schema],
+    receivers: Mapping[str, type[BaseModel]],
     *,
     key: str = "kind",
-    supplied: Collection[str] = (),
 ) -> list[str]:
-    """Every problem of a node whose `key` names the receiver of the others."""
-    if found := misnamed(where, node, receivers, key=key):
-        return found
-    receiver = receivers[node[key]]
-    if not (_is_model(receiver) and key in receiver.model_fields):  # which has a field for its name
-        node = {option: value for option, value in node.items() if option != key}
-    return problems(receiver, node, where, supplied=supplied)
+    """Return every problem of a node whose `key` names the class of the others."""
+    wrong = misnamed(where, node, receivers, key=key)
+    return wrong or problems(receivers[node[key]], node, where)
 
 
 def misnamed(
     where: str, node: Mapping[str, Any], receivers: Collection[str], *, key: str = "kind"
 ) -> list[str]:
-    """The problem of a node whose `key` names none of its receivers, if it is one."""
+    """Return the problem of a node whose `key` names none of its classes."""
     name = node.get(key)
     if isinstance(name, str) and name in receivers:
         return []
     return [f"{where}.{key} = {name!r}: no such {key}{nearest(str(name), receivers)}"]
 
 
-def check(found: Iterable[str]) -> None:
-    """Raise one UserError that lists all problems found, if any."""
-    if lines := list(found):
+def check(problems: Iterable[str]) -> None:
+    """Raise one UserError that lists all problems, if there are any."""
+    if lines := list(problems):
         raise UserError(listing(lines))
 
 
-def keys(schema: Schema, *, supplied: Collection[str] = ()) -> list[str]:
-    """The keys a node for `config` may have, in the order of the signature."""
-    if _is_model(schema):
-        return list(schema.model_fields)
-    return [name for name in _parameters(schema) if name not in supplied]
-
-
-def _is_model(schema: Any) -> typing.TypeGuard[type[BaseModel]]:
-    return inspect.isclass(schema) and issubclass(schema, BaseModel)
-
-
-def _parameters(schema: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    parameters = inspect.signature(schema).parameters.values()
-    return {p.name: p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
-
-
-def _hints(schema: Callable[..., Any]) -> dict[str, Any]:
-    """The types of keyword-only parameters; other types may exist for type checkers alone."""
-    function = inspect.unwrap(schema.__init__ if inspect.isclass(schema) else schema)
-    names = _parameters(schema)
-    wanted = {name: hint for name, hint in function.__annotations__.items() if name in names}
-    return typing.get_type_hints(
-        SimpleNamespace(__annotations__=wanted), function.__globals__, include_extras=True
-    )
-
-
 @lru_cache  # to build one takes ten times as long as to use it
-def _adapter(schema: Schema, supplied: frozenset[str]) -> TypeAdapter[Any]:
-    if _is_model(schema):
-        return TypeAdapter(schema)
-    hints = _hints(schema)
-    fields = {
-        name: hints.get(name, Any) if p.default is p.empty else NotRequired[hints.get(name, Any)]
-        for name, p in _parameters(schema).items()
-        if name not in supplied
-    }
-    # a TypedDict rather than a model: a key may be called anything, `copy` or `model_size` too
-    node = TypedDict("node", fields)  # type: ignore[misc]  # fields are known at run time only
-    node.__pydantic_config__ = ConfigDict(  # type: ignore[attr-defined]
-        extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False
-    )
-    return TypeAdapter(node)
+def _adapter(schema: type[BaseModel]) -> TypeAdapter[Any]:
+    return TypeAdapter(schema)
 
 
 def _undecoded(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Texts of bytes that are not UTF-8 (surrogates, in Python): no file of a run can hold them."""
+    """Yield texts of bytes that are not UTF-8 (in Python surrogates), which no file can hold."""
     if isinstance(value, str | PurePath) and re.search("[\ud800-\udfff]", str(value)):
         yield place.encode("utf-8", "backslashreplace").decode(), str(value)
     inner = value.items() if isinstance(value, Mapping) else ()
@@ -232,7 +174,7 @@ def _undecoded(value: Any, place: str) -> Iterator[tuple[str, str]]:
 
 
 def _unnamed(value: Any, place: str) -> Iterator[tuple[str, object]]:
-    """Keys that are no text: as JSON, which is looked at below, they would be."""
+    """Yield keys that are no text: in JSON, which is checked afterwards, all are."""
     if not isinstance(value, Mapping):
         return
     for key, each in value.items():
@@ -242,13 +184,9 @@ def _unnamed(value: Any, place: str) -> Iterator[tuple[str, object]]:
 
 
 def _lines(
-    error: ValidationError,
-    schema: Schema,
-    values: Mapping[str, Any],
-    where: str,
-    supplied: Collection[str],
+    error: ValidationError, schema: type[BaseModel], values: Mapping[str, Any], where: str
 ) -> list[str]:
-    """pydantic's errors as lines; those of one value (one a branch of a union) share a line."""
+    """Return pydantic's errors as lines; those of one value, one a branch of a union, share one."""
     reasons: dict[str, list[str]] = {}
     for item in error.errors(include_url=False):
         path, value = _descend(values, item["loc"])
@@ -265,7 +203,7 @@ def _lines(
             )
             reasons |= {line: [] for line in misnamed(place, value, names, key=key)}
         elif item["type"] == "extra_forbidden":
-            siblings = _siblings(schema, values, path[:-1], supplied)
+            siblings = _siblings(schema, values, path[:-1])
             prefix = place.removesuffix(path[-1])
             hint = "" if siblings is None else nearest(path[-1], siblings, prefix=prefix)
             reasons[f"{place} is not a key{hint}"] = []
@@ -279,13 +217,13 @@ def _lines(
 
 
 def _either(reasons: Iterable[str]) -> str:
-    """What the branches of a union say one by one, as a sentence."""
+    """Return the reasons of the branches of a union as one sentence."""
     first, *others = dict.fromkeys(reasons) or [""]
     return " or ".join([first, *(other.removeprefix("must be ") for other in others)])
 
 
 def _descend(values: Any, location: Iterable[int | str]) -> tuple[list[str], Any]:
-    """The part of an error's location that is a place in `values`; the rest names branches."""
+    """Return the part of an error's location that is a place in `values`, and what stands there."""
     path: list[str] = []
     for step in location:
         try:
@@ -296,27 +234,26 @@ def _descend(values: Any, location: Iterable[int | str]) -> tuple[list[str], Any
     return path, values
 
 
-def _siblings(
-    schema: Schema, values: Any, path: Iterable[str], supplied: Collection[str]
-) -> list[str] | None:
-    """The keys that may stand at a place; None where its type does not tell."""
+def _siblings(schema: type[BaseModel], values: Any, path: Iterable[str]) -> list[str] | None:
+    """Return the keys that may stand at a place; None where its type does not tell."""
     holder: Any = schema
     for step in path:
         if typing.get_origin(holder) is dict:
             inner = typing.get_args(holder)[1]
         else:
-            field = holder.model_fields.get(step) if _is_model(holder) else None
-            inner = field.annotation if field else _hints(holder).get(step)
+            field = holder.model_fields.get(step)
+            inner = field.annotation if field else None
         values = values[int(step) if isinstance(values, list | tuple) else step]
         holder = _holder(inner, values)
         if holder is None:
             return None
-    return None if typing.get_origin(holder) is dict else keys(holder, supplied=supplied)
+    return None if typing.get_origin(holder) is dict else list(holder.model_fields)
 
 
 def _holder(annotation: Any, value: Any) -> Any:
-    """Of the types of a value (`Model | None`, `dict[str, Model]`) the one that has its keys."""
-    is_model = _is_model(annotation) and _may_be(annotation, value)
+    """Return the one of the types of a value (`Node | None`, `dict[str, Node]`) that has keys."""
+    is_class = isinstance(annotation, type) and not typing.get_origin(annotation)
+    is_model = is_class and issubclass(annotation, BaseModel) and _may_be(annotation, value)
     if is_model or typing.get_origin(annotation) is dict:
         return annotation
     inner = (_holder(each, value) for each in typing.get_args(annotation))

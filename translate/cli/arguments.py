@@ -222,7 +222,7 @@ def _taken_literally(syntax: Syntax, name: str, value: str) -> str:
     if name in syntax.texts:
         return value
     if name not in syntax.lists:
-        return at_home(value)
+        return at_home(value) if value.startswith("~") else value
     paths = [at_home(path.strip()) for path in paths_in(value)]
     if "" in paths:
         raise UsageError(f"{name}={value}: a path is missing between its commas")

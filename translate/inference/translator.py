@@ -24,7 +24,7 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -150,7 +150,6 @@ class Translator:
             raise UserError(f"workers = {workers} only works on a CPU: set device=cpu or workers=1")
         self.workers = workers
         self.model = model.to(self.device).eval()
-        self.forcing = TeacherForcing(self.model, self.device)
         self.tokenizers = tokenizers
         self.search = search
         self._scored_at_once = tokens_per_batch or TOKENS_SCORED
@@ -170,7 +169,15 @@ class Translator:
             tokenizers.target, search.rules.banned,
             max_length=model.max_length, unknown_replaced=unknown_words is not None,
         )  # fmt: skip
-        self._maps = AttentionMaps(tokenizers, self.forcing, self._translation_of)
+
+    @cached_property
+    def forcing(self) -> TeacherForcing:
+        """The model, made to read translations that are there already."""
+        return TeacherForcing(self.model, self.device)
+
+    @cached_property
+    def _maps(self) -> AttentionMaps:
+        return AttentionMaps(self.tokenizers, self.forcing, self._translation_of)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
         """Return the best translation of each sentence."""
@@ -469,7 +476,7 @@ def load(
     translator = Translator(
         loaded.model if precision is None else loaded.model.in_dtype(DTYPES[precision]),
         loaded.tokenizers,
-        within(chosen, words),
+        chosen if words is None else within(chosen, words),
         tokens_per_batch=tokens_per_batch,
         device=device,
         split_sentences=split_sentences,
