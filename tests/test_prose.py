@@ -19,7 +19,7 @@ def words(text: str) -> set[str]:
 
 
 # Bounds that only move towards the goal: raise the share, lower the number.
-SHARE = 0.90  # goal: 0.97
+SHARE = 0.98  # goal: 0.97
 NAMES = 125  # goal: 0
 
 # A first word that heads no noun phrase: the sentence would have no main clause.

@@ -1,4 +1,4 @@
-"""What a node of the configuration may hold: the fields of a pydantic model beside its class.
+"""The nodes of the configuration: each is a pydantic model beside the class it configures.
 
 The names of the fields are the valid keys, their annotations types and ranges::
 

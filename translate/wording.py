@@ -63,7 +63,7 @@ def escaped(text: str, categories: Collection[str] = UNSEEN, *, kept: str = "") 
 
 
 def shortened(name: str) -> str:
-    """As much of a name as leaves room for a digest and an ending."""
+    """Return as much of a name as leaves room for a digest and an ending."""
     content = name.encode("utf-8", "surrogateescape")
     return (
         name if len(content) <= LONGEST_NAME else content[:LONGEST_NAME].decode("utf-8", "ignore")

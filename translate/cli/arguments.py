@@ -1,4 +1,4 @@
-"""Which arguments are Hydra's, which are taken verbatim, and which are sentences.
+"""The arguments of a command line: Hydra's, verbatim ones, and sentences.
 
 Hydra's grammar gives a meaning to quotes, commas, `=`, `~`, `${`, brackets and more, so sentences
 and paths must never reach it. The rules, in order:
@@ -55,7 +55,7 @@ SHOWING = {"-c", "--cfg", "--info", "--hydra-help", "--version"}
 
 @dataclass(frozen=True)
 class Syntax:
-    """What the parser must know of a command."""
+    """The properties of a command that the parser must know."""
 
     name: str
     verbatim: tuple[str, ...] = ()  # keys whose value is taken as it stands
@@ -69,7 +69,7 @@ class Syntax:
 
 @dataclass(frozen=True)
 class Job:
-    """What a command works on: the composed configuration beside what was taken verbatim."""
+    """The work of a command: a composed configuration beside what was taken verbatim."""
 
     config: Mapping[str, Any]
     verbatim: Mapping[str, str] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Job:
 
 
 def file_name(overrides: Sequence[str]) -> str:
-    """What a job's own files are told by from those of the other jobs of a sweep."""
+    """Return the name that keeps a job's files apart from those of other jobs of a sweep."""
     name = ",".join(overrides).replace("/", "_")
     if (short := shortened(name)) != name:
         name = f"{short}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
@@ -109,14 +109,14 @@ class Arguments:
     added: tuple[str, ...] = ()  # overrides that nobody has typed, which stand before the others
 
     def beginning_with(self, added: Iterable[str]) -> Arguments:
-        """With overrides that a command gives itself."""
+        """Return the arguments with overrides that a command gives itself."""
         own = (*added, *self.added)
         typed = self.overrides[len(self.added) :]
         return replace(self, overrides=(*own, *typed), added=own)
 
     @property
     def multirun(self) -> bool:
-        """Whether overrides may be sweeps: one job for each combination."""
+        """Tell whether overrides may be sweeps: one job for each combination."""
         return not SWEEPING.isdisjoint(self.flags)
 
     @property
@@ -140,13 +140,13 @@ class Arguments:
 
     @property
     def shows_job(self) -> bool:
-        """Whether a single job's configuration, and nothing else, is asked for."""
+        """Tell whether only the configuration of a single job is asked for."""
         asked = not {("-c", "job"), ("--cfg", "job")}.isdisjoint(pairwise(self.flags))
         return asked and not self.multirun
 
     @property
     def inspects(self) -> bool:
-        """Whether Hydra only shows something and no job will run."""
+        """Tell whether Hydra only shows something and no job will run."""
         return not SHOWING.isdisjoint(self.flags)
 
 
@@ -239,7 +239,7 @@ def _meant(argument: str, keys: Collection[str]) -> str:
 
 
 def wants_debug(arguments: Sequence[str]) -> bool:
-    """Whether `debug=true` is an option; asked of a command line that may be wrong."""
+    """Tell whether `debug=true` is an option of a command line that may be wrong."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return "debug=true" in options
 

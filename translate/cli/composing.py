@@ -1,4 +1,4 @@
-"""From a command line of `train`, `prepare` or `doctor` to its job, or to each job of a sweep.
+"""The way from a command line of `train`, `prepare` or `doctor` to its job or its sweep.
 
 Hydra's program runs sweeps and shows what it knows of itself, with its output folders and loggers
 off: the run folder is ours, and standard output belongs to results. While a job runs, `sys.argv` is
@@ -105,7 +105,7 @@ def launch(
 
 @dataclass(frozen=True)
 class _Composer:
-    """Whatever the configurations of all jobs of a command line have in common."""
+    """The part that the configurations of all jobs of a command line have in common."""
 
     command: Command
     arguments: Arguments

@@ -1,4 +1,4 @@
-"""How a failure reaches a person: a line on stderr and an exit status, no traceback unasked."""
+"""The way of a failure to a person: a line on stderr and an exit status, no traceback unasked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def refuse(problems: Iterable[str]) -> None:
 
 
 class JobFailedError(BaseException):
-    """Carries a job's exception (its `__cause__`) past Hydra, which would print it its own way."""
+    """A job's exception (its `__cause__`) on its way past Hydra, which would print it itself."""
 
 
 class StoppedError(BaseException):

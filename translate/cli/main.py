@@ -122,7 +122,7 @@ def _table() -> str:
 
 
 class _Stderr(logging.Handler):
-    """To what is standard error at the time: a progress bar takes its place to stay below.
+    """A handler for what is standard error at the time: a progress bar replaces it.
 
     What a file, a run or a model is called may be a stranger's: it moves no terminal.
     """

@@ -61,7 +61,7 @@ def lines_in(verbatim: Mapping[str, str], sentences: Sequence[str] = ()) -> Iter
 def constraints_in(
     verbatim: Mapping[str, str], sentences: Sequence[str] = ()
 ) -> TextConstraint | list[TextConstraint] | Iterator[TextConstraint]:
-    """What `prefix=`, or the lines of `prefixes=` and `constraints=`, ask of each translation.
+    """Return the demands of `prefix=`, `prefixes=` and `constraints=` on each translation.
 
     All of them at once, if the input can be counted beforehand.
 
@@ -122,12 +122,12 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def interactive(verbatim: Mapping[str, str], sentences: Sequence[str]) -> bool:
-    """Whether a person waits for each line."""
+    """Tell whether a person waits for each line."""
     return not sentences and verbatim.get("input", "-") == "-" and sys.stdin.isatty()
 
 
 def output_problems(verbatim: Mapping[str, str], key: str = "output") -> list[str]:
-    """What speaks against writing to `output=`, one line each: told before the heavy work.
+    """Return the reasons not to write to `output=`, one line each, before the heavy work.
 
     Or to another `key`.
     """
@@ -162,7 +162,7 @@ def output_problems(verbatim: Mapping[str, str], key: str = "output") -> list[st
 
 
 def _target(verbatim: Mapping[str, str]) -> str:
-    """Where lines go; `-` for whatever is standard output already, under any name."""
+    """Return the place of the lines; `-` for standard output, under any name."""
     path = verbatim.get("output", "-")
     return "-" if is_stream(Path(path), sys.stdout) else path
 

@@ -183,7 +183,7 @@ def _translate(options: TextOptions) -> None:
 
 
 class Watch:
-    """Counts the lines that the guard had something to say about."""
+    """A count of the lines that the guard had something to say about."""
 
     def __init__(self) -> None:
         self.lines = self.mended = self.flagged = 0

@@ -152,7 +152,7 @@ def _refuse_resuming_nothing(arguments: Arguments) -> None:
 
 
 def _refuse_the_default_corpus(arguments: Arguments, chosen: Set[str]) -> None:
-    """Whoever goes on with a model means a certain text."""
+    """Refuse the default corpus: whoever goes on with a model means a certain text."""
     if not (chosen & {"data", "experiment"} or arguments.inspects):
         raise UsageError(
             "init= says what to begin from, not what to train on: give data= or experiment= "
@@ -181,7 +181,7 @@ def _begun_config(run: str) -> dict[str, Any]:
 
 
 def _with_origin(arguments: Arguments) -> Arguments:
-    """What the first call of a run named as `init=`, which another that goes on need not repeat.
+    """Return the arguments with the `init=` of a run's first call, which need not be repeated.
 
     A run without a checkpoint yet has nothing else to begin from.
     """
@@ -230,7 +230,7 @@ def check_begun(config: Mapping[str, Any]) -> list[str]:
 
 
 def _unplaced(config: Mapping[str, Any]) -> list[str]:
-    """What speaks against an experiment's own file, whose keys would all be left unread."""
+    """Return the problems of an experiment's file whose keys would all be left unread."""
     if not isinstance(node := config.get("experiment"), Mapping):
         return []
     return [
@@ -270,7 +270,7 @@ def job(job: Job) -> float:
 def _settled(
     config: dict[str, Any], composition: Composition, overrides: Sequence[str]
 ) -> dict[str, Any]:
-    """Of ENDS, one that is given takes the other's place; where both are, the earlier one ends.
+    """Choose the end of a run: a key of ENDS that is given takes the other's place.
 
     What is typed has precedence over an experiment, and that over the default.
     """
@@ -299,7 +299,7 @@ def _processes_of_its_own() -> Iterator[None]:
 
 
 def folder(job: Job) -> Path:
-    """Where the run goes; the jobs of a sweep get a folder each."""
+    """Return the folder of the run; the jobs of a sweep get one each."""
     run = Path(job.verbatim.get("run") or f"runs/{_chosen_name(job)}")
     return Path(f"{run}-{file_name(job.swept)}") if job.swept else run
 

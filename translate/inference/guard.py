@@ -1,4 +1,4 @@
-"""Notices translations that cannot be right, whatever the model, and prefers better ones."""
+"""The guard: it notices translations that cannot be right, and prefers better ones."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class GuardConfig(Node):
 
 
 class Guard:
-    """Looks for loops, copies, nothing, too much, and damage to what must stay as it is.
+    """A search for loops, copies, nothing, too much, and damage to what must stay as it is.
 
     Args:
         first: how the translations are searched that the guard watches over.

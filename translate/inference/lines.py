@@ -1,4 +1,4 @@
-"""What of a line is translated at once, and what must come through as it stands.
+"""The parts of a line that are translated at once, and those that must stay as they stand.
 
 Sentences are translated by themselves, or less where that is too much. Addresses, tags,
 placeholders and numbers are protected: no cut goes through them, and the guard compares them.
@@ -63,7 +63,7 @@ TRACE, DIGIT = re.compile(r"[@<&{%]|://|(?i:www\.)"), re.compile(r"\d")
 
 
 class Protection:
-    """Compares a text with its translation.
+    """A comparison of a text with its translation.
 
     URLs, e-mail addresses, markup tags with character references, and placeholders ({name}, ${x},
     {{ x }}, %s, %1$d) must be there verbatim, tags in their order. A reference to a letter

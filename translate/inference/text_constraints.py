@@ -77,7 +77,7 @@ def paired(
 
 
 class ConstraintEncoder:
-    """Spells constraints, and what is banned, as a target tokenizer does.
+    """The spelling of constraints, and of what is banned, in pieces of the target tokenizer.
 
     What a phrase matches depends on its script and on the vocabulary:
 

@@ -29,7 +29,7 @@ PUNCTUATION = re.compile(r"\W*")
 
 
 class UnknownWords:
-    """Says what to write for each <unk>.
+    """The replacement of each <unk>.
 
     Args:
         dictionary: source word → translation. A word is looked up as it stands, then in lower case,

@@ -233,7 +233,7 @@ class Asked(NamedTuple):
 
 
 class BeamSearch:
-    """Up to `n_best` hypotheses a sentence, all different, best first.
+    """Return up to `n_best` hypotheses a sentence, all different, best first.
 
     A translation has at most max_length_ratio · source length + max_length_offset tokens (what is
     given, if that is more), and no more than the model can read. Finished ones are ranked by (Wu et

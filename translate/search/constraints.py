@@ -253,7 +253,7 @@ def forbid(ranks: Float[Tensor, "N V"], tokens: Int[Tensor, "N P"]) -> Float[Ten
 
 
 class MinLength:
-    """Forbids </s> before so many tokens; the length limit of a search wins over it."""
+    """A rule that forbids </s> before so many tokens; the length limit of a search wins over it."""
 
     def __init__(self, length: PositiveInt) -> None:
         self.length = length
@@ -265,7 +265,7 @@ class MinLength:
 
 
 class NoRepeat:
-    """Forbids n tokens in a row that the hypothesis has had before (Paulus et al. 2018)."""
+    """A rule that forbids n tokens that the hypothesis has had in a row (Paulus et al. 2018)."""
 
     def __init__(self, size: PositiveInt) -> None:
         self.size = size
@@ -296,7 +296,7 @@ class RepetitionPenalty:
 
 
 class Banned:
-    """Forbids the last token of a banned phrase once the tokens before it are written.
+    """A rule that forbids the last token of a banned phrase once the others are written.
 
     If a longer word may begin with the phrase ("ban" with "banned"), the phrase may be written, and
     what is forbidden is to end the word there; unless the length limit leaves no room to go on with

@@ -263,7 +263,7 @@ def _first_to_hold(
 
 @dataclass(frozen=True)
 class Walkers(Rows):
-    """Those still in the batch, and where each stands."""
+    """The hypotheses still in the batch, and where each stands."""
 
     numbers: Int[Tensor, "N"]  # index in the whole batch
     sentences: Int[Tensor, "N"]  # of each

@@ -46,7 +46,7 @@ def coverage_penalty(
 
 
 def nothing_to_cover(beta: float) -> str:
-    """Why a model without attention cannot be searched with a coverage penalty."""
+    """Return why a model without attention cannot be searched with a coverage penalty."""
     return (
         f"search.coverage_penalty = {beta} adds up the decoder's attention to each "
         "source word, but this model has no attention: set search.coverage_penalty=0"
@@ -122,7 +122,7 @@ def only_end(
     log_probs: Float[Tensor, "N V"],
     at_end: Bool[Tensor, "N"],
 ) -> Candidates:
-    """These tokens as candidates, but </s> alone in the rows that are `at_end`."""
+    """Return these tokens as candidates, but </s> alone in the rows that are `at_end`."""
     only = torch.full_like(ranks, -math.inf)
     only[:, 0] = log_probs[:, EOS]
     ranks = torch.where(at_end[:, None], only, ranks)

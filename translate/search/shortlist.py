@@ -25,7 +25,7 @@ from translate.vocabulary import BOS, EOS, PAD, UNK
 
 @dataclass(frozen=True)
 class Shortlist:
-    """Which target pieces may translate which source pieces."""
+    """The target pieces that may translate each source piece."""
 
     frequent: Int[Tensor, "K"]  # in any translation
     likeliest: Int[Tensor, "V K2"]  # of each source piece; <pad> where there are fewer

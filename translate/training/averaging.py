@@ -19,7 +19,7 @@ WEIGHTS = "averaged_weights"  # of a checkpoint, beside the trained ones
 
 
 class AveragedWeights(Callback):
-    """Averages the weights that are trained, and puts the average in their place for validation.
+    """An average of the weights that are trained, which takes their place for validation.
 
     Where weights are sharded over processes, each averages its own shards. A checkpoint holds both
     whole, so that a run goes on under any strategy. Until the first update nothing is swapped.

@@ -96,7 +96,7 @@ class StepsBar(RichProgressBar):
 
 
 class SpareMemory(Callback):
-    """Gives the gaps between tensors back now and then, or a long run has twice what it uses.
+    """A callback that gives gaps between tensors back, or a long run has twice what it uses.
 
     The steps after it find their pages anew in a tenth of a second; after each that would be much.
     """
@@ -150,7 +150,7 @@ def lasting(seconds: float) -> str:
 
 
 class Reports(Callback):
-    """Writes a row for the loggers every so many steps and, without a progress bar, a line.
+    """A row for the loggers every so many steps and, without a progress bar, a line.
 
     At the run's last step, too, of those since. Losses of all processes together, the learning
     rate, and tokens/s: real (not padding) source and target tokens, </s> included; validation time
@@ -266,7 +266,7 @@ class Budget(Callback):
 
 
 class DevTranslations(Callback):
-    """Translates dev sentences at each validation, logs BLEU, and keeps the best bundle.
+    """A callback that translates dev sentences, logs BLEU, and keeps the best bundle.
 
     Must come before weight averaging in the list of callbacks: it then sees averaged weights.
 
@@ -422,7 +422,7 @@ class _Number(NamedTuple):
 
 
 class StopWhenNotFinite(Callback):
-    """Stops a run whose numbers are not finite before it can overwrite what was good.
+    """A callback that stops a run whose numbers are not finite, before good files are lost.
 
     It looks at every loss and gradient, and at the weights before they are saved or validated.
     Asking a GPU for one number waits for all its work, and asking other processes for theirs, so

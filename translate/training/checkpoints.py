@@ -151,7 +151,7 @@ def kept(run: Path) -> dict[int, Path]:
 
 
 class KeptCheckpoints(Checkpoint):
-    """Keeps the checkpoint of the best validation, best.ckpt, and those of some of the latest.
+    """A callback that keeps the checkpoint of the best validation and of some of the latest.
 
     Of equal scores the later one is the best: where BLEU stays 0, the model that has learned most.
     Of the latest none is kept of a validation that there is only because a call ends before the

@@ -1,4 +1,4 @@
-"""Which processes were started at once, and which of them is the first (no PyTorch is needed)."""
+"""The processes that were started at once, and the first of them (no PyTorch is needed)."""
 
 from __future__ import annotations
 

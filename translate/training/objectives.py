@@ -1,4 +1,4 @@
-"""What is learned: a loss of each token, and what may be added to it.
+"""The objectives: a loss of each token, and what may be added to it.
 
 The loss of tokens is computed from the vocabulary's probabilities without holding the whole matrix
 of logits. With p = softmax(W h + b), an objective gives its value and its gradient with respect to

@@ -1,4 +1,4 @@
-"""What is checked before the first step, and what a run is about to do.
+"""The checks before the first step, and the plan of a run.
 
 What needs only the configuration is checked where that is read (`settings.TrainingConfig`), another
 process in `launch`, another beginning in `fine_tuning`. Here are the machine, the disk, the run's

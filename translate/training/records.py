@@ -1,4 +1,4 @@
-"""What a run writes about itself: config.yaml, provenance.json and train.log.
+"""The records of a run: config.yaml, provenance.json and train.log.
 
 provenance.json tells what made the run, and how far it has come. Lightning is not imported here:
 commands that only look at a run need none of it.

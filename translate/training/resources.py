@@ -1,4 +1,4 @@
-"""What a run computes on and with: device, number format, compiled programs, memory of a batch.
+"""The resources of a run: device, number format, compiled programs, memory of a batch.
 
 Where the configuration says `auto`, what it stands for is found here once. It is then part of the
 run, as its batches are, so that a run that goes on computes the same.

@@ -36,7 +36,7 @@ AVERAGING_STARTS = {"ema": 0.0, "last": 0.75}
 
 
 class AveragingConfig(Node):
-    """Which average of the weights is validated and shipped (`translate.training.averaging`)."""
+    """The average of the weights that is validated and shipped (`training.averaging`)."""
 
     kind: Literal["none", "ema", "last"] = Field(
         description="average of the weights that is validated and shipped: none, an exponential "
@@ -58,7 +58,7 @@ class AveragingConfig(Node):
 
 
 class GuidedAlignmentConfig(Node):
-    """Which head of attention learns to follow given alignments (`objectives.Guidance`)."""
+    """The head of attention that learns to follow given alignments (`objectives.Guidance`)."""
 
     weight: Annotated[float, Field(ge=0)] = Field(
         description="weight of the alignment loss beside the translation's (Garg et al. 2019 take "
@@ -74,7 +74,7 @@ class GuidedAlignmentConfig(Node):
 
 
 class MinimumRiskConfig(Node):
-    """How much the risk of sampled translations counts (`objectives.MinimumRisk`)."""
+    """The weight of the risk of sampled translations (`objectives.MinimumRisk`)."""
 
     weight: Annotated[float, Field(ge=0, le=1)] = Field(
         description="share of the risk in the loss, the rest is that of tokens; 0: off. Fine-tunes "
@@ -101,7 +101,7 @@ class MinimumRiskConfig(Node):
 
 
 class TrainerConfig(Node):
-    """How long, how precisely and on what to train."""
+    """The length of a training, its precision and its devices."""
 
     max_steps: PositiveInt | None = Field(description="optimizer steps of the whole run")
     max_epochs: PositiveInt | None = Field(
@@ -247,7 +247,7 @@ class TrainingConfig(RunKeys):
 
     @property
     def length_limits(self) -> dict[str, Any]:
-        """How long translations may become while training: as long as the run's search allows."""
+        """The limits of translations while training: those of the run's search."""
         return self.search.model_dump(include={"max_length_ratio", "max_length_offset"})
 
     @classmethod

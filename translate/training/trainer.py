@@ -101,7 +101,7 @@ def _strategy(config: TrainerConfig) -> str | Strategy:
 
 @contextmanager
 def ending_together(trainer: L.Trainer) -> Iterator[None]:
-    """Where training ends with an error or a signal, end the processes that Lightning started.
+    """End the processes that Lightning started where training ends with an error or a signal.
 
     Lightning looks at them every few seconds and, once one has failed, kills this one: also in the
     middle of a sweep's next run.
