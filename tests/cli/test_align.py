@@ -290,7 +290,7 @@ def test_gold_that_does_not_fit_is_told(program, run: str, pairs, tmp_path: Path
 def test_a_corpus_without_gold_alignments_is_told(program, run: str, trained: Path, home) -> None:
     table = pyarrow.table({"source": ["x"], "references": [["y"]]})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("translate.cli.align_files.corpus_of_run", lambda *_, **__: (None, table))
+        patch.setattr("translate.cli.align.corpus_of_run", lambda *_, **__: (None, table))
         done = program("align", run)
     assert done.status == 1
     assert "has no gold alignments: give input=FILE reference=FILE" in done.err

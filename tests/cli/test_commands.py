@@ -424,7 +424,7 @@ def test_the_kernels_of_a_sentence_are_explained(program, run: str, trained: Pat
 def test_where_training_would_pack_packed_calls_are_explained(
     program, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("translate.training.resources.packed_from", lambda *_, **__: 0)
+    monkeypatch.setattr("translate.extras.explain.packed_from", lambda *_, **__: 0)
     done = program("attend", run, "explain=true", "device=cpu", "der Hund schläft")
     assert "training, sentences end to end: 1 × decoder_layers.*.cross_attention" in done.out
 

@@ -355,8 +355,7 @@ def test_what_a_configuration_says_is_text_and_no_order(
     assert main(["train", f"run={tmp_path}"]) == 0
     assert configs[1] == written
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"data": {"dir": text}}))
-    nodes = COMMANDS["shortlist"].options.stored_nodes(str(tmp_path))
-    assert nodes["data"] == {"dir": text}
+    assert configuration(tmp_path)["data"] == {"dir": text}
 
 
 def test_an_honest_bundle_is_loaded(saved: Path, tokenizers: Tokenizers) -> None:

@@ -86,7 +86,6 @@ def run(options: EvaluateOptions) -> None:
     report = evaluate(
         options.run,
         **options.test_set,
-        domains=options.domains,
         translator=partial(load, options.run, **options.loading()),
         decoding={
             **options.search,

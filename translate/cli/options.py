@@ -137,14 +137,16 @@ class Options(Node):
         Raises:
             UserError: the run has no model, or no configuration, that can be read.
         """
-        from translate.inference import bundle
-
         groups, carried = cls.choices(), dict[str, Any]()
-        if run is not None and cls.needs_model:
+        if run is None:
+            return {group: {} for group in groups}
+        from translate.inference import bundle  # PyTorch, which not all commands need
+
+        if cls.needs_model:
             bundle.find(run)  # a missing run is told before a missing file
-        if run is not None and "search" in groups:
+        if "search" in groups:
             carried["search"] = bundle.of_run(run).config.search
-        if run is not None and "data" in groups:
+        if "data" in groups:
             carried = configuration(run) | carried  # the search is the model's own
         return {group: carried.get(group, {}) for group in groups}
 
@@ -319,7 +321,9 @@ class TestSetOptions(SplitOptions):
         """The arguments of `read_test_set`: files, or a split of a corpus."""
         if self.input is not None or self.reference:
             self.check_corpus()
-        return {**self.corpus, "input": self.input, "references": self.reference}
+        domains = getattr(self, "domains", None)
+        files = {"input": self.input, "references": self.reference, "domains": domains}
+        return {**self.corpus, **files}
 
 
 def key_lines(key: str, description: str, indent: int = INDENT) -> list[str]:
