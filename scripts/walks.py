@@ -143,15 +143,29 @@ def _profile_third_call(owner: type, name: str, profile: Profile) -> None:
     setattr(owner, name, profiled)
 
 
-def configuration() -> dict[str, Walk]:
+def configuration_by_load() -> dict[str, Walk]:
+    """A configuration, composed and checked by `translate.Config.load`."""
+    import translate
+
+    settings = dict(setting.split("=", 1) for setting in CONFIGURATION)
+    profile, load = Profile(), translate.Config.load
+    with profile.on():
+        load(**settings)
+    return {"composing a configuration": profile.files}
+
+
+def configuration_by_train() -> dict[str, Walk]:
     """A configuration of `translate train`, composed, checked and shown by `-c job`."""
     profile = Profile()
     with profile.on():
         program("train", *CONFIGURATION, "-c", "job")
-    return {"composing a configuration": profile.files}
+    return {"… by translate train -c job": profile.files}
 
 
-WALKS = (sentence_by_load, sentence_by_text, training_step, configuration)
+WALKS = (
+    sentence_by_load, sentence_by_text, training_step, configuration_by_load,
+    configuration_by_train,
+)  # fmt: skip
 
 
 def walked(walk: Callable[[], dict[str, Walk]]) -> dict[str, Walk]:
