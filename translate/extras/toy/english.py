@@ -33,23 +33,17 @@ from translate.extras.toy.words import (
 
 # The simple tense of each tense: a German perfect is told in the English past.
 SIMPLE_TENSE = {"present": "present", "past": "past", "perfect": "past"}
-BE = {"present": ("am", "are", "is", "are"), "past": ("was", "were", "was", "were")}
-IRREGULAR_PRESENT = {"have": "has"}
+# First, second and third person singular, plural.
 AUXILIARIES = {
-    ("do", "present"): ("do", "do", "does", "do"),
-    ("do", "past"): ("did", "did", "did", "did"),
-    ("have", "present"): ("have", "have", "has", "have"),
-    ("have", "past"): ("had", "had", "had", "had"),
-    ("want", "present"): ("want", "want", "wants", "want"),
-    ("want", "past"): ("wanted", "wanted", "wanted", "wanted"),
-    ("be", "present"): BE["present"],
-    ("be", "past"): BE["past"],
+    "do": {"present": "do do does do", "past": "did did did did"},
+    "have": {"present": "have have has have", "past": "had had had had"},
+    "want": {"present": "want want wants want", "past": "wanted wanted wanted wanted"},
+    "be": {"present": "am are is are", "past": "was were was were"},
 }
-UNITS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-TEENS = (
-    *("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen"),
-    *("sixteen", "seventeen", "eighteen", "nineteen"),
-)
+NUMBERS = (
+    "", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+    "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+)  # fmt: skip
 TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 
 
@@ -99,8 +93,12 @@ def _rest(tree: Clause) -> list[Word]:
     words: list[Word] = []
     if tree.object and not isinstance(tree.object, Trace):
         words += nominal(tree.object, "object")
-    if tree.indirect:
-        words += [_dative(tree.indirect), *nominal(tree.indirect, "object")]
+    if indirect := tree.indirect:
+        # `to` is linked to the word that shows the German dative
+        shown = indirect.left if isinstance(indirect, Coordination) else indirect
+        article = isinstance(shown, NounPhrase) and shown.determiner.german
+        to = word("to", shown, "determiner" if article else "head")
+        words += [to, *nominal(indirect, "object")]
     if tree.predicate:
         words += _predicate(tree)
     if tree.manner:
@@ -127,7 +125,8 @@ def _verb_group(tree: Clause) -> tuple[list[Word], list[Word]]:
     `hat gesehen` is `saw`, `hat nicht gesehen` is `did not see`.
     """
     verb = tree.verb
-    person, number = _agreement(tree)
+    there = isinstance(tree.subject, Pronoun) and tree.subject.person is ES_THERE
+    person, number = agreement(tree.object if there and tree.object else tree.subject)
     base = [word(verb.english, tree, "verb"), *_tail(tree)]
     participle = [word(participle_form(verb), tree, "verb"), *_tail(tree)]
 
@@ -161,24 +160,14 @@ def _verb_group(tree: Clause) -> tuple[list[Word], list[Word]]:
     return [], [finite, *_tail(tree)]
 
 
-def _agreement(tree: Clause) -> tuple[int, Number]:
-    """Return person and number; with `there`, those of the object."""
-    there = isinstance(tree.subject, Pronoun) and tree.subject.person is ES_THERE
-    return agreement(tree.object if there and tree.object else tree.subject)
-
-
 def _tail(tree: Clause) -> list[Word]:
     """Return the particle of a verb (`look for`, `wait for`)."""
     return [word(text, tree, tree.verb.preposition_role) for text in tree.verb.tail]
 
 
 def _to_infinitive(tree: Clause) -> list[Word]:
-    return [
-        word("to", tree, "to"),
-        word(tree.verb.english, tree, "verb"),
-        *_tail(tree),
-        *_rest(tree),
-    ]
+    verb = word(tree.verb.english, tree, "verb")
+    return [word("to", tree, "to"), verb, *_tail(tree), *_rest(tree)]
 
 
 def _adjunct(tree: Clause) -> list[Word]:
@@ -204,14 +193,6 @@ def _prepositional(tree: Prepositional) -> list[Word]:
         *(word(text, tree, "preposition") for text in tree.preposition.english.split(" ")),
         *nominal(tree.nominal, "object"),
     ]
-
-
-def _dative(tree: Nominal) -> Word:
-    """`to`, linked to the word that shows the German dative."""
-    if isinstance(tree, Coordination):
-        tree = tree.left
-    role = tree.case_role if isinstance(tree, NounPhrase) else "head"
-    return word("to", tree, role)
 
 
 def nominal(tree: Nominal, role: Role = "subject") -> list[Word]:
@@ -257,7 +238,7 @@ def _noun_phrase(tree: NounPhrase, *, possessive: bool = False) -> list[Word]:
 
 def auxiliary_form(verb: str, tense: str, person: int, number: Number) -> str:
     """A form of `be`, `do`, `have` or `want`; `tense` is `present` or `past`."""
-    return AUXILIARIES[verb, tense][3 if number == "pl" else person - 1]
+    return AUXILIARIES[verb][tense].split()[3 if number == "pl" else person - 1]
 
 
 @cache
@@ -269,7 +250,7 @@ def finite_form(verb: Verb, tense: str, person: int, number: Number) -> str:
         return verb.english_forms[0] if verb.english_forms else _regular_past(verb.english)
     if (person, number) != (3, "sg"):
         return verb.english
-    return IRREGULAR_PRESENT.get(verb.english, _with_s(verb.english))
+    return "has" if verb.english == "have" else _with_s(verb.english)
 
 
 @cache
@@ -317,9 +298,7 @@ def indefinite(following: str) -> str:
 @cache
 def numeral_form(value: int) -> str:
     """A number word from 2 to 99: `twenty-one`."""
-    if value < 10:
-        return UNITS[value]
     if value < 20:
-        return TEENS[value - 10]
+        return NUMBERS[value]
     tens, units = divmod(value, 10)
-    return f"{TENS[tens]}-{UNITS[units]}" if units else TENS[tens]
+    return f"{TENS[tens]}-{NUMBERS[units]}" if units else TENS[tens]

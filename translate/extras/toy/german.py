@@ -29,6 +29,7 @@ from translate.extras.toy.syntax import (
     word,
 )
 from translate.extras.toy.words import (
+    CASES,
     COMPLEMENTIZERS,
     Adjective,
     Case,
@@ -37,7 +38,6 @@ from translate.extras.toy.words import (
     Modal,
     Noun,
     Number,
-    Person,
     Phrase,
     Verb,
 )
@@ -45,64 +45,36 @@ from translate.extras.toy.words import (
 Order = Literal["second", "first", "last", "infinitive"]
 COMMA = Word(",")
 MIDFIELD = (
-    *("subject", "pronoun", "time", "frequency", "indirect", "object", "negation", "manner"),
-    *("companion", "agent", "prepositional", "place", "predicate"),
-)
-# Endings by case: masculine, feminine, neuter, plural.
-DETERMINER_ENDINGS = {
-    "dieser": {"nom": "er e es e", "acc": "en e es e", "dat": "em er em en", "gen": "es er es er"},
-    "ein": {"nom": "- e - e", "acc": "en e - e", "dat": "em er em en", "gen": "es er es er"},
-    "der": {
-        "nom": "der die das die",
-        "acc": "den die das die",
-        "dat": "dem der dem den",
-        "gen": "des der des der",
-    },
-}
-ADJECTIVE_ENDINGS = {
-    "weak": {"nom": "e e e en", "acc": "en e e en", "dat": "en en en en", "gen": "en en en en"},
-    "mixed": {"nom": "er e es en", "acc": "en e es en", "dat": "en en en en", "gen": "en en en en"},
-    "strong": {"nom": "er e es e", "acc": "en e es e", "dat": "em er em en", "gen": "en er en er"},
-}
-RELATIVE_PRONOUNS = {
-    "nom": "der die das die",
-    "acc": "den die das die",
-    "dat": "dem der dem denen",
+    "subject", "pronoun", "time", "frequency", "indirect", "object", "negation", "manner",
+    "companion", "agent", "prepositional", "place", "predicate",
+)  # fmt: skip
+# Endings, and whole forms of der: masculine, feminine, neuter and plural, case by case.
+ENDINGS = {
+    "der": "der die das die, den die das die, dem der dem den, des der des der",
+    "dieser": "er e es e, en e es e, em er em en, es er es er",
+    "ein": "- e - e, en e - e, em er em en, es er es er",
+    "weak": "e e e en, en e e en, en en en en, en en en en",  # of adjectives, from here on
+    "mixed": "er e es en, en e es en, en en en en, en en en en",
+    "strong": "er e es e, en e es e, em er em en, en er en er",
+    "relative": "der die das die, den die das die, dem der dem denen",
 }
 CONTRACTIONS = {
-    ("in", "dem"): "im",
-    ("in", "das"): "ins",
-    ("an", "dem"): "am",
-    ("zu", "dem"): "zum",
-    ("zu", "der"): "zur",
-    ("von", "dem"): "vom",
-    ("bei", "dem"): "beim",
-}
+    "in dem": "im", "in das": "ins", "an dem": "am", "zu dem": "zum", "zu der": "zur",
+    "von dem": "vom", "bei dem": "beim",
+}  # fmt: skip
 UMLAUTS = {"au": "äu", "a": "ä", "o": "ö", "u": "ü"}
 # First, second and third person singular, plural (the plural of `ihr` is not used).
 AUXILIARIES = {
-    ("sein", "present"): ("bin", "bist", "ist", "sind"),
-    ("sein", "past"): ("war", "warst", "war", "waren"),
-    ("werden", "present"): ("werde", "wirst", "wird", "werden"),
-    ("werden", "past"): ("wurde", "wurdest", "wurde", "wurden"),
-    ("haben", "present"): ("habe", "hast", "hat", "haben"),
-    ("haben", "past"): ("hatte", "hattest", "hatte", "hatten"),
+    "sein": {"present": "bin bist ist sind", "past": "war warst war waren"},
+    "werden": {"present": "werde wirst wird werden", "past": "wurde wurdest wurde wurden"},
+    "haben": {"present": "habe hast hat haben", "past": "hatte hattest hatte hatten"},
 }
 INSEPARABLE = ("be", "ge", "er", "ver", "zer", "ent", "emp")
 UNITS = ("", "ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun")
 TEENS = {10: "zehn", 11: "elf", 12: "zwölf", 16: "sechzehn", 17: "siebzehn"}
 TENS = (
-    "",
-    "",
-    "zwanzig",
-    "dreißig",
-    "vierzig",
-    "fünfzig",
-    "sechzig",
-    "siebzig",
-    "achtzig",
-    "neunzig",
-)
+    "", "", "zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig",
+)  # fmt: skip
 
 
 def sentence(tree: Sentence) -> list[Word]:
@@ -137,7 +109,9 @@ def _fields(tree: Clause) -> dict[str, list[Word]]:
     verb = tree.verb
     fields: dict[str, list[Word]] = {"subject": nominal(tree.subject, "nom"), "pronoun": []}
     if verb.reflexive:
-        fields["pronoun"].append(word(_reflexive(tree.subject), tree, "verb"))
+        person = tree.subject.person if isinstance(tree.subject, Pronoun) else None
+        reflexive = person.german["acc"] if person and person.person < 3 else "sich"
+        fields["pronoun"].append(word(reflexive, tree, "verb"))
     if tree.indirect:
         fields["indirect"] = nominal(tree.indirect, "dat")
     if tree.object:
@@ -220,17 +194,14 @@ def _postfield(tree: Clause) -> list[Word]:
     """The clauses behind the bracket, each between commas."""
     words: list[Word] = []
     if tree.complement:
-        words += [COMMA, *_complement(tree.verb.frame, tree.complement), COMMA]
+        conjunction = COMPLEMENTIZERS[tree.verb.frame]
+        words += [COMMA, *spell(conjunction, conjunction.german, tree.complement)]
+        words += [*clause(tree.complement, "last"), COMMA]
     if tree.infinitive:
         words += [COMMA, *clause(tree.infinitive, "infinitive"), COMMA]
     if tree.adjunct and not tree.adjunct.fronted:
         words += [COMMA, *_adjunct(tree), COMMA]
     return words
-
-
-def _complement(frame: str, tree: Clause) -> list[Word]:
-    conjunction = COMPLEMENTIZERS[frame]
-    return [*spell(conjunction, conjunction.german, tree), *clause(tree, "last")]
 
 
 def _adjunct(tree: Clause) -> list[Word]:
@@ -262,8 +233,7 @@ def nominal(tree: Nominal, case: Case) -> list[Word]:
         case Name(text):
             return [word(text, tree, "head")]
         case Trace(noun, number):
-            form = pick(RELATIVE_PRONOUNS[case], noun.gender, number)
-            return [word(form, tree, "head")]
+            return [word(_ending("relative", noun.gender, number, case), tree, "head")]
         case Coordination(left, right):
             return [*nominal(left, case), word("und", tree, "and"), *nominal(right, case)]
         case NounPhrase():
@@ -292,18 +262,10 @@ def _noun_phrase(tree: NounPhrase, case: Case) -> list[Word]:
 def _contract(preposition: Word, words: list[Word], tree: Nominal) -> list[Word]:
     """`zu der Schule` becomes `zur Schule`, unless a relative clause follows."""
     plain = isinstance(tree, NounPhrase) and not tree.relative
-    contracted = CONTRACTIONS.get((preposition.text, words[0].text))
+    contracted = CONTRACTIONS.get(f"{preposition.text} {words[0].text}")
     if plain and contracted:
         return [Word(contracted, preposition.links | words[0].links), *words[1:]]
     return [preposition, *words]
-
-
-def _reflexive(subject: Nominal) -> str:
-    match subject:
-        case Pronoun(Person(reflexive=form)):
-            return form
-        case _:
-            return "sich"
 
 
 def _tidy(words: list[Word]) -> list[Word]:
@@ -320,8 +282,8 @@ def _tidy(words: list[Word]) -> list[Word]:
 # Word forms: declension and conjugation by rule, irregular forms from the tables.
 
 
-def pick(row: str, gender: Gender, number: Number) -> str:
-    """One of four forms: masculine, feminine, neuter, plural."""
+def _ending(declension: str, gender: Gender, number: Number, case: Case) -> str:
+    row = ENDINGS[declension].split(", ")[(*CASES, "gen").index(case)]
     form = row.split()[3 if number == "pl" else "mfn".index(gender)]
     return "" if form == "-" else form
 
@@ -332,7 +294,7 @@ def determiner_form(entry: Determiner, gender: Gender, number: Number, case: Cas
     if entry.declension == "none":
         return ""
     stem = "" if entry.declension == "der" else entry.german
-    return stem + pick(DETERMINER_ENDINGS[entry.declension][case], gender, number)
+    return stem + _ending(entry.declension, gender, number, case)
 
 
 @cache
@@ -340,7 +302,7 @@ def adjective_form(
     entry: Adjective, after: Determiner, gender: Gender, number: Number, case: Case
 ) -> str:
     """The attributive form: weak, mixed or strong by what stands before it."""
-    return _stem(entry.german) + pick(ADJECTIVE_ENDINGS[after.adjective][case], gender, number)
+    return _stem(entry.german) + _ending(after.adjective, gender, number, case)
 
 
 def _stem(form: str) -> str:
@@ -405,7 +367,7 @@ def finite_form(verb: Verb, tense: str, person: int, number: Number) -> str:
 
 def auxiliary_form(infinitive: str, tense: str, person: int, number: Number) -> str:
     """A form of `sein`, `haben` or `werden`."""
-    return AUXILIARIES[infinitive, tense][3 if number == "pl" else person - 1]
+    return AUXILIARIES[infinitive][tense].split()[3 if number == "pl" else person - 1]
 
 
 @cache
@@ -441,8 +403,8 @@ def _verb_stem(infinitive: str) -> str:
 
 
 def _present(verb: Verb) -> tuple[str, ...]:
-    if (verb.infinitive, "present") in AUXILIARIES:
-        return AUXILIARIES[verb.infinitive, "present"]
+    if verb.infinitive in AUXILIARIES:
+        return tuple(AUXILIARIES[verb.infinitive]["present"].split())
     stem, third = _verb_stem(verb.infinitive), forms_of(verb)[0]
     first = stem[:-2] + "le" if stem.endswith("el") else f"{stem}e"
     if not third.endswith("t"):  # weiß

@@ -30,11 +30,11 @@ Gender = Literal["m", "f", "n"]
 Tense = Literal["present", "past", "perfect", "pluperfect", "future"]
 
 GENDERS: dict[str, Gender] = {"der": "m", "die": "f", "das": "n"}
-CASES: dict[str, Case] = {"acc": "acc", "dat": "dat"}
+CASES: tuple[Case, ...] = ("nom", "acc", "dat")
 NAMES = (
-    *("Anna", "Peter", "Maria", "Paul", "Lena", "Max", "Julia", "Thomas"),
-    *("Sophie", "Felix", "Emma", "Jonas"),
-)
+    "Anna", "Peter", "Maria", "Paul", "Lena", "Max", "Julia", "Thomas", "Sophie", "Felix", "Emma",
+    "Jonas",
+)  # fmt: skip
 
 
 # Entries compare and hash by identity: each stands once in the lexicon, and caches stay fast.
@@ -137,7 +137,6 @@ class Person:
     person: int
     number: Number
     german: dict[Case, str]
-    reflexive: str
     english: dict[Role, str]
 
 
@@ -159,17 +158,14 @@ def lexicon() -> Lexicon:
             Noun(german, GENDERS[article], plural, english, english_plural, frozenset(classes))
             for classes, article, german, plural, english, english_plural in _rows("nouns.tsv")
         ),
-        verbs=tuple(_verb(*row) for row in _rows("verbs.tsv")),
+        verbs=tuple(map(_verb, _rows("verbs.tsv"))),
         adjectives=tuple(
             Adjective(german, comparative, english, english_comparative, frozenset(classes))
             for classes, german, comparative, english, english_comparative in _rows(
                 "adjectives.tsv"
             )
         ),
-        phrases=tuple(
-            Phrase(kind, units(german), units(english))
-            for kind, german, english in _rows("adverbs.tsv")
-        ),
+        phrases=tuple(_phrase(*row) for row in _rows("adverbs.tsv")),
     )
 
 
@@ -185,16 +181,8 @@ def _rows(name: str) -> Iterator[list[str]]:
         yield line.split("\t")
 
 
-def _verb(
-    frame: str,
-    german: str,
-    forms: str,
-    perfect: str,
-    english: str,
-    english_forms: str,
-    subjects: str,
-    objects: str,
-) -> Verb:
+def _verb(row: list[str]) -> Verb:
+    frame, german, forms, perfect, english, english_forms, subjects, objects = row
     words = german.split(" ")
     reflexive = words[0] == "sich"
     words = words[reflexive:]
@@ -207,7 +195,7 @@ def _verb(
         particle=words[0] if len(words) == 2 else "",
         reflexive=reflexive,
         preposition=preposition,
-        case=CASES[case] if case else "dat" if frame == "dative" else "acc",
+        case="dat" if "dat" in (case, frame[:3]) else "acc",
         forms=tuple(forms.split()),
         perfect=perfect,
         english=verb,
@@ -218,31 +206,36 @@ def _verb(
     )
 
 
-def units(text: str) -> tuple[tuple[str, ...], ...]:
-    """The units of a phrase in the tables: `in_the evening` is (in, the), (evening)."""
-    return tuple(tuple(unit.split("_")) for unit in text.split(" "))
+def _phrase(kind: str, german: str, english: str) -> Phrase:
+    """A phrase as the tables spell it: `in_the evening` has the units (in, the) and (evening)."""
+    return Phrase(kind, *(
+        tuple(tuple(unit.split("_")) for unit in side.split(" ")) for side in (german, english)
+    ))  # fmt: skip
 
 
-# The closed classes: names, pronouns, determiners, prepositions, modals and conjunctions.
+# The closed classes: pronouns, determiners, prepositions, modals and conjunctions.
 
 
-ICH = Person(
-    1, "sg", {"nom": "ich", "acc": "mich", "dat": "mir"}, "mich", {"subject": "I", "object": "me"}
-)
-DU = Person(
-    2, "sg", {"nom": "du", "acc": "dich", "dat": "dir"}, "dich", {"subject": "you", "object": "you"}
-)
-ER = Person(
-    3, "sg", {"nom": "er", "acc": "ihn", "dat": "ihm"}, "sich", {"subject": "he", "object": "him"}
-)
-SIE = Person(3, "sg", {"nom": "sie"}, "sich", {"subject": "she"})
-WIR = Person(
-    1, "pl", {"nom": "wir", "acc": "uns", "dat": "uns"}, "uns", {"subject": "we", "object": "us"}
-)
-SIE_PLURAL = Person(3, "pl", {"nom": "sie"}, "sich", {"subject": "they"})
+def _person(person: int, number: Number, german: str, english: str) -> Person:
+    """A pronoun of its German nominative, accusative and dative, its English subject and object."""
+    roles: tuple[Role, ...] = ("subject", "object")
+    return Person(
+        person,
+        number,
+        dict(zip(CASES, german.split(), strict=False)),
+        dict(zip(roles, english.split(), strict=False)),
+    )
+
+
+ICH = _person(1, "sg", "ich mich mir", "I me")
+DU = _person(2, "sg", "du dich dir", "you you")
+ER = _person(3, "sg", "er ihn ihm", "he him")
+SIE = _person(3, "sg", "sie", "she")
+WIR = _person(1, "pl", "wir uns uns", "we us")
+SIE_PLURAL = _person(3, "pl", "sie", "they")
 PERSONS = (ICH, DU, ER, SIE, WIR, SIE_PLURAL)
-ES = Person(3, "sg", {"nom": "es"}, "sich", {"subject": "it"})
-ES_THERE = Person(3, "sg", {"nom": "es"}, "sich", {"subject": "there"})
+ES = _person(3, "sg", "es", "it")
+ES_THERE = _person(3, "sg", "es", "there")
 
 DEFINITE = Determiner("der", {"sg": "the", "pl": "the"}, "der", "weak")
 INDEFINITE = Determiner("ein", {"sg": "a"}, "ein", "mixed")
@@ -293,32 +286,20 @@ MODALS = (
 )
 TENDENCIES = tuple(entry for entry in MODALS if entry.infinitive != "wollen")  # for who has no will
 
+
+def _conjunctions(kind: str, pairs: str) -> tuple[Phrase, ...]:
+    return tuple(_phrase(kind, *pair.split()) for pair in pairs.split(","))
+
+
 COMPLEMENTIZERS = {
-    "that": Phrase("complementizer", (("dass",),), (("that",),)),
-    "whether": Phrase("complementizer", (("ob",),), (("whether",),)),
+    "that": _phrase("complementizer", "dass", "that"),
+    "whether": _phrase("complementizer", "ob", "whether"),
 }
-SUBORDINATORS = tuple(
-    Phrase("subordinator", units(german), units(english))
-    for german, english in (
-        ("weil", "because"),
-        ("wenn", "when"),
-        ("falls", "if"),
-        ("obwohl", "although"),
-        ("während", "while"),
-        ("bevor", "before"),
-        ("nachdem", "after"),
-        ("bis", "until"),
-        ("da", "since"),
-        ("damit", "so_that"),
-        ("sobald", "as_soon_as"),
-        ("solange", "as_long_as"),
-    )
+SUBORDINATORS = _conjunctions(
+    "subordinator",
+    "weil because, wenn when, falls if, obwohl although, während while, bevor before, "
+    "nachdem after, bis until, da since, damit so_that, sobald as_soon_as, solange as_long_as",
 )
-COORDINATORS = tuple(
-    Phrase("coordinator", units(german), units(english))
-    for german, english in (("und", "and"), ("oder", "or"))
-)
-CONTRASTS = tuple(  # these take a comma before them in both languages
-    Phrase("coordinator", units(german), units(english))
-    for german, english in (("aber", "but"), ("doch", "yet"), ("denn", "for"))
-)
+COORDINATORS = _conjunctions("coordinator", "und and, oder or")
+# these take a comma before them in both languages
+CONTRASTS = _conjunctions("coordinator", "aber but, doch yet, denn for")
