@@ -161,7 +161,7 @@ def known_engine(text: str) -> str:
 
 def check(options: argparse.Namespace) -> None:
     """Refuse what no row could be measured with."""
-    from translate.data.text import count_lines
+    from translate.data.plain_text import count_lines
     from translate.inference import bundle
     from translate.inference.translator import choose_device
 
@@ -295,7 +295,7 @@ def measure(
     single: int,
 ) -> Measured:
     """One row, the file once a turn; latency where `single` sentences are timed by themselves."""
-    from translate.data.text import read_lines
+    from translate.data.plain_text import read_lines
 
     began = time.perf_counter()
     make = NATIVE.get(engine) or partial(EXPORTED[engine.partition("-")[0]], export)
@@ -343,7 +343,7 @@ def judged(translations: list[str], reference: Path | None) -> float:
     """Their BLEU, where there is something to judge them by."""
     if reference is None:
         return math.nan
-    from translate.data.text import read_lines
+    from translate.data.plain_text import read_lines
     from translate.evaluation.metrics import bleu
 
     return bleu(translations, [[line] for line in read_lines(reference)])

@@ -21,7 +21,7 @@ from translate.cli.composing import launch
 from translate.compose import node_of
 from translate.config import Node, problems
 from translate.data.corpus import check_data
-from translate.data.downloads import PyPI
+from translate.extras.downloads import PyPI
 from translate.models.transformer_layers import TransformerConfig
 from translate.search.beam import BeamConfig
 from translate.training.settings import training_problems

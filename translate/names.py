@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 
@@ -10,3 +11,23 @@ def on_demand(name: str) -> Any:
     """Import the object that `module:attribute` names."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+class OnDemand(Mapping[str, Any]):
+    """A table of objects by name, each imported when it is looked up.
+
+    Args:
+        names: `module:attribute` of each.
+    """
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+
+    def __getitem__(self, key: str) -> Any:
+        return on_demand(self.names[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)

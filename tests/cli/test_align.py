@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from translate.cli.align import wanted_head
-from translate.data.text import from_line
+from translate.data.plain_text import from_line
 from translate.inference import bundle
 from translate.models.head import AttentionHead
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from translate.data.text import read_lines
+from translate.data.plain_text import read_lines
 from translate.errors import UserError
 
 Program = Callable[..., Any]

@@ -13,7 +13,7 @@ import pytest
 
 from translate.cli.streams import Advance, constraints_in, lines_done, lines_out, output_problems
 from translate.data import progress
-from translate.data.text import read_lines
+from translate.data.plain_text import read_lines
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from filelock import FileLock
 from translate.data import corpus as corpus_module
 from translate.data.account import LanguageCounts, render
 from translate.data.corpus import FORMAT, check_data, load
-from translate.data.text import sameness
+from translate.data.plain_text import sameness
 from translate.data.tokenizer import check_tokenizer
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translate.data import pairs
-from translate.data.corpus import KINDS, check_data
 from translate.data.pairs import Item, Pair, PairTable, digests, items, write_pairs
-from translate.errors import UserError
 
 PAIRS = [
     Pair(f"satz {n}\u2028", f"sentence {n} 🙂", str(n % 3), ((0, n), (n, 1)) if n % 2 else ())
@@ -69,36 +66,6 @@ def tsv(path: Path, **changes: Any) -> dict[str, Any]:
         "data", "tsv", source="de", target="en", train=str(path),
         columns={"de": 1, "en": 2}, hold_out={"dev": 8, "test": ["news"]}, **changes,
     )  # fmt: skip
-
-
-def read(data: dict[str, Any], tmp_path: Path) -> list[Pair]:
-    return KINDS[data["kind"]].model_validate(data).read(tmp_path)["train"]
-
-
-def test_a_domain_comes_by_number_name_or_path(tmp_path: Path) -> None:
-    expected = [Pair(*row) for row in ROWS]
-    table = tmp_path / "pairs.tsv"
-    assert read(tsv(table, domain=3), tmp_path) == expected
-    table.write_text("de\ten\ttopic\n" + table.read_text("utf-8"), encoding="utf-8")
-    named = node("data", "tsv", source="de", target="en", train=str(table), header=True)
-    assert read(named | {"domain": "topic"}, tmp_path) == expected
-    assert {pair.group for pair in read(named, tmp_path)} == {""}
-    lines = [json.dumps({"de": s, "en": t, "about": {"topic": d}}) for s, t, d in ROWS]
-    (tmp_path / "pairs.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    nested = node("data", "jsonl", source="de", target="en",
-                  train=str(tmp_path / "pairs.jsonl"), domain="about.topic")  # fmt: skip
-    assert read(nested, tmp_path) == expected
-    with pytest.raises(UserError, match=r"line 1 has no column topic \(data.domain\): it has"):
-        read(nested | {"domain": "topic"}, tmp_path)
-    with pytest.raises(UserError, match=r"data.domain: .* no column place; its header line has de"):
-        read(named | {"domain": "place"}, tmp_path)
-    with pytest.raises(UserError, match=r"has 3 .*columns, but column 4 is asked for \(data.domai"):
-        read(tsv(table, domain=4), tmp_path)
-
-
-def test_files_of_two_languages_have_no_columns() -> None:
-    (problem,) = check_data(node("data", "hub", source="de", target="en", dir="x", domain=3))
-    assert problem.startswith("data.domain = 3 names a column, but the files of data.dir = x have")
 
 
 def test_an_item_is_of_its_first_pairs_domain() -> None:

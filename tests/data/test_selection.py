@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from translate.data import selection as splits
 from translate.data.pairs import Item, Pair, PairTable, items, write_pairs
+from translate.data.plain_text import fold, sameness
 from translate.data.selection import QUICK, components, peek, take_components, take_groups
-from translate.data.text import fold, sameness
 from translate.errors import UserError
 
 sentences = st.sampled_from([f"{word}{n}" for word in ("a ", "A  ", "b") for n in range(12)])

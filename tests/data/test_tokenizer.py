@@ -20,7 +20,7 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from translate.data.text import sameness
+from translate.data.plain_text import sameness
 from translate.data.tokenizer import (
     LONGEST,
     BPESampler,

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from translate.data.text import Link
+from translate.data.plain_text import Link
 from translate.errors import UserError
 from translate.evaluation.alignment import (
     above,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from pathlib import Path
 
 import pytest
+from conf_nodes import node
 
-from translate.data.sources import GRAMMAR
 from translate.errors import UserError
 from translate.extras.toy import ToyPair, realise, toy_pairs
 from translate.extras.toy.sampler import Sampler
+from translate.extras.toy.source import GRAMMAR, Toy
 from translate.extras.toy.syntax import combinations, is_held_out
 from translate.extras.toy.words import lexicon
 
@@ -177,3 +179,21 @@ def test_finite_verb_comes_last_in_a_subordinate_clause(pairs: dict[str, list[To
             finals[last[0].islower()] += 1
     assert finals[True] > 50
     assert not finals[False]
+
+
+def test_the_corpus_turns_with_its_alignment(tmp_path: Path) -> None:
+    data = node("data", "toy", train=20, dev=2, test=2, min_words=4, max_words=9)
+    there = Toy.model_validate(data).open(tmp_path)
+    back = Toy.model_validate(data | {"source": "en", "target": "de"}).open(tmp_path)
+    assert {split: len(list(pairs)) for split, pairs in there.items()} == {
+        "train": 20, "dev": 2, "test": 2
+    }  # fmt: skip
+    for forth, turned in zip(there["train"], back["train"], strict=True):
+        assert (forth.source, forth.target) == (turned.target, turned.source)
+        assert {(s, t) for s, t in forth.alignment} == {(s, t) for t, s in turned.alignment}
+        assert max(s for s, _ in forth.alignment) < len(forth.source.split())
+    with pytest.raises(UserError, match="data=toy is German-English"):
+        Toy.model_validate(data | {"source": "fr"}).open(tmp_path)
+    changes: list[dict[str, int]] = [{}, {"seed": 2}, {"train": 21}]
+    prints = {Toy.model_validate(data | change).fingerprint(tmp_path) for change in changes}
+    assert len(prints) == 3

@@ -17,7 +17,7 @@ from translate.cli.arguments import file_name
 from translate.cli.options import Device, PathOption, SplitOptions
 from translate.cli.translating import TARGET
 from translate.data.pairs import in_order
-from translate.data.text import Gold, Link, read_links, to_line
+from translate.data.plain_text import Gold, Link, read_links, to_line
 from translate.errors import UserError
 from translate.evaluation.alignment import alignment_error_rate, linkers
 from translate.evaluation.report import as_lines, digest, fingerprint, name_in
@@ -172,7 +172,7 @@ def run(options: AlignOptions) -> None:
 
 def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
     """Links count words between white space, so that a Chinese sentence may be a single one."""
-    from translate.evaluation.words import mostly_unspaced, words
+    from translate.data.plain_text import mostly_unspaced, words
 
     text = " ".join(sentences)
     if mostly_unspaced(text) and len(words(text)) > LONGEST_WORDS * len(text.split()):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from translate.cli.streams import lines_out, output_problems
 from translate.data.cleaning import Dropped, Tell
-from translate.data.text import GZIP_MAGIC, json_line
+from translate.data.plain_text import GZIP_MAGIC, json_line
 from translate.errors import UserError
 from translate.files import is_stream, partial
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from translate.cli.errors import UsageError
-from translate.data.text import count_lines, one_line, read_lines
+from translate.data.plain_text import count_lines, one_line, read_lines
 from translate.errors import UserError
 from translate.files import being_written, growing, is_stream, partial
 from translate.wording import counted

@@ -13,7 +13,7 @@ from pydantic import Field
 from translate.cli.options import Group, PathOption, Sentences, TextOption
 from translate.cli.translating import TranslatingOptions
 from translate.config import problems
-from translate.data.text import json_line
+from translate.data.plain_text import json_line
 from translate.vocabulary import EOS
 
 if TYPE_CHECKING:

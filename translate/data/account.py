@@ -14,9 +14,9 @@ from rich.table import Table
 
 from translate.data.cleaning import RULES
 from translate.data.pairs import Item, digests
+from translate.data.plain_text import spaced
 from translate.data.selection import Text
 from translate.data.sources import Source
-from translate.data.text import spaced
 from translate.data.tokenizer import Tokenizer, TokenizerConfig, Tokenizers
 
 

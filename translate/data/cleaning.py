@@ -17,7 +17,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
 from translate.config import Node
 from translate.data.pairs import Pair, PairTable, digests, write_pairs
-from translate.data.text import has_text, sameness
+from translate.data.plain_text import has_text, sameness
 
 log = logging.getLogger(__name__)
 SUSPICIOUS = 0.05  # share of the pairs that differ too much in length

@@ -27,11 +27,10 @@ from translate import machine
 from translate.data.account import LanguageCounts, account, language_account
 from translate.data.batching import by_temperature
 from translate.data.cleaning import Tell
-from translate.data.downloads import Hub, PyPI
 from translate.data.pairs import ALIGNMENT, CHUNK, Item, mapped
 from translate.data.progress import progress
 from translate.data.selection import Selection, Text, select
-from translate.data.sources import MAIN, Files, Jsonl, Source, Toy, Tsv
+from translate.data.sources import MAIN, Source
 from translate.data.tokenizer import (
     OFF,
     Sampling,
@@ -43,6 +42,7 @@ from translate.data.tokenizer import (
 )
 from translate.errors import UserError
 from translate.files import in_turn, new_folder, sweep
+from translate.names import OnDemand
 from translate.wording import counted
 
 log = logging.getLogger(__name__)
@@ -50,16 +50,17 @@ log = logging.getLogger(__name__)
 FORMAT = 7  # raise it when the same input would be prepared differently
 # keys of `data` that change no prepared file
 BATCHING = {"max_length", "tokens_per_batch", "pool_batches", "workers", "temperature"}
-
-
-KINDS: dict[str, type[Source]] = {
-    "files": Files,
-    "tsv": Tsv,
-    "jsonl": Jsonl,
-    "hub": Hub,
-    "pypi": PyPI,
-    "toy": Toy,
-}
+# `kind` of a source → its class
+KINDS: Mapping[str, type[Source]] = OnDemand(
+    {
+        "files": "translate.data.sources:Files",
+        "tsv": "translate.extras.tables:Tsv",
+        "jsonl": "translate.extras.tables:Jsonl",
+        "hub": "translate.extras.downloads:Hub",
+        "pypi": "translate.extras.downloads:PyPI",
+        "toy": "translate.extras.toy.source:Toy",
+    }
+)
 TEMPORARY = ".tmp-"  # between the key of a corpus that is being prepared and a random end
 INTEGERS = pyarrow.int32()
 TYPES = {

@@ -15,9 +15,9 @@ from jaxtyping import UInt64
 
 from translate.data.cleaning import Drops, Tell, clean, drop_overlap, first_of_each
 from translate.data.pairs import CHUNK, Item, Pair, PairTable, Places, digests, items
+from translate.data.plain_text import fold, sameness
 from translate.data.progress import progress
 from translate.data.sources import MAIN, Groups, Source
-from translate.data.text import fold, sameness
 from translate.errors import UserError
 from translate.names import on_demand
 from translate.wording import counted
@@ -217,7 +217,6 @@ def select(source: Source, cache: Path, scratch: Path, tell: Tell | None = None)
         UserError: the text cannot be read or split, or nothing of it is left.
     """
     heads, splits = peek(source.open(cache))
-    source.tell_held_out()
     suspicious = _logged(on_demand(QUICK_LOOK)(heads))
     main, held_out = _clean_and_split(source, splits, scratch, suspicious, tell)
     unseen = [Pair(row.source, text) for rows in held_out.values() for row in rows
@@ -257,6 +256,12 @@ def _clean_and_split(
     drops = Drops(MAIN, first_line=source.first_line(), tell=tell)
     with progress(f"Reading {source.source}-{source.target} sentences"):
         wanted = {name: choice for name, choice in source.hold_out if name not in texts}
+        for name, choice in wanted.items():
+            if isinstance(choice, int) and choice:
+                log.info(
+                    "this corpus has no text for %s: holding %s out of the training text",
+                    name, counted(choice, "sentence"),
+                )  # fmt: skip
         train = clean(
             texts["train"], source.cleaning, scratch / MAIN, drops, whole=groups_of(wanted)
         )

@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-import reprlib
-import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
 
 from translate.config import Node
 from translate.data.cleaning import Cleaning
 from translate.data.pairs import Lines, Pair
-from translate.data.text import read_lines, read_links, text_hash, without_surrogates
+from translate.data.plain_text import read_lines, read_links, text_hash
 from translate.data.tokenizer import Tag
 from translate.errors import UserError
-from translate.names import on_demand
 from translate.wording import counted
 
 SPLITS = ("train", "dev", "test")
-LanguageColumns = dict[str, str | int]
 NonEmpty = Annotated[str, Field(min_length=1)]  # a name or a path: empty, it names nothing
 NOT_UTF_8 = 0.01  # of the lines of a text: more are no slips
 Groups = list[str | int]  # names of books or domains
 MAIN = "main"  # the corpus of `data` itself, beside those of `data.extra`
-log = logging.getLogger(__name__)
 # a prefix (`train` for train.de and train.en) or both file names, source first
 Name = NonEmpty | tuple[NonEmpty, NonEmpty]
-OTHER_NAMES = ("valid", "val", "validation", "devel")  # for dev, in the corpora of others
 AUTO = "auto"  # in place of a name: the split's own name, where there are such files
-ONE_OBJECT = "data=jsonl takes one object per line"
-BLANK = Pair("", "")  # of a blank line between others, so that pair n stays on line n
-LANGUAGES = ("de", "en")
-TOY_PAIRS = "translate.extras.toy:toy_pairs"
-# Names the grammar's pairs, so that a corpus of other pairs is another one: change it together with
-# the digest in tests/extras/test_toy.py. It was a hash of the grammar's files at commit 13c4fe6.
-GRAMMAR = "a9044b7ee64d9dc7216cfa937ef11a645fd26cf084166ccab9f4813e66d9f344"
+log = logging.getLogger(__name__)
 
 
 class HoldOut(Node):
@@ -64,31 +50,6 @@ class HoldOut(Node):
                 yield (
                     f"data.hold_out: dev and test both name the group {group}: give it to only one"
                 )
-
-
-class Splits(Node):
-    """A name for each split in the source; null where the source has no such split."""
-
-    train: NonEmpty = Field(description="the name of the split to train on")
-    dev: NonEmpty | None = Field(description="of the one to choose by")
-    test: NonEmpty | None = Field(description="of the one to report")
-
-    def names(self) -> dict[str, str]:
-        """The splits that the source has, in the order train, dev, test."""
-        return {split: name for split in SPLITS if (name := getattr(self, split)) is not None}
-
-
-class PairColumns(NamedTuple):
-    """The columns of a table that hold what a pair is made of, by name, path or number from 1."""
-
-    source: str | int
-    target: str | int
-    domain: str | int | None = None
-
-    def with_keys(self) -> list[tuple[str | int, str]]:
-        """Each column, in the order of a pair's fields, and the key that names it."""
-        both = [(self.source, "data.columns"), (self.target, "data.columns")]
-        return both if self.domain is None else [*both, (self.domain, "data.domain")]
 
 
 class Extra(Node):
@@ -227,36 +188,12 @@ class Source(Node, ABC):
         first = self.first_line()
         return {split: Lines(pairs, first=first) for split, pairs in self.open(cache).items()}
 
-    def tell_held_out(self) -> None:
-        """Log which splits are to be held out although their text may be there."""
-
     def first_line(self) -> int:
         """The line of each file that its first pair stands on, from 1; the next pair on the next.
 
         Where there is no file with lines, pairs are counted like them.
         """
         return 1
-
-
-class Table(Source, ABC):
-    """A source with columns, one of which may name the domain of each pair: its group."""
-
-    columns: LanguageColumns | None = Field(
-        description="{language: column} by name, by path such as translation.de, or in a tsv by "
-        "number from 1; null: columns named as the languages"
-    )
-    domain: NonEmpty | PositiveInt | None = Field(
-        description="a column with the domain of each pair: translate evaluate scores each apart, "
-        "and hold_out takes a list of them; of equal sources the first pair's counts"
-    )
-
-    def places(self) -> PairColumns:
-        """Return the columns to read."""
-        return PairColumns(
-            column_of(self.source, "source", self.columns),
-            column_of(self.target, "target", self.columns),
-            self.domain,
-        )
 
 
 def parallel(sources: Path, targets: Path) -> Iterator[Pair]:
@@ -282,18 +219,6 @@ def present(path: Path) -> Path | None:
 def or_held_out(key: str) -> str:
     """Return a message's advice on a missing split, by its key; none for train."""
     return f", or {key}=null to hold it out of train" if key.endswith((".dev", ".test")) else ""
-
-
-def column_of(language: str, key: str, columns: Mapping[str, str | int] | None) -> str | int:
-    """Return the column of a language: one of `columns`, or the one of its own name."""
-    if columns is None:
-        return language
-    if language not in columns:
-        known = ", ".join(columns)
-        raise UserError(
-            f"data.{key} = {language} is not a language of this corpus; data.columns has {known}"
-        )
-    return columns[language]
 
 
 class Files(Source):
@@ -330,10 +255,10 @@ class Files(Source):
             )
 
     def fingerprint(self, cache: Path) -> str:
-        texts = [(split, *paths) for split, paths in self._paths().items()]
-        links = [(f"{split} links", path) for split, path in self._links().items()]
+        files = {split: list(paths) for split, paths in self._paths().items()}
+        files |= {f"{split} links": [path] for split, path in self._links().items()}
         return " ".join(
-            f"{name} {' '.join(map(text_hash, files))}" for name, *files in texts + links
+            f"{name} {' '.join(map(text_hash, paths))}" for name, paths in files.items()
         )
 
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
@@ -344,32 +269,14 @@ class Files(Source):
             pairs[split] = _aligned(pairs[split], path)
         return pairs
 
-    def tell_held_out(self) -> None:
-        for split in SPLITS:
-            if getattr(self, split) == AUTO and self._name(split) is None:
-                self._tell_held_out(split)
-
-    def _tell_held_out(self, split: str) -> None:
-        """Log that a split is taken out of train: its files may have another name."""
-        if not isinstance(count := getattr(self.hold_out, split), int) or not count:
-            return
-        root = Path(self.dir or ".").expanduser()
-        names = OTHER_NAMES if split == "dev" else ()
-        other = next((name for name in names if present(root / f"{name}.{self.source}")), None)
-        log.info(
-            "no %s.%s in %s: holding %s out of the training text%s",
-            split, self.source, root, counted(count, "sentence"),
-            "" if other is None else f" (for {other}.{self.source}, set data.dev={other})",
-        )  # fmt: skip
-
     def _links(self) -> dict[str, Path]:
         """The alignment files: of train, and of dev and test where they exist."""
         if self.alignments is None:
             return {}
-        root, files = Path(self.dir or ".").expanduser(), {}
+        files = {}
         for split in SPLITS:
             name = self._name(split)
-            path = root / f"{name}.{self.alignments}"
+            path = self._folder / f"{name}.{self.alignments}"
             if split == "train" or (isinstance(name, str) and present(path)):
                 files[split] = _existing(path, "data.alignments")
         return files
@@ -385,13 +292,14 @@ class Files(Source):
     def _name(self, split: str) -> Name | None:
         """The prefix or the files of a split; none where it is to be held out."""
         name: Name | None = getattr(self, split)
-        if name != AUTO:
+        if name != AUTO or split == "train":
             return name
-        if split == "train":  # cannot be held out: that its files are missing is told
-            return split
-        root = Path(self.dir or ".").expanduser()
-        sides = [present(root / f"{split}.{end}") for end in (self.source, self.target)]
-        return split if any(sides) else None
+        sides = (self._folder / f"{split}.{end}" for end in (self.source, self.target))
+        return split if any(map(present, sides)) else None
+
+    @property
+    def _folder(self) -> Path:
+        return Path(self.dir or ".").expanduser()
 
 
 def _aligned(pairs: Iterable[Pair], path: Path) -> list[Pair]:
@@ -410,11 +318,6 @@ def _aligned(pairs: Iterable[Pair], path: Path) -> list[Pair]:
     ]
 
 
-def _from_here(path: Path) -> str:
-    """Return the whole of a relative path: one in a run's config.yaml may be of another folder."""
-    return "" if path.is_absolute() else f" from here ({path.absolute()})"
-
-
 def find_files(
     folder: str | None, name: Name, languages: tuple[str, str], key: str
 ) -> tuple[Path, Path]:
@@ -422,7 +325,7 @@ def find_files(
     root = Path(folder or ".").expanduser()
     if not root.is_dir():
         raise UserError(
-            f"data.dir = {folder} is not a folder{_from_here(root)}; give the one that holds the "
+            f"data.dir = {folder}: {root.absolute()} is not a folder; give the one that holds the "
             "text files"
         )
     wanted = (
@@ -439,207 +342,3 @@ def _existing(path: Path, key: str) -> Path:
         f"neither {path} nor {path.name}.gz exists; set data.dir (the folder), {key} (the file) "
         f"and data.source, data.target (the endings){or_held_out(key)}"
     )
-
-
-class _Files(Table):
-    """One file a split."""
-
-    train: NonEmpty = Field(description="file, .gz too")
-    dev: NonEmpty | None = Field(description="file; null takes hold_out.dev sentences out of train")
-    test: NonEmpty | None = Field(description="likewise")
-
-    def fingerprint(self, cache: Path) -> str:
-        hashes = " ".join(f"{split} {text_hash(path)}" for split, path in self._paths().items())
-        return f"{hashes} {json.dumps(self.columns)}"
-
-    def _paths(self) -> dict[str, Path]:
-        names = {split: getattr(self, split) for split in SPLITS}
-        return {split: Path(name).expanduser() for split, name in names.items() if name is not None}
-
-
-class Tsv(_Files):
-    """Tab-separated values, one pair a line (data=tsv)."""
-
-    kind: Literal["tsv"]
-    header: bool = Field(description="whether the first line names the columns")
-
-    def fingerprint(self, cache: Path) -> str:
-        return f"{super().fingerprint(cache)} {self.header}"
-
-    def first_line(self) -> int:
-        return 2 if self.header else 1
-
-    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
-        places = self.places()
-        return {
-            split: read_tsv(path, places, header=self.header)
-            for split, path in self._paths().items()
-        }
-
-
-class Jsonl(_Files):
-    """One JSON object a line (data=jsonl)."""
-
-    kind: Literal["jsonl"]
-
-    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
-        places = self.places()
-        return {split: _read_jsonl(path, places) for split, path in self._paths().items()}
-
-
-def read_tsv(path: Path, places: PairColumns, *, header: bool) -> Iterator[Pair]:
-    """Pairs from columns, each a number from 1 or, with a header line, a name."""
-    lines = _numbered(path)
-    names = next(lines, (0, ""))[1].split("\t") if header else []
-    positions = [_position(column, names, path, key) for column, key in places.with_keys()]
-    last, key = max(zip(positions, (key for _, key in places.with_keys()), strict=True))
-    for number, line in lines:
-        cells = line.split("\t")
-        if not line.strip(" "):
-            yield BLANK
-            continue
-        if len(cells) <= last:
-            raise UserError(
-                f"{path}, line {number} has {counted(len(cells), 'tab-separated column')}, but "
-                f"column {last + 1} is asked for ({key}): put tabs between its columns, or remove "
-                "the line"
-            )
-        yield _pair(cells[position] for position in positions)
-
-
-def _numbered(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file with their numbers from 1, without blank ones at its end."""
-    held = []
-    for number, line in enumerate(read_lines(path, tolerated=NOT_UTF_8), start=1):
-        held.append((number, line))
-        if line.strip(" "):
-            yield from held
-            held.clear()
-
-
-def _position(column: str | int, names: list[str], path: Path, key: str) -> int:
-    if column in names:
-        return names.index(str(column))
-    if str(column).isdecimal() and int(column) >= 1:
-        return int(column) - 1
-    commas = ", no tab: is it comma-separated?" if len(names) == 1 and "," in names[0] else ""
-    there = (
-        f"its header line has {', '.join(names)}{commas}"
-        if names
-        else "without a header line, columns are numbered from 1"
-    )
-    raise UserError(f"{key}: {path} has no column {column}; {there}")
-
-
-def _read_jsonl(path: Path, places: PairColumns) -> Iterator[Pair]:
-    for number, line in _numbered(path):
-        if not line.strip():
-            yield BLANK
-            continue
-        place = f"{path}, line {number}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:  # also of a number too long, a nest too deep
-            raise UserError(f"{place} is not JSON ({error}): {ONE_OBJECT}") from None
-        if not isinstance(row, dict):
-            raise UserError(f"{place} is of type {type(row).__name__}: {ONE_OBJECT}")
-        yield pair_at(row, places, place)
-
-
-def pair_at(row: Any, places: PairColumns, place: str) -> Pair:
-    """The pair of a row, which may be nested: a path such as `translation.de` leads there."""
-    return _pair(_at_path(row, path, place, key) for path, key in places.with_keys())
-
-
-def _pair(texts: Iterable[str]) -> Pair:
-    """Return a pair of the texts of a row, in the order of its fields."""
-    source, target, *domain = texts
-    return Pair(source, target, "".join(domain))
-
-
-def _at_path(row: Any, path: str | int, place: str, key: str) -> str:
-    value = row
-    flat = isinstance(row, Mapping) and str(path) in row  # a name may have a dot itself
-    for step in [str(path)] if flat else str(path).split("."):
-        if not isinstance(value, Mapping) or step not in value:
-            there = ", ".join(map(str, value)) if isinstance(value, Mapping) else "none"
-            raise UserError(f"{place} has no column {path} ({key}): it has {there}")
-        value = value[step]
-    if value is None:
-        return ""  # as NULL is in SQL, and an empty cell of a hub's table
-    if isinstance(value, int) and key == "data.domain":
-        return str(value)
-    if not isinstance(value, str):
-        raise UserError(f"{place}: column {path} ({key}) holds {value!r}, which is not text")
-    return without_surrogates(value)  # JSON can spell them, UTF-8 cannot
-
-
-def read_sqlite(path: Path, query: str, places: PairColumns) -> list[Pair]:
-    """Pairs from a query for source, target and, at will, group; `places` are :source, :target."""
-    with closing(
-        sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-    ) as database:
-        try:
-            rows = database.execute(
-                query, {"source": str(places.source), "target": str(places.target)}
-            ).fetchall()
-        except sqlite3.Error as error:
-            raise UserError(f"data.query fails on {path} ({error})") from None
-    if rows and len(rows[0]) not in (2, 3):
-        raise UserError(
-            f"data.query gives {counted(len(rows[0]), 'column')}; it needs source, target and "
-            "perhaps group"
-        )
-    return [_pair(_sql_text(value, query) for value in row) for row in rows]
-
-
-def _sql_text(value: object, query: str) -> str:
-    """NULL is an empty text, a number its digits."""
-    match value:
-        case None:
-            return ""
-        case str() | int() | float():
-            return str(value)
-    raise UserError(
-        f"data.query = {query!r} gives {reprlib.repr(value)}, which is not text; CAST it, or "
-        "choose another column"
-    )
-
-
-class Toy(Source):
-    """Distinct pairs of a German-English grammar, with gold links between words (data=toy)."""
-
-    kind: Literal["toy"]
-    train: PositiveInt = Field(description="pairs to train on")
-    dev: PositiveInt = Field(description="pairs to choose by")
-    test: PositiveInt = Field(
-        description="pairs with combinations of words that training has never seen"
-    )
-    min_words: PositiveInt = Field(description="of a source sentence, at least")
-    max_words: PositiveInt = Field(description="of a source sentence, at most")
-
-    def fingerprint(self, cache: Path) -> str:
-        numbers = (self.train, self.dev, self.test, self.min_words, self.max_words, self.seed)
-        return f"{GRAMMAR} {numbers}"
-
-    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
-        if (self.source, self.target) not in (LANGUAGES, LANGUAGES[::-1]):
-            raise UserError(
-                f"data=toy is German-English (de, en), not data.source={self.source} "
-                f"data.target={self.target}"
-            )
-        pairs = on_demand(TOY_PAIRS)(
-            train=self.train, dev=self.dev, test=self.test,
-            min_words=self.min_words, max_words=self.max_words, seed=self.seed,
-        )  # fmt: skip
-        turned = self.source == "en"
-        return {
-            split: [
-                Pair(pair.target, pair.source, alignment=tuple(sorted((t, s) for s, t in links)))
-                if turned
-                else Pair(pair.source, pair.target, alignment=links)
-                for pair in pairs[split]
-                for links in [pair.alignment]
-            ]
-            for split in SPLITS
-        }

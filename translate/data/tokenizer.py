@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field, PositiveInt
 
 from translate import config as schema
 from translate.config import Node
-from translate.data.text import one_line, without_surrogates
+from translate.data.plain_text import one_line, without_surrogates
 from translate.errors import UserError
 from translate.vocabulary import BOS, EOS, PAD, UNK
 

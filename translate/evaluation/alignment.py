@@ -15,10 +15,9 @@ from itertools import groupby, pairwise
 import numpy as np
 from jaxtyping import Float
 
-from translate.data.text import Link
+from translate.data.plain_text import Link, stands_alone
 from translate.data.tokenizer import END, START, WORD_START
 from translate.errors import UserError
-from translate.evaluation.words import stands_alone
 from translate.wording import counted
 
 Linker = Callable[[Float[np.ndarray, "T S"], Float[np.ndarray, "S T"]], frozenset[Link]]

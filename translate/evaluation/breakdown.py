@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from translate.data.text import normalise
+from translate.data.plain_text import bare_words, normalise, words
 from translate.errors import UserError
 from translate.evaluation.metrics import DEFAULT, Scores, cell, chrf, part_bleu
-from translate.evaluation.words import bare_words, words
 from translate.wording import counted
 
 EDGES = (5, 10, 15, 20, 30, 40)  # the longest source of each bucket but the last, in words

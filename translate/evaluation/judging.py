@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from translate.data.plain_text import json_line
 from translate.data.progress import progress
-from translate.data.text import json_line
 from translate.errors import UserError
 from translate.evaluation import report
 from translate.evaluation.breakdown import by_label, by_rarest_word, by_source_length

@@ -21,8 +21,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER, TERScore
 
+from translate.data.plain_text import mostly_unspaced
 from translate.errors import UserError
-from translate.evaluation.words import mostly_unspaced
 from translate.wording import counted
 
 log = logging.getLogger(__name__)

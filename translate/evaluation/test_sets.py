@@ -13,7 +13,7 @@ import pyarrow
 
 from translate.data.corpus import BATCHING, Corpus, load, prepare, read_nodes
 from translate.data.pairs import in_order
-from translate.data.text import read_lines, sameness
+from translate.data.plain_text import read_lines, sameness
 from translate.data.tokenizer import own_vocabulary
 from translate.errors import UsageError, UserError
 from translate.evaluation import report

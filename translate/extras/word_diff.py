@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from translate.evaluation.words import words
+from translate.data.plain_text import words
 
 MARKED = 500  # words of a text; the time to compare two grows with the square
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from translate.attention.cache import KeysValues
 from translate.attention.multi_head import Pattern
-from translate.data.text import has_text
+from translate.data.plain_text import has_text
 from translate.data.tokenizer import END, START, Tokenizers, Words
 from translate.errors import UserError
 from translate.inference.batches import by_length, each, padded, text_of

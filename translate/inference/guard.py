@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from pydantic import Field
 
 from translate.config import Node
-from translate.data.text import has_text, one_line, without_surrogates
+from translate.data.plain_text import has_text, one_line, without_surrogates
 from translate.inference.batches import Segment
 from translate.inference.lines import Kind, Protection
 from translate.inference.text_constraints import TextConstraint

@@ -20,7 +20,7 @@ from typing import Literal
 
 from sentencex import segment
 
-from translate.data.text import UNSPACED, has_text, one_line, unspaced, without_surrogates
+from translate.data.plain_text import UNSPACED, has_text, one_line, unspaced, without_surrogates
 from translate.data.tokenizer import Tokenizer
 from translate.inference.translation import NOTHING, Translation
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from translate.data.text import spaced
+from translate.data.plain_text import spaced
 from translate.inference.translation import Translation
 
 Utility = Literal["chrf", "bleu"]

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from translate.data.text import spells_a_word, unspaced
+from translate.data.plain_text import spells_a_word, unspaced
 from translate.data.tokenizer import BYTES, WORD_START, Tokenizer
 from translate.errors import UserError
 from translate.inference.batches import each, text_of

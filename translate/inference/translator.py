@@ -34,7 +34,7 @@ from translate import machine
 from translate import search as searches
 from translate.attention.dot_product import leave_out_cudnn
 from translate.config import read
-from translate.data.text import has_text
+from translate.data.plain_text import has_text
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.inference import bundle

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from translate.data.text import one_line, read_lines, spells_a_word
+from translate.data.plain_text import one_line, read_lines, spells_a_word
 from translate.data.tokenizer import UNKNOWN, WORD_START, Tokenizer
 from translate.errors import UserError
 from translate.inference.text_constraints import occurrences

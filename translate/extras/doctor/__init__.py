@@ -18,8 +18,8 @@ import numpy as np
 
 from translate.data.batching import TOKENS_ON_CPU, Mixture, TokenBatches
 from translate.data.pairs import Lines, Pair
+from translate.data.plain_text import spaced
 from translate.data.sources import Source
-from translate.data.text import spaced
 from translate.data.tokenizer import WORD_START, Tokenizer, TokenizerConfig, train_tokenizer
 from translate.errors import UserError
 from translate.extras.doctor import checks

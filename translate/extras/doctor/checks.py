@@ -16,7 +16,7 @@ from statistics import median
 import numpy as np
 
 from translate.data.pairs import Lines, Pair
-from translate.data.text import INVISIBLE, has_text, normalise, sameness
+from translate.data.plain_text import INVISIBLE, has_text, normalise, sameness
 from translate.wording import UNSEEN, escaped, install
 
 Splits = Mapping[str, Sequence[Pair]]  # by name, each as it was read

@@ -34,15 +34,12 @@ INVISIBLE = re.compile(
 # what one reader takes for a space and another for nothing; ▁ is SentencePiece's own space
 BETWEEN = re.compile(rf"{INVISIBLE.pattern}|[\s\u2581\ufffd]")
 BLANK = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}  # controls, formats, surrogates, separators
-OTHERWISE_PACKED = {
-    "xz": rb"\xfd7zXZ\0",
-    "bzip2": rb"BZh[1-9]1AY&SY",
-    "zip": rb"PK\x03\x04",
-    "zstd": rb"\x28\xb5\x2f\xfd",
-}
+# how UTF-16, xz, bzip2, zip and zstd begin
+OTHER_FORMAT = re.compile(
+    rb"\xff\xfe|\xfe\xff|\xfd7zXZ\0|BZh[1-9]1AY&SY|PK\x03\x04|\x28\xb5\x2f\xfd"
+)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-WARNINGS = 5  # lines named one by one; after that only their number is told
+FEW = 5  # lines that are not UTF-8: slips in any file
 # whatever any reader takes for a line's end
 LINE_BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]+")
 # Scripts that put no spaces between words, and their punctuation: Thai, Lao, Tibetan, Burmese;
@@ -56,6 +53,9 @@ UNSPACED = (
     "]"
 )
 _UNSPACED = re.compile(UNSPACED)
+LETTER = re.compile(rf"(?=\w){UNSPACED}")
+END, JOIN = "\1", "\2"  # of a letter that stands alone, and before what belongs to it
+WITH_MARKS = re.compile(rf"{LETTER.pattern}[^\w\s]*")  # and the punctuation that follows
 SURROGATES = re.compile("[\ud800-\udfff]")
 Link = tuple[int, int]  # (source word, target word)
 LINK = re.compile(r"([0-9]+)([-p?])([0-9]+)")
@@ -68,8 +68,8 @@ def read_lines(
 
     One `\r` before the line's end and a byte-order mark at the start are dropped. Bytes that are
     not UTF-8 become U+FFFD with a warning that names the line; with `strict` they raise UserError
-    instead, as UTF-16 (by its byte-order mark) and text packed otherwise always do. At the end so
-    does a file with more of them than the share `tolerated`: it has another encoding.
+    instead, as UTF-16 and text packed otherwise always do. At the end so does a file with more of
+    them than `FEW` and the share `tolerated`: it has another encoding.
     """
     with ExitStack() as stack:
         if isinstance(file, str | Path):
@@ -121,6 +121,48 @@ def unspaced(character: str) -> bool:
 def spaced(text: str) -> str:
     """`text` with spaces around each character of a script without."""
     return text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text)
+
+
+def stands_alone(character: str) -> bool:
+    """Tell whether a character is a letter of a script without spaces; an empty text is not."""
+    return character.isalpha() and unspaced(character)
+
+
+def mostly_unspaced(text: str) -> bool:
+    """Tell whether more than half of the letters are of scripts without spaces."""
+    letters = [unspaced(character) for character in text if character.isalpha()]
+    return 2 * sum(letters) > len(letters)
+
+
+def words(text: str) -> list[str]:
+    """Words between white space, each letter of a script without spaces by itself."""
+    return WITH_MARKS.sub(r" \g<0> ", text).split()
+
+
+def bare_words(text: str) -> list[str]:
+    """The same without punctuation and signs: letters, their marks, and digits."""
+    bare = text.translate(BARE)
+    if not text.isascii():
+        bare = bare.replace(END + JOIN, "").replace(END, " ").replace(JOIN, "")
+    return bare.split()
+
+
+class _Bare(dict[int, str]):
+    """Character → its replacement in `bare_words`, worked out when it is first met."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        kind = unicodedata.category(character)[0]
+        if not unspaced(character):
+            shown = character if kind in "LMN" else " "
+        elif kind == "M":  # vowels and tones, and the voice of か: no letters by themselves
+            shown = f"{JOIN}{character}{END}"
+        else:
+            shown = f" {character}{END}" if kind in "LN" else " "
+        return self.setdefault(code, shown)
+
+
+BARE = _Bare()
 
 
 def spells_a_word(character: str) -> bool:
@@ -175,12 +217,11 @@ def _open(path: Path) -> BinaryIO:
 
 def _raw_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
     head = stream.readline()
-    for kind, magic in OTHERWISE_PACKED.items():
-        if re.match(magic, head):
-            raise UserError(
-                f"{name} is compressed with {kind}, judging by its first bytes; decompress it, or "
-                "compress it with gzip"
-            )
+    if OTHER_FORMAT.match(head):
+        raise UserError(
+            f"{name} is no plain text, judging by its first bytes: decompress it (only gzip is "
+            "read), or convert UTF-16: iconv -f UTF-16 -t UTF-8"
+        )
     if not head.startswith(GZIP_MAGIC):
         if head:
             yield head
@@ -207,33 +248,26 @@ class _WoundBack:
 
 def _decode(lines: Iterable[bytes], name: str, strict: bool, tolerated: float) -> Iterator[str]:
     number = invalid = 0
-    encoding = "LATIN1"
     for number, line in enumerate(lines, start=1):
-        if number == 1:
-            if line.startswith(UTF_16_MARKS):  # no UTF-8, and hardly a word in another encoding
-                raise UserError(
-                    f"{name} is UTF-16, judging by its first bytes; convert it: iconv -f UTF-16 "
-                    "-t UTF-8"
-                )
-            line = line.removeprefix(BYTE_ORDER_MARK)
         line = line.removesuffix(b"\n").removesuffix(b"\r")
+        if number == 1:
+            line = line.removeprefix(BYTE_ORDER_MARK)
         try:
             yield line.decode("utf-8")
         except UnicodeDecodeError as error:
             place = f"{name}, line {number}: byte {line[error.start]:#04x} is not UTF-8"
             if strict:
                 raise UserError(f"{place}; convert the file, for instance with iconv") from None
-            invalid += 1
-            encoding = "UTF-16" if b"\0" in line else encoding
-            if invalid <= WARNINGS:
+            if not invalid:
                 log.warning("%s and was replaced", place)
+            invalid += 1
             yield line.decode("utf-8", "replace")
-    if invalid > max(WARNINGS, tolerated * number):
+    if invalid > max(FEW, tolerated * number):
         raise UserError(
             f"{name}: {invalid:,} of {number:,} lines contain bytes that are not UTF-8; convert "
-            f"it, for instance by iconv -f {encoding} -t UTF-8"
+            "it, for instance by iconv -f LATIN1 -t UTF-8"
         )
-    if invalid > WARNINGS:
+    if invalid > 1:
         log.warning("%s: %d lines in total contained bytes that are not UTF-8", name, invalid)
 
 

