@@ -70,21 +70,11 @@ def composed(settings: Sequence[str]) -> dict[str, Any]:
     Raises:
         UserError: it cannot be trained.
     """
-    from translate.cli.arguments import split
-    from translate.cli.commands import COMMANDS
-    from translate.cli.composing import launch
-    from translate.cli.errors import JobFailedError
-    from translate.cli.train import check
+    from translate.compose import compose
+    from translate.config import check
+    from translate.training.settings import training_problems
 
-    found: list[dict[str, Any]] = []
-    command = COMMANDS["train"]
-    try:
-        launch(
-            command,
-            split(command.syntax(), settings),
-            lambda job: found.append(dict(job.config)),
-            check=check,
-        )
-    except JobFailedError as failed:
-        raise (failed.__cause__ or failed) from None
-    return found[0]
+    composition = compose("train", settings)
+    check(composition.wrong)
+    check(training_problems(composition.values))
+    return composition.values

@@ -138,34 +138,6 @@ def test_a_file_that_another_finishes_just_before_it_is_locked_stays_whole(
     assert [*tmp_path.iterdir()] == [path]
 
 
-@pytest.mark.parametrize("name", ["stdout", "stderr"])
-def test_the_file_behind_a_standard_stream_is_not_replaced(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the program, and the shell after it, write there goes on in the same file."""
-    path, link = tmp_path / "file", tmp_path / name  # like /dev/stdout
-    path.write_text("of before\n")
-    with path.open("a") as stream:  # >> file
-        monkeypatch.setattr(sys, name, stream)
-        link.symlink_to(f"/dev/fd/{stream.fileno()}")
-        stream.write("first\n")
-        for given in (link, path):
-            check_file(given)
-            write(given, b"content\n")
-        stream.write("last\n")
-    assert path.read_text() == "of before\nfirst\ncontent\ncontent\nlast\n"
-    assert link.is_symlink()
-
-
-@pytest.mark.parametrize("stream", [None, object()], ids=["closed", "a program's own"])
-def test_a_file_is_written_whatever_stands_for_standard_output(
-    tmp_path: Path, stream: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "stdout", stream)
-    write(tmp_path / "file", b"content")
-    assert (tmp_path / "file").read_bytes() == b"content"
-
-
 def test_a_place_that_cannot_be_written_is_told_before_there_is_something_to_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

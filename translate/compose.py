@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ STORED = "stored"  # the name under which a run's nodes stand beside the options
 ABBREVIATED = {"lr": "learning_rate"}  # too short to be like the key that is meant
 # groups of which an experiment sets keys without being made for an option of them
 FREE = {"optimizer", "schedule", "search"}
+ENDS = frozenset({"max_steps", "max_epochs"})  # keys of `trainer` that a run is measured by
 MISSING = "???"  # the value of a key that a person must give
 
 
@@ -71,12 +72,6 @@ def is_choice(override: str) -> bool:
 def key_of(override: str) -> str:
     """Return the key that an override sets or chooses."""
     return override.partition("=")[0]
-
-
-def words() -> set[str]:
-    """Return every word of which the keys of groups are made."""
-    files = (file.read_text(encoding="utf-8") for file in config_dir().rglob("*.yaml"))
-    return {*groups(), *(name for text in files for name in re.findall(r"(?m)^ *(\w+):", text))}
 
 
 def options(group: str) -> dict[str, str]:
@@ -132,9 +127,6 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     return node
 
 
-Owners = Callable[[str, bool], list[str]]  # (key, whether it is a group) → commands that have it
-
-
 def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the full key and the value of everything in a tree of values that is no node."""
     if isinstance(node, Mapping) and node:
@@ -176,7 +168,6 @@ def overlay(
     values: dict[str, Any],
     settings: Iterable[str],
     keys: Sequence[str] = (),
-    owners: Owners = lambda key, choice: [],
     *,
     escaped: bool = False,
 ) -> list[str]:
@@ -184,7 +175,6 @@ def overlay(
 
     Args:
         keys: further names that may have been meant.
-        owners: tells which other commands have a key.
         escaped: whether `${` in a value is to survive OmegaConf.
     """
     wrong = []
@@ -196,7 +186,7 @@ def overlay(
             wrong.append(unreadable(setting, error))
             continue
         if not put(values, key, literal(value) if escaped else value):
-            wrong.append(unknown_key(key, values, keys, owners))
+            wrong.append(unknown_key(key, values, keys))
     return wrong
 
 
@@ -247,7 +237,6 @@ def compose(
     stored: Mapping[str, Mapping[str, Any]] | None = None,
     folder: str | None = None,
     keys: Sequence[str] = (),
-    owners: Owners = lambda key, choice: [],
 ) -> Composition:
     """Compose the configuration of `train`, `prepare` or `doctor`.
 
@@ -262,7 +251,6 @@ def compose(
         stored: group → the node that `GROUP=stored` chooses.
         folder: a further folder of options, Hydra's `--config-dir`.
         keys: names beside those of the configuration that may have been meant.
-        owners: tells which other commands have a key.
     """
     stored, chosen, settings, wrong = stored or {}, {}, [], []
     defaults = _default_choices(command)
@@ -294,8 +282,12 @@ def compose(
     values |= {group: literal(dict(node)) for group, node in stored.items()
                if chosen.get(group) == STORED}  # fmt: skip
     known = [*defaults, *keys]
-    wrong += overlay(values, settings, known, owners, escaped=True)
+    wrong += overlay(values, settings, known, escaped=True)
     wrong += missing(values)
+    # an experiment is a choice of settings, and none itself
+    wrong += _unplaced(values.pop("experiment", None))
+    if "trainer" in values:
+        _choose_end(values["trainer"], set(map(key_of, settings)), experiment)
     try:
         values = _resolved(values)
     except Exception as error:
@@ -402,6 +394,52 @@ def _kind_of(experiment: Mapping[str, Any], group: str) -> str:
     return str(node_of(group, option_of(experiment, group))["kind"])
 
 
+def _unplaced(node: Any) -> list[str]:
+    """Return the problems of an experiment's file whose keys would all be left unread."""
+    return [
+        f"experiment.{key} is not a key: begin the experiment's file with the line "
+        f"`# @package _global_`, so that it sets {key}"
+        for key in (node if isinstance(node, Mapping) else ())
+    ]
+
+
+def _choose_end(
+    trainer: dict[str, Any], typed: Collection[str], experiment: Mapping[str, Any]
+) -> None:
+    """Let a key of ENDS that is typed, or else one that the experiment sets, replace the other."""
+    for keys in (
+        {key.removeprefix("trainer.") for key in typed},
+        experiment.get("trainer", {}).keys(),
+    ):
+        if ends := {end for end in ENDS & keys if trainer[end] is not None}:
+            trainer |= dict.fromkeys(ENDS - ends)
+            return
+
+
+def without_misfits(problems: Sequence[str], composition: Composition) -> list[str]:
+    """Return the problems, with those of an experiment for another model in one line."""
+    experiment, model = (composition.choices.get(group, "") for group in ("experiment", "model"))
+    if experiment not in options("experiment") or model not in {STORED, *options("model")}:
+        return list(problems)  # one is not chosen, or is in a further folder
+    set_by_it, network = composition.of_experiment.get("model", {}), composition.values["model"]
+    if model == STORED:  # the network of init= has replaced what the experiment sets
+        misfits = [f"model.{key}" for key in set_by_it if key not in network]
+    else:
+        unknown = {line.split(" ")[0] for line in problems if " is not a key" in line}
+        misfits = [f"model.{key}" for key in set_by_it if f"model.{key}" in unknown]
+    meant = option_of(composition.of_experiment, "model")
+    if meant == model or not misfits:
+        return list(problems)
+    others = _experiments_for(network.get("family") or node_of("model", model)["family"])
+    instead = f"; experiments for such a model: {', '.join(others)}" if others else ""
+    chosen = "the network of init=" if model == STORED else f"model={model}"
+    return [
+        f"experiment={experiment} is for model={meant}, and {chosen} has no "
+        f"{', '.join(misfits)}{instead}",
+        *(line for line in problems if line.split(" ")[0] not in misfits),
+    ]
+
+
 def option_of(experiment: Mapping[str, Any], group: str) -> str:
     """Return the option of a group that an experiment chooses, else the default."""
     entries = [entry for entry in experiment.get("defaults", []) if isinstance(entry, Mapping)]
@@ -409,25 +447,19 @@ def option_of(experiment: Mapping[str, Any], group: str) -> str:
     return str(chosen.get(f"override /{group}") or _default_choices("train")[group])
 
 
-def experiments_for(family: str) -> list[str]:
+def _experiments_for(family: str) -> list[str]:
     """Return the experiments for a family of models."""
     made_for = {name: option_of(_experiment(name, None), "model") for name in options("experiment")}
     return [name for name, model in made_for.items() if node_of("model", model)["family"] == family]
 
 
-def unknown_key(
-    key: str,
-    config: Mapping[str, Any],
-    known: Sequence[str] = (),
-    owners: Owners = lambda key, choice: [],
-) -> str:
+def unknown_key(key: str, config: Mapping[str, Any], known: Sequence[str] = ()) -> str:
     """Return the line about a key that a configuration lacks, with what would be right.
 
     Args:
         known: keys beside those of the configuration.
-        owners: tells which other commands have a key.
     """
-    return f"{key} is not a key{_nearest_key(key, config, known, owners)}"
+    return f"{key} is not a key{_nearest_key(key, config, known)}"
 
 
 def unreadable(override: str, error: Exception) -> str:
@@ -441,7 +473,7 @@ def unreadable(override: str, error: Exception) -> str:
     )
 
 
-def _nearest_key(key: str, config: Mapping[str, Any], known: Sequence[str], owners: Owners) -> str:
+def _nearest_key(key: str, config: Mapping[str, Any], known: Sequence[str]) -> str:
     """Return what would be right in place of the first part of `key` that does not exist."""
     node: Any = config
     path, rest = [], key.split(".")
@@ -450,42 +482,34 @@ def _nearest_key(key: str, config: Mapping[str, Any], known: Sequence[str], owne
         node = node[path[-1]]
     place = ".".join(path)
     if rest and node is None:
-        *names, last = rest
-        whole = "".join(f"{name}: {{" for name in names) + f"{last}: VALUE" + "}" * len(names)
-        return f": {place} is null; give it whole, '{place}={{{whole}}}'"
+        return f": {place} is null; give it whole, '{place}={{{rest[0]}: …}}'"
     if not rest or not isinstance(node, Mapping):
         return f": {place} is a value and holds no keys"
-    if names := _options_with(path, rest[0]):
-        return f" of this {path[0]}, but one of {path[0]}={' or '.join(names)}"
-    names = [*node, *([] if path else known)]
-    if not path and rest[0] not in names and (others := owners(rest[0], True)):
-        return f" of this command, but of translate {', '.join(others)}"
-    wanted = ABBREVIATED.get(rest[0], rest[0])
+    if owners := _options_with(path, rest[0]):
+        return f" of this {path[0]}, but one of {path[0]}={' or '.join(owners)}"
+    wanted, names = ABBREVIATED.get(rest[0], rest[0]), [*node, *([] if path else known)]
     if not path and (deeper := _deeper(wanted, names, node)):
-        return f"; did you mean {_of_another_option(wanted, deeper, node) or ' or '.join(deeper)}?"
-    near = difflib.get_close_matches(wanted, names, n=1)
-    if not path and not near and (others := owners(wanted, False)):
-        return f" of this command, but of translate {', '.join(others)}"
+        return f"; did you mean {' or '.join(deeper)}?"
     return nearest(wanted, names, prefix="".join(f"{part}." for part in path))
 
 
 def _deeper(key: str, names: Sequence[str], config: Mapping[str, Any]) -> list[str]:
-    """Return the keys inside a configuration that are more like this one than its `names` are."""
+    """Return the keys inside a configuration that are more like this one than its `names` are.
+
+    A key that the chosen option of a group lacks is likelier than one deep inside a node.
+    """
     places: dict[str, list[str]] = {}
     for path in _paths(config):
         places.setdefault(path.rpartition(".")[2], []).append(path)
     (like, *_) = [*difflib.get_close_matches(key, [*names, *places], n=1), ""]
-    return [] if like in names else places.get(like, [])
-
-
-def _of_another_option(key: str, deeper: Sequence[str], config: Mapping[str, Any]) -> str:
-    """Return a group's key that the chosen option lacks, which is likelier than a deep one."""
-    if any(place.count(".") == 1 for place in deeper):
-        return ""
-    for group in config:
-        if owners := _options_with([group], key):
-            return f"{group}.{key}, of {group}={' or '.join(owners)}"
-    return ""
+    if like in names:
+        return []
+    deeper = places.get(like, [])
+    if not any(place.count(".") == 1 for place in deeper):
+        for group in config:
+            if owners := _options_with([group], key):
+                return [f"{group}.{key}, of {group}={' or '.join(owners)}"]
+    return deeper
 
 
 def _paths(node: Any, prefix: str = "") -> Iterator[str]:

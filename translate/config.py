@@ -151,10 +151,10 @@ def misnamed(
     return [f"{where}.{key} = {name!r}: no such {key}{nearest(str(name), receivers)}"]
 
 
-def check(problems: Iterable[str]) -> None:
-    """Raise one UserError that lists all problems, if there are any."""
+def check(problems: Iterable[str], error: type[UserError] = UserError) -> None:
+    """Raise one error that lists all problems, if there are any."""
     if lines := list(problems):
-        raise UserError(listing(lines))
+        raise error(listing(lines))
 
 
 @lru_cache  # to build one takes ten times as long as to use it

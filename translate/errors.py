@@ -14,6 +14,10 @@ class UsageError(UserError):
     """The arguments or the configuration are wrong, and nothing was started: exit status 2."""
 
 
+class JobFailedError(BaseException):
+    """A job's exception (its `__cause__`) on its way past Hydra, which would print it itself."""
+
+
 def first_line(error: BaseException) -> str:
     """Return an error's message, cut to a line; its type if it has none."""
     return (str(error).splitlines() or [type(error).__name__])[0]

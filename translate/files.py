@@ -14,13 +14,12 @@ import os
 import shutil
 import socket
 import stat
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryFile, mkdtemp
-from typing import BinaryIO, TextIO, TypeVar
+from typing import BinaryIO, TypeVar
 
 from translate.errors import UserError
 
@@ -39,8 +38,8 @@ log = logging.getLogger(__name__)
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a file to write, and to read back; when the block has ended well, it is `path`.
 
-    A link stays, and what it leads to is replaced. A device, a pipe and a file that is standard
-    output already are written to as they are, and cannot be read back.
+    A link stays, and what it leads to is replaced. A device or a pipe is written to as it is, and
+    cannot be read back.
 
     Raises:
         OSError: `path` is what it was, unless the folder alone could not be synced at the end.
@@ -73,15 +72,6 @@ def partial(path: Path) -> Path:
     return path if _in_place(path) else _beside(path, ".partial")
 
 
-def being_written(part: Path) -> bool:
-    """Tell whether another process has this `partial` file open in `growing`."""
-    try:
-        with part.open("rb") as file:
-            return not _lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:  # no such file
-        return False
-
-
 def write(path: Path, content: bytes) -> None:
     """Write a whole file as `replacing` does, and make its folder.
 
@@ -99,7 +89,7 @@ def write(path: Path, content: bytes) -> None:
 @contextmanager
 def _becoming(path: Path, temporary: Path, opened: Callable[[], BinaryIO]) -> Iterator[BinaryIO]:
     if _in_place(path):
-        with naming(path), _opened_in_place(path) as file:
+        with naming(path), path.open("wb") as file:
             yield file
         return
     if temporary.is_symlink():  # set there by somebody for us to follow
@@ -144,30 +134,8 @@ def _behind(path: Path) -> Path:
 
 
 def _in_place(path: Path) -> bool:
-    """Tell whether a path must stay what it is: another file of its name would go unread."""
-    return (path.exists() and not path.is_file()) or _standard(path) is not None
-
-
-def _opened_in_place(path: Path) -> BinaryIO:
-    """Open a device or a pipe; or a standard stream, which goes on where it is."""
-    if (stream := _standard(path)) is None:
-        return path.open("wb")
-    stream.flush()
-    return os.fdopen(stream.fileno(), "wb", closefd=False)
-
-
-def _standard(path: Path) -> TextIO | None:
-    """Return the standard stream that already writes to this path: /dev/stdout, or after `>`."""
-    return next((stream for stream in (sys.stdout, sys.stderr) if is_stream(path, stream)), None)
-
-
-def is_stream(path: Path, stream: TextIO) -> bool:
-    """Tell whether a path leads to the file that a standard stream reads or writes."""
-    try:
-        return os.path.samestat(os.fstat(stream.fileno()), path.stat())
-    # no file there yet, or none behind the stream, which may be closed or a program's own
-    except (OSError, ValueError, AttributeError):
-        return False
+    """Tell whether a path is a device or a pipe: a file in its place would go unread."""
+    return path.exists() and not path.is_file()
 
 
 @contextmanager

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.cli.arguments import OVERRIDE, paths_in, split, wants_debug
+from translate.cli.arguments import paths_in, split, wants_debug
 from translate.cli.commands import COMMANDS
-from translate.cli.errors import UsageError
+from translate.errors import UsageError
 
 TEXT, TRAIN, ATTEND = (COMMANDS[name].syntax() for name in ("text", "train", "attend"))
 
@@ -59,23 +59,6 @@ def test_home_is_where_the_shell_would_have_put_it(monkeypatch: pytest.MonkeyPat
     assert several == {"ensemble": "/home/me/a,/home/me/b,c"}
 
 
-@pytest.mark.parametrize(
-    ("flags", "composing"),
-    [
-        (["--config-dir", "mine", "-m"], ("--config-dir", "mine")),
-        (["-c", "job", "-cd", "mine", "--package", "x"], ("-cd", "mine", "--package", "x")),
-        (["--multirun", "--config-dir=mine", "--info", "all"], ("--config-dir", "mine")),
-        (["--multirun"], ()),
-    ],
-)
-def test_what_changes_the_configuration_is_told_from_what_shows_it(
-    flags: list[str], composing: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "mine").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert split(TRAIN, [*flags, "search=beam"]).composing == composing
-
-
 def test_a_run_of_a_sweep_has_commas_in_its_name(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r-seed=2,model.dropout=0.1").mkdir()
@@ -112,52 +95,32 @@ def test_no_argument_is_lost_or_changed(argument: str) -> None:
         assert argument.startswith(("-", "+", "~", "=", "debug=")) or argument.endswith("=")
     else:
         expected = () if argument in ("--", "debug=true", "debug=false") else (argument,)
-        assert parsed.sentences + parsed.overrides + parsed.flags == expected
+        assert parsed.sentences + parsed.overrides == expected
 
 
-@pytest.mark.parametrize("argument", ["a=b", "search.beem_size=3", "E=mc² is known", "a.b=c d"])
+@pytest.mark.parametrize(
+    "argument",
+    ["a=b", "search.beem_size=3", "E=mc² is known", "a.b=c d", "tokens-per-batch=10", "x[0]=5",
+     "search..beam_size=8", "data/x=y", "a@b=c", "model.d_model=", "x_1.y=[1,2]"],
+)  # fmt: skip
 def test_what_looks_like_a_key_is_never_a_sentence(argument: str) -> None:
     parsed = split(TEXT, [argument])
     assert (parsed.overrides, parsed.sentences) == ((argument,), ())
-
-
-@pytest.mark.parametrize(
-    ("argument", "meant"),
-    [
-        ("tokens-per-batch=10", "tokens_per_batch"),
-        ("tokens-per-bach=10", "tokens_per_batch"),
-        ("search.beam-size=8", "search.beam_size"),
-        ("search..beam_size=8", "search.beam_size"),
-        ("search.=beam", "search"),
-        ("search.rules.banned[0]=x", "search.rules.banned"),
-    ],
-)
-def test_a_slip_in_a_key_is_never_a_sentence(argument: str, meant: str) -> None:
-    with pytest.raises(UsageError, match=rf"is not a key; did you mean {meant}\?"):
-        split(TEXT, ["run=r", argument, "Hola."])
     assert split(TEXT, ["--", argument]).sentences == (argument,)
 
 
-@pytest.mark.parametrize(
-    "sentence",
-    ["a-b=c", "e-mail=a@b.org", "https://a.de/?a=b", "x[0]=5", "f..g=h", "well-known=yes", "2x=4"],
-)
+@pytest.mark.parametrize("sentence", ["https://a.de/?a=b", "2x=4", "größe=3", "is this = that"])
 def test_text_with_an_equals_sign_is_a_sentence(sentence: str) -> None:
     assert split(TEXT, [sentence]).sentences == (sentence,)
 
 
-@pytest.mark.parametrize("argument", ["data/x=y", "a@b=c", "model.d_model=", "x_1.y=[1,2]"])
-def test_overrides_of_all_kinds_reach_hydra(argument: str) -> None:
-    assert OVERRIDE.match(argument)
-    assert split(TRAIN, [argument]).overrides == (argument,)
-
-
-def test_flags_come_with_their_values() -> None:
-    parsed = split(TRAIN, ["seed=1,2", "-c", "job", "--multirun", "--package=model", "--info=all"])
-    assert parsed.flags == ("-c", "job", "--multirun", "--package", "model", "--info", "all")
-    assert parsed.overrides == ("seed=1,2",)
-    assert parsed.multirun
-    assert parsed.inspects
+def test_flags_stand_anywhere_with_their_values(tmp_path: Path) -> None:
+    mine = str(tmp_path)
+    parsed = split(TRAIN, ["seed=1,2", "-c", "job", f"--config-dir={mine}", "-m", "model=x"])
+    assert parsed.overrides == ("seed=1,2", "model=x")
+    assert (parsed.shows, parsed.multirun, parsed.config_dir) == (True, True, mine)
+    assert parsed.composing == ("--config-dir", mine)
+    assert split(TRAIN, ["-cd", mine]).config_dir == mine
 
 
 @pytest.mark.parametrize(
@@ -166,15 +129,10 @@ def test_flags_come_with_their_values() -> None:
         (["+model.x=1"], "takes its value without a sign: KEY=VALUE"),
         (["++model.x=1"], "neither added"),
         (["~model=rnn"], "neither added"),
-        (["~model"], "keys cannot be removed"),
         (["--multirum"], "did you mean --multirun?"),
-        (["-c"], "-c: write -c job or -c hydra or -c all"),
-        (["-c", "foo"], "-c foo: write -c job or"),
-        (["--cfg=", "job"], "--cfg: write --cfg job or"),
-        (["-p", "--resolve"], "-p --resolve: write -p NODE"),
-        (["--info"], "--info: write --info all or --info config"),
-        (["--info", "seed=2"], "--info seed=2: write --info all or"),
-        (["--multirun=true"], "--multirun=true is not an option; did you mean --multirun?"),
+        (["-c"], "--cfg : write -c job"),
+        (["-c", "hydra"], "--cfg hydra: write -c job"),
+        (["--multirun=true"], "--multirun takes no value: leave out true"),
         (["hello"], "'hello' is not KEY=VALUE, and train takes no sentences"),
         (["run="], "run= has no value"),
         (["max_steps", "=", "8"], "without spaces around ="),

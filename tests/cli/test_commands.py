@@ -107,7 +107,7 @@ def test_the_search_can_be_changed_and_is_the_runs_own_otherwise(run: str) -> No
         (["device=gpu", "x"], "device = 'gpu': must be auto, cpu, mps, cuda or cuda:N"),
         (
             ["attention=encoder", "x"],
-            "attention is not a key of this command, but of translate attend, evaluate",
+            "attention is not a key",
         ),
         (["input=nowhere.txt"], "nowhere.txt"),
         (["input=x", "sentence"], "both sentences and input=x are given: give only one"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -110,28 +109,6 @@ def test_a_place_for_the_findings_is_looked_for_before_the_text_is_read(
     done = program("doctor", *corpus, "json=train.de/found.json")
     assert (done.status, done.err.count("\n")) == (1, 1)
     assert "cannot write to train.de: File exists" in done.err
-
-
-def test_findings_go_over_findings_alone(program, corpus, tmp_path: Path) -> None:
-    (tmp_path / "found.json").write_text('{"findings": [], "advice": {}}')
-    assert program("doctor", *corpus, "json=found.json").status == 0
-    assert json.loads((tmp_path / "found.json").read_text("utf-8"))["findings"] != []
-    done = program("doctor", *corpus, "json=train.de")
-    assert (done.status, done.out) == (2, "")
-    assert "json=train.de exists and was not written by translate doctor" in done.err
-    assert (tmp_path / "train.de").read_text("utf-8") == TEXT["train.de"]
-
-
-def test_findings_go_after_what_standard_output_holds(
-    program, corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "log").write_text("mine\n")
-    with (tmp_path / "log").open("a", encoding="utf-8") as stdout:  # >> log
-        monkeypatch.setattr(sys, "stdout", stdout)
-        assert program("doctor", *corpus, f"json=/dev/fd/{stdout.fileno()}").status == 0
-    text = (tmp_path / "log").read_text("utf-8")
-    assert text.startswith('mine\n{\n  "findings": [')
-    assert "\n}\npairs: train 6, dev 1, test 1\n" in text
 
 
 def test_an_average_stands_beside_its_run_however_that_is_named(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -121,18 +119,11 @@ def test_where_nothing_is_left_what_was_dropped_is_there_to_read(
         ("d.csv", "dropped=d.csv ends with .csv: name it .tsv or .jsonl (or with .gz)"),
         ("d.json.gz", "dropped=d.json.gz ends with .json: name it .tsv or .jsonl"),
         ("-", "dropped=- is standard output, where the report goes: name a file"),
-        ("train.tsv", "dropped=train.tsv would overwrite train.tsv, which translate prepare did"),
-        ("b.jsonl", "dropped=b.jsonl would overwrite b.jsonl, which translate prepare did not"),
-        ("mine.tsv", "dropped=mine.tsv would overwrite mine.tsv.partial, which translate prepare"),
-        ("c.tsv.gz", "dropped=c.tsv.gz would overwrite c.tsv.gz, which translate prepare did not"),
     ],
 )
 def test_a_file_that_cannot_be_the_list_is_told_before_any_text_is_read(
     program: Program, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, told: str
 ) -> None:
-    (folder / "b.jsonl").write_text('{"rule": "of the game"}\n')
-    (folder / "mine.tsv.partial").write_text("rule\tcorpus\n")
-    (folder / "c.tsv.gz").write_bytes(gzip.compress(b"mine")[:-9] + b"???")
     before = {path: path.read_bytes() for path in folder.iterdir()}
     monkeypatch.setattr("translate.data.corpus.prepare", lambda *_, **__: pytest.fail("it is read"))
     done = program(*PREPARE, f"dropped={name}", "tokenizer.vocab_size=0")
@@ -140,36 +131,6 @@ def test_a_file_that_cannot_be_the_list_is_told_before_any_text_is_read(
     assert told in done.err
     assert "tokenizer.vocab_size = 0" in done.err, "with all other problems"
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
-
-
-def test_a_name_that_is_standard_output_is_refused(
-    program: Program, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with (folder / "log").open("a", encoding="utf-8") as stdout:  # > log
-        monkeypatch.setattr(sys, "stdout", stdout)
-        done = program(*PREPARE, "dropped=log")
-    assert (done.status, done.err.count("\n")) == (2, 1)
-    assert "dropped=log is standard output, where the report goes: name a file" in done.err
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
-def test_a_disk_that_is_full_is_that_of_the_list(
-    program: Program, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = program(*PREPARE, "dropped=/dev/full")
-    assert (done.status, done.out) == (1, "")
-    assert done.err.endswith("translate: error: /dev/full: No space left on device\n")
-
-    def full(record: object) -> str:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("translate.cli.dropped.json_line", full)
-    done = program(*PREPARE, "dropped=d.jsonl")
-    assert done.status == 1
-    assert done.err.endswith(
-        "error: dropped=d.jsonl cannot be written (No space left on device): free up space there, "
-        "or name another file\n"
-    )
 
 
 def test_showing_the_configuration_lists_nothing(program: Program, folder: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 
-from translate.cli.translating import TranslatingOptions
+from translate.cli.options import TranslatingOptions
 from translate.compose import config_dir
 from translate.inference import translator
 from translate.inference.guard import Guard, GuardConfig

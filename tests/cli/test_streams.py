@@ -1,4 +1,4 @@
-"""Files that the shell has opened already are not emptied."""
+"""Lines in and lines out."""
 
 from __future__ import annotations
 
@@ -22,34 +22,6 @@ def text(tmp_path: Path) -> Path:
     path = tmp_path / "text"
     path.write_text("mine\n", encoding="utf-8")
     return path
-
-
-@pytest.mark.parametrize("name", ["out", "out.gz"])
-def test_what_another_command_is_writing_is_told_before_anything_is_read(
-    tmp_path: Path, name: str
-) -> None:
-    given = {"output": str(tmp_path / name)}
-    with lines_out(given) as write:
-        write("one")
-        assert output_problems(given) == [
-            f"output={tmp_path / name} is being written by another process: wait, or name another "
-            "file"
-        ]
-        write("two")
-    assert output_problems(given) == []
-    assert list(read_lines(given["output"])) == ["one", "two"]
-
-
-def test_the_file_behind_standard_input_is_not_written(text: Path, monkeypatch) -> None:
-    other = text.with_name("other")
-    other.touch()
-    with text.open() as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        (problem,) = output_problems({"output": str(text)})
-        assert not output_problems({"output": str(other)})
-    assert problem.startswith(
-        f"output={text} would overwrite standard input, which is the same file"
-    )
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
@@ -116,9 +88,7 @@ def test_what_a_stopped_command_has_left_can_be_read_but_not_into_its_own_place(
 ) -> None:
     kept, output = text.rename(tmp_path / "out.partial"), str(tmp_path / "out")
     (problem,) = output_problems({"input": str(kept), "output": output})
-    assert problem.startswith(
-        f"output={output} would overwrite input=, which is where it is writte"
-    )
+    assert problem.startswith(f"output={output} would overwrite input=, which is the same file")
     assert not output_problems({"input": str(kept), "output": f"{output}.rest"})
 
 
@@ -127,14 +97,6 @@ def test_a_link_into_no_folder_is_told_before(tmp_path: Path) -> None:
     link.symlink_to(tmp_path / "missing" / "text")
     (problem,) = output_problems({"output": str(link)})
     assert problem == f"output={link} cannot be written: name a file in an existing folder"
-
-
-def test_the_file_behind_standard_output_is_not_opened_anew(text: Path, monkeypatch) -> None:
-    with text.open("a", encoding="utf-8") as stdout:  # >> text
-        monkeypatch.setattr(sys, "stdout", stdout)
-        with lines_out({"output": f"/dev/fd/{stdout.fileno()}"}) as write:
-            write("yours")
-    assert text.read_text("utf-8") == "mine\nyours\n"
 
 
 class Terminal(io.StringIO):

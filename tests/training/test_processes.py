@@ -25,7 +25,7 @@ from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from safetensors.torch import load_file
 from torch import Tensor
 
-from translate.cli.errors import StoppedError
+from translate.cli.main import StoppedError
 from translate.data.batching import Batch, collate
 from translate.data.corpus import prepare, read_nodes
 from translate.errors import UserError

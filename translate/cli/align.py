@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import Field, PositiveInt
 
 from translate.cli.arguments import file_name
-from translate.cli.options import Device, PathOption, SplitOptions
-from translate.cli.translating import TARGET
+from translate.cli.options import TARGET, Device, PathOption, SplitOptions
 from translate.data.pairs import in_order
 from translate.data.plain_text import Gold, Link, read_links, to_line
 from translate.errors import UserError

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from translate.cli.options import Device, Group, Options, PathOption, Sentences, TextOption
-from translate.cli.translating import TARGET, search_problems
+from translate.cli.options import (
+    TARGET,
+    Device,
+    Group,
+    Options,
+    PathOption,
+    Sentences,
+    TextOption,
+    search_problems,
+)
 from translate.names import on_demand
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from translate.cli.errors import UsageError
 from translate.cli.options import Options, PathOption
+from translate.errors import UsageError
 from translate.files import write
 from translate.names import on_demand
 

@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
-from translate.cli.options import CorpusOptions, Device, Group, PathOption
-from translate.cli.translating import search_problems
+from translate.cli.options import CorpusOptions, Device, Group, PathOption, search_problems
 from translate.errors import UserError
 from translate.names import on_demand
 

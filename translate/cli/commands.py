@@ -61,7 +61,7 @@ class Command:
         module = importlib.import_module(self.module)
         if not self.composed:
             stored = self.options.stored_nodes(self.options.run_of(arguments))
-            options = self.options.read(arguments, stored, commands_with)
+            options = self.options.read(arguments, stored)
             self.end_of_imports()
             module.run(options)
         else:
@@ -99,74 +99,34 @@ COMMANDS = {
         ),
         Command("doctor", "find what may be wrong with a corpus, line by line", composed=True),
         Command("train", "train a model, or resume an interrupted run", composed=True),
+        Command("average", "average several checkpoints of a run into one model", stored=True),
+        Command("text", "translate sentences, a file or standard input", stored=True),
+        Command("evaluate", "compute BLEU, chrF and TER on a split or on files", stored=True),
         Command(
-            "average",
-            "average several checkpoints of a run into one model",
-            stored=True,
+            "calibrate", "learn from the dev sentences how reliable translations are", stored=True
         ),
         Command(
-            "text",
-            "translate sentences, a file or standard input",
-            stored=True,
+            "shortlist", "learn which words translate which, to speed up the search", stored=True
         ),
-        Command(
-            "evaluate",
-            "compute BLEU, chrF and TER on a split or on files",
-            stored=True,
-        ),
-        Command(
-            "calibrate",
-            "learn from the dev sentences how reliable translations are",
-            stored=True,
-        ),
-        Command(
-            "shortlist",
-            "learn which words translate which, to speed up the search",
-            stored=True,
-        ),
-        Command(
-            "verify",
-            "recompute a stored score and check that it is the same",
-            stored=True,
-        ),
+        Command("verify", "recompute a stored score and check that it is the same", stored=True),
         Command(
             "compare",
             "compare runs side by side, and test whether differences are more than chance",
             stored=True,
         ),
-        Command(
-            "attend",
-            "draw what the model attends to in a sentence",
-            stored=True,
-        ),
+        Command("attend", "draw what the model attends to in a sentence", stored=True),
         Command(
             "align",
             "link the words that translate each other; error rate against gold links",
             stored=True,
         ),
         Command(
-            "score",
-            "compute log-probability and perplexity of given translations",
-            stored=True,
+            "score", "compute log-probability and perplexity of given translations", stored=True
         ),
-        Command(
-            "export",
-            "write the model in the format of another engine",
-            stored=True,
-        ),
+        Command("export", "write the model in the format of another engine", stored=True),
         Command("models", "list what can be chosen, one line each"),
     ]
 }
-
-
-def commands_with(key: str, choice: bool) -> list[str]:
-    """Return the commands that have a key of this name, which is or is not a choice of options."""
-    owners = []
-    for name, command in COMMANDS.items():
-        choices = command.options.choices()
-        if key in choices if choice else key in command.options.fields() and key not in choices:
-            owners.append(name)
-    return sorted(owners)
 
 
 def option_help(group: str, option: str) -> str:

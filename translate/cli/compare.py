@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from translate.cli.arguments import Arguments, whole_run
-from translate.cli.errors import UsageError
 from translate.cli.options import Device, PathOption, Sentences, TestSetOptions
+from translate.errors import UsageError
 from translate.names import on_demand
 
 log = logging.getLogger(__name__)

@@ -1,9 +1,9 @@
 """The way from a command line of `train`, `prepare` or `doctor` to its job or its sweep.
 
-Hydra's program runs sweeps and shows what it knows of itself, with its output folders and loggers
-off: the run folder is ours, and standard output belongs to results. While a job runs, `sys.argv` is
-the program's own and `HydraConfig` is empty, because Lightning starts the other processes of a
-distributed run from the two.
+Hydra's program runs sweeps, with its output folders and loggers off: the run folder is ours, and
+standard output belongs to results. While a job runs, `sys.argv` is the program's own and
+`HydraConfig` is empty, because Lightning starts the other processes of a distributed run from the
+two.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import logging
 import os
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,22 +20,19 @@ from typing import Any
 
 import yaml
 
-from translate.cli.arguments import Arguments, Job
-from translate.cli.commands import Command, commands_with
-from translate.cli.errors import JobFailedError, UsageError, refuse
+from translate.cli.arguments import MULTIRUN, Arguments, Job
+from translate.cli.commands import Command
 from translate.compose import (
     STORED,
     Composition,
     compose,
     config_dir,
-    experiments_for,
     key_of,
     literal,
-    node_of,
-    option_of,
-    options,
+    without_misfits,
 )
-from translate.errors import UserError, first_line
+from translate.config import check as check_all
+from translate.errors import JobFailedError, UsageError, UserError, first_line
 from translate.nodes import without_effect
 from translate.training.launch import started_by_lightning
 from translate.wording import listing
@@ -44,10 +40,9 @@ from translate.wording import listing
 log = logging.getLogger(__name__)
 
 Check = Callable[[Mapping[str, Any]], list[str]]  # every problem of a configuration
-Settle = Callable[[dict[str, Any], Composition, Sequence[str]], dict[str, Any]]
 Nodes = Mapping[str, Mapping[str, Any]]
 
-MOST_FORETOLD = 256  # jobs of a sweep that are looked at before the first begins
+MOST_CHECKED = 256  # jobs of a sweep that are checked before the first begins
 
 QUIET = [
     "hydra.run.dir=.",
@@ -63,18 +58,16 @@ def launch(
     job: Callable[[Job], float | None],
     *,
     check: Check = lambda config: [],
-    settle: Settle = lambda config, composition, overrides: config,
     stored: Nodes | None = None,
     begun: Mapping[str, Any] | None = None,
 ) -> None:
     """Call `job` with the composed configuration: once, or once for each combination of a sweep.
 
-    What it returns is what a sweep that searches for the best goes by. Where one job of a sweep
-    fails, the sweeper says whether others are still run.
+    A sweep that searches for the best goes by what it returns. Where one job of a sweep fails, the
+    sweeper says whether others are still run.
 
     Args:
-        check: tells every problem of a composed configuration.
-        settle: what the command makes of a composed configuration.
+        check: returns every problem of a composed configuration.
         stored: group → the node that `GROUP=stored` chooses.
         begun: the configuration of a run under way, in place of the defaults.
 
@@ -82,25 +75,25 @@ def launch(
         UsageError: something is wrong in the configuration; all of it is listed.
         JobFailedError: a job of a sweep raised, which is its cause.
     """
-    _tell_given_again(arguments.overrides)
-    composer = _Composer(command, arguments, check, settle, stored or {}, begun)
-    if arguments.multirun:
+    composer = _Composer(command, arguments, check, stored or {}, begun)
+    if arguments.shows:
+        composer.show()
+    elif arguments.multirun:
         for key in {"json", "dropped"} & arguments.verbatim.keys():
             raise UsageError(
                 f"--multirun and {key}={arguments.verbatim[key]}: each job would overwrite the "
                 f"output of the one before; leave out {key}=, or run the command once for each job"
             )
-        composer.foretell()
+        composer.check_sweep()
         _sweep(composer, job)
-    elif arguments.shows_job:
-        composer.show()
-    elif arguments.inspects:
-        _by_hydra(composer, lambda composed: None)
     else:
-        refuse(_of_sweeps(arguments.overrides))
-        prepared = composer.job(arguments.overrides)
+        for override in filter(_is_hydras, arguments.overrides):
+            raise UsageError(
+                f"{override} only applies to several runs: add --multirun, or leave it out"
+            )
+        composed = composer.job(arguments.overrides)
         command.end_of_imports()
-        job(prepared)
+        job(composed)
 
 
 @dataclass(frozen=True)
@@ -110,7 +103,6 @@ class _Composer:
     command: Command
     arguments: Arguments
     check: Check
-    settle: Settle
     stored: Nodes
     begun: Mapping[str, Any] | None
 
@@ -118,7 +110,7 @@ class _Composer:
         return compose(
             self.command.name, overrides,
             begun=self.begun, stored=self.stored, folder=self.arguments.config_dir,
-            keys=self.command.syntax().verbatim, owners=commands_with,
+            keys=self.command.syntax().verbatim,
         )  # fmt: skip
 
     def problems(self, composition: Composition, overrides: Sequence[str]) -> list[str]:
@@ -126,31 +118,28 @@ class _Composer:
         if not composition.values:
             return composition.wrong
         absent = {line.split(" ")[0] for line in composition.wrong if " is missing: " in line}
-        found = [
+        lines = [
             line for line in self.check(composition.values) if line.split(" ")[0] not in absent
         ]
-        wrong = [*composition.wrong, *_without_misfits(found, composition)]
+        wrong = [*composition.wrong, *without_misfits(lines, composition)]
         return wrong or self._idle(composition, overrides)
 
     def _idle(self, composition: Composition, overrides: Sequence[str]) -> list[str]:
-        """Return a line for each key that a person gave and that does nothing."""
+        """Return a line for each typed key that does nothing."""
         if started_by_lightning():  # for one job: it does not see what a sweep varies
             return []
-        added = set(map(key_of, self.arguments.added))
-        typed = [override for override in overrides if key_of(override) not in added]
-        return without_effect(composition.values, set(map(key_of, typed)), self.swept(overrides))
+        typed = set(map(key_of, overrides)) - set(map(key_of, self.arguments.added))
+        return without_effect(composition.values, typed, self.swept(overrides))
 
     def job(self, overrides: Sequence[str]) -> Job:
         """Return the job; a UsageError lists all its problems."""
         composition = self.compose(overrides)
-        _tell_left_out(composition)
-        refuse(self.problems(composition, overrides))
+        _log_left_out(composition)
+        check_all(self.problems(composition, overrides), UsageError)
         swept = self.swept(overrides)
         return Job(
-            config=self.settle(composition.values, composition, overrides),
+            config=composition.values,
             verbatim=self.arguments.verbatim,
-            repeated=self.arguments.repeated,
-            sentences=self.arguments.sentences,
             choices=composition.choices,
             overrides=tuple(overrides),
             composing=self.arguments.composing,
@@ -162,60 +151,31 @@ class _Composer:
         return swept_keys(self.arguments, overrides)
 
     def show(self) -> None:
-        """Write the configuration as it would be run, whatever is wrong in it; then that."""
+        """Write the configuration as it would be run; then what is wrong in it."""
         overrides = self.arguments.overrides
         composition = self.compose(overrides)
-        _tell_left_out(composition)
-        if config := composition.values:
-            config = self.settle(config, composition, overrides)
-            for place in filter(None, (self.arguments.package or "").split(".")):
-                if place not in config:
-                    raise UsageError(f"--package {self.arguments.package}: there is no such node")
-                config = config[place]
-            sys.stdout.write(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-        refuse(self.problems(composition, overrides))
+        _log_left_out(composition)
+        sys.stdout.write(yaml.safe_dump(composition.values, sort_keys=False, allow_unicode=True))
+        check_all(self.problems(composition, overrides), UsageError)
 
-    def foretell(self) -> None:
-        """Refuse keys that a job of the sweep lacks; warn of jobs that will fail on their values.
+    def check_sweep(self) -> None:
+        """Raise a UsageError with the problems of all jobs of a sweep, before the first begins.
 
-        Where all will fail the first says so itself.
+        What a sweeper draws by itself, or lists by `glob(*)`, is checked job by job.
         """
-        singles = [_singles(override) for override in self._own_overrides()]
-        jobs = list(itertools.islice(itertools.product(*singles), MOST_FORETOLD))
-        if any("glob(" in override for override in self.arguments.overrides):
-            return  # which only Hydra can list
-        wrong: dict[tuple[str, ...], list[str]] = {}
-        failing: dict[str, list[str]] = {}
-        for overrides in jobs:
-            composition = self.compose(overrides)
-            problems = self.problems(composition, overrides)
-            if composition.wrong:
-                wrong[overrides] = problems
-            elif problems:
-                swept = self.swept(overrides)
-                failing[" ".join(o for o in overrides if key_of(o) in swept)] = problems
-        refuse(_of_jobs(wrong, len(jobs)))
-        if len(failing) < len(jobs):
-            for settings, problems in failing.items():
-                log.warning(
-                    "of these jobs the one with %s will fail: %s", settings, "; ".join(problems)
-                )
-
-    def _own_overrides(self) -> list[str]:
-        return [each for each in self.arguments.overrides if not _is_hydras(each)]
-
-
-def _of_jobs(wrong: Mapping[tuple[str, ...], Sequence[str]], jobs: int) -> list[str]:
-    """Return what is wrong with the jobs of a sweep; what is wrong with some names the first."""
-    counts = Counter(line for problems in wrong.values() for line in set(problems))
-    first: dict[str, tuple[str, ...]] = {}
-    for overrides, problems in wrong.items():
-        first |= {line: overrides for line in problems if line not in first}
-    return [
-        line if counts[line] == jobs or line.startswith(overrides) else
-        f"with {' '.join(overrides)}: {line}"
-        for line, overrides in first.items()
-    ]  # fmt: skip
+        typed = self.arguments.overrides
+        if any(each.startswith("hydra/sweeper=") or "glob(" in each for each in typed):
+            return
+        choices = [_singles(override) for override in typed if not _is_hydras(override)]
+        lines: dict[str, str] = {}  # problem → the swept settings of the first job that has it
+        for overrides in itertools.islice(itertools.product(*choices), MOST_CHECKED):
+            swept = self.swept(overrides)
+            settings = " ".join(each for each in overrides if key_of(each) in swept)
+            for line in self.problems(self.compose(overrides), overrides):
+                lines.setdefault(line, settings)
+        check_all(
+            (f"with {job}: {line}" if job else line for line, job in lines.items()), UsageError
+        )
 
 
 def swept_keys(arguments: Arguments, of_the_job: Sequence[str]) -> set[str]:
@@ -251,7 +211,7 @@ def _singles(override: str) -> list[str]:
         return [override]
 
 
-def _tell_left_out(composition: Composition) -> None:
+def _log_left_out(composition: Composition) -> None:
     if composition.left_out:
         log.info(
             "left out, since the experiment sets it for another option: %s",
@@ -259,50 +219,8 @@ def _tell_left_out(composition: Composition) -> None:
         )
 
 
-def _tell_given_again(overrides: Sequence[str]) -> None:
-    values: dict[str, str] = {}
-    for override in overrides:
-        key, _, value = override.partition("=")
-        if key in values:
-            log.info("%s is given twice: %s takes the place of %s", key, value, values[key])
-        values[key] = value
-
-
-def _of_sweeps(overrides: Sequence[str]) -> list[str]:
-    """Return a line for each of Hydra's own keys, which a single job leaves unread."""
-    return [
-        f"{override} only applies to several runs: add --multirun, or leave it out"
-        for override in filter(_is_hydras, overrides)
-    ]
-
-
-def _without_misfits(problems: Sequence[str], composition: Composition) -> list[str]:
-    """Return the problems, with those of an experiment for another model told in one."""
-    experiment, model = (composition.choices.get(group, "") for group in ("experiment", "model"))
-    if experiment not in options("experiment") or model not in {STORED, *options("model")}:
-        return list(problems)  # one is not chosen, or of a folder of the user's own
-    meant = option_of(composition.of_experiment, "model")
-    keys = {f"model.{key}" for key in composition.of_experiment.get("model", {})}
-    misfits = [line for line in problems if line.split(" ")[0] in keys and " is not a key" in line]
-    if model == STORED:  # the network of init= has replaced what the experiment sets
-        network = composition.values["model"]
-        set_by_it = composition.of_experiment.get("model", {})
-        misfits = [f"model.{key} is not a key" for key in set_by_it if key not in network]
-    if meant == model or not misfits:
-        return list(problems)
-    family = composition.values["model"].get("family") or node_of("model", model)["family"]
-    others = experiments_for(family)
-    instead = f"; experiments for such a model: {', '.join(others)}" if others else ""
-    wrong = ", ".join(line.split(" ")[0] for line in misfits)
-    named = "the network of init=" if model == STORED else f"model={model}"
-    return [
-        f"experiment={experiment} is for model={meant}, and {named} has no {wrong}{instead}",
-        *(line for line in problems if line not in misfits),
-    ]
-
-
 def _sweep(composer: _Composer, job: Callable[[Job], float | None]) -> None:
-    """Let Hydra's sweeper run the jobs; all are run before the failure of one is told."""
+    """Let Hydra's sweeper run the jobs; all are run before the failure of one is raised."""
     from hydra.core.hydra_config import HydraConfig
 
     program = sys.argv
@@ -313,11 +231,11 @@ def _sweep(composer: _Composer, job: Callable[[Job], float | None]) -> None:
         overrides = list(HydraConfig.get().overrides.task)
         HydraConfig.instance().cfg = None
         try:
-            prepared = composer.job(overrides)
+            composed_job = composer.job(overrides)
             composer.command.end_of_imports()
             with _command_line(program):
-                result = job(prepared)
-            done.append(prepared)
+                result = job(composed_job)
+            done.append(composed_job)
             return result
         except Exception as error:
             # wrong usage is so in every job, unless one has shown that it is not
@@ -337,7 +255,7 @@ def _sweep(composer: _Composer, job: Callable[[Job], float | None]) -> None:
 
 
 def _by_hydra(composer: _Composer, task: Callable[[Any], float | None]) -> None:
-    """Let Hydra's own program do what its flags ask for."""
+    """Run `task` for each job of the sweep by Hydra's own program."""
     import hydra
     from hydra.core.config_store import ConfigStore
     from hydra.core.hydra_config import HydraConfig
@@ -345,13 +263,13 @@ def _by_hydra(composer: _Composer, task: Callable[[Any], float | None]) -> None:
     store = ConfigStore.instance()
     for group, node in composer.stored.items():
         store.store(group=group, name=STORED, node=literal(dict(node)))
-    name = composer.command.name
+    name, arguments = composer.command.name, composer.arguments
     app = hydra.main(version_base="1.3", config_path=str(config_dir()), config_name=name)(task)
     try:
         with tempfile.TemporaryDirectory(prefix="translate-") as sweep:  # Hydra leaves a file there
             quiet = [*QUIET, f"hydra.sweep.dir='{sweep}'"]
             # flags first: argparse takes no more of them once it has met an override
-            argv = [sys.argv[0], *composer.arguments.flags, *quiet, *composer.arguments.overrides]
+            argv = [sys.argv[0], MULTIRUN, *arguments.composing, *quiet, *arguments.overrides]
             with _command_line(argv), environment_restored():
                 os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions, do not print them
                 app()

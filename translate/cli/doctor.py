@@ -12,7 +12,6 @@ from pydantic import Field, NonNegativeInt
 
 from translate.cli.arguments import Arguments, Job
 from translate.cli.commands import Command
-from translate.cli.errors import UsageError
 from translate.cli.options import Folder, Group, Options, PathOption, cache_folder
 from translate.config import problems
 from translate.names import on_demand
@@ -79,7 +78,6 @@ def job(job: Job) -> None:
     from translate.files import check_file, write
 
     if "json" in job.verbatim:
-        _refuse_anything_else(Path(job.verbatim["json"]))
         check_file(Path(job.verbatim["json"]))
     nodes = read_nodes(job.config["data"], job.config["tokenizer"])
     with progress("reading and examining"):
@@ -90,19 +88,3 @@ def job(job: Job) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in diagnosis.report(lines=job.config["lines"])))
     if diagnosis.problem:
         raise diagnosis.problem
-
-
-def _refuse_anything_else(path: Path) -> None:
-    """Refuse to write over anything but findings of before."""
-    from translate.files import is_stream
-
-    if not path.is_file() or not path.stat().st_size or is_stream(path, sys.stdout):
-        return
-    try:
-        ours = json.loads(path.read_bytes()).keys() == {"findings", "advice"}
-    except (ValueError, AttributeError):
-        ours = False
-    if not ours:
-        raise UsageError(
-            f"json={path} exists and was not written by translate doctor: name another file"
-        )

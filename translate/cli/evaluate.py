@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from translate.cli.options import PathOption, TestSetOptions
-from translate.cli.translating import TranslatingOptions
+from translate.cli.options import PathOption, TestSetOptions, TranslatingOptions
 
 USAGE = """\
   translate evaluate run=runs/demo                         # the test sentences of its corpus
@@ -68,8 +67,8 @@ class EvaluateOptions(TranslatingOptions, TestSetOptions):
 
 def run(options: EvaluateOptions) -> None:
     """Evaluate the run and print the figures."""
-    from translate.cli.errors import UsageError
     from translate.cli.streams import show
+    from translate.errors import UsageError
     from translate.evaluation.judging import FILES, OPTIONS, evaluate
     from translate.evaluation.report import render
     from translate.inference import bundle

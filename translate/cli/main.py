@@ -7,17 +7,25 @@ import gc
 import io
 import logging
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
 
 import translate
 from translate import machine
-from translate.cli import arguments, errors
+from translate.cli import arguments
 from translate.cli.arguments import whole_run
 from translate.cli.commands import COMMANDS
 from translate.compose import is_choice, key_of
+from translate.errors import JobFailedError, UsageError, UserError
 from translate.training.launch import is_first_process
 from translate.wording import escaped, nearest
+
+FAILURE, USAGE, BROKEN_PIPE = 1, 2, 141  # 128 + the signal, as shells count
 
 HELP = """\
 translate: neural machine translation with attention
@@ -49,68 +57,47 @@ standard error. Exit status: 0 success, 1 failure, 2 wrong usage or configuratio
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program on `argv` (default: the process's own) and return its exit status."""
-    given = list(sys.argv[1:] if argv is None else argv)
+    words = list(sys.argv[1:] if argv is None else argv)
     gc.disable()  # until a job begins: to search what is imported, and stays, took a tenth of that
-    _settle_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # an encoding that lacks a sign has a ? for it
     if machine.cores() < (os.cpu_count() or 1):  # libraries ask how many there are, once
         os.environ.setdefault("OMP_NUM_THREADS", str(machine.cores()))
     try:
-        with errors.stopped_by_signals():
-            status = _dispatch(given)
+        with stopped_by_signals():
+            status = _dispatch(words)
             sys.stdout.flush()  # here, where a closed pipe or a full disk can still be reported
-    except (Exception, errors.StoppedError, errors.JobFailedError) as error:
-        return errors.report(error, debug=arguments.wants_debug(given))
+    except (Exception, StoppedError, JobFailedError) as error:
+        return report(error, debug=arguments.wants_debug(words))
     finally:
         gc.enable()
     return status
 
 
-def _settle_streams() -> None:
-    """Streams may have been closed; an encoding that lacks a sign has a ? for it.
-
-    A closed input (`<&-`) is empty, and messages to a closed standard error lead nowhere. Results
-    do not: that output is opened for reading, so that whoever writes to it hears that it is closed.
-    In the order of their numbers: what is opened takes the lowest that is free.
-    """
-    for name, mode, access in (
-        ("stdin", "r", os.O_RDONLY),
-        ("stdout", "w", os.O_RDONLY),
-        ("stderr", "w", os.O_WRONLY),
-    ):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, access), mode, encoding="utf-8"))
-    refusing = ("strict", "surrogateescape")  # the second in the C locale
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in refusing:
-        sys.stdout.reconfigure(errors="replace")
-
-
-def _dispatch(given: list[str]) -> int:
-    if not given or given[0] in ("-h", "--help", "help"):
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
         sys.stdout.write(HELP.format(commands=_table()))
-        return 0 if given else errors.USAGE
-    if given[0] == "--version":
+        return 0 if words else USAGE
+    if words[0] == "--version":
         sys.stdout.write(f"translate {translate.__version__}\n")
         return 0
-    command = COMMANDS.get(given[0])
+    command = COMMANDS.get(words[0])
     if command is None:
-        raise errors.UsageError(f"unknown command {given[0]!r}{nearest(given[0], COMMANDS)}")
-    options = given[1 : given.index("--")] if "--" in given else given[1:]
+        raise UsageError(f"unknown command {words[0]!r}{nearest(words[0], COMMANDS)}")
+    options = words[1 : words.index("--")] if "--" in words else words[1:]
     if "--help" in options or "-h" in options:
         chosen = [each for each in options if "=" in each and is_choice(each)]
         sys.stdout.write(command.help(chosen) + COMMON_HELP)
         return 0
     syntax = command.syntax()
-    parsed = arguments.split(syntax, given[1:])
+    parsed = arguments.split(syntax, words[1:])
     if "run" in parsed.verbatim:
         parsed.verbatim["run"] = whole_run(parsed.verbatim["run"])
-    elif command.stored and "run" in syntax.verbatim and not parsed.inspects:
+    elif command.stored and "run" in syntax.verbatim:
         keys = list(map(key_of, parsed.overrides))
         if meant := difflib.get_close_matches("run", keys, n=1):
-            raise errors.UsageError(f"{meant[0]} is not a key; did you mean run?")
-        named = parsed.sentences[:1]  # it may be too long for a Path
-        if named and os.path.isfile(f"{named[0]}/config.yaml"):  # noqa: PTH113
-            raise errors.UsageError(f"run=PATH is missing; did you mean run={named[0]}?")
-        raise errors.UsageError("run=PATH is missing: give the folder that translate train wrote")
+            raise UsageError(f"{meant[0]} is not a key; did you mean run?")
+        raise UsageError("run=PATH is missing: give the folder that translate train wrote")
     _log_to_stderr(alone=command.name != "train" or is_first_process())
     command.call(parsed)
     return 0
@@ -142,3 +129,69 @@ def _log_to_stderr(*, alone: bool) -> None:
     # they tell of a font cache, of every statistic, of every plugin, of another cache
     for library in ("matplotlib", "sacrebleu", "alembic", "torch._subclasses"):
         logging.getLogger(library).setLevel(logging.WARNING)
+
+
+class StoppedError(BaseException):
+    """A signal came while nothing was under way that could be saved.
+
+    Not Python's KeyboardInterrupt: Lightning answers that one by leaving with status 1.
+    """
+
+    def __init__(self, number: int) -> None:
+        name = signal.Signals(number).name
+        super().__init__(f"stopped by {name}; to go on or start again, give the same command")
+        self.exit_code = 128 + number
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM raise, so that half-written files are removed on the way out."""
+    if threading.current_thread() is not threading.main_thread():  # others cannot handle signals
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise StoppedError(number)
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def report(error: BaseException, *, debug: bool) -> int:
+    """Write what went wrong to standard error; return the exit status."""
+    if isinstance(error, JobFailedError) and error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, BrokenPipeError):
+        _silence_stdout()
+        return BROKEN_PIPE
+    if isinstance(code := getattr(error, "exit_code", None), int):  # ended by a signal, all saved
+        sys.stderr.write(f"translate: {error}\n")
+        return code
+    if debug:
+        traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, UserError):
+        _say(str(error))
+        return USAGE if isinstance(error, UsageError) else FAILURE
+    if isinstance(error, OSError) and error.strerror:
+        if error.filename is None:  # not a file of ours: most likely stdout on a full disk
+            _silence_stdout()
+        _say(f"{error.filename or 'output'}: {error.strerror}")
+        return FAILURE
+    text = " ".join(str(error).split()) or "no message"
+    hint = "" if debug else "; run again with debug=true for the traceback"
+    _say(f"{type(error).__name__}: {text}{hint}")
+    return FAILURE
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(escaped(f"translate: error: {text}\n", kept="\n\t"))
+
+
+def _silence_stdout() -> None:
+    """Python flushes stdout once more on the way out: into nothing, rather than fail again."""
+    with suppress(OSError, ValueError):  # stdout may be no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from translate.cli.errors import UsageError
 from translate.cli.options import Options
 from translate.compose import groups, options
+from translate.errors import UsageError
 from translate.wording import nearest
 
 USAGE = """\

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PositiveInt
 from pydantic.fields import FieldInfo
 
+from translate import machine
 from translate.cli.arguments import Arguments, Syntax
-from translate.cli.errors import refuse
 from translate.compose import (
     STORED,
-    Owners,
     key_of,
     missing,
     node_of,
@@ -31,10 +30,13 @@ from translate.compose import (
     refer,
     references_in,
 )
-from translate.config import Node, problems
+from translate.config import Node, check, problems
 from translate.errors import UsageError
+from translate.inference.choices import Engine, Precision
+from translate.inference.minimum_bayes_risk import Utility
+from translate.names import on_demand
 from translate.run_folder import configuration, paths_in
-from translate.wording import nearest
+from translate.wording import counted, nearest
 
 WIDTH, INDENT = 100, 17  # characters of a line of help, and in front of its descriptions
 
@@ -76,6 +78,19 @@ TextOption = Annotated[str, Verbatim("TEXT")]
 Sentences = Annotated[tuple[str, ...], Bare()]
 
 
+def search_problems(node: dict[str, Any]) -> list[str]:
+    """Return every problem of the node `search`."""
+    from translate.search import problems
+
+    return problems(node)
+
+
+MOST_PER_CORE = 8  # workers
+# keys that change what the model finds likely
+OTHER_PROBABILITIES = ("ensemble", "prefix", "prefixes", "constraints", "shortlist")
+# the options that an engine on the porch lacks, by the name of what lists them
+ENGINES_LACK = {"ctranslate2": "translate.extras.ctranslate2_engine:problems"}
+TARGET = "of a multilingual run: the tag of the language to translate into; null: as stored"
 CORPUS = "default: as stored in the run (data.dir=PATH if it has moved)"
 
 
@@ -166,7 +181,6 @@ class Options(Node):
             repeatable=tuple(key for key, mark in marks.items() if mark.repeatable),
             lists=tuple(key for key, mark in marks.items() if mark.several),
             sentences=bool(cls.marked(Bare)),
-            keys=frozenset(cls.fields()),
             composed=composed,
         )
 
@@ -175,33 +189,27 @@ class Options(Node):
         cls,
         arguments: Arguments,
         stored: Mapping[str, Mapping[str, Any]],
-        owners: Owners = lambda key, choice: [],
     ) -> Self:
         """Read a command line; a UsageError lists everything that is wrong in it.
 
         Args:
             stored: group → what a run carries of it, to be chosen as `GROUP=stored`.
-            owners: tells which other commands have a key.
         """
-        values, wrong = cls.values_of(arguments, stored, owners)
+        values, wrong = cls.values_of(arguments, stored)
         for key, group in cls.marked(Group).items():
             wrong += group.check(values[key])
-        taken = {
-            *cls.marked(Verbatim),
-            *cls.marked(Bare),
-        }  # as they stand, whatever bytes they have
+        taken = {*cls.marked(Verbatim), *cls.marked(Bare)}  # whatever bytes they have
         plain = {key: _decoded(value) if key in taken else value for key, value in values.items()}
-        refuse([*wrong, *problems(cls, plain, "", combined=False)])
-        read = cls.model_validate({**values, "overrides": arguments.overrides})
-        refuse(read.contradictions())
-        return read
+        check([*wrong, *problems(cls, plain, "", combined=False)], UsageError)
+        options = cls.model_validate({**values, "overrides": arguments.overrides})
+        check(options.contradictions(), UsageError)
+        return options
 
     @classmethod
     def values_of(
         cls,
         arguments: Arguments,
         stored: Mapping[str, Mapping[str, Any]],
-        owners: Owners = lambda key, choice: [],
     ) -> tuple[dict[str, Any], list[str]]:
         """Lay the command line over the defaults; return the values, and what is wrong in it."""
         groups, keys = cls.marked(Group), cls.fields()
@@ -234,7 +242,7 @@ class Options(Node):
             values[key] = dict(stored.get(key, {})) if own else node_of(key, choice, inner[key])
         files = {key: values[key] for key, choice in choices.items() if choice != STORED}
         references = references_in(files)
-        wrong += overlay(values, plain, list(keys), owners)
+        wrong += overlay(values, plain, list(keys))
         refer(values, references)
         wrong += missing(values)
         for key, mark in cls.marked(Verbatim).items():
@@ -324,6 +332,109 @@ class TestSetOptions(SplitOptions):
         domains = getattr(self, "domains", None)
         files = {"input": self.input, "references": self.reference, "domains": domains}
         return {**self.corpus, **files}
+
+
+class TranslatingOptions(Options):
+    """Options of a command that translates."""
+
+    run: PathOption = Field(description="the folder of the run")
+    ensemble: PathList | None = Field(
+        None, description="further runs, separated by commas, whose probabilities are averaged"
+    )
+    search: Annotated[Any, Group(check=search_problems)] = Field(
+        None,
+        description="how to search; default: as stored in the run (translate models group=search)",
+    )
+    target: str | None = Field(None, description=TARGET)
+    mbr: Utility | None = Field(
+        None,
+        description="chrf or bleu: of search.n_best translations, choose the one most like all of "
+        "them (minimum Bayes risk)",
+    )
+    shortlist: PathOption | None = Field(
+        None,
+        description="a file from translate shortlist: faster, with only each sentence's likely "
+        "words; probabilities are then relative to these words",
+    )
+    replace_unknown: bool = Field(
+        False,
+        description="true: replace each <unk> by the source word that it attends to most; only a "
+        "model whose vocabulary lacks some words of the training text writes <unk>, as with "
+        "tokenizer=word tokenizer.vocab_size=1500",
+    )
+    dictionary: PathOption | None = Field(
+        None,
+        description="with replace_unknown: a file of SOURCE<tab>TARGET lines, for words that are "
+        "not to be copied",
+    )
+    engine: Engine = Field(
+        "native", description="native, or ctranslate2 for what translate export has written"
+    )
+    export: PathOption | None = Field(
+        None,
+        description="with engine=ctranslate2: the folder of the export; default: ctranslate2 in "
+        "the run",
+    )
+    workers: PositiveInt | None = Field(
+        None,
+        description="on a CPU, how many single-threaded processes translate batches in parallel; "
+        "1: one process on all threads; null: one per core, where the system can fork "
+        "(engine=ctranslate2: threads, in one process)",
+    )
+    precision: Precision | None = Field(
+        None,
+        description="float32 or bf16, the numbers to compute with: bf16 is faster on GPUs, with "
+        "AMX, and on AMD CPUs with AVX512-BF16; null: those of the weights",
+    )
+    device: Device = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
+    tokens_per_batch: PositiveInt | None = Field(
+        None,
+        description="source tokens, padding included, translated at once, by all workers together; "
+        "null: 8192, on a GPU 16384, with engine=ctranslate2 on a CPU 4096",
+    )
+
+    def loading(self) -> dict[str, Any]:
+        """Return the arguments of `translate.inference.translator.load`, but for the run."""
+        from translate.inference.unknown_words import UnknownWords
+
+        words = UnknownWords({}) if self.replace_unknown else None
+        if self.dictionary is not None:
+            words = UnknownWords.read(self.dictionary)
+        same = ("target", "search", "mbr", "shortlist", "engine", "export", "workers", "precision",
+                "device", "tokens_per_batch")  # fmt: skip
+        return {
+            "ensemble": self.ensemble or (), "unknown_words": words,
+            **{key: getattr(self, key) for key in same},
+        }  # fmt: skip
+
+    def contradictions(self) -> Iterator[str]:
+        yield from self._beyond_the_engine()
+        if self.dictionary is not None and not self.replace_unknown:
+            yield (
+                f"dictionary={self.dictionary} only serves to replace unknown words: add "
+                "replace_unknown=true"
+            )
+        if self.mbr is not None and self.search.get("n_best", 1) == 1:
+            # of one translation, which is the default, there is none to choose
+            yield (
+                f"mbr = {self.mbr} chooses among several translations: set search.n_best, for "
+                "instance search=sample search.n_best=30"
+            )
+
+    def _beyond_the_engine(self) -> list[str]:
+        """List the options of a valid configuration that the engine lacks, one line each."""
+        cores = machine.cores()
+        if (self.workers or 1) > MOST_PER_CORE * cores:
+            return [
+                f"workers = {self.workers}: this process has {counted(cores, 'core')}, and more "
+                "workers than cores only take memory: choose at most "
+                f"{MOST_PER_CORE * cores}"
+            ]
+        if self.engine == "native":
+            folder = self.verbatim.get("export")
+            return [f"export = {folder} needs engine=ctranslate2"] if folder else []
+        problems = on_demand(ENGINES_LACK[self.engine])
+        return list(problems(dict(self), self.verbatim, lacking=OTHER_PROBABILITIES))
 
 
 def key_lines(key: str, description: str, indent: int = INDENT) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -12,7 +13,10 @@ from pydantic import Field
 from translate.cli.arguments import Arguments, Job
 from translate.cli.commands import Command
 from translate.cli.options import Folder, Group, Options, PathOption, cache_folder
+from translate.cli.streams import lines_out, output_problems
 from translate.config import problems
+from translate.data.cleaning import Dropped, Tell
+from translate.data.plain_text import json_line
 from translate.nodes import group_problems
 
 USAGE = """\
@@ -64,23 +68,21 @@ class PrepareOptions(Options):
 def main(command: Command, arguments: Arguments) -> None:
     """Run the command."""
     from translate.cli.composing import launch
-    from translate.cli.dropped import dropped_problems
 
     def check(config: Mapping[str, Any]) -> list[str]:
         own = problems(PrepareOptions, {"cache": config["cache"]}, "")
         nodes = group_problems(config, ("data", "tokenizer"))
-        return [*own, *nodes, *dropped_problems(arguments.verbatim)]
+        return [*own, *nodes, *_dropped_problems(arguments.verbatim)]
 
     launch(command, arguments, job, check=check)
 
 
 def job(job: Job) -> None:
     """Prepare the corpus, print the account of it and perhaps list what was dropped."""
-    from translate.cli.dropped import listed
     from translate.data.account import render
     from translate.data.corpus import prepare, read_nodes
 
-    with listed(job.verbatim) as tell:
+    with _listed(job.verbatim) as tell:
         corpus = prepare(
             *read_nodes(job.config["data"], job.config["tokenizer"]),
             cache=Path(job.config["cache"]),
@@ -89,3 +91,39 @@ def job(job: Job) -> None:
     sys.stdout.write(f"{render(corpus.report)}\nPrepared corpus: {corpus.folder}\n")
     if tell is not None:
         sys.stdout.write(f"Dropped pairs: {job.verbatim['dropped']}\n")
+
+
+def _dropped_problems(verbatim: Mapping[str, str]) -> list[str]:
+    """Return the reasons not to write to `dropped=`, one line each, before any text is read."""
+    name = verbatim.get("dropped", "dropped")
+    if name in ("-", "/dev/stdout"):
+        return [f"dropped={name} is standard output, where the report goes: name a file"]
+    if _kind(name) not in ("", ".tsv", ".jsonl"):
+        return [f"dropped={name} ends with {_kind(name)}: name it .tsv or .jsonl (or with .gz)"]
+    return output_problems(verbatim, "dropped")
+
+
+@contextmanager
+def _listed(verbatim: Mapping[str, str]) -> Iterator[Tell | None]:
+    """Yield what writes a pair to `dropped=`; None without the key.
+
+    No text has a tab or a line end of any kind: it is tidy, and so a cell needs no quotes.
+    """
+    if "dropped" not in verbatim:
+        yield None
+        return
+    as_json = _kind(verbatim["dropped"]) == ".jsonl"
+    with lines_out({"output": verbatim["dropped"]}) as write:
+
+        def tell(pair: Dropped) -> None:
+            cells = ("" if cell is None else str(cell) for cell in pair)
+            write(json_line(pair._asdict()) if as_json else "\t".join(cells))
+
+        if not as_json:
+            write("\t".join(Dropped._fields))
+        yield tell
+
+
+def _kind(name: str) -> str:
+    """Return the ending that says how to write a list, packed or not."""
+    return Path(name.removesuffix(".gz")).suffix.lower()

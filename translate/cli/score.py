@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field, PositiveInt
 
-from translate.cli.options import Device, Options, PathList, PathOption
-from translate.cli.translating import TARGET
+from translate.cli.options import TARGET, Device, Options, PathList, PathOption
 from translate.errors import UserError
 from translate.vocabulary import EOS
 from translate.wording import counted

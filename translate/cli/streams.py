@@ -13,10 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from translate.cli.errors import UsageError
 from translate.data.plain_text import count_lines, one_line, read_lines
-from translate.errors import UserError
-from translate.files import being_written, growing, is_stream, partial
+from translate.errors import UsageError, UserError
+from translate.files import growing, partial
 from translate.wording import counted
 
 if TYPE_CHECKING:
@@ -127,44 +126,27 @@ def interactive(verbatim: Mapping[str, str], sentences: Sequence[str]) -> bool:
 
 
 def output_problems(verbatim: Mapping[str, str], key: str = "output") -> list[str]:
-    """Return the reasons not to write to `output=`, one line each, before the heavy work.
-
-    Or to another `key`.
-    """
+    """Return the reasons not to write to `output=`, or another `key`, before the heavy work."""
     target = verbatim.get(key, "-")
-    path = Path(target)
+    path = partial(Path(target))  # what it is until it is whole
     if target == "-":
         return []
-    beside = partial(path)  # what it is until it is whole
-    if path.is_dir() or beside.is_dir() or not beside.parent.is_dir():
+    if Path(target).is_dir() or not path.parent.is_dir():
         return [f"{key}={target} cannot be written: name a file in an existing folder"]
-    needed = {path, path if beside == path else beside.parent}
-    if not all(os.access(each, os.W_OK) for each in needed if each.exists()):
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
         return [f"{key}={target} cannot be written: name a file where you may write"]
-    if beside != path and being_written(beside):
-        return [f"{key}={target} is being written by another process: wait, or name another file"]
-    found = []
-    for written, which in ((path, "the same file"), (beside, "where it is written until whole")):
-        if not written.is_file():
-            continue
-        shared = [
-            f"{name}="
-            for name, source in verbatim.items()
-            if name in READ and Path(source).exists() and written.samefile(source)
-        ]
-        # read or not: who redirects a file there still wants it
-        shared += ["standard input"] if is_stream(written, sys.stdin) else []
-        found += [
-            f"{key}={target} would overwrite {what}, which is {which}: name another file"
-            for what in shared
-        ]
-    return list(dict.fromkeys(found))
+    return [
+        f"{key}={target} would overwrite {name}=, which is the same file: name another file"
+        for name, source in verbatim.items()
+        if name in READ and Path(source).exists()
+        and any(each.exists() and each.samefile(source) for each in (Path(target), path))
+    ]  # fmt: skip
 
 
 def _target(verbatim: Mapping[str, str]) -> str:
-    """Return the place of the lines; `-` for standard output, under any name."""
+    """Return the place of the lines; `-` for standard output, also by its other name."""
     path = verbatim.get("output", "-")
-    return "-" if is_stream(Path(path), sys.stdout) else path
+    return "-" if path == "/dev/stdout" else path
 
 
 def show(tables: RenderableType) -> None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from translate.cli.options import Group, PathOption, Sentences, TextOption
-from translate.cli.translating import TranslatingOptions
+from translate.cli.options import Group, PathOption, Sentences, TextOption, TranslatingOptions
 from translate.config import problems
 from translate.data.plain_text import json_line
 from translate.vocabulary import EOS

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,10 +18,9 @@ from pydantic import Field
 
 from translate.cli.arguments import Arguments, Job, file_name
 from translate.cli.commands import Command
-from translate.cli.errors import UsageError
 from translate.cli.options import Folder, Group, Options, PathOption, cache_folder
-from translate.compose import STORED, Composition, is_choice, key_of
-from translate.errors import UserError
+from translate.compose import STORED, is_choice, key_of
+from translate.errors import UsageError, UserError
 from translate.wording import counted, install
 
 if TYPE_CHECKING:
@@ -109,7 +108,6 @@ class TrainOptions(Options):
     )
 
 
-ENDS = frozenset({"max_steps", "max_epochs"})  # keys of `trainer` that a run is measured by
 SEARCH = "hydra/sweeper=dev_bleu"  # conf/hydra/sweeper/dev_bleu.yaml
 
 
@@ -118,9 +116,8 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.composing import launch
     from translate.inference.bundle import of_run
 
-    begin = partial(launch, command, job=job, settle=_settled)
+    begin = partial(launch, command, job=job)
     _refuse_sweeper(arguments)
-    _refuse_several_folders(arguments)
     run, init = (arguments.verbatim.get(key) for key in ("run", "init"))
     chosen = set(filter(is_choice, map(key_of, arguments.overrides)))
     begun = _begun_config(run) if run else {}
@@ -131,11 +128,11 @@ def main(command: Command, arguments: Arguments) -> None:
         begin(_with_origin(arguments), check=check_begun, begun=begun)
     elif init:
         _refuse_the_default_corpus(arguments, chosen)
-        before = of_run(init)
-        completed = _with_stored_vocabulary(arguments, init, before.tokenizers)
+        origin = of_run(init)
+        completed = _with_stored_vocabulary(arguments, init, origin.tokenizers)
         if "model" not in chosen:
             completed = completed.beginning_with([f"model={STORED}"])
-        begin(completed, check=check, stored={"model": before.config.model})
+        begin(completed, check=check, stored={"model": origin.config.model})
     else:
         _refuse_resuming_nothing(arguments)
         begin(arguments, check=check)
@@ -144,7 +141,7 @@ def main(command: Command, arguments: Arguments) -> None:
 def _refuse_resuming_nothing(arguments: Arguments) -> None:
     """A slip in run= must not begin another training, on the corpus that is the default."""
     new = any(map(is_choice, arguments.overrides))
-    if "run" in arguments.verbatim and not (new or arguments.multirun or arguments.inspects):
+    if "run" in arguments.verbatim and not (new or arguments.multirun or arguments.shows):
         raise UsageError(
             f"there is no run to resume in {arguments.verbatim['run']}: check run=; a new run "
             "needs experiment= or data= (translate models lists them)"
@@ -153,19 +150,10 @@ def _refuse_resuming_nothing(arguments: Arguments) -> None:
 
 def _refuse_the_default_corpus(arguments: Arguments, chosen: Set[str]) -> None:
     """Refuse the default corpus: whoever goes on with a model means a certain text."""
-    if not (chosen & {"data", "experiment"} or arguments.inspects):
+    if not (chosen & {"data", "experiment"} or arguments.shows):
         raise UsageError(
             "init= says what to begin from, not what to train on: give data= or experiment= "
             "(translate models lists them)"
-        )
-
-
-def _refuse_several_folders(arguments: Arguments) -> None:
-    """The folders of a sweep are made of one name, and a list would be that."""
-    run = arguments.verbatim.get("run", "")
-    if arguments.multirun and "," in run:
-        raise UsageError(
-            f"run={run}: name one folder, to which the settings that vary are appended"
         )
 
 
@@ -214,35 +202,18 @@ def check(config: Mapping[str, Any]) -> list[str]:
     """Return every problem of the configuration, one line each."""
     from translate.training.settings import training_problems
 
-    nodes = without_experiment(config)
-    return [*_unplaced(config), *training_problems(nodes)]
+    return training_problems(config)
 
 
 def check_begun(config: Mapping[str, Any]) -> list[str]:
-    """Every problem of a run under way; what is missing another version did not know."""
-    found = check(config)
-    if any(line.endswith("is missing") for line in found):
-        found.append(
+    """Return every problem of a run under way; a key that is missing is newer than the run."""
+    problems = check(config)
+    if any(line.endswith("is missing") for line in problems):
+        problems.append(
             "the run was started by another version of this program: resume it with that version, "
             "or start a new run"
         )
-    return found
-
-
-def _unplaced(config: Mapping[str, Any]) -> list[str]:
-    """Return the problems of an experiment's file whose keys would all be left unread."""
-    if not isinstance(node := config.get("experiment"), Mapping):
-        return []
-    return [
-        f"experiment.{key} is not a key: begin the experiment's file with the line "
-        f"`# @package _global_`, so that it sets {key}"
-        for key in node
-    ]
-
-
-def without_experiment(config: Mapping[str, Any]) -> dict[str, Any]:
-    """An experiment is a choice of settings, and none itself."""
-    return {key: value for key, value in config.items() if key != "experiment"}
+    return problems
 
 
 def job(job: Job) -> float:
@@ -265,22 +236,6 @@ def job(job: Job) -> float:
         if job.multirun:
             log.info("to go on with all runs of the sweep, give the same command again")
         raise
-
-
-def _settled(
-    config: dict[str, Any], composition: Composition, overrides: Sequence[str]
-) -> dict[str, Any]:
-    """Choose the end of a run: a key of ENDS that is given takes the other's place.
-
-    What is typed has precedence over an experiment, and that over the default.
-    """
-    config = without_experiment(config)
-    trainer = config["trainer"]
-    typed = {key.removeprefix("trainer.") for key in map(key_of, overrides)}
-    for keys in (typed, composition.of_experiment.get("trainer", {}).keys()):
-        if ends := {end for end in ENDS & keys if trainer[end] is not None}:
-            return config | {"trainer": trainer | dict.fromkeys(ENDS - ends)}
-    return config
 
 
 @contextmanager

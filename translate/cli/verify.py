@@ -9,8 +9,13 @@ from typing import Any, ClassVar
 from pydantic import Field, PositiveInt
 
 from translate import config as schema
-from translate.cli.options import Device, PathOption, TestSetOptions
-from translate.cli.translating import TranslatingOptions, search_problems
+from translate.cli.options import (
+    Device,
+    PathOption,
+    TestSetOptions,
+    TranslatingOptions,
+    search_problems,
+)
 from translate.errors import UserError
 from translate.names import on_demand
 from translate.run_folder import paths_in

@@ -269,8 +269,6 @@ class TrainingConfig(RunKeys):
         composition = compose("train", overrides)
         check(composition.wrong)
         values = {key: composition.values[key] for key in cls.model_fields}
-        if {"trainer.max_epochs"} & settings.keys() and "trainer.max_steps" not in settings:
-            values["trainer"] = values["trainer"] | {"max_steps": None}
         return read_config(values)
 
     def dump(self) -> dict[str, Any]:
