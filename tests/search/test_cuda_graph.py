@@ -57,7 +57,6 @@ def steps() -> Iterator[list[int]]:
         mock.patch.object(hypothesis, "LATE", {"cpu"}),
         mock.patch.object(cuda_graph, "FIRST", 9),
         mock.patch.object(search.beam, "replayed", watched),
-        mock.patch.object(search.sampling, "replayed", watched),
     ):
         yield asked
 

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from translate import config
-from translate.search.beam import BeamConfig, BeamSearch, DiverseBeamSearch, DiverseConfig
+from translate.search.beam import BeamConfig, BeamSearch
 from translate.search.constraints import Constraint, RulesConfig
+from translate.search.diverse import DiverseBeamSearch, DiverseConfig
 from translate.search.hypothesis import Hypothesis, Search, SearchConfig
 from translate.search.sampling import GreedyConfig, GreedySearch, SampleConfig, SampleSearch
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
@@ -29,13 +28,11 @@ from translate.search.constraints import (
     Phrases,
     Position,
     Rule,
-    Tokens,
     active_rules,
     apply,
     at_limit,
     in_turns,
     length_limits,
-    refuse_phrases,
 )
 from translate.search.cuda_graph import Progress, Shown, replayed
 from translate.search.hypothesis import (
@@ -65,7 +62,6 @@ from translate.vocabulary import BOS, EOS
 
 ROUNDED_UP = 1 + 1e-6  # keeps the bound of early stopping a bound in float32
 DEAD = -math.inf  # the total of a row that holds no hypothesis
-NO_TOKEN = -1  # in the places of no hypothesis
 
 
 class BeamKeys(SearchConfig):
@@ -104,33 +100,6 @@ class BeamConfig(BeamKeys):
         description="the best few hypotheses side by side: usually half a BLEU to one above "
         "greedy, at several times the work"
     )
-
-
-class DiverseConfig(BeamKeys):
-    """The node `search` of diverse beam search."""
-
-    kind: Literal["diverse"] = Field(
-        description="diverse beam search: an n-best list whose translations differ in more than a "
-        "word; what two groups find counts once"
-    )
-    groups: int = Field(
-        gt=0,
-        le=MOST,
-        description="beams of beam_size / groups hypotheses that avoid each other's words; 1 is "
-        "beam search",
-    )
-    diversity_strength: Annotated[Strength, OnlyWith("groups", *range(2, MOST + 1))] = Field(
-        description="how much log-probability a piece loses for each hypothesis of the groups "
-        "before that has just chosen it"
-    )
-
-    def contradictions(self) -> Iterator[str]:
-        if self.beam_size % self.groups:
-            yield (
-                f"search.beam_size = {self.beam_size} is not a multiple of search.groups = "
-                f"{self.groups}: choose a beam that the groups can share evenly"
-            )
-        yield from super().contradictions()
 
 
 @dataclass(frozen=True)
@@ -230,48 +199,45 @@ class Asked(NamedTuple):
     phrases: Phrases | None
     shortest: int  # of the limits of length
     alignment: bool
+    chances: Float[Tensor, "W T"] | None  # a draw for each token of each beam; None: nothing drawn
 
 
-class BeamSearch:
-    """Return up to `n_best` hypotheses a sentence, all different, best first.
+class Beams:
+    """Beams of `width` hypotheses, `groups` of them a sentence: the steps of every search.
 
-    A translation has at most max_length_ratio · source length + max_length_offset tokens (what is
-    given, if that is more), and no more than the model can read. Finished ones are ranked by (Wu et
-    al. 2016, eq. 14)
-
-        score = log P / lp(Y) + cp(X; Y),   cp(X; Y) = β Σ_i log(min(Σ_j p_ij, 1))
-
-    where lp is `none` 1, `average` the length |Y| with </s>, `gnmt` ((5 + |Y|) / 6)^alpha (alpha
-    counts for `gnmt` alone), β is `coverage_penalty`, and p_ij is the attention of target piece j
-    (</s> is one) to source piece i (</s> is none, a tag in front is one): the mean of all layers
-    and heads. Open hypotheses are ranked by log P. Under a repetition penalty repeated tokens count
-    more in both. Phrases that must occur get their places by dynamic beam allocation.
+    Each beam has its own `n_best` and early stopping. A translation has at most
+    max_length_ratio · source length + max_length_offset tokens (the prefix and the phrases, if
+    they are more), and no more than the model can read.
     """
 
-    Config: ClassVar[type[BeamKeys]] = BeamConfig
-
-    def __init__(self, config: BeamKeys, *, groups: int = 1) -> None:
-        self.config, self.rules = config, config.rules
-        self._groups = groups  # beams a sentence
-        self._width = config.beam_size // groups  # hypotheses a beam
-        self._n_best = min(config.n_best, self._width)  # of each beam
-        self._beta = config.coverage_penalty
+    def __init__(
+        self,
+        config: SearchConfig,
+        *,
+        groups: int = 1,
+        width: int = 1,
+        n_best: int = 1,
+        coverage_penalty: float = 0.0,
+    ) -> None:
+        self.rules = config.rules
+        self._length_limits = config.max_length_ratio, config.max_length_offset
+        self._groups, self._width, self._n_best = groups, width, n_best
+        self._beta = coverage_penalty
 
     @torch.inference_mode()
-    def __call__(
+    def _hypotheses(
         self,
         model: Seq2Seq,
         source: Int[Tensor, "B S"],
         source_mask: Bool[Tensor, "B S"],
         *,
-        constraints: Constraints = None,
-        need_alignment: bool = False,
+        constraints: Constraints,
+        need_alignment: bool,
+        chances: Float[Tensor, "W T"] | None = None,
     ) -> list[list[Hypothesis]]:
+        """Return the n best of each beam, a list a sentence, best first."""
         lengths = source_mask.sum(1).tolist()
-        limits = length_limits(
-            lengths, self.config.max_length_ratio, self.config.max_length_offset, constraints,
-            max_length=model.max_length,
-        )  # fmt: skip
+        limits = self._limits(model, source_mask, constraints)
         # without a penalty none are counted, and coverage is a tensor of no columns
         words = words_of(source_mask) if self._beta else source_mask[:, :0]
         most_tokens = torch.tensor(limits, device=source.device)
@@ -280,7 +246,7 @@ class BeamSearch:
             most_tokens, torch.tensor(longest, device=source.device), words,
             groups=self._groups, width=self._width, n_best=self._n_best,
         )  # fmt: skip
-        asked = self._asked(constraints, most_tokens, min(limits), need_alignment)
+        asked = self._asked(constraints, most_tokens, min(limits), need_alignment, chances)
         state = model.start(model.encode(source, source_mask))
         if self._groups > 1:
             state = state.keep(beam.sentences)
@@ -293,6 +259,15 @@ class BeamSearch:
             limits=limits,
             source_lengths=lengths,
         )
+
+    def _limits(
+        self, model: Seq2Seq, source_mask: Bool[Tensor, "B S"], constraints: Constraints
+    ) -> list[int]:
+        """Return the most tokens of each translation."""
+        return length_limits(
+            source_mask.sum(1).tolist(), *self._length_limits, constraints,
+            max_length=model.max_length,
+        )  # fmt: skip
 
     def _search(
         self,
@@ -334,17 +309,22 @@ class BeamSearch:
 
     def _length_penalty(self, length: Any) -> Any:  # a number or a tensor
         """Return what divides the log-probability of `length` tokens, </s> included."""
-        return PENALTIES[self.config.length_penalty](length, self.config.alpha)
+        return 1.0
 
     def _asked(
-        self, constraints: Constraints, limits: Int[Tensor, "B"], shortest: int, alignment: bool
+        self,
+        constraints: Constraints,
+        limits: Int[Tensor, "B"],
+        shortest: int,
+        alignment: bool,
+        chances: Float[Tensor, "W T"] | None,
     ) -> Asked:
         rules = active_rules(self.rules, constraints, limits, alone=self._width == 1)
         if not constraints or not any(constraint.phrases for constraint in constraints):
-            return Asked(rules, None, shortest, alignment)
+            return Asked(rules, None, shortest, alignment, chances)
         bans = [rule for rule in rules if isinstance(rule, Banned)]
         phrases = Phrases(constraints, limits, bans)
-        return Asked((phrases.unfinished, *rules), phrases, shortest, alignment)
+        return Asked((phrases.unfinished, *rules), phrases, shortest, alignment, chances)
 
     def _take(
         self,
@@ -392,7 +372,7 @@ class BeamSearch:
     ) -> Extensions:
         """Return the best continuations of hypotheses that have `length` tokens."""
         sentences, width = beam.tokens.shape
-        best, banks = self._candidates(beam, places, logits, ending, asked)
+        best, banks = self._candidates(beam, places, logits, length, ending, asked)
         # (B, n, K); what is in DEAD places stays dead
         best = Candidates(*map(places.spread, best))
         if banks is not None:
@@ -427,6 +407,7 @@ class BeamSearch:
         beam: Beam,
         places: Places,
         logits: Float[Tensor, "R V"],
+        length: Number,
         ending: Bool[Tensor, "B"] | None,
         asked: Asked,
     ) -> tuple[Candidates, Int[Tensor, "R K"] | None]:
@@ -435,14 +416,18 @@ class BeamSearch:
         if ending is not None:
             ending = places.rows(ending[:, None].expand(-1, width))
         if not asked.rules:
-            return likeliest(logits, self.config.beam_size, ending=ending), None
-        log_probs = next_log_probs(logits)
-        sentences = places.rows(beam.sentences[:, None].expand(-1, width))
-        at = Position(sentences, places.rows(beam.history), log_probs)
-        best = best_next(log_probs, apply(asked.rules, at), self.config.beam_size, ending=ending)
+            return likeliest(logits, self._width * self._groups, ending=ending), None
+        at = self._position(beam, places, logits)
+        ranks = apply(asked.rules, at)
+        best = best_next(at.log_probs, ranks, self._width * self._groups, ending=ending)
         if asked.phrases is None:
             return best, None
         return asked.phrases.candidates(best, at)
+
+    @staticmethod
+    def _position(beam: Beam, places: Places, logits: Float[Tensor, "R V"]) -> Position:
+        sentences = beam.sentences[:, None].expand(-1, beam.tokens.shape[1])
+        return Position(places.rows(sentences), places.rows(beam.history), next_log_probs(logits))
 
     def _choose(
         self,
@@ -513,22 +498,29 @@ class BeamSearch:
         return replace(progress, open=progress.open.keep(left), state=progress.state.keep(left))
 
 
-class DiverseBeamSearch(BeamSearch):
-    """Beam search in `groups` of beam_size / groups hypotheses (Vijayakumar et al. 2016).
+class BeamSearch(Beams):
+    """Return up to `n_best` hypotheses a sentence, all different, best first.
 
-    At each step the groups choose one after another, and a group ranks a token lower by
-    `diversity_strength` for each hypothesis of the groups before it that chose the same token at
-    this step (their Hamming diversity). That sways a choice alone: totals, scores and probabilities
-    are those of beam search, and so is everything with one group. Each group has the `n_best` and
-    the early stopping of a beam of its own; the best of all groups come out, and what two groups
-    found counts once, so that they may be fewer than `n_best`.
+    Finished ones are ranked by (Wu et al. 2016, eq. 14)
+
+        score = log P / lp(Y) + cp(X; Y),   cp(X; Y) = β Σ_i log(min(Σ_j p_ij, 1))
+
+    where lp is `none` 1, `average` the length |Y| with </s>, `gnmt` ((5 + |Y|) / 6)^alpha (alpha
+    counts for `gnmt` alone), β is `coverage_penalty`, and p_ij is the attention of target piece j
+    (</s> is one) to source piece i (</s> is none, a tag in front is one): the mean of all layers
+    and heads. Open hypotheses are ranked by log P. Under a repetition penalty repeated tokens count
+    more in both. Phrases that must occur get their places by dynamic beam allocation.
     """
 
-    Config: ClassVar = DiverseConfig
+    Config: ClassVar[type[BeamKeys]] = BeamConfig
 
-    def __init__(self, config: DiverseConfig) -> None:
-        super().__init__(config, groups=config.groups)
-        self._strength = config.diversity_strength
+    def __init__(self, config: BeamKeys, *, groups: int = 1) -> None:
+        width = config.beam_size // groups
+        super().__init__(
+            config, groups=groups, width=width, n_best=min(config.n_best, width),
+            coverage_penalty=config.coverage_penalty,
+        )  # fmt: skip
+        self.config = config
 
     def __call__(
         self,
@@ -539,37 +531,9 @@ class DiverseBeamSearch(BeamSearch):
         constraints: Constraints = None,
         need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
-        refuse_phrases(constraints, "diverse")
-        found = super().__call__(
+        return self._hypotheses(
             model, source, source_mask, constraints=constraints, need_alignment=need_alignment
         )
-        unique: list[dict[Tokens, Hypothesis]] = [{} for _ in found]  # groups may find the same
-        for own, hypotheses in zip(unique, found, strict=True):
-            for one in hypotheses:  # best first
-                own.setdefault(one.tokens, one)
-        return [list(own.values())[: self.config.n_best] for own in unique]
 
-    def _choose(
-        self,
-        beam: Beam,
-        totals: Float[Tensor, "B M"],
-        tokens: Int[Tensor, "B M"],
-        banks: Int[Tensor, "B M"] | None,
-    ) -> Int[Tensor, "B m"]:
-        beams, count = len(tokens), min(self._width, totals.shape[1])
-        index = torch.zeros_like(tokens[:, :count])
-        order = torch.arange(count, device=tokens.device)
-        # which of those in the batch a beam's sentence is: at most as many as there are beams
-        sentences = F.pad(beam.sentences.diff().ne(0).cumsum(0), (1, 0))
-        taken = tokens.new_full((beams + 1, self._groups, count), NO_TOKEN)
-        for group in range(self._groups):
-            # all beams choose, for a GPU would have to be asked how many are of the group
-            chooses = beam.beams % self._groups == group
-            rivals = taken[sentences].flatten(1)  # (B, groups · m)
-            alike = (tokens[:, :, None] == rivals[:, None]).sum(2)
-            best = (totals - self._strength * alike).topk(count)
-            index = torch.where(chooses[:, None], best.indices, index)
-            dead = best.values.isneginf() | (order >= beam.vacant[:, None])
-            chosen = tokens.gather(1, best.indices).masked_fill(dead, NO_TOKEN)
-            taken[torch.where(chooses, sentences, beams), group] = chosen  # others': the last row
-        return index
+    def _length_penalty(self, length: Any) -> Any:
+        return PENALTIES[self.config.length_penalty](length, self.config.alpha)
