@@ -50,7 +50,7 @@ from peers import named_command, told
 
 from translate import machine
 from translate.errors import UserError
-from translate.inference.choices import Quantization
+from translate.inference import Quantization
 from translate.wording import counted
 
 LIMITS = {"max_length_ratio": 2.0, "max_length_offset": 20}

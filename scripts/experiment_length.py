@@ -30,7 +30,7 @@ from translate.evaluation.breakdown import Bucket, assign, by_source_length
 from translate.evaluation.metrics import cell
 from translate.extras.figures import bleu_by_length
 from translate.extras.toy import toy_pairs
-from translate.models.transformer_layers import TransformerConfig
+from translate.models.transformer import TransformerConfig
 
 RECIPES = {  # model → what experiment= has after the corpus
     "rnn_none": "_rnn",

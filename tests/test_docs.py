@@ -22,7 +22,7 @@ from translate.compose import node_of
 from translate.config import Node, problems
 from translate.data.corpus import check_data
 from translate.extras.downloads import PyPI
-from translate.models.transformer_layers import TransformerConfig
+from translate.models.transformer import TransformerConfig
 from translate.search.beam import BeamConfig
 from translate.training.settings import training_problems
 

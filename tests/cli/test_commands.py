@@ -18,7 +18,7 @@ from translate.cli import attend
 from translate.cli.arguments import split
 from translate.cli.commands import COMMANDS
 from translate.extras.attention_views import Attended, Tokens, write_view
-from translate.models.transformer_layers import TransformerConfig
+from translate.models.transformer import TransformerConfig
 from translate.training import records
 
 ODD = ["¿Dónde, 'está' = ${x} {tren} [y]~?", "", "two  spaces", "   ", "é=3", '"quoted", x']

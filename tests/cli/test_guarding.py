@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,11 +13,11 @@ import yaml
 
 from translate.cli.options import TranslatingOptions
 from translate.compose import config_dir
+from translate.extras.shortlist_search import Shortlist, ShortlistSearch
 from translate.inference import translator
 from translate.inference.guard import Guard, GuardConfig
 from translate.search import DiverseBeamSearch, Search, read
 from translate.search.constraints import NO_RULES
-from translate.search.shortlist import Shortlist, ShortlistSearch
 
 NATIVE = {"engine": "native"}
 TEXT = "der Hund schläft .\n\n  https://a.de/b?c  ein Haus {x} .\n"
@@ -145,7 +146,7 @@ FIRST = {
 }  # fmt: skip
 
 
-def second(search: dict, shortlist: Shortlist | None = None, **rules) -> Search:
+def second(search: dict, limiting: Callable[[Search], Search] | None = None, **rules) -> Search:
     """The second search beside `search`, in three groups of two and with these rules."""
     again = {
         "kind": "diverse", "beam_size": 6, "groups": 3, "diversity_strength": 0.5, "n_best": 3,
@@ -156,12 +157,12 @@ def second(search: dict, shortlist: Shortlist | None = None, **rules) -> Search:
     del node["defaults"]
     node["again"] = again
     first = read({**FIRST, **search})
-    return Guard(GuardConfig.model_validate(node), first, foreign=True, shortlist=shortlist).again
+    return Guard(GuardConfig.model_validate(node), first, foreign=True, limiting=limiting).again
 
 
 def test_the_second_search_has_the_shortlist_of_the_first() -> None:
     shortlist = Shortlist(torch.tensor([4]), torch.zeros(9, 1, dtype=torch.long))
-    again = second({}, shortlist)
+    again = second({}, shortlist.limiting)
     assert isinstance(again, ShortlistSearch)
     assert again.shortlist is shortlist
 

@@ -16,8 +16,8 @@ from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.extras import lexical_shortlist
 from translate.extras.lexical_shortlist import learn, read, write
+from translate.extras.shortlist_search import Shortlist, ShortlistSearch
 from translate.search import build
-from translate.search.shortlist import Shortlist, ShortlistSearch
 from translate.vocabulary import PAD
 
 WORDS = {"tren": "train", "casa": "house", "perro": "dog", "gato": "cat", "azul": "blue"}

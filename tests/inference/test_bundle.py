@@ -19,7 +19,7 @@ from translate.errors import UserError
 from translate.inference import bundle
 from translate.inference.translator import load
 from translate.models.seq2seq import Seq2Seq
-from translate.models.transformer_layers import TransformerConfig
+from translate.models.transformer import TransformerConfig
 
 SEARCH = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 5}
 CHECKED = ["config.json", "model.safetensors", "source.spm", "target.spm"]

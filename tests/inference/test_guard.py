@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from translate.inference.batches import Segment
 from translate.inference.confidence import Confidence
 from translate.inference.guard import Guard, GuardConfig, loops
-from translate.inference.lines import Line
+from translate.inference.lines import CutLine
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
 from translate.inference.translator import Translator
@@ -85,7 +85,7 @@ def test_what_cannot_be_right_is_found(source: str, text: str, found: list[str])
 
 def test_what_stands_between_kept_items_is_no_loop() -> None:
     connective = Translation("and", -1.0, -1.0, ("▁and",), (), None)
-    line = Line(("", " {a} ", " {b} ", " {c} ", " {d} ", ""), ("y",) * 5, ([7],) * 5)
+    line = CutLine(("", " {a} ", " {b} ", " {c} ", " {d} ", ""), ("y",) * 5, ([7],) * 5)
     (joined,) = line.joined([[connective]] * 5)
     source = Segment("y {a} y {b} y {c} y {d} y", [*range(9)], [], Constraint())
     assert joined.breaks == (1, 2, 3, 4)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.inference.lines import VERBATIM, Cutter, Line, Protection, sentences, within
+from translate.inference.lines import VERBATIM, CutLine, Cutter, Protection, sentences, within
 from translate.inference.translation import NOTHING, Translation
 
 
@@ -23,7 +23,7 @@ def translation(text: str) -> Translation:
 
 
 def test_the_best_of_a_line_are_as_many_as_those_of_any_of_its_texts() -> None:
-    line = Line(("", " ", " ", ""), ("Hola.", "{name}.", "Adiós."), ([4], [], [5]))
+    line = CutLine(("", " ", " ", ""), ("Hola.", "{name}.", "Adiós."), ([4], [], [5]))
     found = [
         [translation(text) for text in some]
         for some in (["Hello.", "Hi."], ["{name}."], ["Bye.", "Goodbye.", "So long."])
@@ -179,7 +179,7 @@ def test_nothing_to_see_is_nothing_to_translate(cutter) -> None:
 def test_sentences_without_a_space_between_get_one_where_the_script_has_spaces(
     gap, left, right, expected
 ) -> None:
-    line = Line(("", gap, ""), ("a", "b"), ([4], [5]))
+    line = CutLine(("", gap, ""), ("a", "b"), ([4], [5]))
     (found,) = line.joined([[translation(left)], [translation(right)]])
     assert found.text == expected
     assert (found.score, found.log_prob) == (-2.0, -4.0)
@@ -211,7 +211,7 @@ def test_no_part_ends_within_what_must_stay_whole() -> None:
 
 @pytest.mark.parametrize("line", ["...", "!!! ---", "=====", "😀", "|---|---|", "。"])
 def test_what_has_no_word_stays_as_it_is(cutter, line: str) -> None:
-    assert cutter()(line, 1) == Line((line,), (), ())
+    assert cutter()(line, 1) == CutLine((line,), (), ())
     behind = cutter()(f"El perro come. {line}", 1)
     assert behind.gaps == ("", f" {line}")
     assert " ".join(cutter()(line, 1, asked=True).texts) == line

@@ -21,8 +21,7 @@ from translate.extras.patterns import (
     SlidingWindowAttention,
     StridedAttention,
 )
-from translate.models.transformer import Transformer
-from translate.models.transformer_layers import TransformerConfig
+from translate.models.transformer import Transformer, TransformerConfig
 
 OPTIONS = TRANSFORMER | {"decoder_layers": 1, "positions": "none", "window": 4, "summary": 1}
 

@@ -16,12 +16,12 @@ from torch import Tensor
 
 from translate import search
 from translate.attention.cache import Ancestry
+from translate.extras.shortlist_search import Shortlist, ShortlistSearch
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.search import cuda_graph, hypothesis
 from translate.search.ensemble import Ensemble
 from translate.search.hypothesis import Hypothesis, Search
-from translate.search.shortlist import Shortlist, ShortlistSearch
 
 PIECES = 40
 SEARCHES = nodes(1.0, 15)
@@ -169,7 +169,7 @@ def test_a_step_that_changes_a_shape_is_refused() -> None:
         after = cuda_graph.Progress(
             torch.cat([progress.open, progress.open]), None, progress.length, progress.nodes
         )
-        return after, cuda_graph.Shown(nodes, None, torch.ones(1))
+        return after, cuda_graph.StepRecord(nodes, None, torch.ones(1))
 
     step = cuda_graph.Replay(
         longer, cuda_graph.Progress(torch.ones(2), None, 0, 0), torch.device("cpu")

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, PositiveInt
 
 from translate.cli.options import Options, PathOption
-from translate.inference.choices import Quantization
+from translate.inference import Quantization
 from translate.names import on_demand
 
 CHECK = "translate.extras.model_export:check_replaceable"

@@ -32,7 +32,7 @@ from translate.compose import (
 )
 from translate.config import Node, check, problems
 from translate.errors import UsageError
-from translate.inference.choices import Engine, Precision
+from translate.inference import Engine, Precision
 from translate.inference.minimum_bayes_risk import Utility
 from translate.names import on_demand
 from translate.run_folder import configuration, paths_in

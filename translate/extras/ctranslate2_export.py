@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.data.tokenizer import Tokenizer, Tokenizers
 from translate.errors import UserError
-from translate.inference.choices import Quantization
-from translate.models.transformer import Transformer
-from translate.models.transformer_layers import FeedForward
+from translate.inference import Quantization
+from translate.models.transformer import FeedForward, Transformer
 from translate.wording import install
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from translate.data.pairs import in_order
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.extras.lexicon import Ids, Lexicon
+from translate.extras.shortlist_search import Shortlist
 from translate.files import replacing
-from translate.search.shortlist import Shortlist
 from translate.vocabulary import PAD
 
 BLOCK = 3_000_000  # pieces times pieces that are aligned at a time: some hundred megabytes

@@ -18,9 +18,9 @@ from translate.extras.ctranslate2_engine import CTranslate2Search
 from translate.extras.graph_export import ONNX, TORCH, export_graphs
 from translate.extras.parity import GREEDY, MANIFEST, TOKENS_PER_BATCH, Parity, compare, write
 from translate.files import naming
+from translate.inference import Quantization
 from translate.inference.batches import most_pieces
 from translate.inference.bundle import Bundle
-from translate.inference.choices import Quantization
 from translate.inference.lines import Cutter
 from translate.models.transformer import Transformer
 from translate.vocabulary import EOS

@@ -29,7 +29,7 @@ from torch.optim import Optimizer
 
 from translate.attention.multi_head import CrossAttention, SelfAttention
 from translate.models.seq2seq import Seq2Seq
-from translate.models.transformer_layers import FeedForward
+from translate.models.transformer import FeedForward
 from translate.training.step import TranslationTask
 
 

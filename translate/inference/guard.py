@@ -17,8 +17,7 @@ from translate.inference.batches import Segment
 from translate.inference.lines import Kind, Protection
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
-from translate.search import AnySearchConfig, DiverseConfig, SearchConfig, build
-from translate.search.shortlist import Shortlist, within
+from translate.search import AnySearchConfig, DiverseConfig, Search, SearchConfig, build
 
 LONGEST = 32  # pieces of a phrase that loops: the time of looking for it grows with them
 
@@ -84,7 +83,7 @@ class Guard:
     Args:
         first: how the translations are searched that the guard watches over.
         foreign: whether source and target are different languages, so that a copy is wrong.
-        shortlist: that of the first search.
+        limiting: makes a search the same within the shortlist of the first search.
     """
 
     Config: ClassVar = GuardConfig
@@ -95,10 +94,11 @@ class Guard:
         first: SearchConfig,
         *,
         foreign: bool,
-        shortlist: Shortlist | None = None,
+        limiting: Callable[[Search], Search] | None = None,
     ) -> None:
         self.config, self.protection = config, Protection(config.protect)
-        self.again = within(build(second(config.again, first)), shortlist)
+        again = build(second(config.again, first))
+        self.again = again if limiting is None else limiting(again)
         self._foreign = foreign
 
     def findings(self, source: Segment, found: Translation) -> list[str]:

@@ -177,7 +177,7 @@ WHOLE = Protection([*VERBATIM])  # what no cut goes through, if it can be helped
 
 
 @dataclass(frozen=True)
-class Line:
+class CutLine:
     """Texts to translate, and what stands around them and stays: white space, protected items.
 
     Attributes:
@@ -235,7 +235,7 @@ class Line:
             before += len(part.tokens)
 
 
-EMPTY = Line(("",), (), ())
+EMPTY = CutLine(("",), (), ())
 
 
 class Cutter:
@@ -252,7 +252,9 @@ class Cutter:
         self._tokenizer, self._language = tokenizer, without_surrogates(language)
         self._limit, self._sentences = limit, sentences
 
-    def __call__(self, line: str, number: int, *, whole: bool = False, asked: bool = False) -> Line:
+    def __call__(
+        self, line: str, number: int, *, whole: bool = False, asked: bool = False
+    ) -> CutLine:
         """Cut line `number`; a warning tells where something is too long.
 
         What has neither a letter nor a digit stays as it is: of a row of dots or an emoji a model
@@ -279,7 +281,7 @@ class Cutter:
         )  # fmt: skip
         return trimmed(texts, self._ids(texts, asked=asked))
 
-    def between(self, parts: Sequence[str]) -> Line:
+    def between(self, parts: Sequence[str]) -> CutLine:
         """Keep every second part as it is, and the punctuation beside it, which belongs to it.
 
         Of the others the rest is to be translated, where there are words in it: with the signs that
@@ -404,7 +406,7 @@ def _anywhere(text: str, size: int) -> list[str]:
     return _cut_at({_outside(place, items) or place for place in places}, text)
 
 
-def trimmed(texts: Sequence[str], ids: Sequence[list[int]]) -> Line:
+def trimmed(texts: Sequence[str], ids: Sequence[list[int]]) -> CutLine:
     """Strip the texts of the white space around them, which becomes the gaps.
 
     A text without ids goes to the gaps too, and invisible characters go nowhere.
@@ -420,7 +422,7 @@ def trimmed(texts: Sequence[str], ids: Sequence[list[int]]) -> Line:
         cores.append(core)
         spelled.append(pieces)
         gaps.append(after)
-    return Line(tuple(gaps), tuple(cores), tuple(spelled))
+    return CutLine(tuple(gaps), tuple(cores), tuple(spelled))
 
 
 def _together(words: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 The way of a line through `Translator`, with the modules beside this one that have a part in it:
 
     stream        the line, and the constraint on its translation      text_constraints
-    _translate    → Line: its texts, and what stands around them       lines
+    _translate    → CutLine: its texts, and what stands around them       lines
     _segments     → Segment: ids of a text, and its constraint         batches
     _search       segments of like length, shared out to workers       batches
     _batch        as many of them at once as memory holds              batches
@@ -37,7 +37,7 @@ from translate.config import read
 from translate.data.plain_text import has_text
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
-from translate.inference import bundle
+from translate.inference import Engine, Precision, bundle
 from translate.inference.batches import (
     MAX_SCORED_LENGTH,
     MAX_SOURCE_LENGTH,
@@ -51,12 +51,11 @@ from translate.inference.batches import (
     shared_out,
 )
 from translate.inference.bundle import Bundle
-from translate.inference.choices import Engine, Precision
 from translate.inference.confidence import Confidence, evidence
 from translate.inference.confidence import read as read_confidence
 from translate.inference.forcing import AttentionMaps, TeacherForcing, as_numpy, encoded_pairs
 from translate.inference.guard import Guard, GuardConfig
-from translate.inference.lines import Cutter, Line
+from translate.inference.lines import CutLine, Cutter
 from translate.inference.minimum_bayes_risk import Utility, ranked
 from translate.inference.text_constraints import (
     NO_CONSTRAINT,
@@ -71,7 +70,6 @@ from translate.machine import keep_memory
 from translate.models.seq2seq import Seq2Seq
 from translate.names import on_demand
 from translate.search import Constraint, Hypothesis, Search, SearchConfig
-from translate.search.shortlist import within
 from translate.vocabulary import EOS
 
 log = logging.getLogger(__name__)
@@ -224,7 +222,7 @@ class Translator:
         self, lines: list[tuple[str, TextConstraint]], number: int, search: Find
     ) -> list[list[Translation]]:
         """Return the n best of consecutive lines, the first of which is line `number`."""
-        cut: list[Line] = []
+        cut: list[CutLine] = []
         segments: list[Segment] = []
         for i, (line, constraint) in enumerate(lines, start=number):
             asked = constraint != NO_CONSTRAINT
@@ -250,7 +248,7 @@ class Translator:
                 log.warning("line %d may be wrong: %s", i, ", ".join(best.flags))
         return joined
 
-    def _segments(self, line: Line, wanted: Iterable[Constraint], asked: str) -> list[Segment]:
+    def _segments(self, line: CutLine, wanted: Iterable[Constraint], asked: str) -> list[Segment]:
         """Return the segments that the model reads of a line, each with its constraint."""
         spelled = self.tokenizers.source.spelled if self.unknown_words else lambda text: []
         return [
@@ -341,7 +339,7 @@ class Translator:
             line = self._cut.between(guard.protection.parts(text))
             late = not line.texts or has_text(line.gaps[0])  # for a prefix
             if constraint.phrases or (constraint.prefix and late):  # phrases may belong anywhere
-                line = Line(("", ""), (text,), (ids,))
+                line = CutLine(("", ""), (text,), (ids,))
             lines.append(line)
             wanted = [constraint, *[replace(constraint, prefix=())] * (len(line.texts) - 1)]
             parts += self._segments(line, wanted[: len(line.texts)], asked)
@@ -446,14 +444,14 @@ def load(
     loaded = _bundle(run, ensemble).into(target)
     chosen = _search({} if search is None else search, loaded.config.search)
     options: Any = getattr(chosen, "config", None)  # a search of one's own may have none
-    words = None
+    limiting: Callable[[Search], Search] | None = None
     if shortlist is not None:
-        words = on_demand(READ_SHORTLIST)(Path(shortlist), loaded.tokenizers)
+        limiting = on_demand(READ_SHORTLIST)(Path(shortlist), loaded.tokenizers).limiting
     if guard is not None and not isinstance(guard, Guard):
         node = guard if isinstance(guard, GuardConfig) else read(GuardConfig, guard, "guard")
         source_language, target_language = loaded.config.languages
         foreign = source_language != target_language
-        guard = Guard(node, options, foreign=foreign, shortlist=words)
+        guard = Guard(node, options, foreign=foreign, limiting=limiting)
     learned = confidence if isinstance(confidence, Confidence) else None
     other = ensemble or shortlist or mbr or precision == "bf16"
     if confidence is True and not other and loaded.tokenizers.source.tag == loaded.config.tag:
@@ -476,7 +474,7 @@ def load(
     translator = Translator(
         loaded.model if precision is None else loaded.model.in_dtype(DTYPES[precision]),
         loaded.tokenizers,
-        chosen if words is None else within(chosen, words),
+        chosen if limiting is None else limiting(chosen),
         tokens_per_batch=tokens_per_batch,
         device=device,
         split_sentences=split_sentences,

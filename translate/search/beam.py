@@ -34,7 +34,7 @@ from translate.search.constraints import (
     in_turns,
     length_limits,
 )
-from translate.search.cuda_graph import Progress, Shown, replayed
+from translate.search.cuda_graph import Progress, StepRecord, replayed
 from translate.search.hypothesis import (
     MOST,
     ROOT,
@@ -189,7 +189,7 @@ class Taken(NamedTuple):
     state: DecoderState
     kept: Float[Tensor, "B n_best"]  # the best finished scores
     alive: Float[Tensor, "B m"]  # the totals of the extensions that go on, else DEAD
-    shown: Shown
+    shown: StepRecord
 
 
 class Asked(NamedTuple):
@@ -281,7 +281,7 @@ class Beams:
     ) -> None:
         """Take step after step, until nothing is left; at its limit every hypothesis ends."""
 
-        def again(progress: Progress[Beam]) -> tuple[Progress[Beam], Shown]:
+        def again(progress: Progress[Beam]) -> tuple[Progress[Beam], StepRecord]:
             taken = self._take(model, progress, asked, None)
             return self._go_on(progress, taken, taken.alive.shape[1], asked), taken.shown
 
@@ -346,7 +346,7 @@ class Beams:
         extensions = self._extend(beam, coverage, places, logits, length, ending, asked)
         kept, alive = self._compete(beam, extensions)
         alignment = step.alignment if asked.alignment else None
-        shown = Shown(extensions.nodes(beam), alignment, (alive > DEAD).sum(1))
+        shown = StepRecord(extensions.nodes(beam), alignment, (alive > DEAD).sum(1))
         return Taken(extensions, coverage, step.state, kept, alive, shown)
 
     def _covered(self, beam: Beam, step: Step) -> Float[Tensor, "N S"]:

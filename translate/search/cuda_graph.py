@@ -40,21 +40,21 @@ class Progress(Generic[Open]):
     nodes: Number  # in the tree
 
 
-class Shown(NamedTuple):
+class StepRecord(NamedTuple):
     """The results of a step, beside where it leads."""
 
     nodes: Nodes
     alignment: Float[Tensor, "N L H S"] | None
     open: Int[Tensor, "B"]  # how many hypotheses go on
 
-    def copied(self) -> Shown:
+    def copied(self) -> StepRecord:
         """The same in memory of its own, by few copies, for each has to be asked for."""
         numbers, ranks = torch.stack(self.nodes[:4]), torch.stack(self.nodes[4:])
         alignment = None if self.alignment is None else self.alignment.clone()
-        return Shown(Nodes(*numbers, *ranks), alignment, self.open.clone())
+        return StepRecord(Nodes(*numbers, *ranks), alignment, self.open.clone())
 
 
-TakeStep = Callable[[Progress[Open]], tuple[Progress[Open], Shown]]
+TakeStep = Callable[[Progress[Open]], tuple[Progress[Open], StepRecord]]
 
 
 def replayed(
@@ -114,9 +114,9 @@ class Replay(Generic[Open]):
         self._take, self._start, self._device = take, progress, device
         self.progress: Progress[Open] | None = None
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._shown: Shown
+        self._shown: StepRecord
 
-    def __call__(self) -> Shown:
+    def __call__(self) -> StepRecord:
         if self.progress is None:
             self.progress, shown = self._take(self._start)
             return shown.copied()
@@ -139,7 +139,7 @@ class Replay(Generic[Open]):
             raise full
         return graph
 
-    def _in_place(self, progress: Progress[Open]) -> Shown:
+    def _in_place(self, progress: Progress[Open]) -> StepRecord:
         before = tensors_in(progress)
         # a value of its own: caches are changed by a step
         after, shown = self._take(with_tensors(progress, before))

@@ -51,6 +51,10 @@ class Shortlist:
             row[[*itertools.chain(constraint.prefix, *constraint.phrases)]] = True
         return allowed
 
+    def limiting(self, search: Search) -> Search:
+        """Return the search among these pieces alone."""
+        return ShortlistSearch(search, self)
+
 
 class ShortlistSearch:
     """A search within the candidates of each sentence; scores are normalised over these.
@@ -94,11 +98,6 @@ class ShortlistSearch:
             [replace(one, tokens=tuple(ids[token] for token in one.tokens)) for one in n_best]
             for n_best in found
         ]
-
-
-def within(search: Search, shortlist: Shortlist | None) -> Search:
-    """The search, among the words of the shortlist alone if there is one."""
-    return search if shortlist is None else ShortlistSearch(search, shortlist)
 
 
 @dataclass(frozen=True)
