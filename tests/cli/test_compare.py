@@ -117,7 +117,6 @@ def test_sentences_that_a_run_was_trained_on_are_told(
     few = ["input=s", "reference=r", f"cache={home}/data", "resamples=10"]
     done = program("compare", one, other, *few, "output=judged")
     assert done.status == 0, done.err
-    assert done.err.index("resamples = 10 is too few") < done.err.index("evaluating ")
     caveats = _caveats(tmp_path / "judged")
     for run in (one, other):
         assert any(

@@ -19,10 +19,8 @@ import pytest
 import torch
 
 from translate import machine
-from translate.errors import UserError
 from translate.evaluation.judging import read_sha256
-from translate.extras import ctranslate2_engine, ctranslate2_export
-from translate.files import replace_folder
+from translate.extras import ctranslate2_export
 from translate.inference import translator
 from translate.inference.bundle import of_run as load_bundle
 from translate.inference.forcing import TeacherForcing
@@ -91,22 +89,6 @@ def test_a_small_model_answers_each_line_on_one_thread(
         assert program("text", run, "interactive=true", *GREEDY, *LINES).status == 0
         assert torch.get_num_threads() == 3
     assert seen == {threads}
-
-
-def test_an_export_that_is_set_aside_while_another_is_written_is_found(
-    program, run: str, tmp_path: Path
-) -> None:
-    pytest.importorskip("ctranslate2")
-    assert program("export", run, "output=there", "sentences=5").status == 0
-    (tmp_path / "there").rename(tmp_path / ".there.old")
-    serve = ["text", run, "engine=ctranslate2", "export=there", *GREEDY, *LINES]
-    done = program(*serve)
-    assert done.status == 0, done.err
-    os.truncate(".there.old/model.bin", 10_000)
-    done = program(*serve)
-    assert "there/model.bin is damaged" in done.err
-    assert done.err.endswith("output=there\n")
-    assert ".old" not in done.err
 
 
 def test_where_the_temporary_folder_is_full_that_is_told(
@@ -267,27 +249,6 @@ def _told_when_nobody_reads(script: Path, lines: str) -> str:
         decoder.stdout.close()
         decoder.stdout = None
         return decoder.communicate(lines)[1]
-
-
-def test_an_export_that_is_replaced_while_it_is_read_is_read_again(
-    program, run: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("ctranslate2")
-    assert program("export", run, "output=there").status == 0
-    check = ctranslate2_engine.check_origin
-
-    def replaced(folder: Path, *of: Any, **named: Any) -> None:
-        monkeypatch.setattr(ctranslate2_engine, "check_origin", check)
-        files = {file.name: file.read_bytes() for file in folder.iterdir()}
-        (folder / "model.bin").write_bytes(b"of the other")
-        with pytest.raises(UserError, match=r"model\.bin is damaged") as damaged:
-            check(folder, *of, **named)
-        replace_folder(folder, files)
-        raise damaged.value
-
-    monkeypatch.setattr(ctranslate2_engine, "check_origin", replaced)
-    done = program("text", run, "engine=ctranslate2", "export=there", "x")
-    assert done.status == 0, done.err
 
 
 @pytest.mark.parametrize("output", ["output=.", "output=text.txt", "output=kept"])

@@ -48,13 +48,6 @@ def test_bars_are_as_high_as_their_values() -> None:
     assert ODD in texts(drawn)
 
 
-def test_a_perfect_score_is_the_end_of_its_axis() -> None:
-    """As sacreBLEU computes it."""
-    for top in (100.0, 100.00000000000004):
-        ((height, _),) = boxes(charts.bar_chart("BLEU", ["0-5"], {"a": [top]}, x="x"))
-        assert height == pytest.approx(charts.TOP, abs=0.1)
-
-
 def test_a_missing_value_has_no_bar() -> None:
     drawn = charts.bar_chart("t", ["a", "b"], {"n": [None, 5], "m": [None, None]}, x="x")
     assert [height > 0 for _, height in boxes(drawn)] == [False, True, False, False]
@@ -62,12 +55,7 @@ def test_a_missing_value_has_no_bar() -> None:
     assert [height for _, height in boxes(empty)] == [0]
 
 
-def test_negative_bars_hang_from_zero() -> None:
-    (up_top, up), (down_top, _) = boxes(charts.bar_chart("t", ["a", "b"], {"n": [5, -5]}, x="x"))
-    assert down_top == pytest.approx(up_top + up)
-
-
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.lists(st.tuples(finite, finite), min_size=1, max_size=5))
 def test_lines_stay_inside_their_frame(points: list[tuple[float, float]]) -> None:
     drawn = charts.line_chart("t", {"a": sorted(points), "b": [points[0]]}, x="step")
@@ -106,15 +94,6 @@ def test_a_heatmap_is_as_dark_as_its_weights() -> None:
     assert texts(drawn) == ["der", ODD, "the", "x\\n"]
     nothing = charts.heatmap_chart("t", ["a", "b"], ["c"], np.zeros((1, 2)))
     assert "(the strongest square is 0%)" in nothing.title
-
-
-def test_wide_letters_have_room_beside_a_heatmap() -> None:
-    def room(word: str) -> float:
-        drawn = parsed(charts.heatmap_chart("t", ["der", word], [word], np.ones((1, 2))))
-        return max(float(node.get("x", "")) for node in drawn.iter("text") if node.text == word)
-
-    assert room("国際連合") == room("anything")
-    assert room("国際連合安全保障理事会") > room("anything") + 60
 
 
 @pytest.mark.parametrize("source", [["a", "Donaudampfschiffahrt."], ["Donaudampfschiffahrt", "."]])

@@ -43,15 +43,6 @@ def judged(*systems: System, shown: int = 3) -> Comparison:
     )
 
 
-def test_what_rounds_to_nothing_has_no_sign_of_a_loss() -> None:
-    found = judged(system("a", WRONG), system("b", RIGHT))
-    (other,) = found.challengers
-    tiny = replace(other.differences["bleu"], gain=-0.001, low=-0.001, high=0.001)
-    challengers = [replace(other, differences={"bleu": tiny})]
-    _, rows = replace(found, challengers=challengers).tables()["differences"]
-    assert rows[0][2:4] == ["+0.00", "+0.00 to +0.00"]
-
-
 def told(comparison: Comparison) -> list[str]:
     """The caveats but for the one of systems that were trained once, as most are here."""
     return [caveat for caveat in comparison.caveats if not caveat.startswith("Trained once: ")]
@@ -71,6 +62,11 @@ def test_a_better_run_is_told_in_a_sentence() -> None:
         in said
     )
     assert said.endswith("; chrF agrees.")
+    (said,) = judged(system("runs/a", RIGHT), system("runs/b", NEARLY)).verdicts
+    assert said.startswith("The difference of ")
+    assert "may be chance" in said
+    (said,) = judged(system("a", RIGHT), system("b", RIGHT)).verdicts
+    assert said == "b translates every sentence as a does."
 
 
 def test_a_system_that_was_trained_once_is_told_and_one_of_several_seeds_is_not() -> None:
@@ -109,23 +105,6 @@ def test_another_seed_of_the_first_run_is_marked() -> None:
     for place in (terminal(found), comparison_page(found)):
         assert "x-seed=1 (another seed)" in place
         assert "a (another seed)" not in place
-
-
-def test_a_difference_of_one_sentence_may_be_chance() -> None:
-    (said,) = judged(system("runs/a", RIGHT), system("runs/b", NEARLY)).verdicts
-    assert said.startswith("The difference of ")
-    assert "may be chance" in said
-
-
-def test_a_path_that_looks_like_markup_is_shown() -> None:
-    shown = terminal(judged(system("runs/[/a]", WRONG), system("runs/[b]", RIGHT)))
-    assert "against runs/[/a]" in shown
-    assert "runs/[b]" in shown
-
-
-def test_equal_translations_are_told() -> None:
-    (said,) = judged(system("a", RIGHT), system("b", RIGHT)).verdicts
-    assert said == "b translates every sentence as a does."
 
 
 def test_a_different_search_is_told() -> None:
@@ -174,17 +153,6 @@ def test_that_many_tests_find_something_is_told() -> None:
     assert told(judged(runs[0], *several[1])) == []
     (caveat,) = told(judged(runs[0], runs[1], *several[2]))  # a run alone, and an experiment
     assert caveat.startswith("2 differences are tested")
-
-
-def test_that_too_few_resamples_leave_nothing_of_many_tests_is_told() -> None:
-    """Of 100 the lowest p-value is 1 / 101, and six times that is more than 5 %."""
-    runs = [system(name, [f"{text} {name}" for text in WRONG]) for name in "bcdefg"]
-    (caveat,) = told(judged(system("a", RIGHT), *runs))
-    assert caveat.endswith(
-        "Of 6 that do, 0 remain so with p-values adjusted for that (Holm), none of which can be "
-        "below 0.06 with 100 resamples or trials: give 120 or more."
-    )
-    assert "can be below" not in told(judged(system("a", RIGHT), *runs[:5]))[0]
 
 
 def test_settings_that_differ_are_told_once_for_all_seeds() -> None:
@@ -243,7 +211,7 @@ def test_sentences_are_won_lost_and_tied() -> None:
     mixed = [*WRONG[:2], *RIGHT[2:8], *WRONG[8:]]
     baseline = [*RIGHT[:6], *WRONG[6:]]
     (challenger,) = judged(system("a", baseline), system("b", mixed)).challengers
-    assert challenger.record == (2, 2, 8)
+    assert challenger.sentences == {"wins": 2, "losses": 2, "ties": 8}
 
 
 def test_the_most_different_sentences_come_first_and_equal_ones_never() -> None:
@@ -333,17 +301,6 @@ def test_every_two_experiments_are_tested_by_every_metric() -> None:
     assert (first.p, first.p_holm, first.degrees_of_freedom) == (None, None, None)
 
 
-def test_a_page_says_how_its_probabilities_were_made() -> None:
-    found = compare(
-        [system("a", RIGHT), system("b", NEARLY)], SOURCES, REFERENCES,
-        split="test", resamples=1000, trials=2000, seed=12345, shown=0,
-    )  # fmt: skip
-    assert "(1,000 resamples)" in comparison_page(found)
-    assert "(2,000 trials, seed 12345)" in comparison_page(found)
-    record = found.as_dict()
-    assert (record["resamples"], record["trials"], record["seed"]) == (1000, 2000, 12345)
-
-
 def test_terminal_page_and_json_say_the_same() -> None:
     comparison = judged(system("runs/a", WRONG), system("runs/b", RIGHT))
     shown, page = terminal(comparison), comparison_page(comparison)
@@ -360,12 +317,6 @@ def test_terminal_page_and_json_say_the_same() -> None:
     assert "<mark>cat</mark>" in page
     assert "<h1>runs/a against runs/b</h1>" in page
     assert "http" not in page.replace("http-equiv", "")
-
-
-def test_a_page_of_three_runs_says_beside_which_words_are_marked() -> None:
-    page = comparison_page(judged(system("a", WRONG), system("b", RIGHT), system("c", NEARLY)))
-    assert "<h1>a against b, c</h1>" in page
-    assert "that a does not have in this place are marked; in a, those that b does not" in page
 
 
 @given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")))
@@ -430,17 +381,6 @@ def test_where_bleu_is_0_for_want_of_four_tokens_chrf_is_judged() -> None:
         (said,) = judged(*pair, *others).verdicts
         assert " chrF" in said
         assert "BLEU" not in said
-
-
-def test_a_bleu_that_is_not_defined_is_no_bar_of_0() -> None:
-    long = "the dog sees a house"
-    found = compare(
-        [system("a", ["dog", long]), system("b", ["cat", long])],
-        ["Hund", "der Hund sieht ein Haus heute"], [["dog"], [long]],
-        split="test", resamples=10, trials=10, seed=1, shown=0,
-    )  # fmt: skip
-    assert found.columns[0].buckets[0].bleu is None
-    assert found.tables()["lengths"][1][0][2].startswith("– / ")
 
 
 LIKELIHOOD = Likelihood(-40.0, 60, 200)

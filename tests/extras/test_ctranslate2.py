@@ -108,12 +108,6 @@ def test_another_model_is_noticed_and_nothing_is_written(make_bundle, tmp_path, 
     assert not (tmp_path / "x").exists()
 
 
-def test_a_preference_beyond_rounding_is_refused() -> None:
-    Parity(10, 1, gap=1e-4, margin=1e-4).check()
-    with pytest.raises(UserError, match="3 of 10 translations differ"):
-        Parity(10, 3, gap=0.0, margin=0.01).check()
-
-
 def test_a_model_that_would_begin_again_is_told(make_bundle, tmp_path) -> None:
     """Ours never writes <s>; CTranslate2 does where it is likeliest, as to random weights."""
     bundle = make_bundle()
@@ -122,13 +116,9 @@ def test_a_model_that_would_begin_again_is_told(make_bundle, tmp_path) -> None:
         bundle, tmp_path / "x", quantization="float32", sentences=sentences
     )
     assert 0 < parity.barred <= parity.different
-    told = parity.summary(random=True)
-    assert f"{parity.barred} of the export's translations contain <s> or <pad>" in told
-    assert told.endswith(
-        "the sentences were random pieces, so compare on real ones with input=FILE"
-    )
-    assert parity.summary(random=False).endswith("so train it further")
-    assert "<s>" not in Parity(10, 3, gap=0.0, margin=0.0).summary(random=True)
+    told = f"{parity.barred} of the export's translations contain <s> or <pad>"
+    assert told in parity.summary()
+    assert "<s>" not in Parity(10, 3, gap=0.0, margin=0.0).summary()
 
 
 @pytest.mark.parametrize("unequal", ["gap", "margin"])

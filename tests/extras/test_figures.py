@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-import shutil
 import struct
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_hex
-from matplotlib.font_manager import fontManager
 
 from translate.errors import UserError
 from translate.extras import figures
@@ -116,21 +112,6 @@ def test_a_weight_is_painted_under_its_source_and_beside_its_target(
     assert top < named[f"t{t}"][1] < bottom
 
 
-@pytest.mark.parametrize("head", [1, 2, 3])
-@pytest.mark.parametrize("layer", [1, 2])
-def test_the_panel_of_a_grid_shows_the_head_that_its_caption_names(
-    tmp_path: Path, layer: int, head: int
-) -> None:
-    one = np.zeros((2, 3, 2, 3))
-    one[layer - 1, head - 1, 0, 1] = 1
-    path = tmp_path / "a.svg"
-    grid(["s0", "s1", "s2"], ["t0", "t1"], one, path)
-    left, top, right, _ = darkest(path)
-    captions = {text: at for text, at in places(path).items() if text.startswith("layer")}
-    below = {text: y - top for text, (x, y) in captions.items() if left < x < right and y > top}
-    assert min(below, key=below.__getitem__) == f"layer {layer} head {head}"
-
-
 def test_source_tokens_run_along_the_top_and_target_tokens_down_the_left(tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
     heatmap(["s1", "s2", "s3"], ["t1", "t2"], weights(2, 3), path)
@@ -144,11 +125,7 @@ def test_dollars_underscores_and_backslashes_are_no_mathematics(tmp_path: Path) 
     odd = ["$x_1$", "a_b", r"\frac{1}{2}", "5$", "$"]
     heatmap(odd, ["ok"], weights(1, 5), tmp_path / "a.svg")
     assert svg_texts(tmp_path / "a.svg")[:5] == odd
-
-
-def test_control_characters_are_spelled_and_long_tokens_cut() -> None:
     assert label("a\nb\x00\u2028\ud800") == r"a\nb\x00\u2028\ud800"
-    assert label("x" * 24) == "x" * 24
     assert label("x" * 25) == "x" * 23 + "…"
 
 
@@ -176,11 +153,6 @@ def test_characters_without_a_font_are_named_in_a_warning(
     png_size(tmp_path / "a.png")
 
 
-def test_fonts_that_are_not_needed_are_not_used() -> None:
-    assert families("Größe ¿") == ("DejaVu Sans",)
-    assert families("") == ("DejaVu Sans",)
-
-
 def test_han_characters_are_drawn_as_the_language_does(monkeypatch: pytest.MonkeyPatch) -> None:
     fonts = ["DejaVu Sans", "Noto Sans CJK JP", "Noto Sans CJK KR", "Noto Sans CJK SC"]
     entries = [SimpleNamespace(name=name, style="normal", weight=400) for name in fonts]
@@ -197,43 +169,25 @@ def test_han_characters_are_drawn_as_the_language_does(monkeypatch: pytest.Monke
     figures._families.cache_clear()
 
 
-def test_a_font_that_was_installed_after_matplotlib_wrote_its_list_is_found(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The remedy that the warning names."""
-    fonts = Path(matplotlib.get_data_path(), "fonts", "ttf")
-    installed = shutil.copy(fonts / "DejaVuSerif.ttf", tmp_path)
-    (tmp_path / "broken.ttf").write_bytes(b"no font")
-    known = [entry for entry in fontManager.ttflist if entry.name == "DejaVu Sans"]
-    monkeypatch.setattr(fontManager, "ttflist", known)
-    monkeypatch.setattr(
-        "matplotlib.font_manager.findSystemFonts",
-        lambda: [str(tmp_path / "broken.ttf"), str(installed)],
-    )
-    monkeypatch.setattr(
-        figures, "_coverage", lambda family: frozenset("火" if family == "DejaVu Serif" else "")
-    )
-    figures._families.cache_clear()
-    assert families("火") == ("DejaVu Sans", "DejaVu Serif")
-    figures._families.cache_clear()
-
-
-def test_a_grid_names_layers_and_heads_and_shares_labels(tmp_path: Path) -> None:
-    heads = np.stack([[weights(6, 7)] * 3] * 2)
-    grid(SOURCE, TARGET, heads, tmp_path / "a.svg")
-    texts = svg_texts(tmp_path / "a.svg")
-    for layer in (1, 2):
-        for head in (1, 2, 3):
-            assert f"layer {layer} head {head}" in texts
-    assert texts.count("Dónde") == 3  # above each panel of the first row
-    assert texts.count("train") == 2  # left of each row
+def test_the_panel_of_a_grid_shows_the_head_that_its_caption_names(tmp_path: Path) -> None:
+    one = np.zeros((2, 3, 2, 3))
+    one[1, 2, 0, 1] = 1
+    path = tmp_path / "a.svg"
+    grid(["s0", "s1", "s2"], ["t0", "t1"], one, path)
+    left, top, right, _ = darkest(path)
+    captions = {text: at for text, at in places(path).items() if text.startswith("layer")}
+    below = {text: y - top for text, (x, y) in captions.items() if left < x < right and y > top}
+    assert min(below, key=below.__getitem__) == "layer 2 head 3"
+    texts = svg_texts(path)
+    assert texts.count("s1") == 3  # above each panel of the first row
+    assert texts.count("t1") == 2  # left of each row
     assert texts.count("attention weight") == 1
 
 
 def test_captions_have_room_beside_each_other_however_short_the_source() -> None:
     from matplotlib.textpath import TextPath
 
-    layout = Layout.fit(np.zeros((2, 8, 12, 2)), 2.6)
+    layout = Layout(np.zeros((2, 8, 12, 2)), 2.6)
     first, second = (layout.axes(0, column)[0] * layout.page[0] for column in (0, 1))
     caption = TextPath((0, 0), "layer 2 head 8", size=9).get_extents().width / POINTS
     assert second - first > caption
@@ -287,14 +241,6 @@ def test_bad_calls_are_refused(tmp_path: Path) -> None:
         heatmap(["a"], ["b"], np.ones((1, 1)), tmp_path / "file" / "a.png")
 
 
-def test_importing_plots_loads_neither_matplotlib_nor_rich() -> None:
-    code = (
-        "import sys, translate.extras.attention_pictures, translate.extras.terminal_heatmap;"
-        "sys.exit(bool({'matplotlib', 'rich', 'torch'} & set(sys.modules)))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 METRICS = """epoch,step,train/loss,dev/loss,dev/bleu,lr-AdamW
 0,10,9.5,,,0.001
 0,20,nan,,,0.001
@@ -344,34 +290,12 @@ def test_losses_of_training_are_told_apart(tmp_path: Path) -> None:
     assert len(set(drawn)) == 2
 
 
-def test_steps_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from matplotlib.axes import Axes
-
-    drawn: list[Axes] = []
-    monkeypatch.setattr(figures, "axis_style", drawn.append)
-    file = tmp_path / "metrics.csv"
-    file.write_text("step,dev/bleu\n" + "".join(f"{step},{step}.5\n" for step in (1, 2, 3)))
-    learning_curves(file, tmp_path / "a.svg")
-    (axes,) = drawn
-    ticks = [float(tick) for tick in axes.get_xticks()]
-    assert [tick for tick in ticks if 1 <= tick <= 3] == [1, 2, 3]
-    assert all(tick.is_integer() for tick in ticks)
-
-
-def test_a_run_without_bleu_yet_has_one_panel(tmp_path: Path) -> None:
-    (tmp_path / "metrics.csv").write_text("step,train/loss\n1,2.0\n", encoding="utf-8")
-    learning_curves(tmp_path / "metrics.csv", tmp_path / "curves.svg")
-    assert "BLEU" not in svg_texts(tmp_path / "curves.svg")
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"step,train/loss\n1,2\xff\n", "is damaged .*: restore a copy, or move it away"),
         (None, "No such file or directory; give the metrics.csv of a run"),
-        ("", "has no `step` column"),
         ("a,b\n1,2\n", "has no `step` column"),
-        ("step,train/loss\n", "holds no loss and no BLEU"),
         ("step,train/loss\n1,nan\n", "holds no loss and no BLEU"),
     ],
 )
@@ -402,32 +326,11 @@ def test_names_stand_at_the_line_ends_and_never_touch(tmp_path: Path) -> None:
     assert all(high - low > 9 for low, high in pairwise(heights))
     for style, text in re.findall(r'<text style="([^"]*)"[^>]*>([^<]*)</text>', svg):
         assert text not in LINES or INK in style, "yellow letters could not be read"
+    with pytest.raises(UserError, match="no BLEU by length to draw"):
+        bleu_by_length({"rnn_none": []}, tmp_path / "lines.png")
     shown = [text for _, text in texts]
     for text in ("words in the source sentence", "BLEU", "longest in training: 40"):
         assert text in shown
-
-
-def test_the_same_figures_give_the_same_png(metrics: Path, tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        bleu_by_length(LINES, tmp_path / f"lines {name}.png")
-        learning_curves(metrics, tmp_path / f"curves {name}.png")
-    for kind in ("lines", "curves"):
-        one, other = ((tmp_path / f"{kind} {name}.png").read_bytes() for name in ("a", "b"))
-        assert one == other
-        assert 20_000 < len(one) < 200_000
-
-
-def test_scores_of_zero_can_be_drawn(tmp_path: Path) -> None:
-    bleu_by_length({"untrained": [(7.0, 0.0)]}, tmp_path / "zero.png")
-    assert (tmp_path / "zero.png").stat().st_size > 5000
-
-
-@pytest.mark.parametrize("lines", [{}, {"rnn_none": []}])
-def test_nothing_to_draw_is_refused(
-    tmp_path: Path, lines: dict[str, list[tuple[float, float]]]
-) -> None:
-    with pytest.raises(UserError, match="no BLEU by length to draw"):
-        bleu_by_length(lines, tmp_path / "lines.png")
 
 
 heights = st.lists(st.floats(0, 100), min_size=1, max_size=8).map(sorted)
@@ -438,9 +341,3 @@ def test_spread_keeps_the_gap_the_order_and_the_mean(values: list[float], gap: f
     moved = spread(values, gap)
     assert all(high - low > gap - 1e-9 for low, high in pairwise(moved))
     assert sum(moved) == pytest.approx(sum(values), abs=1e-6)
-
-
-@given(heights)
-def test_spread_leaves_alone_what_stands_apart(values: list[float]) -> None:
-    apart = [value + 3 * i for i, value in enumerate(values)]
-    assert spread(apart, 2.5) == pytest.approx(apart)

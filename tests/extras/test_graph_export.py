@@ -146,6 +146,7 @@ def test_a_graph_computes_what_the_model_does(make_bundle, tmp_path, name, chang
     assert parity.margin < 1e-4
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(
     torch.__version__ < "2.13", reason="PyTorch 2.11 gives an LSTM's output a wrong shape"
 )

@@ -65,17 +65,6 @@ def test_pytorchs_reason_is_passed_on_and_warns_nobody() -> None:
     assert sizes.why_not_flash.endswith("Value.size(-1): 16 instead.")
 
 
-def test_flash_that_was_switched_off_is_told() -> None:
-    torch.backends.cuda.enable_flash_sdp(False)
-    try:
-        found = kernel_of(*tensors("cpu", torch.float32))
-        assert not torch.backends.cuda.flash_sdp_enabled()  # asking changes nothing
-    finally:
-        torch.backends.cuda.enable_flash_sdp(True)
-    assert found.name == "math"
-    assert "switched off" in found.why_not_flash
-
-
 def test_autocast_decides_the_dtype_that_reaches_the_kernel() -> None:
     inputs = tensors("cpu", torch.float32)
     with recorded_calls(nn.Module()) as calls, torch.autocast("cpu", torch.bfloat16):

@@ -96,22 +96,11 @@ def test_what_is_written_is_read_for_these_tokenizers_alone(joint, separate, tmp
         write(tmp_path / "there" / "x", learned, joint)
 
 
-@pytest.mark.parametrize("change", ["missing", "garbage", "key", "type", "rows", "range"])
-def test_no_other_file_is_read(joint: Tokenizers, tmp_path: Path, change: str) -> None:
+@pytest.mark.parametrize("content", [None, b"garbage", safetensors.torch.save({})])
+def test_no_other_file_is_read(joint: Tokenizers, tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "shortlist.safetensors"
-    write(file, learn(pairs(joint, 20), joint, frequent=5, likeliest=2), joint)
-    tensors = safetensors.torch.load(file.read_bytes())
-    broken = {
-        "key": {name: tensor for name, tensor in tensors.items() if name != "frequent"},
-        "type": tensors | {"frequent": tensors["frequent"].float()},
-        "rows": tensors | {"likeliest": tensors["likeliest"][:-1]},
-        "range": tensors | {"frequent": torch.tensor([len(joint.target)], dtype=torch.int32)},
-    }
-    contents = {name: safetensors.torch.save(some) for name, some in broken.items()}
-    if change == "missing":
-        file.unlink()
-    else:
-        file.write_bytes(contents.get(change, b"garbage"))
+    if content is not None:
+        file.write_bytes(content)
     with pytest.raises(UserError, match=r"shortlist=.*: write .* with translate shortlist"):
         read(file, joint)
 

@@ -6,7 +6,6 @@ import io
 import re
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -30,12 +29,6 @@ def test_a_short_sentence_has_its_words_above_the_columns() -> None:
     assert lines[1].split() == ["the", "██", "░░"]
     assert lines[2].split() == ["house", "▓▓", "▓▓"]
     assert lines[3].startswith("weight:  ░░ ≥ 0.05")
-
-
-def test_shades_stand_under_their_words() -> None:
-    lines = shown(TerminalHeatmap(["erstes", "zweites"], ["second"], np.array([[0.0, 1.0]])))
-    start = lines[0].index("zweites")
-    assert start <= lines[1].index("██") < start + len("zweites")
 
 
 def test_a_long_sentence_has_numbers_and_a_legend() -> None:
@@ -72,17 +65,6 @@ def test_without_unicode_it_is_ascii() -> None:
     lines = shown(TerminalHeatmap(["a"], ["b"], np.ones((1, 1))), encoding="ascii")
     assert lines[1].split() == ["b", "##"]
     assert "".join(lines).isascii()
-
-
-def test_words_are_not_read_as_markup() -> None:
-    lines = shown(TerminalHeatmap(["[red]", "[/]"], ["[bold]"], np.eye(1, 2)))
-    assert lines[0].split() == ["[red]", "[/]"]
-    assert lines[1].split()[0] == "[bold]"
-
-
-def test_a_matrix_of_another_shape_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"\(2, 2\) for 1 target and 2 source"):
-        TerminalHeatmap(["a", "b"], ["c"], np.ones((2, 2)))
 
 
 def test_what_would_move_the_terminal_is_spelled_out_in_a_table() -> None:

@@ -84,7 +84,7 @@ def run(options: ExportOptions) -> None:
         sentences=options.sentences,
     )  # fmt: skip
     for name, parity in exports:
-        log.info("%s: %s", name, parity.summary(random=options.input is None))
+        log.info("%s: %s", name, parity.summary())
     log.info("written to %s", folder)
     if quantization != "float32":
         evaluate = ["translate", "evaluate", f"run={options.run}"]

@@ -6,9 +6,8 @@ Shapes: T target tokens, S source tokens, L layers, H heads. Lengths are inches 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -28,9 +27,9 @@ from translate.extras.figures import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import QuadMesh
-    from matplotlib.figure import Figure
 
 POINTS = 72  # an inch
+LONGEST_CAPTION = 0.95
 MOST_VECTOR_CELLS = 10_000  # in a panel: beyond, a vector graphic is slow to open
 
 
@@ -71,49 +70,27 @@ def grid(
     _draw(source, target, weights, path, room=2.6, captions=captions)
 
 
-@dataclass(frozen=True)
 class Layout:
-    """The places of everything on a page that just holds the panels; saving adds the margins."""
+    """The places of everything on a page that just holds the panels; saving adds the margins.
 
-    rows: int  # of panels
-    columns: int
-    cell: float  # the side of the square of one weight
-    panel: tuple[float, float]  # width, height
+    Cells are as large as panels of side `room` allow, but not too small for labels.
+    """
 
-    caption: ClassVar = 0.95  # the width of the longest
-
-    @property
-    def gap(self) -> tuple[float, float]:
-        """The space between panels: across for their captions, which stand in the lower one."""
-        return max(0.25, self.caption - self.panel[0]), 0.45
-
-    @classmethod
-    def fit(cls, weights: Float[np.ndarray, "L H T S"], room: float) -> Layout:
-        """Make cells as large as panels of side `room` allow, but not too small for labels."""
+    def __init__(self, weights: Float[np.ndarray, "L H T S"], room: float) -> None:
         rows, columns, height, width = weights.shape
-        cell = min(max(room / max(height, width), 0.15), 0.42)
-        return cls(rows, columns, cell, (width * cell, height * cell))
-
-    @property
-    def page(self) -> tuple[float, float]:
-        """Width and height."""
-        return (
-            self.columns * (self.panel[0] + self.gap[0]) - self.gap[0],
-            self.rows * (self.panel[1] + self.gap[1]) - self.gap[1],
+        self.cell = min(max(room / max(height, width), 0.15), 0.42)  # the side of one square
+        self.font = min(max(self.cell * POINTS * 0.5, 6.0), 11.0)  # of labels, in points
+        self.panel = width * self.cell, height * self.cell
+        # from panel to panel: across with room for captions, which stand in the gap below
+        self.step = max(self.panel[0] + 0.25, LONGEST_CAPTION), self.panel[1] + 0.45
+        self.page = (
+            columns * self.step[0] - (self.step[0] - self.panel[0]),
+            rows * self.step[1] - (self.step[1] - self.panel[1]),
         )
-
-    @property
-    def font(self) -> float:
-        """The size of labels in points."""
-        return min(max(self.cell * POINTS * 0.5, 6.0), 11.0)
 
     def axes(self, row: int, column: int) -> tuple[float, float, float, float]:
         """The place of a panel, as `share` gives it."""
-        left, top = (
-            (index * (side + gap))
-            for index, side, gap in zip((column, row), self.panel, self.gap, strict=True)
-        )
-        return self.share(left, top, *self.panel)
+        return self.share(column * self.step[0], row * self.step[1], *self.panel)
 
     def colour_bar(self) -> tuple[float, float, float, float]:
         """The place of the colour bar, right of the page, as `share` gives it."""
@@ -146,18 +123,32 @@ def _draw(
             f"weights of shape {weights.shape[2:]} for {len(target)} target and {len(source)} "
             "source tokens: a heatmap has a row for each target and a column for each source token"
         )
-    layout = Layout.fit(weights, room)
+    layout = Layout(weights, room)
     figure = Figure(figsize=layout.page)
     top = float(np.nanmax(weights)) or 1.0  # 1 where nothing is attended to
     for row, heads in enumerate(weights):
         for column, matrix in enumerate(heads):
             axes = figure.add_axes(layout.axes(row, column))
             mesh = _cells(axes, matrix, top, layout)
-            _name_columns(axes, source if row == 0 else (), layout)
-            _name_rows(axes, target if column == 0 else (), layout)
+            above = list(map(label, source)) if row == 0 else []
+            # a slanted word stands on its baseline: moved by so many cells, it points at the middle
+            lean = 0.25 * layout.font / POINTS / layout.cell
+            axes.set_xticks(
+                [index + 0.5 + lean for index in range(len(above))], labels=above,
+                fontsize=layout.font, rotation=45, rotation_mode="anchor", ha="left",
+                va="baseline", **text_style(above),
+            )  # fmt: skip
+            beside = list(map(label, target)) if column == 0 else []
+            axes.set_yticks(
+                [index + 0.5 for index in range(len(beside))], labels=beside,
+                fontsize=layout.font, **text_style(beside),
+            )  # fmt: skip
             if caption := captions[row][column]:
                 axes.set_xlabel(caption, fontsize=9, labelpad=4, **text_style([caption]))
-    _colour_bar(figure, mesh, layout)
+    bar = figure.colorbar(mesh, cax=figure.add_axes(layout.colour_bar()))
+    bar.outline.set(color=GREY, linewidth=0.6)
+    bar.ax.tick_params(labelsize=8, length=2, color=GREY, labelcolor=INK)
+    bar.set_label("attention weight", fontsize=8, color=INK)
     save(figure, path)
 
 
@@ -178,37 +169,3 @@ def _cells(axes: Axes, weights: Float[np.ndarray, "T S"], top: float, layout: La
     for spine in axes.spines.values():
         spine.set(color=GREY, linewidth=0.6)
     return mesh
-
-
-def _name_columns(axes: Axes, tokens: Sequence[str], layout: Layout) -> None:
-    """Source tokens above, slanted so that neighbours never touch."""
-    # a slanted word stands on its baseline: moved by this many cells, it points at the middle
-    lean = 0.25 * layout.font / POINTS / layout.cell
-    axes.set_xticks(
-        [index + 0.5 + lean for index in range(len(tokens))],
-        labels=[label(token) for token in tokens],
-        fontsize=layout.font,
-        rotation=45,
-        rotation_mode="anchor",
-        ha="left",
-        va="baseline",
-        **text_style(map(label, tokens)),
-    )
-
-
-def _name_rows(axes: Axes, tokens: Sequence[str], layout: Layout) -> None:
-    """Target tokens on the left."""
-    axes.set_yticks(
-        [index + 0.5 for index in range(len(tokens))],
-        labels=[label(token) for token in tokens],
-        fontsize=layout.font,
-        **text_style(map(label, tokens)),
-    )
-
-
-def _colour_bar(figure: Figure, mesh: QuadMesh, layout: Layout) -> None:
-    """Draw the key of the colours."""
-    bar = figure.colorbar(mesh, cax=figure.add_axes(layout.colour_bar()))
-    bar.outline.set(color=GREY, linewidth=0.6)
-    bar.ax.tick_params(labelsize=8, length=2, color=GREY, labelcolor=INK)
-    bar.set_label("attention weight", fontsize=8, color=INK)

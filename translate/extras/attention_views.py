@@ -112,12 +112,9 @@ class Attended:
 
     def record(self) -> dict[str, Any]:
         """The values of its JSON."""
+        model = {"run": self.run, "family": self.family, "languages": list(self.languages)}
         return {
-            "model": {
-                "run": self.run,
-                "family": self.family,
-                "languages": list(self.languages),
-            },
+            "model": model,
             "attention": self.attention,
             "source": self.source,
             "target": self.target,
@@ -140,10 +137,17 @@ def read_attention(
     Raises:
         UserError: a text that is too long, or a model without such attention; it names the run.
     """
+    tokenizers = model.tokenizers
+    for name, pieces in (
+        ("the sentence", tokenizers.source.encode(sentence)),
+        ("reference", tokenizers.target.encode(reference or "")),
+    ):
+        if len(pieces) > LONGEST_DRAWN:
+            raise UserError(
+                f"{run}: {name} has {len(pieces):,} pieces, but at most {LONGEST_DRAWN} are drawn: "
+                "give a shorter one"
+            )
     try:
-        _refuse_long("the sentence", model.tokenizers.source.encode(sentence))
-        if reference is not None:
-            _refuse_long("reference", model.tokenizers.target.encode(reference))
         if attention == "cross":
             seen = model.align(sentence, reference)
         else:
@@ -162,14 +166,6 @@ def read_attention(
         words=Tokens(words.source, words.target, words.weights),
         pieces=Tokens(seen.source_pieces, seen.target_pieces, seen.weights),
     )
-
-
-def _refuse_long(name: str, pieces: Sequence[int]) -> None:
-    if len(pieces) > LONGEST_DRAWN:
-        raise UserError(
-            f"{name} has {len(pieces):,} pieces, but at most {LONGEST_DRAWN} are drawn: give a "
-            "shorter one"
-        )
 
 
 def write_view(
@@ -226,7 +222,8 @@ def write_json(runs: Sequence[Attended], path: Path) -> None:
     Raises:
         UserError: the path cannot be written.
     """
-    text = json.dumps(_document(runs), ensure_ascii=False, allow_nan=False)
+    document = {"format": FORMAT, "runs": [run.record() for run in runs]}
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     write(path, f"{text}\n".encode("utf-8", "replace"))
 
 
@@ -247,18 +244,9 @@ def write_page(
         UserError: the path cannot be written.
     """
     start = {"unit": "pieces" if pieces else "words", "layer": layer, "head": head}
+    document = {"format": FORMAT, "runs": [run.record() for run in runs], "start": start}
+    # inside a script element: no `<` could end the element or open a comment
+    data = Markup(json.dumps(document, allow_nan=False).replace("<", r"\u003c"))
     template = templates().get_template("attention.html")
-    page = template.render(
-        title=f"Attention: {runs[0].source}",
-        data=_embedded({**_document(runs), "start": start}),
-    )
+    page = template.render(title=f"Attention: {runs[0].source}", data=data)
     write(path, page.encode("utf-8", "replace"))
-
-
-def _document(runs: Sequence[Attended]) -> dict[str, Any]:
-    return {"format": FORMAT, "runs": [run.record() for run in runs]}
-
-
-def _embedded(value: Any) -> Markup:
-    """JSON for the inside of a script element: no `<` could end the element or open a comment."""
-    return Markup(json.dumps(value, allow_nan=False).replace("<", r"\u003c"))

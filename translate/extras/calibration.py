@@ -128,6 +128,8 @@ def judge(confidence: Sequence[float], chrf: Sequence[float], *, good: float) ->
         for tenth in tenths
         if len(tenth)
     ]
+    ranks = np.stack([_ranks(chances), _ranks(scores)])
+    constant = (ranks.std(axis=1) == 0).any()
     return Judgement(
         sentences=len(chances),
         good=float(hits.mean()),
@@ -135,16 +137,8 @@ def judge(confidence: Sequence[float], chrf: Sequence[float], *, good: float) ->
         calibration_error=float(sum(gaps) / len(chances)),
         brier=float(((chances - hits) ** 2).mean()),
         brier_of_share=float(hits.var()),
-        rank_correlation=_rank_correlation(chances, scores),
+        rank_correlation=0.0 if constant else float(np.corrcoef(ranks)[0, 1]),
     )
-
-
-def _rank_correlation(a: Float[np.ndarray, "N"], b: Float[np.ndarray, "N"]) -> float:
-    """Return Spearman's ρ of two variables; 0 if all values of one are equal."""
-    ranks = np.stack([_ranks(a), _ranks(b)])
-    if (ranks.std(axis=1) == 0).any():
-        return 0.0
-    return float(np.corrcoef(ranks)[0, 1])
 
 
 def _ranks(values: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:

@@ -51,10 +51,10 @@ def line_chart(title: str, lines: Mapping[str, Sequence[Point]], *, x: str) -> C
     """A line a name over whole numbers `x`."""
     figure, axes = _axes(x)
     for line, colour in zip(lines.values(), cycle(COLOURS.values()), strict=False):
-        marked = len(line) <= MOST_POINTS
+        mark = "o" if len(line) <= MOST_POINTS else ""
         axes.plot(
             *zip(*line, strict=True),
-            color=colour, linewidth=1.75, marker="o" if marked else "", markersize=5, clip_on=False,
+            color=colour, linewidth=1.75, marker=mark, markersize=5, clip_on=False,
         )  # fmt: skip
     axes.locator_params(axis="x", integer=True, nbins=6)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
@@ -74,14 +74,11 @@ def bar_chart(
     figure, axes = _axes(x)
     width = (0.94 if len(labels) > 12 else 0.76) / len(bars)
     places = np.arange(len(labels))
-    for number, (heights, colour) in enumerate(
-        zip(bars.values(), cycle(COLOURS.values()), strict=False)
-    ):
+    colours = cycle(COLOURS.values())
+    for number, heights in enumerate(bars.values()):
         offset = (number - (len(bars) - 1) / 2) * width
-        axes.bar(
-            places + offset, [height or 0.0 for height in heights], width,
-            color=colour, clip_on=False,
-        )  # fmt: skip
+        drawn = [height or 0.0 for height in heights]
+        axes.bar(places + offset, drawn, width, color=next(colours), clip_on=False)
     every = math.ceil(len(labels) / 10)  # labels that would touch are left out
     axes.set_xticks(places[::every], labels=labels[::every], parse_math=False)
     axes.set_xlim(-0.5, len(labels) - 0.5)
@@ -117,13 +114,11 @@ def heatmap_chart(
     width, height = left + CELL * len(columns) + right, top + CELL * len(rows) + 4
     strongest = float(weights.max())
     figure, axes = _placed(width, height, left, top, right, 4)
-    axes.pcolormesh(
-        weights,
-        cmap=ListedColormap([COLOURS["one"]]),
-        edgecolors="none",
-        linewidth=0,
+    squares = axes.pcolormesh(
+        weights, cmap=ListedColormap([COLOURS["one"]]), edgecolors="none", linewidth=0,
         clip_on=False,
-    ).set_alpha((weights / (strongest or 1.0)).ravel().tolist())  # 1 where nothing is attended to
+    )  # fmt: skip
+    squares.set_alpha((weights / (strongest or 1.0)).ravel().tolist())  # 1: nothing attended to
     axes.hlines(range(len(rows) + 1), 0, len(columns), color=PAPER, linewidth=1, clip_on=False)
     axes.vlines(range(len(columns) + 1), 0, len(rows), color=PAPER, linewidth=1, clip_on=False)
     axes.set(xlim=(0, len(columns)), ylim=(len(rows), 0))
@@ -165,14 +160,8 @@ def _placed(
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width / 72, height / 72))
-    axes = figure.add_axes(
-        (
-            left / width,
-            bottom / height,
-            1 - (left + right) / width,
-            1 - (top + bottom) / height,
-        )
-    )
+    inside = 1 - (left + right) / width, 1 - (top + bottom) / height
+    axes = figure.add_axes((left / width, bottom / height, *inside))
     axes.tick_params(length=0, labelsize=11, labelcolor=QUIET, pad=5)
     axes.spines[:].set_visible(False)
     return figure, axes

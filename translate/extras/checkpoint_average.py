@@ -7,9 +7,8 @@ longer one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -19,8 +18,6 @@ from translate.run_folder import read_curves
 from translate.training.averaging import for_use
 from translate.training.checkpoints import AtomicCheckpointIO, kept
 from translate.wording import counted
-
-PREFIX = "model."  # of the model's weights among the task's
 
 
 def average_checkpoints(run: Path, steps: Sequence[int], output: Path) -> None:
@@ -39,6 +36,8 @@ def average_checkpoints(run: Path, steps: Sequence[int], output: Path) -> None:
             f"{' '.join(str(error).split())}"
         ) from error
     config = loaded.config
+    # the score of the one checkpoint no longer holds
+    facts = {key: value for key, value in config.extra.items() if key not in ("dev_bleu", "step")}
     bundle.save(
         output / "bundle",
         node=config.model,
@@ -46,15 +45,9 @@ def average_checkpoints(run: Path, steps: Sequence[int], output: Path) -> None:
         tokenizers=loaded.tokenizers,
         languages=config.languages,
         search=config.search,
-        extra=_facts(config.extra, run, steps),
+        extra={**facts, "mean of": str(run), "steps": list(steps)},
         taught=config.taught,
     )
-
-
-def _facts(extra: Mapping[str, Any], run: Path, steps: Sequence[int]) -> dict[str, Any]:
-    """Return facts for the model card; the score of the one checkpoint no longer holds."""
-    stays = {key: value for key, value in extra.items() if key not in ("dev_bleu", "step")}
-    return {**stays, "mean of": str(run), "steps": list(steps)}
 
 
 def choose(run: Path, *, count: int, best: bool) -> list[int]:
@@ -103,9 +96,9 @@ def mean_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def _weights(path: Path) -> dict[str, Tensor]:
-    state = for_use(AtomicCheckpointIO().load_checkpoint(path))
+    state, prefix = for_use(AtomicCheckpointIO().load_checkpoint(path)), "model."
     return {
-        name.removeprefix(PREFIX): value.double()
+        name.removeprefix(prefix): value.double()
         for name, value in state.items()
-        if name.startswith(PREFIX)
+        if name.startswith(prefix)
     }

@@ -76,11 +76,11 @@ class CometModel:
         if reads_reference:
             for sample, (first, *_) in zip(samples, references, strict=True):
                 sample["ref"] = first
-        found = self._model.predict(
+        prediction = self._model.predict(
             samples, gpus=len(self._gpus or ()), devices=self._gpus, progress_bar=False
         )
         return Comet(
-            sentences=[float(score) for score in found.scores],
+            sentences=list(map(float, prediction.scores)),
             model=self.name,
             sha256=self.sha256,
             references=int(reads_reference),

@@ -10,7 +10,6 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ from translate.evaluation.test_sets import (
 from translate.extras.comparison import Comparison, compare
 from translate.extras.pages import comparison_page
 from translate.extras.seeds import System
-from translate.extras.verdicts import too_few
 from translate.files import check_folder, write
 from translate.inference import bundle
 from translate.inference.translator import load
@@ -57,7 +55,7 @@ class Place:
     folder: Path
     test_set: TestSet  # by the name of its evaluation there
 
-    @cached_property
+    @property
     def own(self) -> bool:
         """Tell whether it is in the run."""
         return self.folder == self.run / "evaluation"
@@ -66,10 +64,12 @@ class Place:
         """The evaluation; None where there is none yet."""
         return read(self.folder, self.test_set.split)
 
-    def is_missing(self) -> bool:
-        """Tell whether the run has yet to be evaluated there, as it is now."""
+    def is_current(self) -> bool:
+        """Tell whether there is an evaluation, and of the weights that the run has now."""
         stored = self.read()
-        return stored is None or not _is_current(stored, self.run)
+        return stored is not None and (
+            stored.figures["sha256"]["model"] == bundle.of_run(self.run).weights_sha256
+        )
 
 
 def compare_runs(
@@ -122,18 +122,15 @@ def compare_runs(
     _refuse_two_languages(places)
     for place in places:
         _check_stored(place)
-    pending = [place.run for place in places if place.is_missing()]
-    if pending:  # which may take hours
-        for line in too_few(resamples=resamples, trials=trials):
-            log.warning("%s", line)
+    pending = [place for place in places if not place.is_current()]
+    for number, place in enumerate(pending, start=1):
+        _evaluate(
+            place, turn=f"{number} of {len(pending)}",
+            command=again(place), device=device, tokens_per_batch=tokens_per_batch,
+            judging=Judging(tokenize, resamples, seed),
+        )  # fmt: skip
     systems = []
     for place in places:
-        if place.run in pending:
-            _evaluate(
-                place, turn=f"{pending.index(place.run) + 1} of {len(pending)}",
-                command=again(place), device=device, tokens_per_batch=tokens_per_batch,
-                judging=Judging(tokenize, resamples, seed),
-            )  # fmt: skip
         seen = seen_in_training(place.run, items.sources, test_set["cache"])
         systems.append(system(place, seen=seen))
     comparison = compare(
@@ -150,15 +147,14 @@ def find_place(run: Path, test_set: TestSet, output: Path) -> Place:
     """Find a place in the run; below `output` if it is to be made and the run is read-only."""
     folder = run / "evaluation"
     place = Place(run, folder, test_set.placed(folder))
-    if not place.is_missing():
-        return place
-    try:
-        check_folder(folder)
-    except UserError:
-        path = run.absolute()  # runs in several folders may be called alike
-        digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:6]
-        folder = output / f"{shortened(path.name)}-{digest}"
-        place = Place(run, folder, test_set.placed(folder))
+    if not place.is_current():
+        try:
+            check_folder(folder)
+        except UserError:
+            path = run.absolute()  # runs in several folders may be called alike
+            digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:6]
+            folder = output / f"{shortened(path.name)}-{digest}"
+            place = Place(run, folder, test_set.placed(folder))
     return place
 
 
@@ -199,19 +195,13 @@ def _check_stored(place: Place) -> None:
         raise UserError(
             f"{path} was made from something that no longer exists ({error}): {again}"
         ) from error
-    if (target := stored.decoding.get("target")) and not _is_current(stored, run):
+    if (target := stored.decoding.get("target")) and not place.is_current():
         raise UserError(
             f"{path} evaluates target={target} with a model that {run} no longer has: {again}"
         )
     vouched = stored.figures["sha256"]
     if changed := [key for key, sha256 in now.items() if vouched.get(key) != sha256]:
         raise UserError(f"the {' and '.join(changed)} changed since {path} was written: {again}")
-
-
-def _is_current(stored: Stored, run: Path) -> bool:
-    """Tell whether an evaluation is of the weights the run has now."""
-    current: bool = stored.figures["sha256"]["model"] == bundle.of_run(run).weights_sha256
-    return current
 
 
 def _evaluate(
@@ -252,6 +242,12 @@ def system(place: Place, *, seen: int) -> System:
             f"every pair of {place.test_set.split} is too long for {run}, so it has no perplexity "
             "to compare: split the sentences"
         )
+    config = configuration(run)
+    unfinished = None
+    if status(run) == "unfinished":
+        step = bundle.of_run(run).config.extra.get("step")
+        last = config.get("trainer", {}).get("max_steps")
+        unfinished = f"its model is of step {step}" + (f" of {last}" if last else "")
     return System(
         name=str(run),
         hypotheses=stored.hypotheses,
@@ -260,8 +256,8 @@ def system(place: Place, *, seen: int) -> System:
         experiment=experiment(run),
         settings=settings(run),
         circumstances=circumstances(run),
-        seed=configuration(run).get("seed"),
-        unfinished=_unfinished(run),
+        seed=config.get("seed"),
+        unfinished=unfinished,
         languages=bundle.of_run(run).config.languages,
         seen=seen,
         sha256=stored.figures["sha256"],
@@ -286,9 +282,8 @@ def settings(run: Path) -> dict[str, Any]:
     config = flat(configuration(run))
     free = {"seed", "tokenizer.pretrained"} | MAY_CHANGE - SHAPING
     record = _record(run)
-    for key, fact in (
-        ("trainer.precision", "precision"), ("data.tokens_per_batch", "tokens_per_batch"),
-    ):  # fmt: skip
+    for key in ("trainer.precision", "data.tokens_per_batch"):
+        fact = key.partition(".")[2]
         if key in config and fact in record:
             config[key] = record[fact]
     if config.get("trainer.averaging.start", 0) is None:
@@ -317,15 +312,6 @@ def circumstances(run: Path) -> dict[str, str]:
 
 def _record(run: Path) -> dict[str, Any]:
     return read_record(run) if (run / RECORD).is_file() else {}
-
-
-def _unfinished(run: Path) -> str | None:
-    """The step of the model of a run whose training has not ended."""
-    if status(run) != "unfinished":
-        return None
-    step = bundle.of_run(run).config.extra.get("step", "unknown")
-    last = configuration(run).get("trainer", {}).get("max_steps")
-    return f"its model is of step {step}" + (f" of {last}" if last else "")
 
 
 def _write(comparison: Comparison, folder: Path, made: Sequence[object]) -> None:

@@ -10,7 +10,7 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from translate.evaluation.breakdown import Bucket, Rows, by_source_length
 from translate.evaluation.metrics import (
@@ -44,29 +44,13 @@ CSV = (*METRICS, "perplexity")  # the columns of figures
 SPREAD = {True: "standard deviation", False: "half of the 95 % bootstrap interval"}  # of seeds?
 
 
-class Record(NamedTuple):
-    """Numbers of sentences that a system translates better, worse and alike, by chrF."""
-
-    wins: int
-    losses: int
-    ties: int
-
-    @classmethod
-    def of(cls, baseline: Sequence[SentenceScores], system: Sequence[SentenceScores]) -> Record:
-        """Count the sentences on which a system beats the baseline."""
-        gains = [new.chrf - old.chrf for old, new in zip(baseline, system, strict=True)]
-        wins = sum(gain > EQUAL for gain in gains)
-        losses = sum(gain < -EQUAL for gain in gains)
-        return cls(wins, losses, len(gains) - wins - losses)
-
-
 @dataclass(frozen=True)
 class Challenger:
     """A run after the first, compared with the first."""
 
     name: str
     differences: Mapping[str, Difference]  # by metric
-    record: Record
+    sentences: Mapping[str, int]  # that it translates better, worse and alike, by chrF
     verdict: Verdict
     another_seed: bool  # of the first run's configuration, and nothing else
     settings: Mapping[str, Sequence[object]]  # those that differ: the first run's, and its own
@@ -135,7 +119,7 @@ class Comparison:
                     "another_seed": one.another_seed,
                     "settings": dict(one.settings),
                     **{metric: asdict(each) for metric, each in one.differences.items()},
-                    "sentences": one.record._asdict(),
+                    "sentences": dict(one.sentences),
                 }
                 for one in self.challengers
             ],
@@ -154,17 +138,16 @@ class Comparison:
 
     def _score_rows(self) -> Rows:
         """A row for each run."""
-        labels = [name.label for name in METRICS.values()]
-        rows = []
-        for column in self.columns:
-            likelihood = column.system.likelihood
-            scores = (score.score for score in column.scores.by_name().values())
-            rows.append([
+        rows = [
+            [
                 column.system.name,
-                *(f"{score:.2f}" for score in scores),
-                f"{likelihood.perplexity:.2f}",
-                f"{likelihood.bits_per_character:.3f}",
-            ])  # fmt: skip
+                *(f"{score.score:.2f}" for score in column.scores.by_name().values()),
+                f"{column.system.likelihood.perplexity:.2f}",
+                f"{column.system.likelihood.bits_per_character:.3f}",
+            ]
+            for column in self.columns
+        ]
+        labels = [name.label for name in METRICS.values()]
         return ["run", *labels, "perplexity ↓", "bits per character ↓"], rows
 
     def _difference_rows(self) -> Rows:
@@ -184,23 +167,22 @@ class Comparison:
                     f"{difference.low:+z.2f} to {difference.high:+z.2f}",
                     f"{difference.bootstrap:.4f}",
                     f"{difference.randomisation:.4f}",
-                    ", ".join(map(str, one.record)) if metric == "chrf" else "",
+                    ", ".join(map(str, one.sentences.values())) if metric == "chrf" else "",
                 ])  # fmt: skip
         return headings, rows
 
     def _experiment_rows(self) -> Rows:
         """A row for each experiment of several seeds."""
-        labels = [name.label for name in METRICS.values()]
-        bits = "bits_per_character"
+        digits = dict.fromkeys(METRICS, 2) | {"bits_per_character": 3}
         rows = [
             [
                 one.name,
                 str(len(one.runs)),
-                *(f"{one.means[key]:.2f} ± {one.deviations[key]:.2f}" for key in METRICS),
-                f"{one.means[bits]:.3f} ± {one.deviations[bits]:.3f}",
+                *(f"{one.means[k]:.{n}f} ± {one.deviations[k]:.{n}f}" for k, n in digits.items()),
             ]
             for one in self.experiments
         ]
+        labels = [name.label for name in METRICS.values()]
         return ["experiment", "seeds", *labels, "bits per character ↓"], rows
 
     def _length_rows(self) -> Rows:
@@ -268,7 +250,7 @@ def compare(
         Challenger(
             other.system.name,
             tested[other.system.name],
-            Record.of(first.sentences, other.sentences),
+            _won_and_lost(first.sentences, other.sentences),
             verdict(first, other, tested[other.system.name]),
             another_seed=other.system.experiment == first.system.experiment
             and other.system.seed != first.system.seed,
@@ -297,6 +279,14 @@ def compare(
         verdicts=[one.text for one in said],
         shown=most_different(columns, sources, references, shown),
     )
+
+
+def _won_and_lost(
+    baseline: Sequence[SentenceScores], system: Sequence[SentenceScores]
+) -> dict[str, int]:
+    gains = [new.chrf - old.chrf for old, new in zip(baseline, system, strict=True)]
+    wins, losses = sum(gain > EQUAL for gain in gains), sum(gain < -EQUAL for gain in gains)
+    return {"wins": wins, "losses": losses, "ties": len(gains) - wins - losses}
 
 
 def most_different(

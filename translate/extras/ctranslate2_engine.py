@@ -6,7 +6,7 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import groupby
 from pathlib import Path
@@ -20,7 +20,7 @@ from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError, first_line
 from translate.extras.ctranslate2_export import POSITIONS, imported, vocabulary
 from translate.extras.parity import MANIFEST
-from translate.files import file_hash, present, steadily
+from translate.files import file_hash
 from translate.inference.batches import by_length
 from translate.inference.bundle import Bundle
 from translate.machine import threads_restored
@@ -197,25 +197,23 @@ class CTranslate2Search:
     ) -> dict[int, Any]:
         """Translate groups of rows, up to the longest limit of each batch."""
         settings, pending = self._settings, dict[int, Any]()
-        for batch in (batch for group in groups for batch in self._batches(rows, group)):
-            results = self._translator.translate_batch(
-                [[self._source[token] for token in rows[i]] for i in batch],
-                beam_size=settings.beam_size,
-                # all that the beam finishes, for their ranks may change
-                num_hypotheses=settings.beam_size,
-                length_penalty=self._exponent,
-                min_decoding_length=0,
-                max_input_length=0,  # else 1,024
-                max_decoding_length=max(limits[i] for i in batch),
-                return_scores=True,
-                asynchronous=True,
-            )
-            pending.update(zip(batch, results, strict=True))
+        for group in groups:
+            for places in by_length([len(rows[i]) + 1 for i in group], self._tokens_per_batch):
+                batch = [group[place] for place in places]
+                results = self._translator.translate_batch(
+                    [[self._source[token] for token in rows[i]] for i in batch],
+                    beam_size=settings.beam_size,
+                    # all that the beam finishes, for their ranks may change
+                    num_hypotheses=settings.beam_size,
+                    length_penalty=self._exponent,
+                    min_decoding_length=0,
+                    max_input_length=0,  # else 1,024
+                    max_decoding_length=max(limits[i] for i in batch),
+                    return_scores=True,
+                    asynchronous=True,
+                )
+                pending.update(zip(batch, results, strict=True))
         return {i: each.result() for i, each in pending.items()}
-
-    def _batches(self, rows: list[list[int]], chosen: Sequence[int]) -> Iterator[list[int]]:
-        for batch in by_length([len(rows[i]) + 1 for i in chosen], self._tokens_per_batch):
-            yield [chosen[place] for place in batch]
 
     def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
         """Score every token of translations, </s> included; both sides come without it."""
@@ -249,23 +247,18 @@ class CTranslate2Search:
             if len(pieces) >= limit
         ]
         sums = map(math.fsum, self._scored([row for row, _ in cut], [pieces for _, pieces in cut]))
-        hypotheses = [
-            [
-                self._hypothesis(pieces, self._log_prob(pieces, score), finished=True)
+        ranked = []
+        for result, limit in zip(results, limits, strict=True):
+            n_best = [
+                # the engine has divided by a power of the length, </s> included
+                self._hypothesis(pieces, score * (len(pieces) + 1) ** self._exponent, finished=True)
                 if len(pieces) < limit
                 else self._hypothesis(pieces[:limit], next(sums), finished=False)
                 for pieces, score in zip(result.hypotheses, result.scores, strict=True)
             ]
-            for result, limit in zip(results, limits, strict=True)
-        ]
-        return [
-            sorted(n_best, key=lambda each: each.score, reverse=True)[: self._settings.n_best]
-            for n_best in hypotheses
-        ]
-
-    def _log_prob(self, pieces: Sequence[str], score: float) -> float:
-        """Undo the engine's division by a power of the length, </s> included."""
-        return float(score * (len(pieces) + 1) ** self._exponent)
+            n_best.sort(key=lambda each: each.score, reverse=True)
+            ranked.append(n_best[: self._settings.n_best])
+        return ranked
 
     def _hypothesis(self, pieces: Sequence[str], log_prob: float, *, finished: bool) -> Hypothesis:
         penalty = PENALTIES[self._settings.length_penalty]
@@ -294,58 +287,48 @@ def load(
     Raises:
         UserError: it is missing, damaged, or of other weights.
     """
-
-    def read() -> CTranslate2Search:
-        place = present(folder, MANIFEST) or folder  # set aside while another is written
-        check_origin(place, bundle.weights_sha256, run, named=folder)
-        try:
-            return CTranslate2Search(
-                place, bundle.tokenizers, search,
-                tokens_per_batch=tokens_per_batch, workers=workers, device=device,
-            )  # fmt: skip
-        except RuntimeError as error:  # an export of before it had sums
-            raise UserError(
-                f"{folder} cannot be loaded ({first_line(error)}): {exporting(folder, run)}"
-            ) from error
-
-    return steadily(folder, read)
+    check_origin(folder, bundle.weights_sha256, run)
+    try:
+        return CTranslate2Search(
+            folder, bundle.tokenizers, search,
+            tokens_per_batch=tokens_per_batch, workers=workers, device=device,
+        )  # fmt: skip
+    except RuntimeError as error:  # an export of before it had sums
+        raise UserError(
+            f"{folder} cannot be loaded ({first_line(error)}): {exporting(folder, run)}"
+        ) from error
 
 
-def check_origin(folder: Path, weights_sha256: str, run: str, *, named: Path | None = None) -> None:
+def check_origin(folder: Path, weights_sha256: str, run: str) -> None:
     """Check that an export is there, whole, and was made of these very weights.
 
     Exports from before export.json held sums are not known to be whole.
 
-    Args:
-        named: the name in messages, where the folder is set aside just now.
-
     Raises:
         UserError: it is missing, damaged, or of other weights.
     """
-    named = named or folder
-    remedy = exporting(named, run)
+    remedy = exporting(folder, run)
     try:
         origin = json.loads((folder / MANIFEST).read_bytes())
         made_of, sums = origin["weights_sha256"], dict(origin.get("sha256", {}))
-        remedy = exporting(named, run, origin.get("quantization"))
+        remedy = exporting(folder, run, origin.get("quantization"))
     except OSError as error:
         raise UserError(
-            f"{named / MANIFEST} cannot be read ({error.strerror}): {remedy}"
+            f"{folder / MANIFEST} cannot be read ({error.strerror}): {remedy}"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{named / MANIFEST} is damaged: {remedy}") from error
+        raise UserError(f"{folder / MANIFEST} is damaged: {remedy}") from error
     if not (folder / "model.bin").is_file():  # graphs have the same manifest
-        raise UserError(f"{named} is not an export for CTranslate2: {remedy}")
+        raise UserError(f"{folder} is not an export for CTranslate2: {remedy}")
     if made_of != weights_sha256:
         raise UserError(
-            f"{named} was made from other weights than those of {run}: give the run= that it was "
+            f"{folder} was made from other weights than those of {run}: give the run= that it was "
             f"made from, or replace it by {remedy}"
         )
-    actual = {path.name: file_hash(path) for path in folder.iterdir() if path.name in sums}
-    for name in sums:
-        if actual.get(name) != sums[name]:
+    for name, digest in sums.items():
+        if not (folder / name).is_file() or file_hash(folder / name) != digest:
             raise UserError(
-                f"{named / name} is damaged: it does not match its SHA-256 in {MANIFEST}: {remedy}"
+                f"{folder / name} is damaged: it does not match its SHA-256 in {MANIFEST}: {remedy}"
             )
 
 

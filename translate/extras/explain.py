@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +37,7 @@ def explained(
 ) -> Iterator[str]:
     """Describe the calls for a sentence and its reference, or the model's translation of it.
 
-    Args:
-        trainer: the keys of conf/trainer that the run was trained with, as far as they are known.
-        covering: whether the search reads the attention over the source.
+    The run was trained with the keys `trainer` of conf/trainer; `covering` as `attention_calls`.
     """
     model, device = translator.model, translator.device.type
     asked = trainer.get("precision", "auto")
@@ -81,9 +78,7 @@ def attention_calls(
     device, tokenizers = translator.device, translator.tokenizers
     source_ids = torch.tensor([[*tokenizers.source.encode(source), EOS]], device=device)
     target_in = torch.tensor([[BOS, *tokenizers.target.encode(target)]], device=device)
-    mixed: AbstractContextManager[object] = nullcontext()
-    if autocast is not None:
-        mixed = torch.autocast(device.type, autocast)
+    mixed = torch.autocast(device.type, autocast, enabled=autocast is not None)
     with in_mode(translator.model, training=True) as model, mixed:
         if max(source_ids.shape[1], target_in.shape[1]) >= packed_from:
             training = _end_to_end(model, source_ids, target_in)
@@ -116,14 +111,12 @@ def _looked_at(phases: Callable[[bool], Phases], wanted: bool) -> Phases:
     fused = phases(False)
     left = phases(True) if wanted else fused
     return {
-        phase: Counter(
-            {
-                call if call in left[phase] else replace(call, kernel=READABLE): count
-                for call, count in calls.items()
-            }
-        )
+        phase: Counter({
+            call if call in left[phase] else replace(call, kernel=READABLE): count
+            for call, count in calls.items()
+        })
         for phase, calls in fused.items()
-    }
+    }  # fmt: skip
 
 
 def _teacher_forcing(model: Seq2Seq, source: Tensor, target_in: Tensor, looked_at: bool) -> Phases:
@@ -157,24 +150,20 @@ def _two_steps(model: Seq2Seq, source: Tensor, looked_at: bool) -> Phases:
 
 
 def _counted(calls: list[Call]) -> Counter[Call]:
-    """Count the calls of all layers together, in the order of the first."""
-    return Counter(replace(call, place=_any_layer(call.place)) for call in calls)
-
-
-def _any_layer(place: str) -> str:
-    """Turn `layers.2.attention` into `layers.*.attention`."""
-    return ".".join("*" if part.isdigit() else part for part in place.split("."))
+    """Count the calls of all layers together: `layers.2.attention` as `layers.*.attention`."""
+    return Counter(
+        replace(call, place=re.sub(r"(?<=\.)\d+(?=\.)", "*", call.place)) for call in calls
+    )
 
 
 def _shapes(call: Call) -> str:
-    extras = [
-        f"mask {_product(call.mask)}" if call.mask else "",
-        "causal" if call.causal else "",
-        f"dropout {call.dropout}" if call.dropout else "",
-    ]
-    sizes = [f"{name} {_product(getattr(call, name))}" for name in ("query", "keys", "values")]
-    return ", ".join(filter(None, chain(sizes, [str(call.dtype).removeprefix("torch.")], extras)))
-
-
-def _product(shape: tuple[int, ...]) -> str:
-    return " × ".join(map(str, shape))
+    shapes = {"query": call.query, "keys": call.keys, "values": call.values}
+    parts = [f"{name} {' × '.join(map(str, shape))}" for name, shape in shapes.items()]
+    parts.append(str(call.dtype).removeprefix("torch."))
+    if call.mask:
+        parts.append(f"mask {' × '.join(map(str, call.mask))}")
+    if call.causal:
+        parts.append("causal")
+    if call.dropout:
+        parts.append(f"dropout {call.dropout}")
+    return ", ".join(parts)

@@ -15,8 +15,8 @@ import logging
 import re
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from itertools import cycle
 from pathlib import Path
@@ -62,45 +62,28 @@ UNDATED: dict[str, dict[str, None]] = {
 
 # Families of wide coverage and neutral look, in this order; the first comes with matplotlib.
 FAMILIES = (
-    "DejaVu Sans",
-    "Noto Sans",
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Noto Sans Arabic",
-    "Noto Sans Hebrew",
-    "Noto Sans Devanagari",
-    "Noto Sans Thai",
-    "WenQuanYi Micro Hei",
-    "Hiragino Sans",
-    "PingFang SC",
-    "Microsoft YaHei",
-    "Malgun Gothic",
-    "Arial Unicode MS",
-)
+    "DejaVu Sans", "Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans Arabic",
+    "Noto Sans Hebrew", "Noto Sans Devanagari", "Noto Sans Thai", "WenQuanYi Micro Hei",
+    "Hiragino Sans", "PingFang SC", "Microsoft YaHei", "Malgun Gothic", "Arial Unicode MS",
+)  # fmt: skip
 
 # Han characters are drawn otherwise in Japanese and Korean; beside these letters, they are theirs.
-KANA = frozenset(map(chr, range(0x3041, 0x3100)))
-HANGUL = frozenset(map(chr, range(0xAC00, 0xD7A4)))
-NATIONAL = ((KANA, "Noto Sans CJK JP"), (HANGUL, "Noto Sans CJK KR"))
+NATIONAL = (("[\u3041-\u30ff]", "Noto Sans CJK JP"), ("[\uac00-\ud7a3]", "Noto Sans CJK KR"))
 
 # Fonts that claim characters they do not show: a box for each, and TeX's with their own encodings.
 NO_TEXT_FONTS = ("Last Resort", "cm")
 
 # Ottosson 2020, "A perceptual color space for image processing".
-OKLAB_TO_CONES = np.array(
-    [
-        [1.0, 0.3963377774, 0.2158037573],
-        [1.0, -0.1055613458, -0.0638541728],
-        [1.0, -0.0894841775, -1.2914855480],
-    ]
-)
-CONES_TO_RGB = np.array(
-    [
-        [4.0767416621, -3.3077115913, 0.2309699292],
-        [-1.2684380046, 2.6097574011, -0.3413193965],
-        [-0.0041960863, -0.7034186147, 1.7076147010],
-    ]
-)
+OKLAB_TO_CONES = np.array([
+    [1.0, 0.3963377774, 0.2158037573],
+    [1.0, -0.1055613458, -0.0638541728],
+    [1.0, -0.0894841775, -1.2914855480],
+])  # fmt: skip
+CONES_TO_RGB = np.array([
+    [4.0767416621, -3.3077115913, 0.2309699292],
+    [-1.2684380046, 2.6097574011, -0.3413193965],
+    [-0.0041960863, -0.7034186147, 1.7076147010],
+])  # fmt: skip
 
 
 @contextmanager
@@ -141,17 +124,16 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def each_isolated(svg: str) -> str:
-    """Every label of an SVG `isolated`."""
-    return re.sub(r">([^<]+)</text>", lambda match: f">{isolated(match[1])}</text>", svg)
-
-
-def isolated(text: str) -> str:
-    """A right-to-left text as an isolate, whose direction is that of its first letter.
+    """Make each right-to-left label of an SVG an isolate, with the direction of its first letter.
 
     Viewers take a text to run from left to right, and would put its full stop at the right.
     """
-    rightwards = not any(unicodedata.bidirectional(c) in ("R", "AL") for c in text)
-    return text if rightwards else f"{FIRST_STRONG}{text}{POP}"
+
+    def isolated(match: re.Match[str]) -> str:
+        leftwards = any(unicodedata.bidirectional(c) in ("R", "AL") for c in match[1])
+        return f">{FIRST_STRONG}{match[1]}{POP}</text>" if leftwards else match[0]
+
+    return re.sub(r">([^<]+)</text>", isolated, svg)
 
 
 def file_type(path: Path) -> str:
@@ -200,43 +182,26 @@ def families(text: str) -> tuple[str, ...]:
 
 @cache
 def _families(characters: frozenset[str]) -> tuple[str, ...]:
-    chosen, missing = _covering(characters)
-    if missing and _newly_installed():
-        chosen, missing = _covering(characters)
-    if missing:
-        shown = ", ".join(f"{c} (U+{ord(c):04X})" for c in sorted(missing)[:20])
-        log.warning(
-            "no installed font has %d of the characters in a picture: %s; install one that does, "
-            "such as the Noto font of that script",
-            len(missing),
-            shown + (", …" if len(missing) > 20 else ""),
-        )
-    return tuple(chosen)
+    import matplotlib
 
-
-def _covering(characters: frozenset[str]) -> tuple[list[str], set[str]]:
-    """Families that cover the characters together, and the characters that none has."""
     chosen = [FAMILIES[0]]
     missing = {c for c in characters if unicodedata.category(c) not in ("Cf", "Mn", "Cc")}
     missing -= _coverage(FAMILIES[0])
     for family in _candidates(characters):
         if not missing:
             break
-        if found := missing & _coverage(family):
+        if covered := missing & _coverage(family):
             chosen.append(family)
-            missing -= found
-    return chosen, missing
-
-
-def _newly_installed() -> bool:
-    """Tell matplotlib of the fonts that came after it wrote its list; whether there were any."""
-    from matplotlib.font_manager import findSystemFonts, fontManager
-
-    before = len(fontManager.ttflist)
-    for path in sorted({*findSystemFonts()}.difference(font.fname for font in fontManager.ttflist)):
-        with suppress(OSError, RuntimeError, ValueError):  # what is no font, or a damaged one
-            fontManager.addfont(path)
-    return len(fontManager.ttflist) > before
+            missing -= covered
+    if missing:
+        log.warning(
+            "no installed font has %d of the characters in a picture: %s; install the Noto font of "
+            "that script, and remove matplotlib's list of fonts in %s",
+            len(missing),
+            ", ".join(f"{c} (U+{ord(c):04X})" for c in sorted(missing)[:20]),
+            matplotlib.get_cachedir(),
+        )
+    return tuple(chosen)
 
 
 def _candidates(characters: frozenset[str]) -> Sequence[str]:
@@ -250,7 +215,8 @@ def _candidates(characters: frozenset[str]) -> Sequence[str]:
         and entry.weight in (400, "normal", "regular")
         and not entry.name.startswith(NO_TEXT_FONTS)
     }
-    national = [family for letters, family in NATIONAL if letters & characters]
+    text = "".join(characters)
+    national = [family for letters, family in NATIONAL if re.search(letters, text)]
     preferred = [family for family in [*national, *FAMILIES] if family in installed]
     return preferred + sorted(installed.difference(preferred))
 
@@ -298,28 +264,22 @@ def learning_curves(metrics: Path, path: Path) -> None:
     curves = read_curves(metrics)
     losses = {name: curve for name, curve in curves.items() if "loss" in name.split("/")[-1]}
     bleus = {name: curve for name, curve in curves.items() if "bleu" in name.split("/")[-1].lower()}
-    panels: list[tuple[str, Mapping[str, Curve], Callable[[Iterable[float]], float]]] = [
-        (title, group, best)
-        for title, group, best in (("loss", losses, min), ("BLEU", bleus, max))
-        if group
-    ]
+    panels = {title: group for title, group in (("loss", losses), ("BLEU", bleus)) if group}
     if not panels:
         raise UserError(
             f"{metrics} holds no loss and no BLEU to draw: train until the first value is logged"
         )
     figure = Figure(figsize=(4.4 * len(panels), 3.0))
-    for place, (title, group, best) in enumerate(panels):
+    for place, (title, group) in enumerate(panels.items()):
         axes = figure.add_axes(
             (place / len(panels), 0, 0.8 / len(panels), 1),
             sharex=figure.axes[0] if figure.axes else None,
         )
-        _panel(axes, title, group, best)
+        _panel(axes, title, group)
     save(figure, path)
 
 
-def _panel(
-    axes: Axes, title: str, curves: Mapping[str, Curve], best: Callable[[Iterable[float]], float]
-) -> None:
+def _panel(axes: Axes, title: str, curves: Mapping[str, Curve]) -> None:
     """One quantity over the steps: training thin and grey, dev strong with its best value named."""
     dashes = cycle(DASHES)
     for name, curve in curves.items():
@@ -331,16 +291,12 @@ def _panel(
             )  # fmt: skip
             continue
         axes.plot(steps, values, color=BLUE, linewidth=1.6, marker="o", markersize=3, label=name)
-        top = best(values)
+        best = min(values) if title == "loss" else max(values)
         axes.annotate(
-            f"{top:.2f}" if title == "loss" else f"{top:.1f}",
-            (steps[values.index(top)], top),
-            xytext=(0, 7),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8,
-            color=BLUE,
-        )
+            f"{best:.2f}" if title == "loss" else f"{best:.1f}",
+            (steps[values.index(best)], best), (0, 7),
+            textcoords="offset points", ha="center", fontsize=8, color=BLUE,
+        )  # fmt: skip
     axes.set_title(title, fontsize=10, color=INK, loc="left")
     axes.set_xlabel("step", fontsize=9, color=INK)
     axes.locator_params(axis="x", integer=True)
@@ -378,7 +334,11 @@ def bleu_by_length(
             *zip(*points, strict=True),
             color=colours[name], marker=mark, markersize=4.5, linewidth=1.6, clip_on=False,
         )  # fmt: skip
-    _frame(axes, max(bleu for points in lines.values() for _, bleu in points))
+    # from BLEU 0, so that heights compare
+    axes.set_ylim(0, 1.08 * max(bleu for points in lines.values() for _, bleu in points) or 1.0)
+    axes.set_xlabel("words in the source sentence", fontsize=9, color=INK)
+    axes.set_ylabel("BLEU", fontsize=9, color=INK)
+    axis_style(axes)
     if trained_to is not None:
         axes.axvline(trained_to, color=GREY, linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)
         axes.annotate(
@@ -388,14 +348,6 @@ def bleu_by_length(
         )  # fmt: skip
     _name_lines(axes, {name: points[-1] for name, points in lines.items()}, colours)
     save(figure, path)
-
-
-def _frame(axes: Axes, best: float) -> None:
-    """Titles, ticks and a scale that starts at BLEU 0, so that heights compare."""
-    axes.set_ylim(0, 1.08 * best or 1.0)
-    axes.set_xlabel("words in the source sentence", fontsize=9, color=INK)
-    axes.set_ylabel("BLEU", fontsize=9, color=INK)
-    axis_style(axes)
 
 
 def _name_lines(axes: Axes, ends: Mapping[str, Point], colours: Mapping[str, str]) -> None:
@@ -409,13 +361,9 @@ def _name_lines(axes: Axes, ends: Mapping[str, Point], colours: Mapping[str, str
         x, y = ends[name]
         place = right + 0.01 * (right - left)
         axes.plot(
-            (x, place),
-            (y, height),
-            color=colours[name],
-            linewidth=0.8,
-            linestyle=":",
-            clip_on=False,
-        )
+            (x, place), (y, height),
+            color=colours[name], linewidth=0.8, linestyle=":", clip_on=False,
+        )  # fmt: skip
         axes.annotate(
             name, (place, height), (3, 0), textcoords="offset points", va="center",
             fontsize=NAME, annotation_clip=False, **text_style([name]),

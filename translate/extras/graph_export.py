@@ -16,7 +16,6 @@ import logging
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -113,8 +112,9 @@ def traced(model: Seq2Seq) -> dict[str, Graph]:
     source, mask, tokens = _example_input(SIZES)
     if (reason := why_no_graph(model.start(model.encode(source, mask)))) is not None:
         raise UserError(f"this model cannot be exported as a graph: {reason}")
-    state, axes = _example_state(model, SIZES), _axes(model)
+    state = _example_state(model, SIZES)
     named = tensors_in(state)
+    axes = _axes(model, named)
     carried = [_port(name, tensor, axes[name]) for name, tensor in named.items()]
 
     sides = [_port("source", source, SENTENCES), _port("source_mask", mask, SENTENCES)]
@@ -124,7 +124,9 @@ def traced(model: Seq2Seq) -> dict[str, Graph]:
     log_probs, changed = graph.step(tokens, SIZES["length"], named)
     word, length = _port("tokens", tokens, ("batch",)), Port("length", "int64", ())
     gives = [_port("log_probs", log_probs, ("batch", log_probs.shape[1]))]
-    gives += [_port(NEXT + name, tensor, _grown(axes[name])) for name, tensor in changed.items()]
+    for name, tensor in changed.items():
+        grown = ["length + 1" if size == "length" else size for size in axes[name]]
+        gives.append(_port(NEXT + name, tensor, grown))
     stepping = _trace(
         graph, (tokens, SIZES["length"], *named.values()),
         (*_dynamic(model, [word, length]), _dynamic(model, carried)),
@@ -152,9 +154,8 @@ def _example_state(model: Seq2Seq, sizes: Mapping[str, int]) -> DecoderState:
     return state
 
 
-def _axes(model: Seq2Seq) -> dict[str, list[int | str]]:
+def _axes(model: Seq2Seq, plain: Mapping[str, Tensor]) -> dict[str, list[int | str]]:
     """The shape of each tensor of a state; a size is known by what grows with it."""
-    plain = tensors_in(_example_state(model, SIZES))
     axes: dict[str, list[int | str]] = {name: list(x.shape) for name, x in plain.items()}
     for size, number in SIZES.items():
         larger = tensors_in(_example_state(model, {**SIZES, size: number + 1}))
@@ -163,11 +164,6 @@ def _axes(model: Seq2Seq) -> dict[str, list[int | str]]:
                 if one != other:
                     axes[name][axis] = size
     return axes
-
-
-def _grown(axes: Sequence[int | str]) -> list[int | str]:
-    """The shape after a step."""
-    return ["length + 1" if size == "length" else size for size in axes]
 
 
 def _port(name: str, tensor: Tensor, axes: Sequence[int | str]) -> Port:
@@ -304,14 +300,20 @@ def _check_onnx(model: Seq2Seq) -> None:
 
 @torch.no_grad()  # a loop that may need gradients is not translated
 def _to_onnx(graph: Graph) -> bytes:
-    with _quiet():
-        program = torch.onnx.export(
-            graph.program,
-            input_names=[port.name for port in graph.inputs],
-            output_names=[port.name for port in graph.outputs],
-            dynamo=True,
-            verbose=False,
-        )
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # else libraries log hundreds of lines about themselves
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                graph.program,
+                input_names=[port.name for port in graph.inputs],
+                output_names=[port.name for port in graph.outputs],
+                dynamo=True,
+                verbose=False,
+            )
+    finally:
+        logging.disable(before)
     assert program is not None
     proto = program.model_proto
     for value, port in zip(
@@ -322,19 +324,6 @@ def _to_onnx(graph: Graph) -> bytes:
                 dimension.dim_param = size
     content: bytes = proto.SerializeToString()
     return content
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the libraries from logging hundreds of lines about themselves."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
 
 
 def _to_pt2(graph: Graph) -> bytes:

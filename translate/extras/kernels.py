@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -128,9 +128,10 @@ class _Recorder(TorchFunctionMode):
         if func is F.scaled_dot_product_attention:
             self._record(*args, **(kwargs or {}))
         elif str(func) == VARIABLE_LENGTH:
-            self._record_packed(*args)
+            # query, keys, values, their starts, their longest; then whether it is causal
+            self._add(args[:3], Kernel("flash, variable length", ""), causal=args[7])
         elif func is flex_attention:
-            self._add(args[:3], None, False, 0.0, Kernel("flex", ""))
+            self._add(args[:3], Kernel("flex", ""))
         return func(*args, **(kwargs or {}))
 
     def _record(
@@ -148,37 +149,21 @@ class _Recorder(TorchFunctionMode):
             query, key, value,
             mask=attn_mask, causal=is_causal, dropout=dropout_p, grouped=enable_gqa,
         )  # fmt: skip
-        inputs = (_as_autocast_will(query), key, value)
-        self._add(inputs, attn_mask, is_causal, dropout_p, kernel)
-
-    def _record_packed(
-        self, query: Tensor, keys: Tensor, values: Tensor,
-        query_starts: Tensor, key_starts: Tensor, longest_query: int, longest_keys: int,
-        causal: bool, *_: object,
-    ) -> None:  # fmt: skip
-        self._add((query, keys, values), None, causal, 0.0, Kernel("flash, variable length", ""))
+        self._add((_as_autocast_will(query), key, value), kernel, attn_mask, is_causal, dropout_p)
 
     def _add(
         self,
-        inputs: tuple[Tensor, Tensor, Tensor],
-        mask: Tensor | None,
-        causal: bool,
-        dropout: float,
+        inputs: Sequence[Tensor],
         kernel: Kernel,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        dropout: float = 0.0,
     ) -> None:
-        query, keys, values = inputs
+        query, keys, values = (tuple(tensor.shape) for tensor in inputs)
+        seen = None if mask is None else tuple(mask.shape)
+        dtype = inputs[0].dtype
         self.calls.append(
-            Call(
-                place=self._place(),
-                query=tuple(query.shape),
-                keys=tuple(keys.shape),
-                values=tuple(values.shape),
-                mask=None if mask is None else tuple(mask.shape),
-                dtype=query.dtype,
-                causal=causal,
-                dropout=dropout,
-                kernel=kernel,
-            )
+            Call(self._place(), query, keys, values, seen, dtype, causal, dropout, kernel)
         )
 
     def _place(self) -> str:
@@ -202,23 +187,16 @@ def _as_autocast_will(tensor: Tensor) -> Tensor:
 
 def _why_not_flash(ask: Callable[[], SDPBackend], name: str) -> str:
     """PyTorch's own words: with flash the only kernel allowed, it warns why there is none."""
-    allowed: bool = torch.backends.cuda.flash_sdp_enabled()  # type: ignore[no-untyped-call]
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
             ask()
         except RuntimeError:
-            return _reason([str(warning.message) for warning in said])
-    if not allowed:
-        # CPUs obey the switch of CUDA too
-        return "flash is switched off (torch.backends.cuda.enable_flash_sdp)"
-    return f"flash would do, but PyTorch prefers {name}"
-
-
-def _reason(messages: list[str]) -> str:
-    """The text under the heading of flash; the other kernels' reasons are left out."""
-    reasons, heading = [], ""
-    for message in messages:
+            pass
+        else:
+            return f"flash would do, but PyTorch prefers {name}, or flash is switched off"
+    reasons, heading = [], ""  # the other kernels have headings of their own
+    for message in (str(warning.message) for warning in said):
         text = re.sub(r" \(Triggered internally at .*\)$", "", message, flags=re.DOTALL).strip()
         if text.endswith("kernel not used because:"):
             heading = text

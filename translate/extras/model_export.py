@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -25,11 +24,8 @@ from translate.inference.lines import Cutter
 from translate.models.transformer import Transformer
 from translate.vocabulary import EOS
 
-log = logging.getLogger(__name__)
-
 Format = Literal["ctranslate2", "onnx", "torch"]
 GRAPHS = {"onnx": ONNX, "torch": TORCH}
-LONGEST = 20  # pieces of a random sentence
 
 
 def export(
@@ -50,7 +46,7 @@ def export(
     """
     source = bundle.tokenizers.source
     if lines is None:
-        longest = most_pieces(bundle.model, LONGEST)
+        longest = most_pieces(bundle.model, 20)
         compared = random_sentences(sentences, vocab_size=len(source), longest=longest)
     else:
         cut = Cutter(
@@ -114,25 +110,18 @@ def check_replaceable(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise UserError(f"output={folder} is not a folder: name a new one")
-    names = {path.name for path in folder.iterdir()}
-    if others := names - _exported(folder, names):
+    try:
+        exported = {MANIFEST, *json.loads((folder / MANIFEST).read_bytes())["sha256"]}
+    except (OSError, ValueError, TypeError, KeyError):
+        exported = set()
+    if others := {path.name for path in folder.iterdir()} - exported:
         raise UserError(
             f"output={folder} contains {min(others)!r}, which is not of an export and would be "
             "removed: name a new folder"
         )
 
 
-def _exported(folder: Path, names: set[str]) -> set[str]:
-    """Return the names that an export has written; all of them if it was written without sums."""
-    try:
-        origin = json.loads((folder / MANIFEST).read_bytes())
-        made_of = origin["weights_sha256"] and origin.get("sha256")
-        return names if made_of is None else {MANIFEST, *made_of}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return set()
-
-
-def random_sentences(count: int, *, vocab_size: int, longest: int = LONGEST) -> list[list[int]]:
+def random_sentences(count: int, *, vocab_size: int, longest: int = 20) -> list[list[int]]:
     """Return sentences of random pieces, always the same: nonsense, but every weight takes part."""
     generator = torch.Generator().manual_seed(1)
     lengths = torch.randint(1, longest + 1, (count,), generator=generator).tolist()

@@ -76,16 +76,15 @@ def sentence_attention(
     by_index: dict[int, WordAttention] = {}
     if not attends(translator.model):
         return by_index
-    sides = (
-        (translator.tokenizers.source, test_set.sources),
-        (translator.tokenizers.target, hypotheses),
-    )
+    tokenizers = translator.tokenizers
     for line in lines:
-        if any(len(side.encode(texts[line - 1])) >= MAX_LENGTH for side, texts in sides):
+        source, target = test_set.sources[line - 1], hypotheses[line - 1]
+        pieces = (tokenizers.source.encode(source), tokenizers.target.encode(target))
+        if max(map(len, pieces)) >= MAX_LENGTH:
             log.info("the attention of line %d is not shown: it is too long", line)
             continue
         try:
-            seen = translator.align(test_set.sources[line - 1], hypotheses[line - 1])
+            seen = translator.align(source, target)
         except UserError as error:
             log.info("the attention of line %d is not shown: %s", line, error)
             continue
@@ -161,17 +160,13 @@ def _training(curves: Mapping[str, Curve]) -> Iterator[Chart]:
 
 def _distribution(report: Report) -> list[Chart]:
     labels = [bucket.label for bucket in report.buckets]
-    heights: dict[str, list[float | None]] = {
-        "BLEU": [bucket.bleu for bucket in report.buckets],
-        "chrF": [bucket.chrf for bucket in report.buckets],
-    }
-    chrf = [sentence.chrf for sentence in report.sentences]
+    bleu, chrf = [bucket.bleu for bucket in report.buckets], [b.chrf for b in report.buckets]
+    own = [sentence.chrf for sentence in report.sentences]
     return [
-        bar_chart("score", labels, heights, x="words in the source"),
-        histogram(
-            "sentences by their own chrF", chrf, edges=range(0, 101, 5), x="chrF of a sentence"
-        ),
-    ]
+        bar_chart("score", labels, {"BLEU": bleu, "chrF": chrf}, x="words in the source"),
+        histogram("sentences by their own chrF", own, edges=range(0, 101, 5),
+                  x="chrF of a sentence"),
+    ]  # fmt: skip
 
 
 def _sentence(
@@ -202,10 +197,13 @@ def comparison_page(comparison: Comparison) -> str:
         tables=comparison.tables(),
         signatures=" · ".join(score.signature for score in first.scores.by_name().values()),
         lengths=[
-            bar_chart(metric, buckets, bars, x="words in the source")
-            for metric, bars in (
-                ("BLEU", {c.system.name: [b.bleu for b in c.buckets] for c in comparison.columns}),
-                ("chrF", {c.system.name: [b.chrf for b in c.buckets] for c in comparison.columns}),
+            bar_chart(
+                metric,
+                buckets,
+                {c.system.name: [getattr(b, metric.lower()) for b in c.buckets]
+                 for c in comparison.columns},
+                x="words in the source",
             )
+            for metric in ("BLEU", "chrF")
         ],
     )  # fmt: skip

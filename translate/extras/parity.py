@@ -73,22 +73,18 @@ class Parity:
                 "of torch and of the engine"
             )
 
-    def summary(self, *, random: bool) -> str:
-        """Return the comparison in a line; `random`: of random pieces, which are no language."""
+    def summary(self) -> str:
+        """Return the comparison in a line."""
         summary = (
             f"both translated {counted(self.sentences, 'sentence')} greedily: "
             f"{self.different} differ; log-probabilities differ by up to {self.gap:.2g}"
         )
         if not self.barred:
             return summary
-        why = (
-            "the sentences were random pieces, so compare on real ones with input=FILE"
-            if random
-            else "only a poorly trained model finds these likely, so train it further"
-        )
         return (
             f"{summary}; {self.barred} of the export's translations contain <s> or <pad>, which "
-            f"this program never writes: {why}"
+            "this program never writes: compare on real sentences with input=FILE, or train the "
+            "model further"
         )
 
 
@@ -125,7 +121,9 @@ def compare(model: Seq2Seq, exported: Exported, sentences: Sequence[list[int]]) 
         for best, other, log_probs in zip(expected, actual, forced, strict=True):
             if best.tokens != other:
                 different += 1
-                here = _parting(best.tokens, other)
+                # the first place where they differ; one may go on where the other ends
+                pairs = enumerate(itertools.zip_longest(best.tokens, other))
+                here = next(place for place, (mine, theirs) in pairs if mine != theirs)
                 if other[here : here + 1] in ((PAD,), (BOS,)):
                     barred += 1
                 else:
@@ -133,12 +131,6 @@ def compare(model: Seq2Seq, exported: Exported, sentences: Sequence[list[int]]) 
     # not Python's max, which passes over NaN
     largest_gap, largest_margin = (float(np.max(each)) for each in (gaps, margins))
     return Parity(len(sentences), different, largest_gap, largest_margin, barred)
-
-
-def _parting(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the first place where two translations differ; one may go on where the other ends."""
-    pairs = itertools.zip_longest(one, other)
-    return next(place for place, (mine, theirs) in enumerate(pairs) if mine != theirs)
 
 
 def write(

@@ -20,7 +20,6 @@ from translate.extras.figures import label
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table
-    from rich.text import Text
 
 STEPS = (0.05, 0.2, 0.4, 0.7)  # a weight from STEPS[k] up is drawn with shade k + 1
 BLOCKS = " ░▒▓█"
@@ -62,11 +61,14 @@ class TerminalHeatmap:
             numbers = [str(column + 1) for column in range(len(source))]
             legend = (f"{n} {token}" for n, token in zip(numbers, source, strict=True))
             yield Columns(map(Text, legend), padding=(0, 2))
-            width = max(CELL, len(numbers[-1])) + GAP
-            for columns in _runs(len(source), max(1, room // width)):
+            most = max(1, room // (max(CELL, len(numbers[-1])) + GAP))
+            for start in range(0, len(source), most):
                 yield Text()
-                yield self._block(numbers, columns, shades)
-        yield Text(_key(shades), style="dim")
+                yield self._block(numbers, range(len(source))[start : start + most], shades)
+        over = ">=" if options.ascii_only else "≥"
+        keys = zip(shades[1:], STEPS, strict=True)
+        key = "  ".join(f"{shade * CELL} {over} {step:g}" for shade, step in keys)
+        yield Text(f"weight:  {key}", style="dim")
 
     def _block(self, headings: Sequence[str], columns: range, shades: str) -> Table:
         """The rows of one run of columns under their headings."""
@@ -78,29 +80,10 @@ class TerminalHeatmap:
         for column in columns:
             table.add_column(Text(headings[column]), justify="center", no_wrap=True, min_width=CELL)
         for token, row in zip(self.target, self.weights, strict=True):
-            table.add_row(Text(label(token)), *self._cells(row, columns, shades))
-        return table
-
-    def _cells(self, row: Float[np.ndarray, " S"], columns: range, shades: str) -> list[Text]:
-        from rich.text import Text
-
-        top = row.max()
-        return [
-            Text(
-                shades[int(np.searchsorted(STEPS, row[column], side="right"))] * CELL,
-                style="bold green" if row[column] == top else "",
+            shade = np.searchsorted(STEPS, row, side="right")
+            cells = (
+                Text(shades[shade[i]] * CELL, style="bold green" if row[i] == row.max() else "")
+                for i in columns
             )
-            for column in columns
-        ]
-
-
-def _runs(length: int, most: int) -> list[range]:
-    """Consecutive runs of at most `most` columns."""
-    return [range(start, min(start + most, length)) for start in range(0, length, most)]
-
-
-def _key(shades: str) -> str:
-    return "weight:  " + "  ".join(
-        f"{shade * CELL} ≥ {step:g}" if shades is BLOCKS else f"{shade * CELL} >= {step:g}"
-        for shade, step in zip(shades[1:], STEPS, strict=True)
-    )
+            table.add_row(Text(label(token)), *cells)
+        return table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -55,24 +55,20 @@ def verdict(first: Column, second: Column, differences: Mapping[str, Difference]
     baseline, other, metric = first.system, second.system, judged_by([first, second])
     if list(baseline.hypotheses) == list(other.hypotheses):
         return Verdict(f"{other.name} translates every sentence as {baseline.name} does.")
-    one, opinion = differences[metric], ""
-    if metric == "bleu":
-        opinion = _second_opinion(one, differences["chrf"])
+    one = differences[metric]
+    opinion = _second_opinion(one, differences["chrf"]) if metric == "bleu" else ""
     rival = f"{baseline.name}{searched([baseline, other])}"
     apart = f"{abs(one.gain):.2f} {METRICS[metric].label}"
-    chance = (
-        f"two equally good systems would differ by that much in {_share(one.randomisation)} of "
-        f"shuffles (approximate randomisation) and {_share(one.bootstrap)} of resamples (bootstrap)"
-    )
-    if not one.significant:
-        return Verdict(
-            f"The difference of {apart} between {other.name} and {rival} may be chance: "
-            f"{chance}{opinion}.",
-            one.p,
-        )
-    return Verdict(
+    said = (
         f"{other.name} is {_which(one.gain)} than {rival} by {apart}, and these two models would "
-        f"differ in the same way on other sentences of this kind: {chance}{opinion}.",
+        "differ in the same way on other sentences of this kind"
+        if one.significant
+        else f"The difference of {apart} between {other.name} and {rival} may be chance"
+    )
+    return Verdict(
+        f"{said}: two equally good systems would differ by that much in "
+        f"{_share(one.randomisation)} of shuffles (approximate randomisation) and "
+        f"{_share(one.bootstrap)} of resamples (bootstrap){opinion}.",
         one.p,
     )
 
@@ -113,18 +109,14 @@ def _between(columns: Sequence[Column], first: Experiment, second: Experiment) -
             f"{second.name} is {_which(gain)} than {rival} by {apart} ({means}), but no seed "
             "deviates from the others: whether that is chance cannot be tested."
         )
-    chance = f"equal means would differ by that much in {_share(p)} of cases (Welch's t-test)"
-    if p >= SURE:
-        return Verdict(
-            f"The difference of {apart} between {second.name} and {rival} may be chance ({means}): "
-            f"{chance}.",
-            p,
-        )
-    return Verdict(
+    said = (
         f"{second.name} is {_which(gain)} than {rival} by {apart} ({means}), and other seeds would "
-        f"differ in the same way on these sentences: {chance}.",
-        p,
+        "differ in the same way on these sentences"
+        if p < SURE
+        else f"The difference of {apart} between {second.name} and {rival} may be chance ({means})"
     )
+    chance = f"equal means would differ by that much in {_share(p)} of cases (Welch's t-test)"
+    return Verdict(f"{said}: {chance}.", p)
 
 
 def _beside(columns: Sequence[Column], experiment: Experiment, alone: Column) -> Verdict:
@@ -167,104 +159,103 @@ def caveats(
     """
     systems = [column.system for column in columns]
     return [
-        *_languages(systems),
-        *_seen(systems, len(columns[0].sentences)),
-        *_trained_once(columns, experiments),
-        *_many(p_values, draws=min(resamples, trials)),
-        *too_few(resamples=resamples, trials=trials),
-        *_unfinished(systems),
-        *_seeds_twice(systems),
-        *_settings(systems),
-        *_circumstances(systems),
-        *_search(systems),
-        *_likelihood(systems),
+        *_sentences(systems, len(columns[0].sentences)),
+        *_tests(systems, experiments, p_values, {"resamples": resamples, "trials": trials}),
+        *_trainings(systems),
+        *_likelihoods(systems),
         *_without_bleu(columns),
     ]
 
 
-def _languages(systems: Sequence[System]) -> list[str]:
+def _sentences(systems: Sequence[System], items: int) -> Iterator[str]:
     first, *others = systems
-    return [
-        f"{other.name} translates {' → '.join(other.languages)}, but {first.name} "
-        f"{' → '.join(first.languages)}: scores are only comparable within one language."
-        for other in others
-        if other.languages != first.languages
-    ]
+    for other in others:
+        if other.languages != first.languages:
+            yield (
+                f"{other.name} translates {' → '.join(other.languages)}, but {first.name} "
+                f"{' → '.join(first.languages)}: scores are only comparable within one language."
+            )
+    for system in systems:
+        if system.seen:
+            yield (
+                f"{system.seen:,} of these {items:,} sentences are in the training text of "
+                f"{system.name}: its scores are higher than they would be on others."
+            )
 
 
-def _seen(systems: Sequence[System], items: int) -> list[str]:
-    return [
-        f"{system.seen:,} of these {items:,} sentences are in the training text of "
-        f"{system.name}: its scores are higher than they would be on others."
-        for system in systems
-        if system.seen
-    ]
+def _tests(
+    systems: Sequence[System],
+    experiments: Sequence[Experiment],
+    p_values: Sequence[float],
+    draws: Mapping[str, int],
+) -> Iterator[str]:
+    """Sentences are resampled, trainings cannot be: two seeds of one recipe differ by as much.
 
-
-def _trained_once(columns: Sequence[Column], experiments: Sequence[Experiment]) -> list[str]:
-    """Sentences are resampled, trainings cannot be: two seeds of one recipe differ by as much."""
+    Of many tests at 5 % some come out by chance, up to 5 % each.
+    """
     seeded = {name for experiment in experiments for name in experiment.runs}
-    names = [column.system.name for column in columns]
-    alone = [name for name in names if name not in seeded]
-    if not alone:
-        return []
-    return [
-        f"Trained once: {', '.join(alone)}. The tests say nothing about other seeds, "
-        "which may differ as much: train each configuration with seed=1,2,3 (--multirun) and "
-        "compare the folders."
-    ]
-
-
-def _many(p_values: Sequence[float], *, draws: int) -> list[str]:
-    """Warn that of many tests some come out by chance: of those at 5 %, up to 5 % each."""
-    tests = len(p_values)
-    if tests < 2:
-        return []
-    below, left = (sum(p < SURE for p in each) for each in (p_values, holm(p_values)))
-    lowest, coarse = 1 / (draws + 1), ""
-    if tests * lowest >= SURE and lowest == min(p_values):
-        coarse = (
-            f", none of which can be below {tests * lowest:.2f} with {draws:,} resamples or "
-            f"trials: give {ENOUGH * tests:,} or more"
+    if alone := [system.name for system in systems if system.name not in seeded]:
+        yield (
+            f"Trained once: {', '.join(alone)}. The tests say nothing about other seeds, "
+            "which may differ as much: train each configuration with seed=1,2,3 (--multirun) and "
+            "compare the folders."
         )
-    holds = f" Of {below} that do, {left} remain so with p-values adjusted for that (Holm){coarse}."
-    return [
-        f"{tests} differences are tested, each at 5 %: were all runs equally good, one or more "
-        f"would seem more than chance with a probability of up to {min(1, SURE * tests):.0%}."
-        f"{holds if below else ''}"
-    ]
+    if (tests := len(p_values)) > 1:
+        below, left = (sum(p < SURE for p in each) for each in (p_values, holm(p_values)))
+        holds = f" Of {below} that do, {left} remain so with p-values adjusted for that (Holm)."
+        yield (
+            f"{tests} differences are tested, each at 5 %: were all runs equally good, one or more "
+            f"would seem more than chance with a probability of up to {min(1, SURE * tests):.0%}."
+            f"{holds if below else ''}"
+        )
+    for name, count in draws.items():
+        if count < ENOUGH:
+            yield (
+                f"{name} = {count} is too few to show that a difference is more than chance: give "
+                f"{ENOUGH} or more."
+            )
 
 
-def too_few(**counts: int) -> list[str]:
-    """A line for each number of draws that is too small for any difference to stand out."""
-    return [
-        f"{name} = {count} is too few to show that a difference is more than chance: give "
-        f"{ENOUGH} or more."
-        for name, count in counts.items()
-        if count < ENOUGH
-    ]
-
-
-def _unfinished(systems: Sequence[System]) -> list[str]:
-    return [
-        f"{system.name} is unfinished ({system.unfinished}), so it is not part of any mean over "
-        "seeds."
-        for system in systems
-        if system.unfinished is not None
-    ]
-
-
-def _seeds_twice(systems: Sequence[System]) -> list[str]:
-    lines = []
-    first: dict[tuple[str, object], str] = {}
-    for system in (each for each in systems if each.unfinished is None):
-        earlier = first.setdefault((system.experiment, system.seed), system.name)
+def _trainings(systems: Sequence[System]) -> Iterator[str]:
+    """Differences of the runs, each of which may be the reason of a better score."""
+    finished: dict[tuple[str, object], str] = {}
+    for system in systems:
+        if system.unfinished is not None:
+            yield (
+                f"{system.name} is unfinished ({system.unfinished}), so it is not part of any mean "
+                "over seeds."
+            )
+            continue
+        earlier = finished.setdefault((system.experiment, system.seed), system.name)
         if earlier != system.name:
-            lines.append(
+            yield (
                 f"{system.name} has the same seed as {earlier}, so no mean over the seeds of "
                 "their experiment is given."
             )
-    return lines
+    first, *others = systems
+    configured: dict[str, str] = {}  # by experiment, since its seeds share a configuration
+    for other in others:
+        if keys := list(setting_differences(first, other)):
+            more = f" and {len(keys) - KEYS_SHOWN} more" if len(keys) > KEYS_SHOWN else ""
+            start = f"{other.name} is configured otherwise than {first.name}: "
+            configured.setdefault(other.experiment, f"{start}{', '.join(keys[:KEYS_SHOWN])}{more}.")
+    yield from configured.values()
+    if differing := [*_circumstances(systems)]:
+        yield f"The runs were not trained alike: {'; '.join(differing)}."
+    search = search_differences([system.search for system in systems])
+    if differing := [f"{key} {', '.join(each)}" for key, each in search.items()]:
+        yield f"The runs searched differently: {'; '.join(differing)}."
+
+
+def _circumstances(systems: Sequence[System]) -> Iterator[str]:
+    """Differences of commit, versions and device, as far as the records of the runs tell."""
+    for key in dict.fromkeys(key for system in systems for key in system.circumstances):
+        runs: dict[str, list[str]] = {}
+        for system in (each for each in systems if key in each.circumstances):
+            runs.setdefault(system.circumstances[key], []).append(system.name)
+        if len(runs) > 1:
+            shown = (f"{value} ({', '.join(names)})" for value, names in runs.items())
+            yield f"{key} {', '.join(shown)}"
 
 
 def setting_differences(first: System, other: System) -> dict[str, list[object]]:
@@ -282,71 +273,36 @@ def setting_differences(first: System, other: System) -> dict[str, list[object]]
     return {key: values[key] for key in differing}
 
 
-def _settings(systems: Sequence[System]) -> list[str]:
-    """Differences of configuration, each of which may be the reason of a better score."""
-    first, *others = systems
-    lines: dict[str, str] = {}  # by experiment, since its seeds share a configuration
-    for other in others:
-        if keys := list(setting_differences(first, other)):
-            more = f" and {len(keys) - KEYS_SHOWN} more" if len(keys) > KEYS_SHOWN else ""
-            start = f"{other.name} is configured otherwise than {first.name}: "
-            lines.setdefault(other.experiment, f"{start}{', '.join(keys[:KEYS_SHOWN])}{more}.")
-    return list(lines.values())
-
-
-def _circumstances(systems: Sequence[System]) -> list[str]:
-    """Differences of commit, versions and device, as far as the records of the runs tell."""
-    keys = dict.fromkeys(key for system in systems for key in system.circumstances)
-    differing = []
-    for key in keys:
-        runs: dict[str, list[str]] = {}
-        for system in (each for each in systems if key in each.circumstances):
-            runs.setdefault(system.circumstances[key], []).append(system.name)
-        if len(runs) > 1:
-            shown = (f"{value} ({', '.join(names)})" for value, names in runs.items())
-            differing.append(f"{key} {', '.join(shown)}")
-    return [f"The runs were not trained alike: {'; '.join(differing)}."] if differing else []
-
-
-def _search(systems: Sequence[System]) -> list[str]:
-    settings = search_differences([system.search for system in systems])
-    differing = [f"{key} {', '.join(each)}" for key, each in settings.items()]
-    return [f"The runs searched differently: {'; '.join(differing)}."] if differing else []
-
-
 def searched(systems: Sequence[System]) -> str:
     """The words behind the name of a system in a verdict where searches differ."""
     differing = search_differences([system.search for system in systems])
     return " (each with its own search)" if differing else ""
 
 
-def _likelihood(systems: Sequence[System]) -> list[str]:
-    lines = []
-    left_out = [system.likelihood.left_out for system in systems]
-    if len(set(left_out)) > 1:
-        lines.append(
+def _likelihoods(systems: Sequence[System]) -> Iterator[str]:
+    def differing(field: str) -> str:
+        """The counts of all systems, if they differ."""
+        counts = [getattr(system.likelihood, field) for system in systems]
+        shown = (f"{n:,} by {system.name}" for n, system in zip(counts, systems, strict=True))
+        return ", ".join(shown) if len(set(counts)) > 1 else ""
+
+    if left_out := differing("left_out"):
+        yield (
             "The perplexities are over different pairs; left out as too long for the model: "
-            f"{_by_name(left_out, systems)}."
+            f"{left_out}."
         )
-    tokens = [system.likelihood.tokens for system in systems]
-    if not lines and len(set(tokens)) > 1:
-        lines.append(
+    elif tokens := differing("tokens"):
+        yield (
             "Perplexities of different vocabularies are not comparable, bits per character are; "
-            f"tokens of the references: {_by_name(tokens, systems)}."
+            f"tokens of the references: {tokens}."
         )
-    unknown = [system.likelihood.unknown for system in systems]
-    if len(set(unknown)) > 1:
-        lines.append(
+    if unknown := differing("unknown"):
+        yield (
             "Bits per character are not comparable where <unk>, which fits any word, stands for "
-            f"words of the references; number of times: {_by_name(unknown, systems)}."
+            f"words of the references; number of times: {unknown}."
         )
-    return lines
 
 
-def _without_bleu(columns: Sequence[Column]) -> list[str]:
-    names = [one.system.name for one in columns if too_short(one.scores, one.buckets)]
-    return [f"{TOO_SHORT} ({', '.join(names)})."] if names else []
-
-
-def _by_name(counts: Sequence[int], systems: Sequence[System]) -> str:
-    return ", ".join(f"{n:,} by {system.name}" for n, system in zip(counts, systems, strict=True))
+def _without_bleu(columns: Sequence[Column]) -> Iterator[str]:
+    if names := [one.system.name for one in columns if too_short(one.scores, one.buckets)]:
+        yield f"{TOO_SHORT} ({', '.join(names)})."
